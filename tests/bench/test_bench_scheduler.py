@@ -10,6 +10,9 @@ from click.testing import CliRunner
 from stowplan.bench.workloads import WORKLOADS
 from stowplan.cli.bench import bench
 
+WAITING = {"dra-shared"}
+"""Workloads with pods that are tried again: others allocate the claim that they share."""
+
 
 def figures(*arguments: str) -> dict[str, Any]:
     result = CliRunner().invoke(bench, [*arguments, "--json"])
@@ -23,12 +26,10 @@ def test_every_pod_of_every_workload_is_bound_and_told_of(workload: str) -> None
     found = figures(
         "loop", "--workload", workload, "--nodes", "40", "--existing-per-node", "0", "--pods", "30"
     )
-    assert (found["bound"], found["unschedulable"], found["events"], found["events_dropped"]) == (
-        30,
-        0,
-        30,
-        0,
-    )
+    assert (found["bound"], found["unschedulable"], found["events_dropped"]) == (30, 0, 0)
+    assert 30 <= found["events"] <= found["attempts"]
+    if workload not in WAITING:
+        assert found["attempts"] == 30
     for name in ("pods_per_s", "cpu_us_per_pod", "peak_rss_mib", "seconds"):
         assert found[name] > 0, name
 

@@ -39,6 +39,7 @@ def loaded(*arguments: str) -> set[str]:
 @pytest.mark.parametrize(
     ("arguments", "never"),
     [
+        (["--help"], (*SERVERS, *SCHEDULING, *ENGINE, "stowplan.cli.bench", "stowplan.cli.up")),
         (["explain", "--help"], (*SERVERS, *SCHEDULING, *ENGINE)),
         (["explain", "--from", "CLUSTER", "web"], (*SERVERS, *SCHEDULING)),
         (["pending", "--from", "CLUSTER"], (*SERVERS, *SCHEDULING)),

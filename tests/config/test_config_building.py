@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from config.documents import HEADER, with_args, with_profile
+from releases import GATES_1_36, V1_36
 from stowplan.api.feature_gates import FeatureGates
 from stowplan.config import ConfigError, build, default_config, default_profile, load
 from stowplan.config.dump import dump, dump_yaml
@@ -22,6 +23,7 @@ from stowplan.extenders.transport import ClientTls
 from stowplan.framework.interface import Point
 from stowplan.plugins.noderesources.fit import NodeResourcesFitArgs
 from stowplan.plugins.registry import catalog, default_plugins
+from stowplan.releases import Release
 
 HERE = Path(__file__).parent
 CERTIFICATE = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tClpHRjBZUT09Ci0tLS0tRU5EIENFUlRJRklDQVRFLS0tLS0K"
@@ -36,7 +38,7 @@ def refusal(document: str) -> str:
 
 
 def test_the_default_configuration_is_written_as_kube_scheduler_writes_it() -> None:
-    assert dump_yaml(build(default_config()).config) == (HERE / "written-defaults.yaml").read_text()
+    assert dump_yaml(build(default_config(GATES_1_36)).config) == (HERE / "written-defaults.yaml").read_text()
 
 
 def test_two_profiles_are_written_as_kube_scheduler_writes_them() -> None:
@@ -45,7 +47,10 @@ def test_two_profiles_are_written_as_kube_scheduler_writes_them() -> None:
         "  plugins: {multiPoint: {enabled: [{name: PrioritySort}, {name: DefaultBinder}, "
         "{name: NodeResourcesFit, weight: 3}], disabled: [{name: '*'}]}}\n"
     )
-    assert dump_yaml(build(load(document)).config) == (HERE / "written-two-profiles.yaml").read_text()
+    assert (
+        dump_yaml(build(load(document, GATES_1_36)).config)
+        == (HERE / "written-two-profiles.yaml").read_text()
+    )
 
 
 def test_what_is_written_reads_back_as_the_same_configuration() -> None:
@@ -63,19 +68,21 @@ def test_what_is_written_reads_back_as_the_same_configuration() -> None:
     assert again.profiles == built.profiles
 
 
-def test_the_default_profile_has_the_catalog_in_order() -> None:
-    profile = default_profile()
+def test_the_default_profile_has_the_catalog_in_order(each_release: Release) -> None:
+    gates = FeatureGates(release=each_release)
+    plugins = catalog(each_release)
+    profile = default_profile(gates)
     assert profile.scheduler_name == "default-scheduler"
     assert profile.percentage_of_nodes_to_score is None
-    in_default = [use.name for use in default_plugins()]
+    in_default = [use.name for use in default_plugins(gates)]
     for point in Point:
-        assert list(profile.names(point)) == [name for name in in_default if point in catalog()[name].points]
+        assert list(profile.names(point)) == [name for name in in_default if point in plugins[name].points]
     assert isinstance(profile.args["NodeResourcesFit"], NodeResourcesFitArgs)
-    assert set(profile.args) == {name for name in in_default if catalog()[name].args_type}
+    assert set(profile.args) == {name for name in in_default if plugins[name].args_type}
 
 
 def test_gates_add_plugins_to_the_default_profile() -> None:
-    gates = FeatureGates({"GangScheduling": True, "TopologyAwareWorkloadScheduling": True})
+    gates = FeatureGates({"GangScheduling": True, "TopologyAwareWorkloadScheduling": True}, V1_36)
     profile = default_profile(gates)
     assert profile.names(Point.PERMIT) == ("GangScheduling",)
     assert profile.names(Point.PLACEMENT_GENERATE) == ("TopologyPlacementGenerator",)

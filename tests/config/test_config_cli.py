@@ -37,8 +37,10 @@ def test_defaults_prints_a_configuration_that_is_valid(write: Write) -> None:
 
 
 def test_defaults_follow_feature_gates() -> None:
-    result = run("defaults", "--feature-gates", "GenericWorkload=true,GangScheduling=true")
+    result = run("defaults", "--emulated-version=1.37", "--feature-gates", "GenericWorkload=true")
     assert "GangScheduling" in result.stdout
+    older = run("defaults", "--emulated-version=1.36", "--feature-gates", "GenericWorkload=true")
+    assert "GangScheduling" not in older.stdout
     assert "GangScheduling" not in run("defaults").stdout
 
 

@@ -7,6 +7,7 @@ import yaml
 
 from deploy.manifests import ACCOUNT, NAMESPACE, OVERLAYS, Right, granted, of_kind, rights
 from observed.files import recorded
+from stowplan.embedded.auth.policy import bootstrap_policy
 from stowplan.snapshot.sources import KINDS
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -68,6 +69,16 @@ def test_it_may_read_how_the_api_server_knows_people(overlay: str) -> None:
     assert binding["metadata"]["namespace"] == NAMESPACE
     assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) == ("Role", READER)
     assert READER in recorded("rbac/kube-scheduler")
+
+
+@pytest.mark.parametrize("name", ["system:kube-scheduler", "system:volume-scheduler"])
+def test_the_embedded_cluster_gives_kube_scheduler_what_a_real_one_gives(name: str) -> None:
+    [role] = [
+        made
+        for resource, made in bootstrap_policy()
+        if (resource.kind, made["metadata"]["name"]) == ("ClusterRole", name)
+    ]
+    assert set(rights(role["rules"])) >= set(rights(recorded("rbac/kube-scheduler")[name]))
 
 
 def test_who_only_looks_may_read_what_decisions_depend_on_and_do_nothing_else() -> None:

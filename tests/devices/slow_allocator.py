@@ -55,10 +55,14 @@ def offers(slices: list[Json], node: str) -> list[Offer]:
 
 
 class SlowAllocator:
-    """The first choice of devices for a claim on a node, beside what other claims have."""
+    """The first choice of devices for a claim on a node, beside what other claims have.
 
-    def __init__(self, slices: list[Json], results: list[Json]) -> None:
+    `all_without_full`: a request for all devices leaves out those with too little capacity left (1.36).
+    """
+
+    def __init__(self, slices: list[Json], results: list[Json], *, all_without_full: bool) -> None:
         self._slices = slices
+        self._all_without_full = all_without_full
         held = [one for one in results if not one.get("adminAccess")]
         self._whole = {(one["pool"], one["device"]) for one in held if "shareID" not in one}
         self._consumed: Counter[tuple[str, str, str]] = Counter()
@@ -82,8 +86,12 @@ class SlowAllocator:
             return
         first, *rest = requests
         for name, asked in _alternatives(first):
-            selected = [offer for offer in free if _selects(asked, offer) and self._has_room(asked, offer)]
-            if asked["allocationMode"] == "All":
+            is_all = asked["allocationMode"] == "All"
+            consumed = Counter() if is_all and not self._all_without_full else self._consumed
+            selected = [
+                offer for offer in free if _selects(asked, offer) and _has_room(asked, offer, consumed)
+            ]
+            if is_all:
                 groups: Iterator[tuple[Offer, ...]] = iter([tuple(selected)] if selected else [])
             else:
                 groups = combinations(selected, asked["count"])
@@ -92,14 +100,6 @@ class SlowAllocator:
                 if all(self._is_usable(one) for one in chosen):
                     for others in self._choices(rest, free):
                         yield [*chosen, *others]
-
-    def _has_room(self, asked: Json, offer: Offer) -> bool:
-        offered = offer.device.get("capacity") or {}
-        wanted = (asked.get("capacity") or {}).get("requests") or {}
-        return wanted.keys() <= offered.keys() and all(
-            self._consumed[*offer.id, name] + _amount(asked, name, offered) <= size(offered[name]["value"])
-            for name in offered
-        )
 
     def _is_usable(self, choice: Choice) -> bool:
         asked, offer = choice.asked, choice.offer
@@ -156,6 +156,15 @@ def _alternatives(request: Json) -> list[tuple[str, Json]]:
     if "exactly" in request:
         return [(request["name"], request["exactly"])]
     return [(f"{request['name']}/{one['name']}", one) for one in request["firstAvailable"]]
+
+
+def _has_room(asked: Json, offer: Offer, consumed: Counter[tuple[str, str, str]]) -> bool:
+    offered = offer.device.get("capacity") or {}
+    wanted = (asked.get("capacity") or {}).get("requests") or {}
+    return wanted.keys() <= offered.keys() and all(
+        consumed[*offer.id, name] + _amount(asked, name, offered) <= size(offered[name]["value"])
+        for name in offered
+    )
 
 
 def _selects(asked: Json, offer: Offer) -> bool:

@@ -1,5 +1,7 @@
 """Every kind of claim against the slow allocator, and against a scheduler that keeps nothing from before.
 
+That one is of the other release, wherever releases do not differ.
+
 Slices are replaced and removed, devices tainted, claims allocated and given up in between. On every node the
 same devices must be found for the same requests.
 """
@@ -13,32 +15,34 @@ from msgspec.structs import replace
 
 from devices.slow_allocator import Json, SlowAllocator
 from effort import examples
+from releases import EACH
 from stowplan.api.decode import convert
 from stowplan.api.devices import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.pod import PodResourceClaim
 from stowplan.cluster.table import ClusterTable
 from stowplan.config import build, default_config
 from stowplan.framework.runtime import Framework
 from stowplan.plugins.dynamicresources import DynamicResources
 from stowplan.plugins.registry import in_tree_registry
+from stowplan.releases import Release
 from stowplan.testing import node, pod
 
 DRIVER = "d.example.com"
 NODES = ("n0", "n1", "n2", "n3")
 TAINT = {"key": "broken", "value": "yes", "effect": "NoSchedule"}
-[PROFILE] = build(default_config()).profiles
 
 
 class DeviceWorld:
     """Slices and claims as plain data, and the same in a table."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, release: Release) -> None:
         self.rng = rng
         self.slices: dict[str, Json] = {}
         self.results: dict[str, list[Json]] = {}
         self._generation = 0
         self._claims = 0
-        self.table = ClusterTable()
+        self.table = ClusterTable(release)
         self.fill(self.table)
         for pool in (*NODES, "fabric"):
             self.publish(pool)
@@ -160,8 +164,8 @@ class DeviceWorld:
         assert held is not None
         self.table.discard(held)
 
-    def rebuilt(self) -> ClusterTable:
-        table = ClusterTable()
+    def rebuilt(self, release: Release) -> ClusterTable:
+        table = ClusterTable(release)
         self.fill(table)
         for one in self.slices.values():
             table.put(convert(one, ResourceSlice))
@@ -173,6 +177,12 @@ class DeviceWorld:
 def _options(request: Json) -> list[Json]:
     found: list[Json] = [request["exactly"]] if "exactly" in request else request["firstAvailable"]
     return found
+
+
+def framework_of(table: ClusterTable) -> Framework:
+    gates = FeatureGates(release=table.release)
+    [profile] = build(default_config(gates)).profiles
+    return Framework(profile, table, in_tree_registry(), gates)
 
 
 def found_on_nodes(framework: Framework, claim: ResourceClaim) -> dict[str, AllocationResult]:
@@ -200,23 +210,25 @@ def shown(allocations: dict[str, AllocationResult]) -> dict[str, list[tuple[str,
 @pytest.mark.parametrize("seed", range(examples(30)))
 def test_the_same_devices_are_found_as_by_trying_all_choices(seed: int) -> None:
     rng = random.Random(f"slow {seed}")
-    world = DeviceWorld(rng)
-    keeping = Framework(PROFILE, world.table, in_tree_registry())
+    release, other = EACH[seed % 2], EACH[1 - seed % 2]
+    world = DeviceWorld(rng, release)
+    keeping = framework_of(world.table)
     kinds = [world.spec() for _ in range(4)]
     for _ in range(10):
         spec = rng.choice(kinds)
         claim = world.new_claim(spec)
         world.table.put(claim)
         every = list(world.slices.values())
-        if any(one["allocationMode"] == "All" for one in _all_options(spec)) and _is_incomplete(every):
+        takes_all = any(one["allocationMode"] == "All" for one in _all_options(spec))
+        if takes_all and _is_incomplete(every):
             continue
-        slow = SlowAllocator(every, [one for held in world.results.values() for one in held])
+        held = [one for results in world.results.values() for one in results]
+        slow = SlowAllocator(every, held, all_without_full=release.name == "1.36")
         expected = {name: first for name in NODES if (first := slow.allocate(spec, name)) is not None}
         found = found_on_nodes(keeping, claim)
         assert shown(found) == expected, spec
-        assert (
-            shown(found_on_nodes(Framework(PROFILE, world.rebuilt(), in_tree_registry()), claim)) == expected
-        )
+        fresh = framework_of(world.rebuilt(release if takes_all else other))
+        assert shown(found_on_nodes(fresh, claim)) == expected
         if found:
             world.give(claim, found[rng.choice(sorted(found))])
         if world.results and rng.random() < 0.3:

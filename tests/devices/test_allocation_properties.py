@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from stowplan.api.decode import convert
 from stowplan.api.devices import DeviceClass, DeviceConstraint, DeviceTaintRule, ResourceClaim, ResourceSlice
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.pod import PodResourceClaim
 from stowplan.api.requests import Json
 from stowplan.cluster.devices import SliceView
@@ -20,8 +21,10 @@ from stowplan.framework.runtime import Framework
 from stowplan.framework.status import PluginError
 from stowplan.gocompat.durations import Duration
 from stowplan.plugins.dynamicresources import DynamicResources
-from stowplan.plugins.dynamicresources.constraints import constraint_of
+from stowplan.plugins.dynamicresources.constraints import constraints_of, look_up
+from stowplan.plugins.dynamicresources.features import Features
 from stowplan.plugins.registry import in_tree_registry
+from stowplan.releases import DEFAULT, Release
 from stowplan.testing import node, pod
 
 DRIVER = "d.example.com"
@@ -59,8 +62,8 @@ def claim(rng: random.Random, name: str) -> ResourceClaim:
     return convert({"metadata": metadata, "spec": {"devices": devices}}, ResourceClaim)
 
 
-def cluster_with_devices(rng: random.Random) -> ClusterTable:
-    table = ClusterTable()
+def cluster_with_devices(rng: random.Random, release: Release = DEFAULT) -> ClusterTable:
+    table = ClusterTable(release)
     table.put(convert({"metadata": {"name": "any"}, "spec": {}}, DeviceClass))
     for name in NODES:
         table.put_node(node(name).capacity(cpu="100", memory="100Gi", pods="110").obj())
@@ -70,8 +73,9 @@ def cluster_with_devices(rng: random.Random) -> ClusterTable:
     return table
 
 
-def framework_of(table: ClusterTable) -> Framework:
-    return Framework(build(default_config()).profiles[0], table, in_tree_registry())
+def framework_of(table: ClusterTable, **changed: bool) -> Framework:
+    gates = FeatureGates(changed, table.release)
+    return Framework(build(default_config(gates)).profiles[0], table, in_tree_registry(), gates)
 
 
 def asking(table: ClusterTable, name: str) -> Any:
@@ -137,16 +141,21 @@ def test_devices_are_found_exactly_where_there_are_some_whatever_was_kept(seed: 
             table.put(slice_of(rng, where, {"nodeName": where}, generation=number + 2))
 
 
-def test_a_taint_rule_keeps_devices_from_pods_that_do_not_tolerate_it() -> None:
-    table = cluster_with_devices(random.Random(1))
+def test_a_taint_rule_keeps_devices_from_pods_that_do_not_tolerate_it(each_release: Release) -> None:
+    table = cluster_with_devices(random.Random(1), each_release)
     table.put(claim(random.Random(0), "c"))
-    framework, info = framework_of(table), asking(table, "c")
+    framework, info = framework_of(table, DRADeviceTaintRules=True), asking(table, "c")
     before = framework.evaluate(info).feasible_count
     taint = {"key": "broken", "effect": "NoSchedule"}
     spec = {"deviceSelector": {"driver": DRIVER}, "taint": taint}
     rule = convert({"metadata": {"name": "rule"}, "spec": spec}, DeviceTaintRule)
     table.put(rule)
     assert (bool(before), framework.evaluate(info).feasible_count) == (True, 0)
+    without_gate = framework_of(table, DRADeviceTaintRules=False)
+    assert without_gate.evaluate(info).feasible_count == before
+    framework = framework_of(table)
+    honoured = each_release.gates["DRADeviceTaintRules"].default
+    assert framework.evaluate(info).feasible_count == (0 if honoured else before)
     table.discard(rule)
     assert framework.evaluate(info).feasible_count == before
 
@@ -160,14 +169,15 @@ def test_lists_match_where_they_have_a_value_in_common() -> None:
         "allNodes": True,
     }
     g0, g1, g2 = SliceView(convert({"spec": spec}, ResourceSlice), {}).devices
-    match = constraint_of(DeviceConstraint(match_attribute=f"{DRIVER}/numa"), lists=True)
+    constraint_of = constraints_of(Features(list_attributes=True))
+    match = constraint_of(DeviceConstraint(match_attribute=f"{DRIVER}/numa"))
     assert match is not None
-    assert [match.add("r", "", ref) for ref in (g0, g1, g2)] == [True, True, False]
+    assert [match.add("r", "", ref, look_up) for ref in (g0, g1, g2)] == [True, True, False]
     match.remove("r", "")
-    assert match.add("r", "", g2)
-    distinct = constraint_of(DeviceConstraint(distinct_attribute=f"{DRIVER}/numa"), lists=True)
+    assert match.add("r", "", g2, look_up)
+    distinct = constraint_of(DeviceConstraint(distinct_attribute=f"{DRIVER}/numa"))
     assert distinct is not None
-    assert [distinct.add(name, "", ref) for name, ref in (("r", g0), ("s", g1))] == [True, False]
+    assert [distinct.add(name, "", ref, look_up) for name, ref in (("r", g0), ("s", g1))] == [True, False]
 
 
 def test_a_search_that_takes_too_long_fails_the_attempt() -> None:

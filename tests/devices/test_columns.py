@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from releases import EACH
 from stowplan.api.decode import convert
 from stowplan.api.devices import DeviceClass, ResourceClaim, ResourceSlice
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.pod import PodResourceClaim
 from stowplan.api.requests import Json
 from stowplan.cluster.table import ClusterTable
@@ -20,10 +22,11 @@ from stowplan.framework.status import PluginError
 from stowplan.plugins.dynamicresources import DynamicResources, verdicts
 from stowplan.plugins.dynamicresources.allocator import AllocationError, Allocator, InvalidPoolsError
 from stowplan.plugins.dynamicresources.columns import simple_claim
-from stowplan.plugins.dynamicresources.features import Features
+from stowplan.plugins.dynamicresources.features import Features, features_of
 from stowplan.plugins.dynamicresources.pools import gather_pools
 from stowplan.plugins.dynamicresources.selectors import Selectors
 from stowplan.plugins.registry import in_tree_registry
+from stowplan.releases import DEFAULT, Release
 from stowplan.testing import node, pod
 
 DRIVER = "d.example.com"
@@ -88,9 +91,10 @@ def wish(rng: random.Random) -> Json:
 class Cluster:
     """Nodes with pools of all kinds, and claims for them."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, release: Release = DEFAULT) -> None:
         self.rng = rng
-        self.table = ClusterTable()
+        self.gates = FeatureGates(release=release)
+        self.table = ClusterTable(release)
         self.table.put(convert({"metadata": {"name": "any"}, "spec": {}}, DeviceClass))
         for number, name in enumerate(NODES):
             labels = {"half": str(number % 2)}
@@ -102,8 +106,8 @@ class Cluster:
             self.publish(name)
         if rng.random() < 0.3:
             self.publish("shared")
-        profile = build(default_config()).profiles[0]
-        self.framework = Framework(profile, self.table, in_tree_registry())
+        profile = build(default_config(self.gates)).profiles[0]
+        self.framework = Framework(profile, self.table, in_tree_registry(), self.gates)
         self.lifecycle = Lifecycle(self.framework)
 
     def publish(self, pool: str) -> None:
@@ -132,7 +136,7 @@ class Cluster:
 
     def searched(self, claim: ResourceClaim) -> dict[str, str] | str:
         """By node what a search says; or the error that ends the attempt."""
-        devices, features = self.table.devices, Features()
+        devices, features = self.table.devices, features_of(self.gates)
         found: dict[str, str] = {}
         for row, name in enumerate(NODES):
             where = self.table.nodes[row]
@@ -169,7 +173,7 @@ def test_columns_say_what_searches_of_every_node_say(
 ) -> None:
     monkeypatch.setattr(verdicts, "_FEW", few)
     rng = random.Random(seed)
-    cluster = Cluster(rng)
+    cluster = Cluster(rng, EACH[seed % 2])
     wishes = [wish(rng) for _ in range(3)]
     holding: list[str] = []
     for number in range(15):

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from clock.jumping import YEAR, JumpingClock
-from election.worlds import NAME, NAMESPACE, World, lead, timing
-from stowplan.api.catalogue import EVENTS, LEASES
+from election.worlds import NAME, NAMESPACE, Watched, World, lead, timing
+from stowplan.api.catalogue import EVENTS, LEASES, Resource
 from stowplan.api.meta import seconds_of
+from stowplan.api.requests import Json
 from stowplan.api.status import ApiError, unreachable
+from stowplan.client.interface import Body
 from stowplan.clock import VirtualClock, run
 from stowplan.config.types import LeaderElection
 from stowplan.election import (
@@ -419,5 +421,30 @@ def test_a_lease_that_cannot_be_read_is_named_and_left_alone(spec: dict[str, Any
         assert {request.method for request in world.wire} == {"GET"}
         problem = next(values for _, said, values in world.lines if said == "Error retrieving lease lock")
         assert str(problem["err"]).startswith(f"{next(iter(spec))}: expected ")
+
+    run(main)
+
+
+@pytest.mark.parametrize("retries", [True, False])
+def test_a_release_that_a_renewal_got_in_the_way_of_is_tried_again_since_1_37(retries: bool) -> None:
+    class Contended(Watched):
+        conflicts = 0
+
+        async def update(self, resource: Resource, body: Body, *, subresource: str = "") -> Json:
+            if self.conflicts:
+                self.conflicts -= 1
+                raise ApiError(409, "Conflict", "the object has been modified")
+            return await super().update(resource, body, subresource=subresource)
+
+    async def main(clock: VirtualClock) -> None:
+        world = World(clock)
+        client = Contended(world.store, clock, world.wire)
+        elector = world.elector(client, retry_release=retries)
+        await elector.acquire()
+        client.conflicts = 3
+        assert await elector.release() is retries
+        assert (world.lease()["spec"]["holderIdentity"] == "") is retries
+        assert world.said("Conflict when releasing lease, retrying") == (3 if retries else 0)
+        assert world.said("Failed to release lease") == (0 if retries else 1)
 
     run(main)

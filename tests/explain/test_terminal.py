@@ -101,6 +101,16 @@ def test_events_are_one_sentence(wakes: list[dict[str, Any]], expected: list[str
     assert sentence(wakes, GPU) == expected
 
 
+@pytest.mark.parametrize(
+    ("reason", "awaited"),
+    [("Insufficient cpu, Too many pods", False), ("Insufficient cpu, Insufficient nvidia.com/gpu", True)],
+)
+def test_device_classes_are_awaited_where_an_extended_resource_is_short(reason: str, awaited: bool) -> None:
+    wakes = [*FIT, wake("NodeResourcesFit", "resource.k8s.io/DeviceClass", "Add", "Update")]
+    parts = sentence(wakes, [{"plugin": "NodeResourcesFit", "reason": reason, "nodes": 3}])
+    assert ("a DeviceClass is added or changes" in parts) == awaited
+
+
 def document(**more: Any) -> dict[str, Any]:
     return {
         "pod": "ml/train-7",

@@ -3,6 +3,7 @@
 from logs.reading import Line, entries
 from scheduler.worlds import World, live
 from stowplan.logs import LogSettings, logger_for
+from wire.comparing import RECORDED
 
 LATENCY = 0.006
 ZONE = {"topology.kubernetes.io/zone": "z1"}
@@ -25,7 +26,7 @@ def log_of(settings: LogSettings) -> str:
         await _preempts(world)
 
     with logger_for(settings, now=lambda: 1794771556.25, stderr=written.append, pid=4321) as logger:
-        live(story, latency=LATENCY, logger=logger)
+        live(story, latency=LATENCY, logger=logger, config=RECORDED)
     return b"".join(written).decode()
 
 

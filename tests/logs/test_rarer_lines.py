@@ -16,6 +16,7 @@ from stowplan.api.status import ApiError
 from stowplan.clock import RealClock
 from stowplan.logs import ERROR, FATAL, Logger
 from waiting import eventually
+from wire.comparing import RECORDED
 
 Told = tuple[int, str, dict[str, Any]]
 
@@ -43,7 +44,8 @@ def day(
         happens(world)
         await world.settle(seconds)
 
-    return live(story, latency=0.006, verbosity=verbosity, **options)
+    recorded = {} if "plugins" in options else {"config": RECORDED}
+    return live(story, latency=0.006, verbosity=verbosity, **{**recorded, **options})
 
 
 def test_a_binding_that_fails_and_a_pod_that_is_gone() -> None:
@@ -212,7 +214,7 @@ def test_sigusr2_writes_a_comparison_and_a_dump_to_the_log() -> None:
     async def main() -> list[tuple[int, str, Any]]:
         told: list[tuple[int, str, Any]] = []
         logger = Logger(lambda *said: told.append(said), 3)
-        world = World(RealClock(), logger=logger)
+        world = World(RealClock(), logger=logger, config=RECORDED)
         world.store.create(NODES, node("n"))
         async with world.scheduler.running():
             world.store.create(PODS, pod("p"))

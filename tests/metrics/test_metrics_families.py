@@ -8,7 +8,7 @@ import pytest
 from metrics.reading import Timer
 from metrics.recorded import Recorded
 from observed.files import recorded
-from stowplan.api.feature_gates import DEFAULT_GATES
+from releases import GATES_1_36
 from stowplan.metrics import ProcessMetrics, SchedulerMetrics
 
 NO_AUDIT = "the secure port has no audit log"
@@ -77,8 +77,8 @@ UNPROMISED = {name for name in COMMON if name.startswith("process_")}
 
 
 def process(*, leads: bool) -> ProcessMetrics:
-    metrics = ProcessMetrics(DEFAULT_GATES, timer=Timer())
-    metrics.show(SchedulerMetrics(Timer(), DEFAULT_GATES, Random(0)))
+    metrics = ProcessMetrics(GATES_1_36, timer=Timer())
+    metrics.show(SchedulerMetrics(Timer(), GATES_1_36, Random(0)))
     metrics.watch_election("kube-scheduler", lambda: leads, lambda: 0)
     metrics.watch_servers(lambda: {"https://127.0.0.1:6443": leads})
     touch_requests(metrics)
@@ -138,7 +138,7 @@ def test_the_same_families_are_there_but_for_those_that_differ_on_purpose() -> N
 
 def test_a_standby_shows_what_a_standby_of_kube_scheduler_shows() -> None:
     metrics = process(leads=False)
-    scheduling = SchedulerMetrics(Timer(), DEFAULT_GATES, Random(0))
+    scheduling = SchedulerMetrics(Timer(), GATES_1_36, Random(0))
     scheduling.event_handled("NodeAdd", 0.001)
     scheduling.evaluations("default-scheduler", [("NodeName", "Filter")])
     metrics.show(scheduling)
@@ -174,7 +174,7 @@ def test_features_are_shown_with_their_stage() -> None:
 
 def test_after_a_reload_the_new_scheduler_s_figures_are_shown() -> None:
     metrics = process(leads=True)
-    newer = SchedulerMetrics(Timer(), DEFAULT_GATES, Random(0))
+    newer = SchedulerMetrics(Timer(), GATES_1_36, Random(0))
     newer.attempt("scheduled", "renamed", 0.1)
     metrics.show(newer)
     assert (

@@ -177,7 +177,6 @@ COMPARED = {
         "actualCost": 728,
         "newExpressionCompileError": 4,
     },
-    "cel-1.37": {"result": 55, "estimatedMaxCost": 43, "actualCost": 43, "newExpressionCompileError": 25},
 }
 """How many facts were compared when this was written. Fewer would mean that some are passed over."""
 
@@ -198,7 +197,6 @@ FACTS = {
     "config": 990,
     "primitives": 8_478,
     "cel": 3_012,
-    "cel-1.37": 209,
 }
 
 FACTS_IN_ALL = {

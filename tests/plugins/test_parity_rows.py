@@ -62,9 +62,11 @@ def test_a_cordoned_node_takes_only_pods_that_tolerate_its_taint() -> None:
 
 
 def test_a_pod_that_names_its_node_goes_nowhere_else() -> None:
-    world = cluster(nodes=[node("a"), node("b")])
-    elsewhere = unresolvable("node(s) didn't match the requested node name").by("NodeName")
-    assert verdicts(world, pod("p").spec(node_name="b")) == {"a": elsewhere, "b": PASSES}
+    by_filter = unresolvable("node(s) didn't match the requested node name").by("NodeName")
+    by_pre_filter = unresolvable("node(s) didn't satisfy plugin(s) [NodeName]")
+    for release, elsewhere in (("1.36", by_filter), ("1.37", by_pre_filter)):
+        world = cluster(nodes=[node("a"), node("b")], release=release)
+        assert verdicts(world, pod("p").spec(node_name="b")) == {"a": elsewhere, "b": PASSES}
 
 
 @pytest.mark.parametrize(

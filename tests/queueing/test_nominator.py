@@ -3,6 +3,7 @@
 import pytest
 
 from queueing.rig import rig
+from releases import GATES_1_36, GATES_1_37
 from stowplan.api.pod import Pod
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
@@ -110,7 +111,8 @@ def test_a_nomination_lasts_while_the_pod_is_in_flight_or_waits() -> None:
     assert nominated(r.queue.nominator) == {"b": ["p"]}
 
 
-def test_a_gated_pod_is_nominated_nothing() -> None:
-    r = rig()
-    r.add(pod("p").gates("g").nominated("a"))
-    assert nominated(r.queue.nominator) == {}
+def test_a_gated_pod_is_nominated_since_1_37() -> None:
+    for gates, expected in ((GATES_1_36, {}), (GATES_1_37, {"a": ["p"]})):
+        r = rig(gates=gates)
+        r.add(pod("p").gates("g").nominated("a"))
+        assert nominated(r.queue.nominator) == expected

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from queueing.rig import Doorman, Patient, rig
+from releases import GATES_1_36
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.events import ASSIGNED_POD_DELETE, NODE_ADD, Action, ClusterEvent, Hint, Resource
 from stowplan.framework.interface import Plugin
@@ -60,7 +61,7 @@ def test_the_time_behind_a_gate_does_not_count_as_waiting_to_be_tried() -> None:
 def test_only_events_that_the_gating_plugin_registered_for_are_looked_at(
     event: ClusterEvent, looked_at: bool
 ) -> None:
-    r = rig(Doorman, Patient)
+    r = rig(Doorman, Patient, gates=GATES_1_36)
     r.waiting(pod("p"), "Patient")
     Doorman.closed.add("p")
     Patient.answers["p"] = Hint.QUEUE

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from queueing.rig import StoppedClock, rig
+from releases import GATES_1_36
 from stowplan.framework.interface import Plugin
 from stowplan.queue.scheduling_queue import queue_for
 from stowplan.testing import cluster, pod
@@ -131,7 +132,7 @@ def test_a_certain_pod_can_be_taken_out_wherever_it_waits(place: str) -> None:
 
 
 def test_the_summary_and_the_counts_say_how_many_wait_where() -> None:
-    r = rig()
+    r = rig(gates=GATES_1_36)
     r.waiting(pod("waiting"), "NodeName")
     r.waiting(pod("failed"))
     r.add(pod("gated").gates("g"), pod("ready"))

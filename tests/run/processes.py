@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from httpclient.httpworlds import serving
+from releases import EMULATE_1_36
 from stowplan.api.catalogue import EVENTS, LEASES, NODES, PODS
 from stowplan.api.requests import Json
 from stowplan.embedded.store import Store
@@ -150,12 +151,13 @@ class Cluster:
 
 
 async def begin(*arguments: str) -> RunningScheduler:
-    """Start a scheduler with these arguments and no others."""
+    """Start a scheduler of the release that is recorded, with these arguments and no others."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
         "from stowplan.cli.main import main; main()",
         "run",
+        EMULATE_1_36,
         *arguments,
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "KUBERNETES_SERVICE_HOST": ""},

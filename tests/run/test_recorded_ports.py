@@ -85,7 +85,7 @@ def test_the_flags_and_the_status_are_shown(lives: Lives) -> None:
     assert "\nleader-elect=true\n" in flags
     assert "\nv=2\n" in flags
     assert re.search(
-        r"^Started: .*^Up: .*^Binary version: 1\.36",
+        r"^Started: .*^Up: .*^Binary version: 1\.37\..*^Emulation version: 1\.36",
         lives.leader.answers[ADMIN, "/statusz"].text,
         re.M | re.S,
     )

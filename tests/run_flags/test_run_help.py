@@ -8,6 +8,7 @@ import pytest
 
 from observed.files import recorded
 from run_flags.commands import call
+from stowplan.releases import DEFAULT
 from stowplan.run.command import help_text, usage_text
 from stowplan.run.flags.table import GROUPS
 from waiting import PATIENCE
@@ -61,7 +62,7 @@ def test_help_is_asked_for_in_several_ways(argument: str) -> None:
 
 
 def test_help_can_be_declined() -> None:
-    assert call("--help=false", "--version").stdout.startswith("Kubernetes v1.36.4")
+    assert call("--help=false", "--version").stdout.startswith(f"Kubernetes v{DEFAULT.version}")
 
 
 @pytest.mark.parametrize("width", [40, 80, 132])

@@ -9,6 +9,7 @@ from releases import EMULATE_1_36
 from run_flags.commands import HEADER, KUBECONFIG, Called, call
 from stowplan.config import ConfigError
 from stowplan.gocompat.durations import Duration
+from stowplan.releases import DEFAULT
 from stowplan.run.options import reload, waiting_for_restart
 
 MASTER = "--master=http://127.0.0.1:1"
@@ -112,7 +113,7 @@ def test_flags_over_a_file_are_checked_with_it(config: Write) -> None:
             '--requestheader-uid-headers requires the \\"RemoteRequestHeaderUID\\" feature to be enabled',
         ),
         (
-            "--show-hidden-metrics-for-version=1.2",
+            "--show-hidden-metrics-for-version=1.2 --emulated-version=1.36",
             'metrics.showHiddenMetricsForVersion: Invalid value: \\"1.2\\": must be omitted or have '
             "the value '1.35'; only the previous minor version is allowed",
         ),
@@ -204,7 +205,9 @@ def test_gates_change_scheduling_and_what_is_around_it() -> None:
 
 
 def test_a_stage_can_be_switched_as_a_whole() -> None:
-    gates = call(MASTER, "--feature-gates=AllAlpha=true,LoggingAlphaOptions=false").options.gates
+    gates = call(
+        MASTER, EMULATE_1_36, "--feature-gates=AllAlpha=true,LoggingAlphaOptions=false"
+    ).options.gates
     assert gates["MemoryQoS"]
     assert not gates["LoggingAlphaOptions"]
     assert gates["GangScheduling"]
@@ -255,12 +258,12 @@ def test_every_flag_is_logged_for_those_who_want_detail() -> None:
 def test_the_version_is_not_told_if_gates_are_wrong() -> None:
     assert call("--version", "--feature-gates=NoSuch=true").code == 1
     assert call("--version", "--feature-gates=GenericWorkload=true").stdout.startswith(
-        "Kubernetes v1.36.4+stowplan"
+        f"Kubernetes v{DEFAULT.version}+stowplan"
     )
 
 
 def test_another_version_can_be_claimed() -> None:
-    assert call(MASTER, "--version=v1.36.4-mine").options.version == "v1.36.4-mine"
+    assert call(MASTER, f"--version=v{DEFAULT.version}-mine").options.version == f"v{DEFAULT.version}-mine"
 
 
 def test_a_limit_of_zero_is_that_of_kubernetes_clients_and_a_negative_one_is_none() -> None:

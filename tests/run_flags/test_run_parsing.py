@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from stowplan.gocompat.durations import Duration
 from stowplan.gocompat.quoting import quote
+from stowplan.releases import DEFAULT
 from stowplan.run.command import usage_text
 from stowplan.run.flags.parser import Flag, FlagError, Group, parse
 from stowplan.run.flags.table import GROUPS
@@ -82,7 +83,7 @@ _ODD_QUOTE = 'extraneous or missing " in quoted field'
         ),
         (["--version"], "version", "true"),
         (["--version=raw"], "version", "raw"),
-        (["--version=v1.36.4-rc.1+x"], "version", "v1.36.4-rc.1+x"),
+        ([f"--version=v{DEFAULT.version}-rc.1+x"], "version", f"v{DEFAULT.version}-rc.1+x"),
     ],
 )
 def test_a_value_is_read(arguments: list[str], name: str, value: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from observed.files import recorded
+from releases import EMULATE_1_36
 from run_flags.commands import HEADER, KUBECONFIG, call
 from stowplan.run.command import help_text, usage_text
 from stowplan.run.flags.table import GROUPS
@@ -139,7 +140,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def arguments(name: str, folder: Path) -> list[str]:
-    return [argument.replace("$DIR", str(folder)) for argument in CASES[name]["argv"][1:]]
+    """The arguments of a case, and the release that it was recorded from."""
+    given = [argument.replace("$DIR", str(folder)) for argument in CASES[name]["argv"][1:]]
+    return given if any("emulated-version" in argument for argument in given) else [EMULATE_1_36, *given]
 
 
 def failure(log: str) -> str:

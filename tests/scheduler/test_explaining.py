@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from scheduler.worlds import World, live
+from releases import GATES_1_37
+from scheduler.worlds import World, configured, live
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.explain.state import Explanation
 from stowplan.framework.cycle_state import Cycle
@@ -52,8 +53,8 @@ def test_a_pod_that_fits_nowhere_says_what_would_have_it_tried_again() -> None:
         assert (now.place, now.rejected_by) == ("unschedulable", ("NodeResourcesFit",))
         assert now.until == world.began + 300
         wakers = {one.resource: one for one in now.wakers}
-        assert wakers["Node"].actions == ("Add", "UpdateNodeAllocatable", "UpdateNodeTaint")
-        assert wakers["Pod"].actions == ("Delete", "UpdatePodScaleDown")
+        assert wakers["Node"].actions == ("Add", "UpdateNodeAllocatable")
+        assert wakers["AssignedPod"].actions == ("Delete", "UpdatePodScaleDown")
         assert "Rejected by: NodeResourcesFit" in found.text()
         document = found.document()
         assert document["now"]["until"] == "2026-01-01T00:05:00Z"
@@ -61,7 +62,7 @@ def test_a_pod_that_fits_nowhere_says_what_would_have_it_tried_again() -> None:
         assert document["lastAttempt"]["preemption"]["node"] is None
         assert "preemption: 0/1 nodes" in document["lastAttempt"]["message"]
 
-    live(story)
+    live(story, config=configured(gates=GATES_1_37))
 
 
 def test_every_event_that_is_named_wakes_the_pod_and_no_other_does() -> None:
@@ -89,7 +90,7 @@ def test_what_preemption_does_is_told() -> None:
             "node": "n",
             "victims": ["d/low"],
             "candidates": 1,
-            "message": "",
+            "message": "preemption: found a potential placement for pod on node n, preempting 1 victims",
             "nodes": 1,
             "funnel": [],
             "chosenBy": {"criterion": "only", "text": "the only candidate"},
@@ -97,7 +98,7 @@ def test_what_preemption_does_is_told() -> None:
         }
         assert "Preemption: victims on n: d/low (1 candidate node)." in found.text()
 
-    live(story)
+    live(story, config=configured(gates=GATES_1_37))
 
 
 class Hold(Plugin):

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from releases import GATES_1_36
 from scheduler.worlds import World
 from stowplan.api.catalogue import Resource
 from stowplan.api.status import ApiError
@@ -68,7 +69,7 @@ ONE_DEFAULT = """\
 )
 def test_a_kind_is_watched_if_a_plugin_of_any_profile_looks_it_up(text: str, watched: set[str]) -> None:
     async def main(clock: VirtualClock) -> None:
-        world = World(clock, config=load(HEADER + text))
+        world = World(clock, config=load(HEADER + text, GATES_1_36))
         assert {one.resource.plural for one in world.scheduler.informers.others} == watched
 
     run(main)

@@ -6,7 +6,12 @@ from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from observed.files import recorded
+from releases import GATES_1_36
 from scheduler.wires import Write
+from scheduler.worlds import configured
+
+RECORDED = configured(gates=GATES_1_36)
+"""The configuration of the recorded scheduler."""
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _EVENT_NAME = re.compile(r"^(.*)\.[0-9a-f]{16}$")

@@ -14,7 +14,7 @@ from stowplan.config.types import Extender as ExtenderConfig
 from stowplan.extenders import Extender, ExtenderError
 from stowplan.testing.extenders import RuleExtender, Rules
 from waiting import eventually
-from wire.comparing import same_as, same_writes
+from wire.comparing import RECORDED, same_as, same_writes
 from wire.objects import same_objects
 
 ZONE = {"topology.kubernetes.io/zone": "z1"}
@@ -124,7 +124,7 @@ def test_an_extender_takes_part_in_everything(kind: str) -> None:
             serving(answers) as server,
             extender(server.url, node_cache_capable=kind == "names", weight=2) as asked,
         ):
-            world = answers.world = World(RealClock(), extenders=[asked], latency=0.01)
+            world = answers.world = World(RealClock(), extenders=[asked], latency=0.01, config=RECORDED)
             world.namespace = f"obs-j-{kind}"
             async with world.scheduler.running():
                 await _story(world)
@@ -159,7 +159,7 @@ def test_an_extender_that_cannot_be_reached_is_an_error_unless_it_may_be_ignored
     async def main() -> None:
         for ignorable in (False, True):
             async with extender("http://127.0.0.1:1/sched", bind_verb="", ignorable=ignorable) as asked:
-                world = World(RealClock(), extenders=[asked], latency=0.01)
+                world = World(RealClock(), extenders=[asked], latency=0.01, config=RECORDED)
                 world.namespace = "obs-j-ignorable" if ignorable else "obs-j-unreachable"
                 world.add_node("node-j1", labels=ZONE)
                 async with world.scheduler.running():
@@ -197,4 +197,4 @@ def test_an_extender_that_stays_away_makes_a_series_of_events() -> None:
         assert world.store.count(PODS) == 1
 
     asked: list[Extender] = [Unreachable()]
-    live(story, latency=0.006, extenders=asked)
+    live(story, latency=0.006, extenders=asked, config=RECORDED)

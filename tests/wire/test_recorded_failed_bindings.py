@@ -7,7 +7,7 @@ import pytest
 from scheduler.worlds import World, live
 from stowplan.api.catalogue import PODS
 from stowplan.api.status import ApiError
-from wire.comparing import same_writes
+from wire.comparing import RECORDED, same_writes
 from wire.objects import same_objects
 
 LATENCY = 0.006
@@ -27,7 +27,7 @@ def _binding_fails(
         same_writes(world.wire.writes, scenario)
         same_objects(world, objects, name)
 
-    return live(begin, latency=LATENCY)
+    return live(begin, latency=LATENCY, config=RECORDED)
 
 
 def test_the_pod_is_gone() -> None:
@@ -115,7 +115,7 @@ def test_a_binding_that_takes_a_second_is_no_failure() -> None:
         same_writes(world.wire.writes, "k-bind-429-retry-after")
         same_objects(world, "k-bind-fails.7-error-429-retry-after", "err429")
 
-    live(story)
+    live(story, config=RECORDED)
 
 
 def test_the_pod_of_an_ended_scenario_is_told_that_it_is_gone_from_what_was_known_of_it() -> None:
@@ -134,4 +134,4 @@ def test_the_pod_of_an_ended_scenario_is_told_that_it_is_gone_from_what_was_know
         await world.settle(0.2)
         same_writes(world.wire.writes, "d-cleanup")
 
-    live(story, latency=LATENCY)
+    live(story, latency=LATENCY, config=RECORDED)

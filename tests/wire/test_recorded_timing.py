@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 
 from observed.files import recorded
+from releases import GATES_1_36, V1_36
 from scheduler.worlds import World, configured, live
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.status import ApiError
 from stowplan.config.types import Extender as ExtenderConfig
 from stowplan.testing.extenders import RuleExtender, Rules
-from wire.comparing import same_as
+from wire.comparing import RECORDED, same_as
 
 LATENCY = 0.006
 SLACK = 0.06
@@ -42,7 +44,7 @@ def _tried_at(
             await story(world)
         await world.until(arrival + until)
 
-    world = live(begin, latency=LATENCY, verbosity=3, **options)
+    world = live(begin, latency=LATENCY, verbosity=3, **{"config": RECORDED, **options})
     return [round(at - arrival, 3) for at in world.attempts("p")]
 
 
@@ -59,7 +61,7 @@ def test_after_errors_a_pod_is_tried_in_whole_second_windows_that_grow(
 
 
 def test_the_backoff_of_a_configuration_holds() -> None:
-    config = configured(podInitialBackoffSeconds=2, podMaxBackoffSeconds=3)
+    config = configured(gates=GATES_1_36, podInitialBackoffSeconds=2, podMaxBackoffSeconds=3)
     tried = _tried_at(3 - 2.428, 75, error=ApiError(500, "InternalError", "injected"), config=config)
     assert tried == pytest.approx([0, *(2.428 + 4 * number for number in range(19))], abs=SLACK)
 
@@ -92,7 +94,7 @@ def test_with_nothing_else_to_do_a_pod_is_tried_at_every_event_that_may_help_it(
 
 
 def test_without_early_tries_the_windows_return() -> None:
-    config = configured(gates={"SchedulerPopFromBackoffQ": False})
+    config = configured(gates=FeatureGates({"SchedulerPopFromBackoffQ": False}, V1_36))
     tried = _tried_at(4 - 3.931, 51.5, _taint_every_half_second, cpu="4", config=config)
     assert tried == pytest.approx([0, 1.02, 3.931, 8.933, 17.932, 28.933, 39.932, 50.931], abs=SLACK)
 
@@ -116,7 +118,7 @@ def test_a_series_of_events_is_written_as_recorded_and_closed_long_after_the_pod
         await world.until(720.1)
         same_as(world.wire.writes, written)
 
-    live(story, latency=LATENCY)
+    live(story, latency=LATENCY, config=RECORDED)
 
 
 def _taint(value: int) -> dict[str, str]:

@@ -6,7 +6,7 @@ from observed.files import recorded
 from scheduler.worlds import World, live
 from stowplan.api import catalogue as c
 from stowplan.api.requests import Json
-from wire.comparing import same_writes
+from wire.comparing import RECORDED, same_writes
 from wire.objects import same_objects
 
 LATENCY = 0.006
@@ -75,7 +75,7 @@ def test_a_claim_that_is_missing() -> None:
         same_writes(world.wire.writes, "e-missing-pvc")
         same_objects(world, "e-volumes.0-missing-pvc", "nopvc")
 
-    live(story, latency=LATENCY)
+    live(story, latency=LATENCY, config=RECORDED)
 
 
 def test_a_claim_that_should_be_bound_by_now() -> None:
@@ -91,7 +91,7 @@ def test_a_claim_that_should_be_bound_by_now() -> None:
         same_writes(world.wire.writes, "e-immediate-unbound")
         same_objects(world, "e-volumes.0-immediate-unbound", "imm")
 
-    live(story, latency=LATENCY)
+    live(story, latency=LATENCY, config=RECORDED)
 
 
 def test_a_volume_that_comes_later_is_claimed_and_waited_for() -> None:
@@ -119,7 +119,7 @@ def test_a_volume_that_comes_later_is_claimed_and_waited_for() -> None:
         same_writes(world.wire.writes, "e-static-wffc", "e-static-wffc-pv-added")
         same_objects(world, "e-volumes.2-static-bound", "static-nopv")
 
-    live(story, latency=LATENCY)
+    live(story, latency=LATENCY, config=RECORDED)
 
 
 def _provisioned(world: World, name: str, claim: str) -> None:
@@ -154,7 +154,7 @@ def test_a_volume_is_ordered_and_waited_for() -> None:
         same_writes(world.wire.writes, "e-dynamic-wffc", "e-dynamic-provisioned")
         same_objects(world, "e-volumes.4-dynamic-bound", "dyn")
 
-    live(story, latency=LATENCY)
+    live(story, latency=LATENCY, config=RECORDED)
 
 
 def test_an_order_that_is_turned_down_and_then_a_node_that_is_gone() -> None:
@@ -183,7 +183,7 @@ def test_an_order_that_is_turned_down_and_then_a_node_that_is_gone() -> None:
         await world.settle(1.5)
         same_writes(world.wire.writes[written:], "e-cleanup")
 
-    live(story, latency=LATENCY)
+    live(story, latency=LATENCY, config=RECORDED)
 
 
 def test_a_claim_that_only_one_pod_may_use() -> None:
@@ -217,4 +217,4 @@ def test_a_claim_that_only_one_pod_may_use() -> None:
         same_writes(world.wire.writes, "h-rwop", "h-rwop-preempt")
         same_objects(world, "h-rwop.2-third-bound", "second", "third")
 
-    live(story, latency=LATENCY)
+    live(story, latency=LATENCY, config=RECORDED)

@@ -1,7 +1,7 @@
 """Everything written in the recorded scenarios: the same bodies, in the same order, and the same objects."""
 
 from scheduler.worlds import World, live
-from wire.comparing import same_writes
+from wire.comparing import RECORDED, same_writes
 from wire.objects import same_objects
 
 LATENCY = 0.006
@@ -24,7 +24,7 @@ def test_a_pod_is_bound_and_an_event_tells_of_it() -> None:
         same_writes(world.wire.writes, "a-plain-bind")
         same_objects(world, "a-plain-bind")
 
-    live(story, latency=LATENCY)
+    live(story, latency=LATENCY, config=RECORDED)
 
 
 def test_a_pod_that_fits_nowhere_is_told_once_and_its_events_become_a_series() -> None:
@@ -45,7 +45,7 @@ def test_a_pod_that_fits_nowhere_is_told_once_and_its_events_become_a_series() -
         )
         same_objects(world, "b-unschedulable.2-series")
 
-    live(story, latency=LATENCY)
+    live(story, latency=LATENCY, config=RECORDED)
 
 
 def test_without_nodes_a_pod_is_told_so() -> None:
@@ -56,7 +56,7 @@ def test_without_nodes_a_pod_is_told_so() -> None:
         same_writes(world.wire.writes, "b-no-nodes")
         same_objects(world, "b-unschedulable.3-no-nodes", "nonodes")
 
-    live(story, latency=LATENCY)
+    live(story, latency=LATENCY, config=RECORDED)
 
 
 def test_a_pod_that_waits_is_bound_when_a_node_comes_that_can_hold_it() -> None:
@@ -73,7 +73,7 @@ def test_a_pod_that_waits_is_bound_when_a_node_comes_that_can_hold_it() -> None:
         same_writes(world.wire.writes, "c-pending", "c-node-added")
         same_objects(world, "c-fits-later.2-bound")
 
-    live(story, latency=LATENCY)
+    live(story, latency=LATENCY, config=RECORDED)
 
 
 def test_victims_are_marked_deleted_and_told_and_the_preemptor_is_bound_when_they_are_gone() -> None:
@@ -108,7 +108,7 @@ def test_victims_are_marked_deleted_and_told_and_the_preemptor_is_bound_when_the
         same_writes(world.wire.writes, "d-fill", "d-preempt", "d-victims-gone", "d-policy-never")
         same_objects(world, "d-preemption.3-policy-never")
 
-    live(story, latency=LATENCY)
+    live(story, latency=LATENCY, config=RECORDED)
 
 
 def test_a_gated_pod_is_left_alone_until_its_last_gate_is_gone() -> None:
@@ -126,7 +126,7 @@ def test_a_gated_pod_is_left_alone_until_its_last_gate_is_gone() -> None:
         same_writes(world.wire.writes, "f-gates-removed")
         same_objects(world, "f-gates.2-bound")
 
-    live(story, latency=LATENCY)
+    live(story, latency=LATENCY, config=RECORDED)
 
 
 def _taint(value: str) -> dict[str, str]:

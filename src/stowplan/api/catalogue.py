@@ -407,6 +407,14 @@ WORKLOADS: Final = Resource("scheduling.k8s.io", "v1alpha2", "workloads", "Workl
 LEASES: Final = Resource(
     "coordination.k8s.io", "v1", "leases", "Lease", blind_update=False, create_on_update=True
 )
+LEASE_CANDIDATES: Final = Resource(
+    "coordination.k8s.io",
+    "v1beta1",
+    "leasecandidates",
+    "LeaseCandidate",
+    blind_update=False,
+    create_on_update=True,
+)
 ENDPOINT_SLICES: Final = Resource(
     "discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", generation=True
 )
@@ -574,6 +582,13 @@ PRIORITY_LEVEL_CONFIGURATIONS: Final = Resource(
 
 BUILT_IN: Final = tuple(value for value in list(globals().values()) if isinstance(value, Resource))
 """Every resource above, in that order."""
+
+
+def in_version(resource: Resource, api_version: str) -> Resource:
+    """A resource as another version of its API serves it; as it is for "", or if that version is unknown."""
+    found = (one for one in BUILT_IN if one.plural == resource.plural and one.api_version == api_version)
+    return next(found, resource)
+
 
 SCALES: Final = Resource("autoscaling", "v1", "scales", "Scale")
 """The kind of the subresource `scale`, which has no objects of its own."""

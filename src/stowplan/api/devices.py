@@ -52,6 +52,13 @@ class CapacityRequirements(Struct, frozen=True):
     requests: dict[str, RawQuantity] = {}
 
 
+class DeviceDerivedAttribute(Struct, frozen=True):
+    """An attribute of devices that is computed for constraints."""
+
+    name: str = ""
+    expression: str = ""
+
+
 class DeviceSubRequest(Struct, frozen=True):
     """One alternative of a request with `firstAvailable`."""
 
@@ -62,7 +69,7 @@ class DeviceSubRequest(Struct, frozen=True):
     count: int = 0
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None
-    derived_attributes: tuple[dict[str, Any], ...] = ()
+    derived_attributes: tuple[DeviceDerivedAttribute, ...] = ()
 
 
 class ExactDeviceRequest(Struct, frozen=True):
@@ -73,7 +80,7 @@ class ExactDeviceRequest(Struct, frozen=True):
     admin_access: bool | None = None
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None
-    derived_attributes: tuple[dict[str, Any], ...] = ()
+    derived_attributes: tuple[DeviceDerivedAttribute, ...] = ()
 
 
 class DeviceRequest(Struct, frozen=True):
@@ -126,6 +133,7 @@ class DeviceRequestAllocationResult(Struct, frozen=True):
     binding_failure_conditions: tuple[str, ...] = ()
     share_id: str | None = field(default=None, name="shareID")
     consumed_capacity: dict[str, RawQuantity] = {}
+    skip_node_operations: tuple[str, ...] = ()
 
     @property
     def id(self) -> "DeviceID":
@@ -281,6 +289,7 @@ class CounterSet(Struct, frozen=True):
 class DeviceCounterConsumption(Struct, frozen=True):
     counter_set: str = ""
     counters: dict[str, Counter] = {}
+    compatibility_groups: tuple[str, ...] = ()
 
 
 class DeviceTaint(Struct, frozen=True):
@@ -328,6 +337,7 @@ class ResourceSliceSpec(Struct, frozen=True):
     devices: tuple[Device, ...] = ()
     per_device_node_selection: bool | None = None
     shared_counters: tuple[CounterSet, ...] = ()
+    skip_node_operations: tuple[str, ...] = ()
 
 
 class ResourceSlice(Object, frozen=True):

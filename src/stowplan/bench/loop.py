@@ -22,6 +22,7 @@ from stowplan.api.pod import Pod
 from stowplan.api.requests import Json
 from stowplan.bench.processes import MIB, longest_hold_ms, peak_rss, run_watched
 from stowplan.bench.workloads import WORKLOADS, node, node_name
+from stowplan.client import Client
 from stowplan.clock import LoopWatchdog, RealClock
 from stowplan.config.dump import dump
 from stowplan.embedded.client import InProcessClient
@@ -90,6 +91,8 @@ class InspectedFigures:
     with_us: float
     ratio: float
     median_ratio: float
+    sample_ms: float
+    """CPU time of a sample for the history; there is one every five seconds."""
     turns: int
     pods_per_turn: int
 
@@ -139,7 +142,7 @@ async def _measure(run: LoopRun, watchdog: LoopWatchdog) -> LoopFigures:
 
 
 def measure_inspected(run: LoopRun, pairs: int) -> InspectedFigures:
-    """Place pods in turns: without API and page, with them, with them, without them, and so on.
+    """Place pods in turns, in pairs of one without API and page and one with them, in random order.
 
     All turns are of one scheduler, so that nothing else differs. A turn with them begins with a sample for
     the history, which is taken every few seconds otherwise: it costs rather more here than in earnest.
@@ -153,23 +156,34 @@ async def _measure_inspected(run: LoopRun, pairs: int) -> InspectedFigures:
     bodies = [document(WORKLOADS[run.workload].pod(number)) for number in range(run.pods)]
     per_turn = run.pods // (2 * pairs + 1)
     spent: dict[bool, list[float]] = {False: [], True: []}
+    samples: list[float] = []
     async with running_scheduler(store, run.seed) as scheduler:
         inspection = Inspection(lambda: scheduler, cluster="bench", release="bench")
         routes = Routes(inspection, lambda: dump(scheduler.settings.config.config))
         with calm_collector():
             await _turn(store, scheduler, bodies[:per_turn], run)
-            for turn in range(2 * pairs):
+            order = random.Random(run.seed)
+            turns = [one for _ in range(pairs) for one in order.sample((False, True), 2)]
+            for turn, inspected in enumerate(turns):
                 part = bodies[(turn + 1) * per_turn : (turn + 2) * per_turn]
-                inspected = turn % 4 in (1, 2)
                 async with AsyncExitStack() as stack:
                     if inspected:
                         await stack.enter_async_context(PageServer(routes))
                         await stack.enter_async_context(inspection.following())
                     spent[inspected].append(await _turn(store, scheduler, part, run))
+                    began = process_time()
+                    inspection.history.sample()
+                    samples.append((process_time() - began) * 1e3)
     off, on = (quantiles(spent[inspected], n=4)[0] for inspected in (False, True))
     neighbours = median(one / other for other, one in zip(spent[False], spent[True], strict=True))
     return InspectedFigures(
-        round(off, 2), round(on, 2), round(on / off, 4), round(neighbours, 4), 2 * pairs, per_turn
+        round(off, 2),
+        round(on, 2),
+        round(on / off, 4),
+        round(neighbours, 4),
+        round(median(samples), 3),
+        2 * pairs,
+        per_turn,
     )
 
 
@@ -183,10 +197,16 @@ async def _turn(store: Store, scheduler: Scheduler, bodies: list[Json], run: Loo
 
 
 @asynccontextmanager
-async def running_scheduler(store: Store, seed: int) -> AsyncIterator[Scheduler]:
+async def running_scheduler(
+    store: Store, seed: int, client: Client | None = None
+) -> AsyncIterator[Scheduler]:
     """A scheduler at work on a store, in real time."""
     scheduler = Scheduler(
-        InProcessClient(store), Settings.of(), clock=RealClock(), rng=random.Random(seed), timer=perf_counter
+        client or InProcessClient(store),
+        Settings.of(),
+        clock=RealClock(),
+        rng=random.Random(seed),
+        timer=perf_counter,
     )
     async with scheduler.running():
         yield scheduler

@@ -1,9 +1,10 @@
 """How long preemption takes: the decision alone, and through the whole scheduler.
 
-Every node is filled with pods of low priority that share its CPU evenly; preemptors ask for more than one of
-those leaves behind. First only the decision is measured. Pods and nodes are decoded before the clock starts,
-which then runs while the template of a pod is worked out, all nodes are filtered, PostFilter decides, victims
-are taken out of the table and the pod is assumed in their place; no API server is asked to delete anything.
+Every node is filled with pods of low priority that share its CPU evenly; preemptors ask for more than all but
+one of their victims leave behind. First only the decision is measured. Pods and nodes are decoded before the
+clock starts, which then runs while the template of a pod is worked out, all nodes are filtered, PostFilter
+decides, victims are taken out of the table and the pod is assumed in their place; no API server is asked to
+delete anything.
 
 Then the whole scheduler: each preemptor is tried, finds no node, has victims deleted, is requeued when they
 are gone, tried again and bound. Victims end at once, as if a kubelet had stopped them. Everything is on that
@@ -20,10 +21,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from stowplan.api.catalogue import NODES, POD_DISRUPTION_BUDGETS, PODS
+from stowplan.api.catalogue import NODES, POD_DISRUPTION_BUDGETS, PODS, Resource
 from stowplan.api.decode import decode
 from stowplan.api.pod import Pod
-from stowplan.api.requests import DeleteOptions, Json
+from stowplan.api.requests import ORDINARY_DELETION, DeleteOptions, Json
 from stowplan.api.workloads import PodDisruptionBudget
 from stowplan.bench.loop import document, running_scheduler
 from stowplan.bench.processes import MIB, longest_hold_ms, peak_rss, run_watched
@@ -32,6 +33,7 @@ from stowplan.client import DELETED
 from stowplan.clock import LoopWatchdog, RealClock
 from stowplan.cluster.table import ClusterTable, load
 from stowplan.config import default_profile
+from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.store import Change, Store
 from stowplan.framework.extension_points import run_post_filters
 from stowplan.framework.interface import Point
@@ -40,8 +42,6 @@ from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.gc_tuning import calm_collector
 
 NODE_MILLI_CPU = 32_000
-CONCURRENT_PREEMPTORS = 16
-"""How many pods may push in at the same time."""
 
 _IDLE_TIMEOUT = 10.0
 """Seconds without a binding after which the pods that are left are taken for those that cannot be helped."""
@@ -53,13 +53,20 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class PreemptionRun:
-    """What to measure. With `budgets` every unimportant pod is under one of so many disruption budgets."""
+    """What to measure. With `budgets` every unimportant pod is under one of so many disruption budgets.
+
+    Each preemptor needs the room of `victims` pods; `concurrent` of them wait at the same time. The API
+    server deletes `deletions_per_s` pods at most; 0: as many as it is asked to.
+    """
 
     nodes: int = 5000
     existing_per_node: int = 10
     preemptors: int = 500
     budgets: int = 0
     seed: int = 0
+    victims: int = 2
+    concurrent: int = 16
+    deletions_per_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +90,7 @@ class SchedulerFigures:
     preemptors_per_s: float
     cpu_ms_per_preemptor: float
     seconds: float
+    first_bound_s: float
     bound: int
     unhelped: int
     victims: int
@@ -179,9 +187,9 @@ async def _measure_scheduler(run: PreemptionRun, watchdog: LoopWatchdog) -> Sche
             body["spec"]["terminationGracePeriodSeconds"] = 30
             _create_running(store, body)
     bodies = [document(preemptor(number, run)) for number in range(run.preemptors)]
-    async with running_scheduler(store, run.seed) as scheduler:
+    async with running_scheduler(store, run.seed, _Client(store, run.deletions_per_s)) as scheduler:
         with calm_collector():
-            preemptors = _Preemptors(store, bodies)
+            preemptors = _Preemptors(store, bodies, run.concurrent)
             await asyncio.sleep(0)
             watchdog.reset()
             started, cpu = perf_counter(), process_time()
@@ -192,6 +200,7 @@ async def _measure_scheduler(run: PreemptionRun, watchdog: LoopWatchdog) -> Sche
             preemptors_per_s=round(preemptors.bound / seconds, 1),
             cpu_ms_per_preemptor=round(cpu / max(preemptors.bound, 1) * 1e3, 3),
             seconds=round(seconds, 3),
+            first_bound_s=round(preemptors.first_bound - started, 3),
             bound=preemptors.bound,
             unhelped=run.preemptors - preemptors.bound,
             victims=preemptors.victims,
@@ -210,16 +219,35 @@ def _create_running(store: Store, body: Json) -> None:
     store.patch(PODS, metadata["namespace"], metadata["name"], {"status": status}, subresource="status")
 
 
+class _Client(InProcessClient):
+    """A client of an API server that deletes so many objects in a second at most."""
+
+    def __init__(self, store: Store, deletions_per_s: int) -> None:
+        super().__init__(store)
+        self._interval = 1 / deletions_per_s if deletions_per_s else 0.0
+        self._next = 0.0
+
+    async def delete(
+        self, resource: Resource, namespace: str, name: str, options: DeleteOptions = ORDINARY_DELETION
+    ) -> None:
+        if self._interval:
+            self._next = max(self._next, perf_counter()) + self._interval
+            await asyncio.sleep(self._next - perf_counter())
+        await super().delete(resource, namespace, name, options)
+
+
 class _Preemptors:
     """Creates important pods, plays kubelet to the victims, and counts."""
 
-    def __init__(self, store: Store, bodies: list[Json]) -> None:
+    def __init__(self, store: Store, bodies: list[Json], concurrent: int) -> None:
         self._store = store
         self._bodies = bodies
+        self._concurrent = concurrent
         self._loop = asyncio.get_running_loop()
         self._progress = asyncio.Event()
         self._created = 0
         self.bound = 0
+        self.first_bound = 0.0
         self.victims = 0
 
     async def run(self) -> None:
@@ -237,7 +265,7 @@ class _Preemptors:
             watcher.close()
 
     def _create(self) -> None:
-        upto = min(self.bound + CONCURRENT_PREEMPTORS, len(self._bodies))
+        upto = min(self.bound + self._concurrent, len(self._bodies))
         for body in self._bodies[self._created : upto]:
             self._store.create(PODS, body)
         self._created = max(self._created, upto)
@@ -252,6 +280,7 @@ class _Preemptors:
             self._loop.call_soon(self._end_victim, metadata["namespace"], metadata["name"])
         elif now["spec"].get("nodeName") and not before["spec"].get("nodeName"):
             self.bound += 1
+            self.first_bound = self.first_bound or perf_counter()
             self._progress.set()
 
     def _end_victim(self, namespace: str, name: str) -> None:
@@ -271,8 +300,8 @@ def existing_pod(rng: random.Random, number: int, slot: int, run: PreemptionRun)
 
 
 def preemptor(number: int, run: PreemptionRun) -> Pod:
-    """A pod that needs the room of one and a half of those that run."""
-    wanted = NODE_MILLI_CPU * 3 // (2 * max(run.existing_per_node, 1))
+    """A pod that needs the room of its victims, but for half of one of them."""
+    wanted = NODE_MILLI_CPU * (2 * run.victims - 1) // (2 * max(run.existing_per_node, 1))
     return decode(_encode(_pod(f"high-{number}", min(wanted, NODE_MILLI_CPU), 1000, {"app": "high"})), Pod)
 
 

@@ -4,7 +4,7 @@ compiled = compile_selector('device.driver == "gpu.example.com"')
 compiled.matches(devices)
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -20,6 +20,8 @@ from stowplan.cel.program import Program
 from stowplan.cel.syntax import CelError
 from stowplan.cel.types import Type
 from stowplan.cel.values import DefaultMap, Failure, Map, Value
+from stowplan.releases import v1_36, v1_37
+from stowplan.releases.behaviour import Devices as Choices
 
 COST_LIMIT: Final = 1_000_000
 """What a selector may cost per device."""
@@ -30,6 +32,30 @@ _MAX_DRIVER: Final = 63
 _MAX_VALUE: Final = 64
 _MAX_ENTRIES: Final = 32
 _DEVICE: Final = Type("struct", "kubernetes.DRADevice")
+
+_ATTRIBUTE_TYPES: Final = (
+    types.BOOL,
+    types.INT,
+    types.STRING,
+    types.ANY,
+    types.DYN,
+    types.SEMVER,
+)
+_ATTRIBUTE_KINDS: Final = {
+    "bool": "bool",
+    "int": "int",
+    "string": "string",
+    types.SEMVER.name: "version",
+}
+_GO_TYPES: Final = {
+    "bool": "bool",
+    "int": "int64",
+    "uint": "uint64",
+    "double": "float64",
+    "string": "string",
+    "bytes": "[]uint8",
+    types.SEMVER.name: "semver.Version",
+}
 
 RULE_INVALID: Final = "RuleInvalid"
 INTERNAL_ERROR: Final = "InternalError"
@@ -43,21 +69,46 @@ class SelectorError(CelError):
         self.message, self.kind = message, kind
 
 
+class ComputeError(Exception):
+    """An attribute that could not be computed."""
+
+
 class Features(NamedTuple):
     """What the environment of selectors has, which depends on gates and on the release of Kubernetes."""
 
     consumable_capacity: bool = True
     """`device.allowMultipleAllocations`."""
     list_attributes: bool = False
-    """Attributes may be lists: their type is dyn, so that macros work on them."""
+    """Attributes may be lists."""
+    dyn_attributes: bool = False
+    """The type of attributes is dyn even if they cannot be lists, so that macros work on them."""
     includes: bool = True
     """The function `includes`; expressions that are stored may use it even where new ones may not."""
     release: Release = Release()
 
 
-FEATURES_1_36: Final = Features()
+def features_of(
+    choices: Choices, *, consumable_capacity: bool = True, list_attributes: bool = False
+) -> Features:
+    """What expressions of the scheduler of a release have; they were stored, so all functions are there.
+
+    `list_attributes` is the gate DRAListTypeAttributes, which not every release needs for lists.
+    """
+    return Features(
+        consumable_capacity=consumable_capacity,
+        list_attributes=list_attributes or not choices.list_attributes_need_gate,
+        dyn_attributes=choices.attribute_type == "dyn",
+        release=Release(
+            prefix_by_argument="prefix" in choices.cel_costs,
+            global_matches="matches" in choices.cel_costs,
+            includes_traverses="includes" in choices.cel_costs,
+        ),
+    )
+
+
+FEATURES_1_36: Final = features_of(v1_36.BEHAVIOUR.devices)
 """The scheduler of 1.36: stored expressions, lists as attributes off."""
-FEATURES_1_37: Final = Features(list_attributes=True, release=Release(True, True, True))
+FEATURES_1_37: Final = features_of(v1_37.BEHAVIOUR.devices)
 """The scheduler of 1.37."""
 
 
@@ -97,9 +148,47 @@ class Compiled:
         error = value.message if type(value) is Failure else _not_bool(value)
         return Match(False, error, outcome.cost)
 
+    def attribute(self, device: Device, limit: int = COST_LIMIT) -> dict[str, Any]:
+        """The attribute that the expression computes of a device. Raises ComputeError."""
+        if device.error is not None:
+            raise ComputeError(device.error)
+        value = self.program.evaluate(device.variables, limit).value
+        if type(value) is Failure:
+            raise ComputeError(value.message)
+        return _computed(value)
+
     def matches(self, devices: Iterable[Device], limit: int = COST_LIMIT) -> list[Match]:
         """What the selector says about many devices."""
         return [self.match(device, limit) for device in devices]
+
+
+def _computed(value: Value) -> dict[str, Any]:
+    """A value as an attribute. Raises ComputeError."""
+    kind = _ATTRIBUTE_KINDS.get(values.type_name(value))
+    if kind is not None:
+        return {kind: _plain(value)}
+    if not isinstance(value, list):
+        raise ComputeError(f"unsupported CEL return type: {_go_type(value)}")
+    if not value:
+        return {"strings": []}
+    kind = _ATTRIBUTE_KINDS.get(values.type_name(value[0]))
+    if kind is None:
+        raise ComputeError(f"unsupported list element type: {_go_type(value[0])}")
+    for place, one in enumerate(value):
+        if _ATTRIBUTE_KINDS.get(values.type_name(one)) != kind:
+            wanted = "semver" if kind == "version" else kind
+            raise ComputeError(f"expected list element at index {place} to be {wanted}, got {_go_type(one)}")
+    return {f"{kind}s": [_plain(one) for one in value]}
+
+
+def _plain(value: Value) -> Any:
+    return str(value) if isinstance(value, semver.Semver) else value
+
+
+def _go_type(value: Value) -> str:
+    """What upstream's `%T` prints for what is in a value."""
+    name = values.type_name(value)
+    return _GO_TYPES.get(name) or values.go_type(value)
 
 
 def _not_bool(value: Value) -> str:
@@ -118,26 +207,44 @@ def _not_bool(value: Value) -> str:
 
 def compile_selector(expression: str, features: Features = FEATURES_1_36) -> Compiled:
     """A selector for devices. Raises SelectorError."""
+    return _compile(expression, features, _check_output)
+
+
+def compile_attribute(expression: str, features: Features) -> Compiled:
+    """An expression that computes an attribute of devices. Raises SelectorError."""
+    return _compile(expression, features, _check_attribute)
+
+
+def _compile(expression: str, features: Features, check: Callable[[Type, Features], None]) -> Compiled:
     try:
         found = compile_expression(expression, _environment(features), features.release)
     except PlanError as error:
-        _check_output(error.output, features)
+        check(error.output, features)
         raise SelectorError(str(error), INTERNAL_ERROR) from None
     except CelError as error:
         raise SelectorError(str(error)) from None
     output = found.checked.type(found.checked.root)
-    _check_output(output, features)
+    check(output, features)
     most = estimate(found.checked, _size_of(features), features.release).high
     return Compiled(expression, found.program, str(output), most)
 
 
 def _check_output(output: Type, features: Features) -> None:
-    if output not in (types.BOOL, types.ANY) and not (features.list_attributes and output == types.DYN):
+    if output not in (types.BOOL, types.ANY) and output != _attribute_type(features):
         raise SelectorError(f"must evaluate to bool or the unknown type, not {output}")
 
 
+def _check_attribute(output: Type, features: Features) -> None:
+    item = output.params[0] if output.kind == "list" and len(output.params) == 1 else output
+    if item not in _ATTRIBUTE_TYPES:
+        raise SelectorError(
+            "must evaluate to a primitive scalar (string, integer, boolean, semver) or a list of these "
+            f"scalars, not {output}"
+        )
+
+
 def _attribute_type(features: Features) -> Type:
-    return types.DYN if features.list_attributes else types.ANY
+    return types.DYN if features.list_attributes or features.dyn_attributes else types.ANY
 
 
 @lru_cache(maxsize=16)

@@ -403,7 +403,8 @@ class CycleChecks(SchedulingObserver):
         if self._world.plan.devices:
             claims = cache.table.devices.claims
             oracle.add_devices(
-                known_devices(cache.table.devices), [one.claim for one in claims.in_flight().values()]
+                known_devices(cache.table.devices),
+                [one.claim for one in claims.in_flight().values() if one.counts],
             )
         return oracle.feasible(pod, during_faults=True)
 

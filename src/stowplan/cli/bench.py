@@ -33,7 +33,7 @@ from stowplan.bench.preemption import PreemptionRun, measure_decisions, measure_
 from stowplan.bench.soak import SoakRun
 from stowplan.bench.table import TableRun
 from stowplan.bench.up import UpRun
-from stowplan.bench.workloads import WORKLOADS
+from stowplan.bench.workloads import ENGINE_WORKLOADS, WORKLOADS
 from stowplan.cli.progress import elapsed
 from stowplan.cli.values import AtLeast, OneOf
 from stowplan.clock.watchdog import LIMIT
@@ -60,7 +60,9 @@ def bench() -> None:
 
 
 @bench.command("engine")
-@click.option("--workload", type=OneOf(WORKLOADS), default="basic", show_default=True, help="Kind of pods.")
+@click.option(
+    "--workload", type=OneOf(ENGINE_WORKLOADS), default="basic", show_default=True, help="Kind of pods."
+)
 @click.option("--nodes", type=AT_LEAST_ONE, default=5000, show_default=True, help="Number of nodes.")
 @click.option(
     "--existing-per-node", type=NOT_NEGATIVE, default=10, show_default=True, help="Pods already on each node."
@@ -338,6 +340,7 @@ def _measure_inspected(run: LoopRun, pairs: int, *, as_json: bool) -> None:
     click.echo(f"  without    {figures.without_us:,.1f} µs CPU a pod")
     click.echo(f"  with       {figures.with_us:,.1f} µs CPU a pod: API and page on, nobody looks")
     click.echo(f"  ratio      {figures.ratio:.3f} ({figures.median_ratio:.3f}: median of neighbouring turns)")
+    click.echo(f"  a sample   {figures.sample_ms:.2f} ms CPU, every 5 s")
     if as_json:
         echo_json({**asdict(run), **asdict(figures)})
 
@@ -386,19 +389,40 @@ def churn_command(
     show_default=True,
     help="PodDisruptionBudgets that cover the victims.",
 )
+@click.option("--victims", type=AT_LEAST_ONE, default=2, show_default=True, help="Victims of a preemptor.")
+@click.option(
+    "--concurrent", type=AT_LEAST_ONE, default=16, show_default=True, help="Preemptors that wait at a time."
+)
+@click.option(
+    "--deletions-per-second",
+    type=NOT_NEGATIVE,
+    default=0,
+    show_default=True,
+    help="Pods that the API server deletes in a second at most; 0: no limit.",
+)
 @_SEED
 @JSON
 def preemption_command(
-    nodes: int, existing_per_node: int, preemptors: int, budgets: int, seed: int, as_json: bool
+    nodes: int,
+    existing_per_node: int,
+    preemptors: int,
+    budgets: int,
+    victims: int,
+    concurrent: int,
+    deletions_per_second: int,
+    seed: int,
+    as_json: bool,
 ) -> None:
     """Measure preemption on full nodes.
 
-    Each node is full of pods of five low priorities that share its CPU evenly; a preemptor requests one and a
-    half times as much as one of them. Measured are the decision alone (filtering, choosing a node and its
-    victims), then the whole scheduler: victims get their condition and event and are deleted, and the
+    Each node is full of pods of five low priorities that share its CPU evenly; a preemptor requests half a
+    pod's share less than its victims have. Measured are the decision alone (filtering, choosing a node and
+    its victims), then the whole scheduler: victims get their condition and event and are deleted, and the
     preemptor is bound.
     """
-    run = PreemptionRun(nodes, existing_per_node, preemptors, budgets, seed)
+    run = PreemptionRun(
+        nodes, existing_per_node, preemptors, budgets, seed, victims, concurrent, deletions_per_second
+    )
     with elapsed("measuring"):
         decision = measure_decisions(run)
     with elapsed("measuring"):
@@ -410,6 +434,7 @@ def preemption_command(
     )
     click.echo(f"  rate       {figures.preemptors_per_s:,.0f} preemptors/s bound, their victims gone")
     click.echo(f"  CPU        {figures.cpu_ms_per_preemptor:,.2f} ms a preemptor")
+    click.echo(f"  first      bound after {figures.first_bound_s:,.2f} s")
     click.echo(f"  victims    {figures.victims:,}")
     click.echo(f"  attempts   {figures.attempts:,}")
     click.echo(f"  memory     {figures.peak_rss_mib:,.0f} MiB at most")

@@ -13,6 +13,7 @@ _PLACES: Final = {
     "bench": "stowplan.cli.bench:bench",
     "chaos": "stowplan.cli.chaos:chaos",
     "explain": "stowplan.cli.explain:explain",
+    "fit": "stowplan.cli.fit:fit",
     "fuzz": "stowplan.cli.fuzz:fuzz",
     "config": "stowplan.cli.config:config_group",
     "controllers": "stowplan.cli.components:controllers",
@@ -29,6 +30,28 @@ _PLACES: Final = {
     "verify": "stowplan.cli.verify:verify_command",
     "view": "stowplan.cli.shadow:view",
 }
+
+_SUMMARIES: Final = {
+    "apiserver": "Run a Kubernetes API server.",
+    "bench": "Measure stowplan on this machine.",
+    "chaos": "Test the scheduler under random faults.",
+    "config": "Show, validate and migrate configurations.",
+    "controllers": "Run controllers against an API server.",
+    "demo": "Replay kube-scheduler's decisions and explain one.",
+    "explain": "Explain why a pod is pending, or why it is on its node.",
+    "fuzz": "Test the scheduler with hostile objects.",
+    "kubelets": "Run simulated kubelets against an API server.",
+    "node": "Make simulated nodes fail and recover.",
+    "pending": "Group waiting pods by cause.",
+    "run": "Run the scheduler in place of kube-scheduler.",
+    "shadow": "Judge every binding of a cluster's scheduler.",
+    "snapshot": "Write a cluster to one compact file.",
+    "top": "Show queue, rate and causes of a cluster, live.",
+    "up": "Run a Kubernetes cluster in this process.",
+    "verify": "Compare decisions with recorded ones.",
+    "view": "Show a cluster on a page, whoever schedules it.",
+}
+"""The first line of each command's help, so that `stowplan --help` need not load the commands."""
 
 
 class Commands(MutableMapping[str, click.Command]):
@@ -77,6 +100,17 @@ class OneLineErrors(click.Group):
             raise click.ClickException(" ".join(str(error).split())) from None
 
 
+class Program(OneLineErrors):
+    """The group of all commands: lists them by their summaries, without loading them."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self._summary(name)) for name in self.list_commands(ctx)])
+
+    def _summary(self, name: str) -> str:
+        return _SUMMARIES.get(name) or self.commands[name].get_short_help_str(200)
+
+
 def _user_errors() -> tuple[type[ValueError], ...]:
     """The errors that are about something the user wrote."""
     from stowplan.api.decode import DecodeError
@@ -89,7 +123,7 @@ def _user_errors() -> tuple[type[ValueError], ...]:
 
 @click.group(
     "stowplan",
-    cls=OneLineErrors,
+    cls=Program,
     commands=Commands(_PLACES),
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -61,10 +61,13 @@ class DeviceRef:
 class SliceView:
     """A slice and its devices, with the taints of rules."""
 
-    __slots__ = ("devices", "slice")
+    __slots__ = ("devices", "has_groups", "slice")
 
     def __init__(self, slice: ResourceSlice, rules: "Mapping[str, DeviceTaintRule]") -> None:
         self.slice = slice
+        self.has_groups = any(
+            drawn.compatibility_groups for device in slice.spec.devices for drawn in device.consumes_counters
+        )
         self.devices = [
             DeviceRef(slice, device, (*device.taints, *_given_taints(slice, device, rules)))
             for device in slice.spec.devices
@@ -109,10 +112,12 @@ class Slices:
 
     def __init__(self) -> None:
         self._rules: dict[str, DeviceTaintRule] = {}
+        self._heeds_rules = True
         self._views: dict[str, SliceView] = {}
         self._of_node: dict[str, dict[str, SliceView]] = {}
         self._shared: dict[str, dict[str, SliceView]] = {}
         self._counting: dict[PoolID, dict[str, SliceView]] = {}
+        self._counting_for: dict[str, dict[str, SliceView]] = {}
         self._of_pool: dict[PoolID, dict[str, SliceView]] = {}
         self._changes: list[SliceChange] = []
         self._forgotten = 0
@@ -124,7 +129,7 @@ class Slices:
 
     def put(self, slice: ResourceSlice) -> None:
         self._take_out(slice.name)
-        view = self._views[slice.name] = SliceView(slice, self._rules)
+        view = self._views[slice.name] = SliceView(slice, self._rules if self._heeds_rules else {})
         for index, key in self._indexes(view):
             index.setdefault(key, {})[slice.name] = view
         self._changed(view)
@@ -138,6 +143,17 @@ class Slices:
             self._rules.pop(name, None)
         else:
             self._rules[name] = rule
+        if self._heeds_rules:
+            self._put_again()
+
+    def heed_rules(self, heeded: bool) -> None:
+        """Whether taint rules count (gate DRADeviceTaintRules)."""
+        if heeded != self._heeds_rules:
+            self._heeds_rules = heeded
+            if self._rules:
+                self._put_again()
+
+    def _put_again(self) -> None:
         for view in list(self._views.values()):
             self.put(view.slice)
 
@@ -157,6 +173,7 @@ class Slices:
         yield self._of_pool, view.pool
         if view.slice.spec.shared_counters:
             yield self._counting, view.pool
+            yield self._counting_for, view.slice.spec.node_name or _ANY_NODE
         elif view.slice.spec.node_name:
             yield self._of_node, view.slice.spec.node_name
         else:
@@ -187,6 +204,11 @@ class Slices:
     def counting(self, pool: PoolID) -> Iterator[SliceView]:
         """The slices with the counters of a pool."""
         yield from self._counting.get(pool, {}).values()
+
+    def counting_for(self, node: str) -> Iterator[SliceView]:
+        """The slices with counters that may be for a node."""
+        yield from self._counting_for.get(node, {}).values()
+        yield from self._counting_for.get(_ANY_NODE, {}).values()
 
     def counting_pools(self) -> Iterable[PoolID]:
         return self._counting.keys()
@@ -295,10 +317,14 @@ def remove_consumed(known: dict[DeviceID, Consumed], device: DeviceID, consumed:
 
 
 class InFlight(NamedTuple):
-    """An allocation that is decided and not written; `sharers` pods rely on it."""
+    """An allocation that is decided and not written; `sharers` pods rely on it.
+
+    It `counts` until it is written: from then on its devices count with the claim.
+    """
 
     claim: ResourceClaim
     sharers: int
+    counts: bool = True
 
 
 class Claims:
@@ -429,9 +455,19 @@ class Claims:
             return False
         del self._in_flight[uid]
         self.version += 1
-        if known.claim.allocation is not None:
-            self.allocated.remove(known.claim.allocation)
+        self._uncount(known)
         return True
+
+    def settle(self, uid: str, key: str) -> None:
+        """An allocation in flight was written to a claim; others still may not allocate that one."""
+        known, seen = self._in_flight.get(uid), self.get(key)
+        if known is not None and seen is not None and seen.allocation is not None:
+            self._in_flight[uid] = known._replace(counts=False)
+            self._uncount(known)
+
+    def _uncount(self, known: InFlight) -> None:
+        if known.counts and known.claim.allocation is not None:
+            self.allocated.remove(known.claim.allocation)
 
     # What if
 

@@ -5,16 +5,15 @@ thread of its own. A leader knows itself until when it may lead; nobody else tak
 is slow, lost or suspended.
 """
 
-from stowplan.election.candidate import LEASE_CANDIDATES, Candidate, CandidateInfo
+from stowplan.election.candidate import Candidate, CandidateInfo
 from stowplan.election.elector import DEFAULT_NAME, ElectionHealth, Elector, LeaseLostError
 from stowplan.election.events import ElectionEvents
 from stowplan.election.locks import LOCK_KINDS, Lock, identity, lock_for
 from stowplan.election.record import ElectionError, Timing
-from stowplan.election.thread import ElectionThread
+from stowplan.election.thread import ElectionThread, Participant
 
 __all__ = [
     "DEFAULT_NAME",
-    "LEASE_CANDIDATES",
     "LOCK_KINDS",
     "Candidate",
     "CandidateInfo",
@@ -25,6 +24,7 @@ __all__ = [
     "Elector",
     "LeaseLostError",
     "Lock",
+    "Participant",
     "Timing",
     "identity",
     "lock_for",

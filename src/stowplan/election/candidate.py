@@ -5,15 +5,13 @@ import random
 from dataclasses import dataclass
 from typing import Final
 
-from stowplan.api.catalogue import Resource
+from stowplan.api.catalogue import LEASE_CANDIDATES
 from stowplan.api.meta import Object, Struct, micro_timestamp, seconds_of
 from stowplan.api.requests import Json, Selection
 from stowplan.api.status import ApiError
 from stowplan.client import Client, Reflector, Retries
 from stowplan.clock import Clock
 from stowplan.logs import Logger
-
-LEASE_CANDIDATES: Final = Resource("coordination.k8s.io", "v1beta1", "leasecandidates", "LeaseCandidate")
 
 OLDEST_EMULATION_VERSION: Final = "OldestEmulationVersion"
 RENEW_EVERY: Final = 300.0

@@ -26,7 +26,10 @@ class Claim:
     `slow_paths` how often the lock had to be read before it could be renewed.
     """
 
-    def __init__(self, lock: Lock, timing: Timing, clock: Clock, logger: Logger) -> None:
+    def __init__(
+        self, lock: Lock, timing: Timing, clock: Clock, logger: Logger, *, retry_release: bool = True
+    ) -> None:
+        self._retry_release = retry_release
         self._lock = lock
         self._timing = timing
         self._clock = clock
@@ -81,10 +84,10 @@ class Claim:
     async def release(self) -> bool:
         """Clear the lock if it is ours; whether it is not ours any more.
 
-        Once more if somebody wrote meanwhile: that may have been a renewal of ours that was under way.
+        With `retry_release` it is tried again for as long as somebody writes meanwhile, which may be a
+        renewal of ours that was under way. Releases before 1.37 give up then.
         """
-        error: Exception | None = None
-        for _ in range(2):
+        while True:
             try:
                 found = await self.look()
             except LOCK_ERRORS as failure:
@@ -95,11 +98,11 @@ class Claim:
             if found.holder != self._lock.identity:
                 return True
             began, now = self._clock.monotonic(), self._clock.now()
-            free = Record("", _RELEASED_SECONDS, now, now, found.transitions, found.strategy)
+            free = Record("", _RELEASED_SECONDS, now, now, found.transitions)
             error = await self._write(self._lock.update, free, began)
-            if not isinstance(error, ApiError) or not error.is_conflict:
-                break
-        return self._succeeded("Failed to release lease", error)
+            if not self._retry_release or not isinstance(error, ApiError) or not error.is_conflict:
+                return self._succeeded("Failed to release lease", error)
+            self._log(4, "Conflict when releasing lease, retrying")
 
     def _wanted(self, date: float | None = None) -> Record:
         """The record of somebody who begins to lead."""
@@ -204,6 +207,7 @@ class Elector:
     held up: by the time anybody else leads, it has become false.
 
     With `coordinated` the server picks the leader among those who offer themselves (see `Candidate`).
+    `retry_release`: a release that somebody else's write got in the way of is tried again.
     `pause` waits before the next try, and may be cut short when a server that was gone is back;
     `is_reachable` finds out whether it is gone.
     """
@@ -219,6 +223,7 @@ class Elector:
         events: ElectionEvents | None = None,
         name: str = DEFAULT_NAME,
         coordinated: bool = False,
+        retry_release: bool = True,
         on_new_leader: Callable[[str], None] | None = None,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         is_reachable: Callable[[], Awaitable[bool]] = _always_reachable,
@@ -230,7 +235,8 @@ class Elector:
         self._clock = clock
         self._rng = rng
         self._logger = Logger() if logger is None else logger
-        self._claim = (CoordinatedClaim if coordinated else Claim)(lock, timing, clock, self._logger)
+        claim = CoordinatedClaim if coordinated else Claim
+        self._claim = claim(lock, timing, clock, self._logger, retry_release=retry_release)
         self._events = events
         self._on_new_leader = on_new_leader
         self._is_leading = False

@@ -16,8 +16,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import AsyncExitStack, suppress
 from types import TracebackType
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
+from stowplan.election.candidate import Candidate
 from stowplan.election.elector import Elector
 
 R = TypeVar("R")
@@ -25,8 +26,16 @@ R = TypeVar("R")
 ENDED_WITHIN: Final = 3.0
 """Seconds that the thread is given to end; it does not keep the process from ending."""
 
-SetUp = Callable[[AsyncExitStack], Awaitable[Elector]]
-"""Makes an elector in the thread it is going to run in. What the stack holds is closed in the end."""
+
+class Participant(NamedTuple):
+    """What runs in the thread: an elector, and our candidate if the election is coordinated."""
+
+    elector: Elector
+    candidate: Candidate | None = None
+
+
+SetUp = Callable[[AsyncExitStack], Awaitable[Participant]]
+"""Makes a participant in the thread it is going to run in. What the stack holds is closed in the end."""
 
 
 class ElectionThread:
@@ -38,7 +47,7 @@ class ElectionThread:
     def __init__(self, set_up: SetUp) -> None:
         self._set_up = set_up
         self._thread = threading.Thread(target=self._run, name="leader election", daemon=True)
-        self._ready: Future[Elector] = Future()
+        self._ready: Future[Participant] = Future()
         self._ended: Future[None] = Future()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = asyncio.Event()
@@ -64,7 +73,12 @@ class ElectionThread:
     @property
     def elector(self) -> Elector:
         """What can be read of it from any thread: who leads, its metrics, its health."""
-        return self._ready.result(0)
+        return self._ready.result(0).elector
+
+    @property
+    def candidate(self) -> Candidate | None:
+        """Our candidate, if the election is coordinated."""
+        return self._ready.result(0).candidate
 
     @property
     def is_leader(self) -> bool:
@@ -102,7 +116,12 @@ class ElectionThread:
 
     async def _serve(self) -> None:
         async with AsyncExitStack() as stack:
-            elector = await self._set_up(stack)
+            participant = await self._set_up(stack)
             self._loop = asyncio.get_running_loop()
-            self._ready.set_result(elector)
-            await self._stop.wait()
+            async with asyncio.TaskGroup() as tasks:
+                candidate = participant.candidate
+                running = None if candidate is None else tasks.create_task(candidate.run(), name="candidate")
+                self._ready.set_result(participant)
+                await self._stop.wait()
+                if running is not None:
+                    running.cancel()

@@ -30,12 +30,17 @@ _OWN_CHANGES: Final = frozenset(
 _PODS: Final = ("Pod", "AssignedPod", "UnschedulablePod")
 _ITSELF: Final = "the pod itself changes"
 _INSUFFICIENT: Final = "Insufficient "
+_FIT: Final = "NodeResourcesFit"
+_NATIVE: Final = frozenset(("cpu", "memory", "ephemeral-storage"))
 
 
 def sentence(wakes: Sequence[Mapping[str, Any]], funnel: Iterable[Mapping[str, Any]] = ()) -> list[str]:
     """The parts of the sentence. `funnel` says which resources are short, so whose end would help."""
+    funnel = list(funnel)
     actions: dict[str, dict[str, None]] = {}
     for one in wakes:
+        if _awaits_devices_it_does_not_use(one, funnel):
+            continue
         resource = "Pod" if one["resource"] in _PODS else one["resource"]
         actions.setdefault(resource, {}).update(dict.fromkeys(one["actions"]))
     parts: list[str] = []
@@ -63,6 +68,21 @@ def objects_awaited(wakes: "Iterable[Waker]") -> list[str]:
     return sentence(wanted)
 
 
+def _awaits_devices_it_does_not_use(wake: Mapping[str, Any], funnel: Iterable[Mapping[str, Any]]) -> bool:
+    """NodeResourcesFit awaits DeviceClasses for every pod; they help where an extended resource is short."""
+    if (wake["plugin"], wake["resource"].rpartition("/")[2]) != (_FIT, "DeviceClass"):
+        return False
+    short = _reasons_of_fit(funnel)
+    return bool(short) and not any(
+        reason.startswith(_INSUFFICIENT) and reason.removeprefix(_INSUFFICIENT) not in _NATIVE
+        for reason in short
+    )
+
+
+def _reasons_of_fit(funnel: Iterable[Mapping[str, Any]]) -> list[str]:
+    return [reason for line in funnel if line["plugin"] == _FIT for reason in line["reason"].split(", ")]
+
+
 def _order(resource: str) -> tuple[int, str]:
     known = {"Pod": 0, "Node": 1}
     return known.get(resource, 2), resource
@@ -71,14 +91,9 @@ def _order(resource: str) -> tuple[int, str]:
 def _short_resources(wakes: Sequence[Mapping[str, Any]], funnel: Iterable[Mapping[str, Any]]) -> list[str]:
     """The resources that pods would have to set free, if it is only about resources."""
     by_pods = {one["plugin"] for one in wakes if one["resource"] in _PODS and "Delete" in one["actions"]}
-    if by_pods != {"NodeResourcesFit"}:
+    if by_pods != {_FIT}:
         return []
-    reasons = [
-        reason
-        for line in funnel
-        if line["plugin"] == "NodeResourcesFit"
-        for reason in line["reason"].split(", ")
-    ]
+    reasons = _reasons_of_fit(funnel)
     if not all(reason.startswith(_INSUFFICIENT) for reason in reasons):
         return []
     return list(dict.fromkeys(reason.removeprefix(_INSUFFICIENT) for reason in reasons))

@@ -92,7 +92,7 @@ from stowplan.framework.protocols import (
     ScoreRowPlugin,
     SignaturePlugin,
 )
-from stowplan.framework.simulation import SimulatedRow, Simulation, Simulations, nominated_pods
+from stowplan.framework.simulation import SimulatedRow, Simulation, Simulations, rows_with_nominated_pods
 from stowplan.framework.status import (
     SKIP,
     SKIP_CLASS,
@@ -194,9 +194,9 @@ __all__ = [
     "WaitingPods",
     "error",
     "fit_error_text",
-    "nominated_pods",
     "pod_resources",
     "queue_if",
+    "rows_with_nominated_pods",
     "unresolvable",
     "unschedulable",
 ]

@@ -25,11 +25,12 @@ What the runtime may reuse between pods is declared, never guessed:
 """
 
 from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import IntFlag, StrEnum
 from itertools import count
 from random import Random
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -129,6 +130,14 @@ class Services(Protocol):
 
     def event(self, pod: Pod, *, type: str, reason: str, action: str, note: str) -> None:
         """Record an event about a pod, in the name of its profile."""
+        ...
+
+    async def dispatch_binding(self, pod: Pod, send: Callable[[], Awaitable[None]]) -> None:
+        """Send the binding of a pod when no other call about it is being executed, and wait for it.
+
+        With the feature gate SchedulerAsyncAPICalls it goes through the queue of calls, and takes the place
+        of what has not been sent yet; without, it is sent at once.
+        """
         ...
 
     def count_volume_error(self, operation: str) -> None:
@@ -288,6 +297,9 @@ class Handle:
         return self.services
 
 
+_NOBODY: Final[AbstractSet[str]] = frozenset()
+
+
 class Plugin:
     """Base of all plugins. See protocols.py for the methods to add."""
 
@@ -362,6 +374,13 @@ class Plugin:
     def needed_objects(self) -> frozenset[str]:
         """The same for this plugin with its arguments."""
         return self.needs
+
+    def held_pods(self) -> AbstractSet[str]:
+        """Uids of pods that `pre_enqueue` is sure to reject again, for the reason it gave last.
+
+        The queue does not ask about them again when an event comes. Any others are asked about.
+        """
+        return _NOBODY
 
     def release(self, memo: Any) -> None:
         """Give back what was kept for a class of pods that is no longer needed."""

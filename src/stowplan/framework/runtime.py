@@ -264,19 +264,39 @@ class Framework:
         if pre_filtering.node_names is not None or filters.asked_for is not None:
             filters.restrict(self._rows_named(pre_filtering.node_names))
         filters.sync(cycle)
-        overruled = None
-        if nominations:
-            overruled = filter_with_nominated_pods(self, cycle, pod_class, nominations, nominated_row)
-        evaluation = Evaluation(self, cycle, pod_class, pre_filtering, overruled, nominations)
-        if nominated_row is not None:
-            status = try_nominated(self, evaluation, nominated_row)
-            if status is None:
-                evaluation.keep_to(nominated_row)
-            else:
-                evaluation.pre_filtering = pre_filtering._replace(
-                    rejectors=pre_filtering.rejectors | {status.plugin}
-                )
+        evaluation = Evaluation(self, cycle, pod_class, pre_filtering, nominations=nominations)
+        if nominated_row is None:
+            if nominations:
+                self._leave_room(evaluation, nominations)
+            return evaluation
+        if nominated_row in nominations:
+            self._leave_room(evaluation, {nominated_row: nominations[nominated_row]}, nominated_row)
+        status = try_nominated(self, evaluation, nominated_row)
+        if status is None:
+            evaluation.keep_to(nominated_row)
+        else:
+            evaluation.pre_filtering = pre_filtering._replace(
+                rejectors=pre_filtering.rejectors | {status.plugin}
+            )
+            self.consider_others(evaluation, nominated_row)
         return evaluation
+
+    def consider_others(self, evaluation: Evaluation, nominated_row: int) -> None:
+        """The nominated node of a pod cannot take it: consider all nodes."""
+        others = {row: pods for row, pods in evaluation.nominations.items() if row != nominated_row}
+        if others:
+            self._leave_room(evaluation, others)
+        evaluation.keep_to(None)
+
+    def _leave_room(
+        self, evaluation: Evaluation, nominations: Nominations, nominated_row: int | None = None
+    ) -> None:
+        """Take out the nodes that could not take the pod beside the pods nominated to them."""
+        overruled = filter_with_nominated_pods(
+            self, evaluation.cycle, evaluation.pod_class, nominations, nominated_row
+        )
+        evaluation.overruled.update(overruled)
+        evaluation.keep_to(None)
 
     # Classes
 

@@ -91,6 +91,21 @@ def nominated_pods(nominations: Nominations, row: int, pod: PodInfo) -> list[Pod
     ]
 
 
+def rows_with_nominated_pods(nominations: Nominations, pod: PodInfo) -> dict[int, list[PodInfo]]:
+    """The same for all rows that have such pods; of these there may be thousands."""
+    uid, priority = pod.uid, pod.priority
+    found: dict[int, list[PodInfo]] = {}
+    for row, others in nominations.items():
+        pods = [
+            other
+            for other in others
+            if other.row < 0 and other.uid != uid and (other.pod.spec.priority or 0) >= priority
+        ]
+        if pods:
+            found[row] = pods
+    return found
+
+
 class Simulations:
     """Simulations of one pod on any number of rows, one after the other.
 
@@ -243,12 +258,11 @@ def filter_with_nominated_pods(
 ) -> dict[int, Status]:
     """Rows that could not take the pod beside pods nominated to them, with the reason; they are taken out."""
     filters = pod_class.filters
-    concerned = {
-        row: pods
-        for row in nominations
-        if (row == nominated_row or filters.asks_for(row))
-        and (pods := nominated_pods(nominations, row, cycle.pod))
-    }
+    concerned = rows_with_nominated_pods(nominations, cycle.pod)
+    if filters.asked_for is not None:
+        concerned = {
+            row: pods for row, pods in concerned.items() if row == nominated_row or filters.asks_for(row)
+        }
     if not concerned:
         return {}
     asked = [column for column in filters.columns if column.active]

@@ -73,6 +73,7 @@ class QueueMetrics(QueueInstrument):
         self._rejected = families.gauge("unschedulable_pods")
         self._in_flight = families.read_gauge("inflight_events")
         self._hints = families.histogram("queueing_hint_execution_duration_seconds")
+        self._narrowed = families.counter("pre_queueing_hint_evaluations_total")
         self.points = families.histogram("framework_extension_point_duration_seconds")
         self._plugins = families.histogram("plugin_execution_duration_seconds")
         self._asked_at = self._plugin_asked_at = self._hint_asked_at = 0.0
@@ -87,6 +88,10 @@ class QueueMetrics(QueueInstrument):
         self._incoming[queue, event] += 1
         if queued.gating_plugin:
             self._gated += 1
+
+    def stayed_gated(self, event: str, count: int) -> None:
+        self._incoming[UNSCHEDULABLE, event] += count
+        self._gated += count
 
     def _count_entities(self) -> None:
         """Every pod is an entity of its own in the queue."""
@@ -108,6 +113,9 @@ class QueueMetrics(QueueInstrument):
             self._event = event
             self._event_label = event.label
         self._hints[plugin, self._event_label, answer.label].observe(seconds)
+
+    def narrowed(self, plugin: str, to_some: bool) -> None:
+        self._narrowed[plugin, "narrowed" if to_some else "all_pods"] += 1
 
     def before_pre_enqueue(self, queued: QueuedPod) -> bool:
         self._asked_at = self._timer()
@@ -221,7 +229,7 @@ class SchedulerMetrics(QueueMetrics):
         self._victims.observe(victims)
 
     def preemption_executed(self, result: str, seconds: float) -> None:
-        """The victims were deleted; kube-scheduler always reports `success` and no duration."""
+        """The victims of a preemption were deleted, or could not be: `success` or `error`."""
         labels = (result,)
         self._preemption_runs[labels] += 1
         self._preemption_seconds[labels].observe(seconds)

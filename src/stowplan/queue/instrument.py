@@ -20,6 +20,12 @@ class QueueInstrument:
     def incoming(self, queued: QueuedPod, queue: str, event: str) -> None:
         """A pod came to `queue` (active, backoff or unschedulable) because of an event."""
 
+    def stayed_gated(self, event: str, count: int) -> None:
+        """So many gated pods would have been tried again because of an event, but their gate stays closed.
+
+        They count as if they had come to the unschedulable pods again, as they do in kube-scheduler.
+        """
+
     def rejected(self, plugin: str, profile: str, change: int) -> None:
         """One pod more (1) or less (-1) in the queue that a plugin rejected."""
 
@@ -31,6 +37,9 @@ class QueueInstrument:
 
     def after_hint(self, plugin: str, event: ClusterEvent, answer: Answer) -> None:
         """It answered; an error is in the answer."""
+
+    def narrowed(self, plugin: str, to_some: bool) -> None:
+        """A plugin was asked which pods an event may help: some, or any (False)."""
 
     def before_pre_enqueue(self, queued: QueuedPod) -> bool:
         """PreEnqueue plugins are about to be asked whether a pod may be tried.
@@ -67,16 +76,20 @@ class Hooks:
         "before_pre_enqueue",
         "in_flight",
         "incoming",
+        "narrowed",
         "problem",
         "rejected",
+        "stayed_gated",
     )
 
     def __init__(self, instrument: QueueInstrument | None) -> None:
         self.incoming = _hook(instrument, "incoming")
+        self.stayed_gated = _hook(instrument, "stayed_gated")
         self.rejected = _hook(instrument, "rejected")
         self.in_flight = _hook(instrument, "in_flight")
         self.before_hint = _hook(instrument, "before_hint")
         self.after_hint = _hook(instrument, "after_hint")
+        self.narrowed = _hook(instrument, "narrowed")
         self.before_pre_enqueue = _hook(instrument, "before_pre_enqueue")
         self.before_plugin = _hook(instrument, "before_plugin")
         self.after_plugin = _hook(instrument, "after_plugin")

@@ -1,6 +1,6 @@
 """Nominated pods by node: other pods of lower priority leave room for them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from stowplan.api.pod import Pod
 from stowplan.cluster.podinfo import PodInfo
@@ -13,7 +13,7 @@ class Nominator:
     last known state of a pod by `namespace/name`; a pod that is deleted or assigned is not nominated.
     """
 
-    __slots__ = ("_by_node", "_find", "_nodes", "by_node")
+    __slots__ = ("_by_node", "_changed", "_find", "_nodes", "by_node")
 
     def __init__(self, find: Callable[[str], Pod | None] | None = None) -> None:
         self._find = find
@@ -21,6 +21,7 @@ class Nominator:
         self._by_node: dict[str, dict[str, PodInfo]] = {}
         self.by_node: Mapping[str, Mapping[str, PodInfo]] = self._by_node
         """The nominated pods of every node that has any, by uid."""
+        self._changed: dict[str, None] = {}
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -28,6 +29,11 @@ class Nominator:
     def node_of(self, uid: str) -> str | None:
         """The nominated node of a pod."""
         return self._nodes.get(uid)
+
+    def take_changed(self) -> Iterable[str]:
+        """The nodes to which other pods are nominated than when this was asked last."""
+        changed, self._changed = self._changed, {}
+        return changed
 
     def pods_for(self, node: str) -> Sequence[PodInfo]:
         """The pods nominated to a node."""
@@ -41,6 +47,7 @@ class Nominator:
         if not nominated or not self._may_be_nominated(pod):
             return
         self._nodes[pod.uid] = nominated
+        self._changed[nominated] = None
         self._by_node.setdefault(nominated, {})[pod.uid] = pod
 
     def update(self, old: Pod, pod: PodInfo) -> None:
@@ -60,6 +67,7 @@ class Nominator:
         node = self._nodes.pop(uid, None)
         if node is None:
             return
+        self._changed[node] = None
         pods = self._by_node[node]
         del pods[uid]
         if not pods:

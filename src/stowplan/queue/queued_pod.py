@@ -18,6 +18,7 @@ class QueuedPod:
         "flushed",
         "flushed_at",
         "gate",
+        "gated_uid",
         "gating_plugin",
         "group",
         "key",
@@ -63,6 +64,8 @@ class QueuedPod:
         """Its place among the pods that wait for an event (unschedulable.py)."""
         self.ticket = -1
         """Its number there, -1 while it is not there."""
+        self.gated_uid = ""
+        """The uid by which it is found there while it is gated."""
         self.claims: tuple[str, ...] = ()
         """The ResourceClaims by which it is found there."""
 

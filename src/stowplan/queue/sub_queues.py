@@ -385,6 +385,11 @@ class SubQueues:
     def __len__(self) -> int:
         return len(self.active) + len(self.backoff) + len(self.unschedulable)
 
+    @property
+    def logs_gates(self) -> bool:
+        """Whether the log has a line for every pod that a PreEnqueue plugin holds back."""
+        return self._logger.enabled(4)
+
     def __iter__(self) -> Iterator[QueuedPod]:
         yield from self.active
         yield from self.backoff

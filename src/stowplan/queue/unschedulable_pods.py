@@ -6,8 +6,10 @@ costs depends on how many different pods wait for it, not on how many pods wait.
 """
 
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from heapq import heappop, heappush
 from itertools import count
+from operator import attrgetter
 from typing import Final
 
 from stowplan.cluster.podinfo import PodTemplate
@@ -16,10 +18,13 @@ from stowplan.queue.queued_pod import QueuedPod
 GroupKey = tuple[str, PodTemplate, frozenset[str], frozenset[str], str]
 
 
+_ticket = attrgetter("ticket")
+
+
 class Group:
     """Pods alike in all that hints look at. Never empty."""
 
-    __slots__ = ("_users", "gating_plugin", "key", "pods", "profile", "rejectors")
+    __slots__ = ("_uids", "_users", "gating_plugin", "key", "pods", "profile", "rejectors")
 
     def __init__(self, key: GroupKey) -> None:
         self.key = key
@@ -27,14 +32,21 @@ class Group:
         self.rejectors = unschedulable | pending
         self.pods: dict[str, QueuedPod] = {}
         self._users: dict[str, dict[str, QueuedPod]] = {}
+        self._uids: dict[str, str] = {}
+        """Keys of gated pods by uid."""
 
     def add(self, queued: QueuedPod) -> None:
         self.pods[queued.key] = queued
+        if self.gating_plugin:
+            queued.gated_uid = queued.uid
+            self._uids[queued.uid] = queued.key
         for claim in queued.claims:
             self._users.setdefault(claim, {})[queued.key] = queued
 
     def remove(self, queued: QueuedPod) -> None:
         del self.pods[queued.key]
+        if self.gating_plugin:
+            self._uids.pop(queued.gated_uid, None)
         for claim in queued.claims:
             users = self._users[claim]
             del users[queued.key]
@@ -44,6 +56,16 @@ class Group:
     def users_of(self, claim: str) -> list[QueuedPod]:
         """The pods that refer to a ResourceClaim."""
         return list(self._users.get(claim, {}).values())
+
+    def users_of_any(self, claims: Iterable[str]) -> list[QueuedPod]:
+        """The pods that refer to one of some ResourceClaims."""
+        found = {queued.key: queued for claim in claims for queued in self.users_of(claim)}
+        return list(found.values())
+
+    def without(self, uids: AbstractSet[str]) -> list[QueuedPod]:
+        """The pods that have none of some uids, in the order in which they came. Only of gated pods."""
+        others = self._uids.keys() - uids
+        return sorted([self.pods[self._uids[uid]] for uid in others], key=_ticket)
 
     @property
     def representative(self) -> QueuedPod:

@@ -148,6 +148,10 @@ class Devices:
         "Attributes that are lists, and `includes`, need the gate DRAListTypeAttributes; since then they "
         "can always be read."
     )
+    cel_costs: tuple[str, ...] = _choice(
+        "Functions whose cost in CEL expressions grows with what they look at: startsWith and endsWith with "
+        "their argument (prefix), the global function matches (matches), includes with the list (includes)."
+    )
     unknown_request_fields_fail: bool = _choice(
         "A request with derivedAttributes fails while the feature is disabled, and slices with "
         "compatibility groups are left out; before, the fields were unknown."
@@ -168,9 +172,6 @@ class Devices:
     skip_node_operations: bool = _choice(
         "An allocated claim with skipNodeOperations needs a node that declares DRAOptionalNodeOperations."
     )
-    class_events_reevaluate_slices: bool = _choice(
-        "Events of device classes have device taint rules evaluated again for all slices."
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,9 +181,6 @@ class Calls:
     bind_tries: int = _choice(
         "How often a binding is tried: after InternalError, ServiceUnavailable and a refused connection it "
         "is sent again, after 10, 50 and 250 ms; a conflict is final."
-    )
-    interrupted_retry_is_error: bool = _choice(
-        "A retried call that was interrupted before any error is reported as failed; before, as a success."
     )
     status_merges_conditions: bool = _choice(
         "Merged asynchronous status patches keep older conditions of other types; before, the last "

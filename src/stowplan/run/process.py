@@ -13,16 +13,20 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Final, NoReturn
 
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.clock import Clock, Hold, LoopWatchdog
 from stowplan.config.load import ConfigError
 from stowplan.config.types import LeaderElection
 from stowplan.election import (
+    Candidate,
+    CandidateInfo,
     ElectionError,
     ElectionEvents,
     ElectionHealth,
     ElectionThread,
     Elector,
     LeaseLostError,
+    Participant,
     Timing,
     identity,
     lock_for,
@@ -30,6 +34,7 @@ from stowplan.election import (
 from stowplan.extenders.http import extenders_for
 from stowplan.logs import Logger
 from stowplan.metrics import ProcessMetrics
+from stowplan.releases import NEWEST, Release
 from stowplan.run.clients import Clients
 from stowplan.run.configuration import read_policy, watch_files
 from stowplan.run.instance import SchedulerInstance
@@ -138,6 +143,11 @@ class Process:
     def _may_write(self) -> bool:
         """Whether this process may write to the cluster now: it needs no lease, or holds it."""
         return self.elector is None or self.elector.is_leader
+
+    @property
+    def candidate(self) -> Candidate | None:
+        """Our candidate in a coordinated leader election."""
+        return None if self.elector is None else self.elector.candidate
 
     @property
     def instance(self) -> SchedulerInstance | None:
@@ -403,6 +413,7 @@ class Process:
             rng=self._rng,
             logger=self.logger,
             events_within=RELEASED_WITHIN,
+            gates=self.options.gates,
         )
         self.elector = await stack.enter_async_context(thread)
         elector = thread.elector
@@ -466,17 +477,18 @@ def election_thread(
     rng: random.Random,
     logger: Logger,
     events_within: float,
+    gates: FeatureGates,
 ) -> ElectionThread:
     """The elector of this process, in a thread and with clients of its own. Entering it raises ConfigError.
 
     Every change of leadership is recorded as an event of `component`; when the thread ends, unwritten events
-    are given `events_within` seconds.
+    are given `events_within` seconds. With the gate CoordinatedLeaderElection the server picks the leader.
     """
     me = identity(hostname, rng)
     own = clients.for_thread(random.Random(rng.getrandbits(64)))
     event_rng, elector_rng = (random.Random(rng.getrandbits(64)) for _ in range(2))
 
-    async def set_up(stack: AsyncExitStack) -> Elector:
+    async def set_up(stack: AsyncExitStack) -> Participant:
         try:
             timing = Timing.of(election)
             client = own.client("leader-election", timeout=timing.request_timeout)
@@ -489,18 +501,36 @@ def election_thread(
         writer = await stack.enter_async_context(own.client("scheduler"))
         events = ElectionEvents(writer, component, clock=clock, rng=event_rng, logger=logger)
         stack.push_async_callback(events.drain, events_within)
-        return Elector(
+        coordinated = gates["CoordinatedLeaderElection"]
+        elector = Elector(
             lock,
             timing,
             clock=clock,
             rng=elector_rng,
             logger=logger,
             events=events,
+            coordinated=coordinated,
+            retry_release=gates.behaviour.calls.lease_release_retries,
             pause=client.pause,
             is_reachable=client.is_reachable,
         )
+        if not coordinated:
+            return Participant(elector)
+        info = candidate_info(election, me, gates.release)
+        return Participant(elector, Candidate(writer, info, clock=clock, rng=elector_rng, logger=logger))
 
     return ElectionThread(set_up)
+
+
+def candidate_info(election: LeaderElection, name: str, release: Release) -> CandidateInfo:
+    """What our LeaseCandidate says: the version of this installation, and the one it emulates."""
+    return CandidateInfo(
+        namespace=election.resource_namespace,
+        name=name,
+        lease_name=election.resource_name,
+        binary_version=NEWEST.version.partition("-")[0],
+        emulation_version=f"{release.emulated}.0",
+    )
 
 
 # Python's logging

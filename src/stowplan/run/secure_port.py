@@ -84,10 +84,12 @@ class SecurePort:
 
     def _pages(self) -> Pages:
         process, options = self._process, self._process.options
+        candidate = process.candidate
         health, ready = checks(
             electing=None if process.elector is None else process.election_health.problem,
             stopping=lambda: process.is_stopping,
             synced=lambda: process.is_synced,
+            candidate_synced=None if candidate is None else lambda: candidate.has_synced,
         )
         gates = options.loaded.gates
         return all_pages(

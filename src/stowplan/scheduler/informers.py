@@ -33,18 +33,27 @@ from stowplan.scheduler.watched import (
 
 _UNHEARD: Final = "plugins that registered for it hear nothing of it"
 _BUILT_IN: Final = frozenset(Resource)
+_NO_APIS: Final[Mapping[str, str]] = {}
 
 
 def kinds_to_watch(
-    events: Mapping[str, Action], needed: Collection[str], *, groups: bool = False, taint_rules: bool = False
+    events: Mapping[str, Action],
+    needed: Collection[str],
+    *,
+    groups: bool = False,
+    taint_rules: bool = False,
+    apis: Mapping[str, str] = _NO_APIS,
 ) -> list[Watched]:
     """The kinds to watch beside pods and nodes: those needed, by plural, and those of registered events.
 
-    Kinds that are not built in are named `<plural>.<version>.<group>`. Raises ValueError
-    for other names.
+    `apis` has the API versions that a release reads, by plural, where releases differ. Kinds that are not
+    built in are named `<plural>.<version>.<group>`. Raises ValueError for other names.
     """
     rules = [DEVICE_TAINT_RULES] if taint_rules else []
-    offered = [*AROUND_PODS, *STORAGE, *rules, *DEVICES, *([POD_GROUPS] if groups else [])]
+    offered = [
+        kind._replace(served=catalogue.in_version(kind.served, apis.get(kind.served.plural, "")))
+        for kind in (*AROUND_PODS, *STORAGE, *rules, *DEVICES, *([POD_GROUPS] if groups else []))
+    ]
     kinds = [kind for kind in offered if kind.always or kind.event in events or kind.served.plural in needed]
     known = {kind.served.dotted: place for place, kind in enumerate(kinds)}
     for name in events:

@@ -137,7 +137,7 @@ class NodeFinder:
         """The same with extenders. The table must not change meanwhile. Raises PluginError, ExtenderError."""
         evaluation = framework.run_filters(pod, nominations, nominated_row)
         if evaluation.only_row is not None and not await self._nominated_passes(evaluation):
-            evaluation.keep_to(None)
+            framework.consider_others(evaluation, evaluation.only_row)
         rejected = False
         fresh: Mapping[str, Node] = {}
         if evaluation.only_row is None and evaluation.feasible_count:
@@ -227,6 +227,9 @@ class SchedulingCycle:
         self._preemption = preemption
         self._failures = failures
         self._binding = binding
+        self._nominated: dict[int, Sequence[PodInfo]] = {}
+        self._nominated_at = -1
+        """The topology version of the table for which rows are nominated."""
 
     async def schedule_one(self, queued: QueuedPod) -> None:
         """Schedule one pod that was popped from the queue.
@@ -306,12 +309,23 @@ class SchedulingCycle:
         return self._finder.find(framework, pod, self._nominations(), row)
 
     def _nominations(self) -> Nominations:
-        by_node = self._context.queue.nominator.by_node
-        if not by_node:
+        """The nominated pods by row: those of the last cycle, made current where they changed."""
+        nominator, table = self._context.queue.nominator, self._context.cache.table
+        if not nominator.by_node:
             return NO_NOMINATIONS
-        row_of = self._context.cache.table.row_of
-        by_row = ((row_of(node), list(pods.values())) for node, pods in by_node.items())
-        return {row: pods for row, pods in by_row if row is not None}
+        changed = nominator.take_changed()
+        if self._nominated_at != table.topology_version:
+            self._nominated_at = table.topology_version
+            self._nominated, changed = {}, nominator.by_node
+        for node in changed:
+            row = table.row_of(node)
+            if row is not None:
+                pods = nominator.by_node.get(node)
+                if pods:
+                    self._nominated[row] = list(pods.values())
+                else:
+                    self._nominated.pop(row, None)
+        return self._nominated.copy()
 
     def _nominated_row(self, pod: PodInfo, node: str) -> int | None:
         row = self._context.cache.table.row_of(node)

@@ -111,7 +111,7 @@ DEVICES: Final = (
     Watched(catalogue.DEVICE_CLASSES, DeviceClass, Resource.DEVICE_CLASS, _DEVICELESS, always=True),
 )
 DEVICE_TAINT_RULES: Final = Watched(
-    catalogue.DEVICE_TAINT_RULES_V1BETA2,
+    catalogue.DEVICE_TAINT_RULES,
     DeviceTaintRule,
     Resource.RESOURCE_SLICE,
     "devices are not tainted by rules",

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
@@ -22,6 +23,8 @@ from stowplan.framework.registry import Registry, load_plugin
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import Code
 from stowplan.plugins.registry import in_tree_registry
+from stowplan.releases import DEFAULT, Release
+from stowplan.releases import release as release_of
 from stowplan.testing.binding import Binder, RecordedEvent, TestClock, TestServices
 from stowplan.testing.builders import NodeBuilder, PodBuilder
 
@@ -34,8 +37,15 @@ AnyPlugin = type[Plugin] | str
 class Cluster:
     """Nodes, pods and a scheduler's profiles. Made by `cluster`."""
 
-    def __init__(self, profiles: Sequence[ProfileSpec], registry: Registry, seed: int, reuse: bool) -> None:
-        self.table = ClusterTable()
+    def __init__(
+        self,
+        profiles: Sequence[ProfileSpec],
+        registry: Registry,
+        seed: int,
+        reuse: bool,
+        release: Release = DEFAULT,
+    ) -> None:
+        self.table = ClusterTable(release)
         self._services = services = TestServices(self)
         self.frameworks = {
             profile.scheduler_name: Framework(
@@ -157,36 +167,42 @@ def cluster(
     plugins: Iterable[AnyPlugin] = (),
     seed: int = 0,
     reuse: bool = True,
+    release: str = DEFAULT.name,
 ) -> Cluster:
     """A cluster with nodes, pods that run on them, and other objects.
 
     `config` is a KubeSchedulerConfiguration: its text, a path, or the same as a map; or a resolved profile.
     `plugins` are classes or references such as `module:Class`; without a config they join the default
     profile, with one it says whether and how they are used. `seed` decides among equally good nodes.
-    With `reuse=False` no result is reused between pods, to check a plugin's declarations.
+    With `reuse=False` no result is reused between pods, to check a plugin's declarations. `release` is that
+    of Kubernetes, such as "1.36".
     """
     classes = [load_plugin(plugin) if isinstance(plugin, str) else plugin for plugin in plugins]
     registry = in_tree_registry().with_plugins(classes)
-    made = Cluster(profiles_of(config, registry), registry, seed, reuse)
+    emulated = release_of(release)
+    made = Cluster(profiles_of(config, registry, emulated), registry, seed, reuse, emulated)
     made.add(*objects, *nodes, *pods)
     return made
 
 
-def profiles_of(config: Config, registry: Registry) -> Sequence[ProfileSpec]:
+def profiles_of(config: Config, registry: Registry, release: Release = DEFAULT) -> Sequence[ProfileSpec]:
     """The profiles of a configuration; without one, the default profile with the plugins that were added."""
     if isinstance(config, ProfileSpec):
         return (config,)
-    loaded = loaded_config(config, list(registry.added))
+    loaded = loaded_config(config, list(registry.added), release)
     return build(loaded, registry.offered).profiles
 
 
-def loaded_config(config: str | Path | Mapping[str, Any] | None, added: list[str]) -> LoadedConfig:
+def loaded_config(
+    config: str | Path | Mapping[str, Any] | None, added: list[str], release: Release = DEFAULT
+) -> LoadedConfig:
     """A configuration; without one, the default configuration with the plugins that were added."""
     if config is None:
         config = _joining(added)
+    gates = FeatureGates(release=release)
     if isinstance(config, Path):
-        return load_file(config)
-    return load(config if isinstance(config, str) else json.dumps(config))
+        return load_file(config, gates)
+    return load(config if isinstance(config, str) else json.dumps(config), gates)
 
 
 def _joining(names: list[str]) -> Mapping[str, Any]:

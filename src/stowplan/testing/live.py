@@ -32,6 +32,8 @@ from stowplan.embedded.kubelets.config import shapes_of
 from stowplan.embedded.kubelets.pretend import pretend_of
 from stowplan.framework.interface import Plugin
 from stowplan.framework.registry import load_plugin
+from stowplan.releases import DEFAULT, Release
+from stowplan.releases import release as release_of
 from stowplan.scheduler import Settings
 from stowplan.testing.clusters import loaded_config
 from stowplan.up import LocalCluster, Plan
@@ -81,7 +83,8 @@ class LiveCluster:
         try:
             from kubernetes import config
         except ModuleNotFoundError:
-            raise ImportError("api_client needs the official client: pip install kubernetes") from None
+            hint = "pip install 'stowplan[kubernetes]'"
+            raise ImportError(f"api_client needs the official client: {hint}") from None
         client: ApiClient = config.new_client_from_config(str(self.kubeconfig))
         return client
 
@@ -123,18 +126,19 @@ def live_cluster(
     pretend: Mapping[str, Any] | None = None,
     fast: bool = True,
     seed: int | None = 0,
+    release: str = DEFAULT.name,
 ) -> Iterator[LiveCluster]:
     """A cluster as `stowplan up` runs it, in a thread of its own, for as long as the block takes.
 
     `nodes` is how many (3 unless some are loaded), or a list of shapes as in the file of `--shapes`. `load`
     has paths of manifests, or objects. `config` is a KubeSchedulerConfiguration, as a path or text; `plugins`
     are classes or references such as `file.py:Class`. `pretend` is what the file of `--pretend` says; with
-    `fast` pods start and stop at once where it says nothing.
+    `fast` pods start and stop at once where it says nothing. `release` is that of Kubernetes, such as "1.36".
     """
     manifests = _manifests(load)
     plan = Plan(
         shapes=_shapes(nodes, manifests),
-        settings=_settings(config, plugins),
+        settings=_settings(config, plugins, release_of(release)),
         kubelets=replace(
             KubeletSettings(start_delay=0.0, start_jitter=0.0, stop_delay=0.0) if fast else KubeletSettings(),
             adopt=True,
@@ -202,6 +206,6 @@ def _shapes(nodes: Nodes, manifests: Sequence[Manifest]) -> Sequence[Shape]:
     return shapes_of([dict(shape) for shape in nodes])
 
 
-def _settings(config: str | Path | None, plugins: Sequence[type[Plugin] | str]) -> Settings:
+def _settings(config: str | Path | None, plugins: Sequence[type[Plugin] | str], release: Release) -> Settings:
     classes = [load_plugin(plugin) if isinstance(plugin, str) else plugin for plugin in plugins]
-    return Settings.of(loaded_config(config, [cls.name for cls in classes]), classes)
+    return Settings.of(loaded_config(config, [cls.name for cls in classes], release), classes)

@@ -4,13 +4,13 @@ from typing import Any, Final
 
 from stowplan.cel import cost
 from stowplan.cel.devices import (
-    FEATURES_1_36,
-    FEATURES_1_37,
     Features,
     SelectorError,
     compile_selector,
     device_of,
+    features_of,
 )
+from stowplan.releases import Release
 from stowplan.verify.recording import Line
 from stowplan.verify.report import Difference, Report
 
@@ -27,7 +27,7 @@ def replay_line(line: Line, report: Report) -> None:
     """
     case = line.case()
     with line.case_errors():
-        expected, actual = case["expected"], outcome(case)
+        expected, actual = case["expected"], outcome(case, line.release)
         parts = {"result": _RESULT, "outputType": ("outputType",), "estimatedMaxCost": ("estimatedMaxCost",)}
         if expected.get("actualCost") != _VARIES:
             parts["actualCost"] = ("actualCost",)
@@ -40,9 +40,9 @@ def replay_line(line: Line, report: Report) -> None:
                 report.add(line.family, subject, wanted == got, Difference(where, wanted, got))
 
 
-def outcome(case: dict[str, Any]) -> dict[str, Any]:
-    """What comes of a case, in the form in which it is recorded."""
-    features = FEATURES_1_37 if str(case.get("kubernetesVersion")).startswith("v1.37") else FEATURES_1_36
+def outcome(case: dict[str, Any], release: Release) -> dict[str, Any]:
+    """What comes of a case as a release, in the form in which it is recorded."""
+    features = features_of(release.behaviour.devices)
     result, refusal = _evaluated(case, features), _new_refusal(case["expression"], features)
     told = result.get("error") if result["result"] == "compileError" else None
     if refusal is not None and refusal != told:
@@ -71,7 +71,8 @@ def _evaluated(case: dict[str, Any], features: Features) -> dict[str, Any]:
 def _new_refusal(expression: str, features: Features) -> str | None:
     """Why the API server would not take the expression if it were new: it has fewer functions then."""
     try:
-        compile_selector(expression, features._replace(includes=False, list_attributes=False))
+        new = features._replace(includes=False, list_attributes=False, dyn_attributes=False)
+        compile_selector(expression, new)
     except SelectorError as error:
         return error.message
     return None

@@ -218,10 +218,10 @@ class Replay:
     """One scenario: the table, a framework per profile, the pending pods and their nominated nodes."""
 
     def __init__(
-        self, scenario: Scenario, registry: Registry | None = None, release: Release | None = None
+        self, scenario: Scenario, registry: Registry | None = None, gates: FeatureGates | None = None
     ) -> None:
-        """`release` replays a scenario as another release than the one it was recorded from."""
-        gates = recorded_gates(release or scenario.release)
+        """`gates` replay a scenario as another release than the one it was recorded from."""
+        gates = recorded_gates(scenario.release) if gates is None else gates
         self._table = table.ClusterTable(gates.release)
         table.load(self._table, scenario.cluster())
         registry = registry or in_tree_registry()

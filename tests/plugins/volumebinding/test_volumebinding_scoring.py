@@ -23,7 +23,7 @@ def scores(world: World, pod: Pod) -> dict[str, int] | None:
 
 
 def test_without_the_gate_there_is_no_score() -> None:
-    world = World([storage_class(), claim("c"), volume("v")])
+    world = World([storage_class(), claim("c"), volume("v")], gates={"StorageCapacityScoring": False})
     assert scores(world, using("p", "c")) is None
 
 

@@ -56,6 +56,7 @@ ACTORS: Final[Mapping[Resource, str]] = {
     catalogue.PRIORITY_CLASSES: "admission",
     catalogue.RUNTIME_CLASSES: "admission",
     catalogue.LEASES: _DATA,
+    catalogue.LEASE_CANDIDATES: "leader election controller",
     catalogue.ENDPOINT_SLICES: _DATA,
     catalogue.ROLES: "authorization",
     catalogue.ROLE_BINDINGS: "authorization",

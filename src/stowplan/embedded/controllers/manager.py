@@ -18,6 +18,7 @@ from stowplan.embedded.controllers.endpointslice import EndpointSliceController
 from stowplan.embedded.controllers.ephemeralvolume import EphemeralVolumeController
 from stowplan.embedded.controllers.garbagecollector import GarbageCollector
 from stowplan.embedded.controllers.job import JobController
+from stowplan.embedded.controllers.leaderelection import LeaderElectionController
 from stowplan.embedded.controllers.namespace import NamespaceController
 from stowplan.embedded.controllers.nodelifecycle import LifecycleSettings, NodeLifecycleController
 from stowplan.embedded.controllers.persistentvolume import ExpandController, PersistentVolumeController
@@ -78,6 +79,7 @@ def all_controllers(context: Context, settings: ControllerSettings | None = None
         TaintEvictionController(context),
         DeviceTaintEvictionController(context, rules=settings.device_taint_rules),
         PodGCController(context),
+        LeaderElectionController(context),
         GarbageCollector(context),
         NamespaceController(context),
         ResourceQuotaController(context),

@@ -6,7 +6,7 @@ import { age, el, empty, middle, number, plural, redraw, show, table } from "./d
 
 const LANES = {
   active: "ready to be tried",
-  backoff: "waits after a failure",
+  backoff: "backs off",
   unschedulable: "waits for an event",
   gated: "held by a gate",
   permit: "waits at Permit",

@@ -18,7 +18,7 @@ from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import BoolColumn, IntArray
 from stowplan.cluster.lookups import DisruptionBudgets
 from stowplan.cluster.table import ClusterTable
-from stowplan.framework import Codes, Evaluation, PodInfo, Status, nominated_pods, unresolvable
+from stowplan.framework import Codes, Evaluation, PodInfo, Status, rows_with_nominated_pods, unresolvable
 from stowplan.framework.filter_results import FilterColumn
 from stowplan.gocompat.numbers import MAX_INT64, MIN_INT64
 from stowplan.plugins.defaultpreemption.cache import (
@@ -268,11 +268,8 @@ class BatchDryRun:
         self._filters = evaluation.filters()
         self._constant = [column for column in self._filters if not column.traits.watches]
         self._easing = [c for c in self._filters if c.traits.watches and c.plugin is not fit]
-        nominations = evaluation.nominations
         self._others_say = [row for row, verdict in evaluation.overruled.items() if not verdict.plugin]
-        self._nominated = {
-            row: pods for row in nominations if (pods := nominated_pods(nominations, row, self._pod))
-        }
+        self._nominated = rows_with_nominated_pods(evaluation.nominations, self._pod)
         results.begin(self._nominated)
 
     def suits(self, rows: Rows) -> BoolColumn:
@@ -330,16 +327,17 @@ class BatchDryRun:
         if not self._nominated:
             return left
         places = {line: place for place, line in enumerate(self._fit.limited_lines(self._cycle), start=1)}
+        concerned = [(entry, row) for entry, row in enumerate(rows.tolist()) if row in self._nominated]
         amounts = {
             (places[line], entry): amount
-            for entry, row in enumerate(rows.tolist())
+            for entry, row in concerned
             for line, amount in self._nominated_amounts(row).items()
             if line in places
         }
         if any(amount >= SAFE for amount in amounts.values()):
             left = left.astype(object)
-        for entry, row in enumerate(rows.tolist()):
-            left[0, entry] -= len(self._nominated.get(row, ()))
+        for entry, row in concerned:
+            left[0, entry] -= len(self._nominated[row])
         for (place, entry), amount in amounts.items():
             left[place, entry] -= amount
         return left
@@ -347,7 +345,7 @@ class BatchDryRun:
     def _nominated_amounts(self, row: int) -> Counter[int]:
         """What the nominated pods of a row will take, by line."""
         taken = Counter[int]()
-        for info in self._nominated.get(row, ()):
+        for info in self._nominated[row]:
             for line, amount in self._table.taken_by(info.template):
                 taken[line] += amount
         return taken

@@ -1,7 +1,7 @@
 """Cached results of the dry run on every row, kept until something about the row changes."""
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 
@@ -33,14 +33,15 @@ class RowResults:
         self.costs: IntArray = np.zeros((len(COSTS), table.capacity), dtype=np.int64)
         self.victims: dict[int, list[PodInfo]] = {}
         self._under_budget: BoolColumn = np.zeros(table.capacity, dtype=np.bool_)
-        self._nominated_rows: list[int] = []
+        self._nominated: Mapping[int, list[PodInfo]] = {}
         self._position = table.usage_log.position
         self._budgets = (table.budgets.version, table.budgets.allowances_version)
 
-    def begin(self, nominated_rows: Iterable[int]) -> None:
+    def begin(self, nominated: Mapping[int, list[PodInfo]]) -> None:
         """Drop what may no longer hold, at the start of an attempt.
 
-        Results on rows with nominated pods hold for this attempt only.
+        `nominated` are the nominated pods to be reckoned with, by row; results on rows where these are others
+        than last time do not hold.
         """
         touched = self._table.usage_log.since(self._position)
         self._position = self._table.usage_log.position
@@ -55,9 +56,10 @@ class RowResults:
                 self.victims.pop(row, None)
             if before[1] != budgets.allowances_version:
                 self.outcome[self._under_budget] = UNKNOWN
-        self.outcome[self._nominated_rows] = UNKNOWN
-        self._nominated_rows = list(nominated_rows)
-        self.outcome[self._nominated_rows] = UNKNOWN
+        last, self._nominated = self._nominated, nominated
+        changed = [row for row, pods in nominated.items() if last.get(row) != pods]
+        changed += [row for row in last if row not in nominated]
+        self.outcome[changed] = UNKNOWN
 
     def unknown(self, rows: Rows) -> Rows:
         """Those of some rows that have no result."""

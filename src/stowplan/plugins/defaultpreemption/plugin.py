@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 import numpy as np
 
@@ -89,8 +90,8 @@ class DefaultPreemption(Plugin):
 
     `under_way` has the uids of preemptors whose victims are still being deleted: they stay out of the queue
     until that is done. The value is the last victim once it is the only one left, and then the pod waits for
-    that one only. `one_by_one` turns off the fast path: every node is tried on its own, which is slow and
-    must give the same results.
+    that one only, until it is seen terminating. `one_by_one` turns off the fast path: every node is tried on
+    its own, which is slow and must give the same results.
     """
 
     needs = frozenset(("poddisruptionbudgets",))
@@ -103,6 +104,9 @@ class DefaultPreemption(Plugin):
         self._sorted_pods = SortedPodsByRow(handle.table)
         self._results = RowResultsCache(handle.table)
         self.under_way: dict[str, Pod | None] = {}
+        self._held: set[str] = set()
+        self._last_victims: dict[str, str] = {}
+        """Of preemptors that wait for their last victim only: its key, while it is not seen going."""
         self.one_by_one = False
         self._keeps_search = False
         self._search: Search | None = None
@@ -125,25 +129,40 @@ class DefaultPreemption(Plugin):
         if pod.uid not in self.under_way:
             return None
         last = self.under_way[pod.uid]
-        return None if last is not None and self._is_going(last) else unresolvable(REASON_UNDER_WAY)
+        return None if last is not None and self._is_going(last.key) else unresolvable(REASON_UNDER_WAY)
 
-    def _is_going(self, victim: Pod) -> bool:
+    def held_pods(self) -> AbstractSet[str]:
+        going = [uid for uid, victim in self._last_victims.items() if self._is_going(victim)]
+        for uid in going:
+            del self._last_victims[uid]
+            self._held.discard(uid)
+        return self._held
+
+    def _is_going(self, victim: str) -> bool:
         """Whether a victim is seen terminating or gone already, ahead of the response to its deletion."""
         services = self.handle.services
         if services is None:
             return False
-        known = services.pod(victim.key)
-        return known is None or known.is_terminating
+        known = services.pod(victim)
+        return known is None or known.metadata.deletion_timestamp is not None
 
     def preemption_started(self, preemptor: Pod) -> None:
-        self.under_way[preemptor.metadata.uid] = None
+        uid = preemptor.metadata.uid
+        self.under_way[uid] = None
+        self._held.add(uid)
+        self._last_victims.pop(uid, None)
 
     def preemption_waits_for(self, preemptor: Pod, victim: Pod) -> None:
-        if preemptor.metadata.uid in self.under_way:
-            self.under_way[preemptor.metadata.uid] = victim
+        uid = preemptor.metadata.uid
+        if uid in self.under_way:
+            self.under_way[uid] = victim
+            self._last_victims[uid] = victim.key
 
     def preemption_ended(self, preemptor: Pod) -> None:
-        self.under_way.pop(preemptor.metadata.uid, None)
+        uid = preemptor.metadata.uid
+        self.under_way.pop(uid, None)
+        self._held.discard(uid)
+        self._last_victims.pop(uid, None)
 
     def post_filter(self, cycle: Cycle, pod: PodInfo) -> Steps:
         evaluation = cycle.evaluation
@@ -167,6 +186,9 @@ class DefaultPreemption(Plugin):
         table = evaluation.cycle.table
         batch = None if self.one_by_one else batch_dry_run(evaluation, self._sorted_pods, self._results)
         start = self.handle.rng.randrange(len(rows))
+        known = None if batch is None else self._known_results(evaluation)
+        if known is not None and evaluation.cycle.pod.priority in known:
+            return known[evaluation.cycle.pod.priority]
         with evaluation.simulations() as simulations:
             dry_run = DryRun(simulations, self.candidates_wanted(len(rows)), batch)
             candidates = yield from dry_run.run(np.concatenate((rows[start:], rows[:start])))
@@ -176,7 +198,30 @@ class DefaultPreemption(Plugin):
             return self.chosen(table, candidates, dry_run.victims, evaluation.cycle.pod.priority)
         if dry_run.errors:
             return PostFilterResult(error(PREFIX + aggregate(dry_run.errors)))
-        return _not_helpful(table, dry_run.reasons, dry_run.explained)
+        result = _not_helpful(table, dry_run.reasons, dry_run.explained)
+        if known is not None and dry_run.by_batch_alone:
+            known[evaluation.cycle.pod.priority] = result
+        return result
+
+    def _known_results(self, evaluation: Evaluation) -> dict[int, PostFilterResult] | None:
+        """Results of searches without a candidate for pods of the class, by priority; they hold while no pod,
+        node or budget changes. None: for this attempt nothing can be kept."""
+        special = evaluation.nominations or evaluation.overruled or evaluation.pod_class.unsigned
+        if special or self._keeps_search:
+            return None
+        table = evaluation.cycle.table
+        basis = (
+            evaluation.pod_class.filters.rejections_version,
+            table.usage_log.position,
+            table.node_log.position,
+            table.budgets.version,
+            table.budgets.allowances_version,
+        )
+        kept: tuple[object, dict[int, PostFilterResult]] | None = evaluation.cycle.memo(self)
+        if kept is None or kept[0] != basis:
+            kept = (basis, {})
+            evaluation.cycle.remember(self, kept)
+        return kept[1]
 
     def candidates_wanted(self, nodes: int) -> int:
         """How many candidates are enough, out of so many nodes."""

@@ -8,12 +8,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NamedTuple
 
 from stowplan.api.devices import (
     ALL_DEVICES,
     EXACT_COUNT,
     MOST_RESULTS,
+    DeviceAttribute,
     DeviceClass,
     DeviceID,
     DeviceRequest,
@@ -36,15 +38,26 @@ from stowplan.cluster.devices import (
     add_consumed,
     remove_consumed,
 )
-from stowplan.plugins.dynamicresources.capacity import consumed_capacity, fits
-from stowplan.plugins.dynamicresources.constraints import Constraint, constraint_of
+from stowplan.plugins.dynamicresources.capacity import CapacityError, capacity_rules
+from stowplan.plugins.dynamicresources.compatibility import (
+    ByCounterSet,
+    admitted_by,
+    allocated_members,
+    joined_by,
+)
+from stowplan.plugins.dynamicresources.constraints import Constraint, LookUp, constraints_of, look_up
 from stowplan.plugins.dynamicresources.features import Features
+from stowplan.plugins.dynamicresources.operations import is_usable
 from stowplan.plugins.dynamicresources.pools import Pool, PoolError, available_counters, device_matches
 from stowplan.plugins.dynamicresources.selectors import CompileError, EvaluationError, Selectors
 
 _PREVENTING: Final = ("NoSchedule", "NoExecute")
 _NOTHING: Consumed = {}
 _NO_REQUESTS: Mapping[str, RawQuantity] = {}
+_ADVICE: Final = (
+    ". consider using CEL optional chaining (.? followed by orValue()) "
+    "or guarding the check with has() for optional fields"
+)
 _STACK: Final = 500
 """Frames that are left for everything else while the search goes deep."""
 
@@ -80,7 +93,8 @@ class Request:
     tolerations: tuple[DeviceToleration, ...]
     capacity: Mapping[str, RawQuantity]
     asks_capacity: bool
-    derives: bool
+    derived: Mapping[str, str]
+    """Expressions that compute attributes for constraints, by name."""
 
     @property
     def full_name(self) -> str:
@@ -108,7 +122,7 @@ def _request(name: str, parent: str, asked: ExactDeviceRequest | DeviceSubReques
         tolerations=asked.tolerations,
         capacity=_NO_REQUESTS if asked.capacity is None else asked.capacity.requests,
         asks_capacity=asked.capacity is not None,
-        derives=bool(asked.derived_attributes),
+        derived={one.name: one.expression for one in asked.derived_attributes},
     )
 
 
@@ -141,13 +155,14 @@ class Found(NamedTuple):
 
 
 class _Undo(NamedTuple):
-    """What choosing a device changed, for taking it back."""
+    """What choosing a device changed, for taking it back. `groups` are those of before."""
 
     counters: bool
     constraints: int
     marked: bool
     share: Consumed | None = None
     was_shared: bool = False
+    groups: ByCounterSet | None = None
 
 
 class Allocator:
@@ -166,7 +181,14 @@ class Allocator:
         self.classes = classes
         self.selectors = selectors
         self.timer = timer
+        choices = features.choices
+        self.capacity_rules = capacity_rules(features)
+        self.constraint_of = constraints_of(features)
+        self.selector_failure = _naming_device if choices.selector_errors_name_device else _plain_failure
+        self.all_counts_remaining = choices.all_mode_capacity == "remaining"
+        self.shares_by_capacity = choices.shared_device_counters == "every-share"
         self._available: dict[PoolID, dict[str, dict[str, Quantity]]] = {}
+        self._members: dict[PoolID, ByCounterSet] = {}
 
     def allocate(
         self,
@@ -194,6 +216,13 @@ class Allocator:
         self._available[pool.id] = found
         return found
 
+    def allocated_members(self, pool: Pool) -> ByCounterSet:
+        """As `allocated_members`, looked at once."""
+        found = self._members.get(pool.id)
+        if found is None:
+            found = self._members[pool.id] = allocated_members(pool, self.allocated)
+        return found
+
 
 class _Search:
     """One search on one node."""
@@ -208,6 +237,7 @@ class _Search:
     ) -> None:
         self._allocator = allocator
         self._features = allocator.features
+        self._capacity = allocator.capacity_rules
         self._allocated = allocator.allocated
         self._node = node
         self._pools = pools
@@ -222,6 +252,8 @@ class _Search:
         self._constraints: list[list[Constraint]] = []
         self._taking: dict[DeviceID, set[int]] = {}
         self._taking_capacity: dict[DeviceID, Consumed] = {}
+        self._derived: dict[tuple[DeviceID, str], DeviceAttribute] = {}
+        self._members: dict[PoolID, ByCounterSet] = {}
         self._consumed_counters: dict[PoolID, dict[str, dict[str, Quantity]]] = {}
         self._results: list[list[Chosen]] = [[] for _ in claims]
 
@@ -264,7 +296,7 @@ class _Search:
             )
         constraints: list[Constraint] = []
         for place, given in enumerate(claim.spec.devices.constraints):
-            constraint = constraint_of(given, lists=self._features.list_attributes)
+            constraint = self._allocator.constraint_of(given)
             if constraint is None:
                 raise AllocationError(
                     f"claim {claim.key}, constraint #{place}: empty constraint (unsupported constraint type?)"
@@ -294,7 +326,8 @@ class _Search:
 
     def _check(self, claim: ResourceClaim, request: Request) -> Wanted:
         where = f"claim {claim.key}, request {request.name}"
-        if request.derives:
+        derives = bool(request.derived) and not self._features.derived_attributes
+        if derives and self._features.choices.unknown_request_fields_fail:
             raise AllocationError(
                 f"{where}: cannot handle request with derived attributes, the feature is disabled"
             )
@@ -330,8 +363,22 @@ class _Search:
                     f"{where}: asks for all devices, but resource pool {pool.text} is currently {state}"
                 )
             for ref in pool.devices:
-                if self._is_selectable(claim, wanted, ref) and self._has_capacity(wanted.request, ref):
+                if self._is_selectable(claim, wanted, ref) and self._counts_for_all(claim, wanted, ref):
                     yield ref
+
+    def _counts_for_all(self, claim: ResourceClaim, wanted: Wanted, ref: DeviceRef) -> bool:
+        """Whether a device that was selected is one of those an All request needs. Raises AllocationError."""
+        if self._allocator.all_counts_remaining:
+            return self._has_capacity(claim, wanted.request, ref)
+        if not self._features.consumable_capacity:
+            return True
+        try:
+            return self._capacity.fits(wanted.request.capacity, ref.device.capacity, _NOTHING, _NOTHING)
+        except CapacityError as cause:
+            raise AllocationError(
+                f"claim {claim.key}, request {wanted.request.name}: "
+                f"checking capacity for device {ref.device.name}: {cause}"
+            ) from None
 
     # The search
 
@@ -385,7 +432,7 @@ class _Search:
             ref = devices[position]
             if self._is_taken(request, ref.id, number):
                 continue
-            if not self._is_selectable(claim, wanted, ref) or not self._has_capacity(request, ref):
+            if not self._is_selectable(claim, wanted, ref) or not self._has_capacity(claim, request, ref):
                 continue
             undo = self._take(number, wanted, ref, must=False)
             if undo is None:
@@ -460,15 +507,25 @@ class _Search:
             except CompileError as cause:
                 raise AllocationError(f"{whose}: selector #{place}: CEL compile error: {cause}") from None
             except EvaluationError as cause:
-                raise AllocationError(f"{whose}: selector #{place}: CEL runtime error: {cause}") from None
+                failed = self._allocator.selector_failure(place, ref, str(cause))
+                raise AllocationError(f"{whose}: {failed}") from None
         return True
 
-    def _has_capacity(self, request: Request, ref: DeviceRef) -> bool:
+    def _has_capacity(
+        self, claim: ResourceClaim, request: Request, ref: DeviceRef, doing: str = "checking"
+    ) -> bool:
+        """Whether enough is left of what a device has. Raises AllocationError."""
         if not self._features.consumable_capacity:
             return True
         taken = self._allocated.capacity.get(ref.id, _NOTHING)
         taking = self._taking_capacity.get(ref.id, _NOTHING)
-        return fits(request.capacity, ref.device.capacity, taken, taking)
+        try:
+            return self._capacity.fits(request.capacity, ref.device.capacity, taken, taking)
+        except CapacityError as cause:
+            raise AllocationError(
+                f"claim {claim.key}, request {request.name}: "
+                f"{doing} capacity for device {'/'.join(ref.id)}: {cause}"
+            ) from None
 
     def _take(self, number: int, wanted: Wanted, ref: DeviceRef, *, must: bool) -> _Undo | None:
         """Choose a device, if it can be used; None if not. Raises AllocationError if it `must` be used."""
@@ -481,17 +538,28 @@ class _Search:
             return None
         if device.consumes_counters and not self._features.partitionable:
             return None
-        is_shared = id in self._allocated.capacity or id in self._taking_capacity
-        counters = bool(device.consumes_counters) and not (shares and is_shared)
+        if self._features.heeds_skipped_operations and not is_usable(
+            ref.slice, self._node, enabled=self._features.optional_node_operations
+        ):
+            return None
+        counters = bool(device.consumes_counters) and not (shares and self._is_shared(id))
+        groups = self._groups_with(ref) if counters and self._features.compatibility_groups else None
+        if groups is not None and not admitted_by(groups, device):
+            return None
         if counters and not self._draw_counters(ref):
             return None
-        undo = _Undo(counters, 0, False)
+        if groups is not None:
+            self._members[id[:2]] = joined_by(groups, device)
+        undo = _Undo(counters, 0, False, groups=groups)
         if self._features.device_taints and not tolerated(ref.taints, request.tolerations):
             self._undo(number, wanted, ref, undo)
             return None
         base, sub = (request.parent, request.name) if request.parent else (request.name, "")
+        looking_up: LookUp = look_up
+        if request.derived and self._features.derived_attributes:
+            looking_up = partial(self._attribute, request)
         for constraint in self._constraints[number]:
-            if not constraint.add(base, sub, ref):
+            if not constraint.add(base, sub, ref, looking_up):
                 self._undo(number, wanted, ref, undo)
                 if must:
                     raise AllocationError(
@@ -503,16 +571,40 @@ class _Search:
         if not shares:
             self._taking.setdefault(id, set()).add(number)
             undo = undo._replace(marked=True)
-        if not self._has_capacity(request, ref):
+        if not self._has_capacity(self._claims[number], request, ref, "rechecking"):
             self._undo(number, wanted, ref, undo)
             return None
         chosen = Chosen(request, ref, shares)
         if shares:
-            chosen.consumed = consumed_capacity(request.capacity, device.capacity)
+            chosen.consumed = self._capacity.consumed(request.capacity, device.capacity)
             undo = undo._replace(share=chosen.consumed, was_shared=id in self._taking_capacity)
             add_consumed(self._taking_capacity, id, chosen.consumed)
         self._results[number].append(chosen)
         return undo
+
+    def _attribute(self, request: Request, ref: DeviceRef, name: str) -> DeviceAttribute | None:
+        """An attribute of a device as a request has it: computed, or the device's. Raises AllocationError."""
+        expression = request.derived.get(name)
+        if expression is None:
+            return look_up(ref, name)
+        known = self._derived.get((ref.id, expression))
+        if known is None:
+            try:
+                known = self._allocator.selectors.attribute(expression, ref)
+            except CompileError as cause:
+                raise AllocationError(f"compile derived attribute {name} failed: {cause}") from None
+            except EvaluationError as cause:
+                raise AllocationError(
+                    f"evaluate derived attribute {name} on device {'/'.join(ref.id)} failed: {cause}"
+                ) from None
+            self._derived[ref.id, expression] = known
+        return known
+
+    def _is_shared(self, id: DeviceID) -> bool:
+        """Whether a device that can be shared is in use, so that its counters are charged already."""
+        if id in self._allocated.capacity or id in self._taking_capacity:
+            return True
+        return id in self._allocated.shared and not self._allocator.shares_by_capacity
 
     def _give_back(self, number: int, wanted: Wanted, ref: DeviceRef, undo: _Undo) -> None:
         self._results[number].pop()
@@ -530,10 +622,18 @@ class _Search:
         base, sub = (request.parent, request.name) if request.parent else (request.name, "")
         for constraint in reversed(self._constraints[number][: undo.constraints]):
             constraint.remove(base, sub)
+        if undo.groups is not None:
+            self._members[id[:2]] = undo.groups
         if undo.counters:
             self._change_counters(ref, -1)
 
     # Counters
+
+    def _groups_with(self, ref: DeviceRef) -> ByCounterSet:
+        """What the devices of a pool that are taken or chosen have in common, by counter set."""
+        pool = ref.id[:2]
+        found = self._members.get(pool)
+        return self._allocator.allocated_members(self._pool_of[pool]) if found is None else found
 
     def _draw_counters(self, ref: DeviceRef) -> bool:
         """Take what a device draws from the counters of its pool; False if some counter has too little."""
@@ -558,6 +658,15 @@ class _Search:
 
 
 _ZERO: Final = quantity_of("0")
+
+
+def _plain_failure(place: int, ref: DeviceRef, error: str) -> str:
+    return f"selector #{place}: CEL runtime error: {error}"
+
+
+def _naming_device(place: int, ref: DeviceRef, error: str) -> str:
+    advice = _ADVICE if "no such key:" in error else ""
+    return f"selector #{place} on device {'/'.join(ref.id)}: CEL runtime error: {error}{advice}"
 
 
 def tolerated(taints: Sequence[DeviceTaint], tolerations: Sequence[DeviceToleration]) -> bool:

@@ -67,6 +67,8 @@ class ClaimBinder:
         self._metrics = services.device_metrics
         self._features = features
         self._timeout = timeout
+        self._settles_each = features.choices.in_flight_until == "written"
+        self._may_be_gone = features.choices.missing_special_claim == "ignored"
 
     # Before the pod is bound
 
@@ -92,8 +94,10 @@ class ClaimBinder:
         finally:
             if written is not None:
                 await self._see(written, wait=is_extended)
-            if allocation is not None:
+            if allocation is not None and self._settles_each:
                 self._claims.remove_pending(uid, force=written is not None and not is_extended)
+            elif allocation is not None and written is not None:
+                self._claims.settle(uid, written.key)
 
     async def _create(self, state: StateData) -> ResourceClaim:
         found = state.chosen
@@ -341,7 +345,6 @@ class ClaimBinder:
 
         `patiently`: it is tried until the API server has answered, as the claim keeps devices from others.
         """
-        tried = _answered if patiently else _tried
         for attempt in range(1, ATTEMPTS + 1):
             if attempt > 1:
                 await asyncio.sleep(RETRY_INTERVAL)
@@ -352,13 +355,17 @@ class ClaimBinder:
             left = tuple(one for one in claim.metadata.finalizers if one != CLAIM_FINALIZER)
             body = _body(replace(claim, metadata=replace(claim.metadata, finalizers=left)))
             try:
-                if await tried(partial(self._client.update, RESOURCE_CLAIMS, body)) is None:
+                update = partial(self._client.update, RESOURCE_CLAIMS, body)
+                if not patiently:
+                    await update()
+                elif await _answered(update) is None:
                     return
                 break
             except ApiError as cause:
                 if not cause.is_conflict or attempt == ATTEMPTS:
                     raise ClaimWriteError(f"update resourceclaim {claim.key}: {cause}") from None
         options = DeleteOptions(uid=claim.metadata.uid)
+        tried = _answered if patiently else _tried if self._may_be_gone else _once
         await tried(lambda: self._client.delete(RESOURCE_CLAIMS, claim.namespace, claim.name, options))
 
 
@@ -386,6 +393,11 @@ def _has_effect(wanted: ResourceClaim, stored: ResourceClaim) -> bool:
         and wanted.allocation == stored.allocation
         and (not mine or stored.is_reserved_for(mine))
     )
+
+
+async def _once(request: Callable[[], Awaitable[Answer]]) -> Answer | None:
+    """What the API server answers. Raises ApiError, also if the object is gone."""
+    return await request()
 
 
 async def _tried(request: Callable[[], Awaitable[Answer]]) -> Answer | None:

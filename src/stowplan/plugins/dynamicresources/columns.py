@@ -24,7 +24,7 @@ from stowplan.cluster.changes import ChangeLog
 from stowplan.cluster.devices import Classes, Consumed, DeviceRef, PoolID
 from stowplan.cluster.table import ClusterTable
 from stowplan.plugins.dynamicresources.allocator import Request, requests_of, tolerated
-from stowplan.plugins.dynamicresources.capacity import fits
+from stowplan.plugins.dynamicresources.capacity import CapacityError, capacity_rules
 from stowplan.plugins.dynamicresources.constraints import concerns, look_up, values_of
 from stowplan.plugins.dynamicresources.features import Features
 from stowplan.plugins.dynamicresources.nodepools import NodePools
@@ -220,11 +220,15 @@ class DeviceColumns:
             return NO
         if device.consumes_counters and not features.partitionable:
             return NO
+        if features.heeds_skipped_operations and ref.slice.spec.skip_node_operations:
+            return SEARCH
         shares = features.consumable_capacity and bool(device.allow_multiple_allocations)
         if shares or ref.id in allocated.shared or ref.id in allocated.capacity:
             return SEARCH
         if not device.consumes_counters:
             return YES
+        if features.compatibility_groups:
+            return SEARCH
         return ALONE if _has_counters(ref, left or {}) else NO
 
     # Looking at them
@@ -309,7 +313,7 @@ def simple_claim(claims: Sequence[ResourceClaim], classes: Classes, features: Fe
         device_class is not None
         and request.mode == EXACT_COUNT
         and 1 <= request.count <= MOST_RESULTS
-        and not (request.sets_admin or request.derives)
+        and not (request.sets_admin or request.derived)
         and not (request.asks_capacity and not features.consumable_capacity)
         and all(selector.cel is not None for selector in request.selectors)
     )
@@ -325,6 +329,7 @@ class Comparison:
         self._columns = columns
         self._selectors = selectors
         self._features = features
+        self._capacity = capacity_rules(features)
 
     def count_all(self, claim: SimpleClaim) -> tuple[npt.NDArray[np.bool_], set[int]]:
         """By row whether there are enough devices, and the rows that need a search."""
@@ -387,12 +392,14 @@ class Comparison:
                     return NO
         except (CompileError, EvaluationError):
             return SEARCH
-        if features.device_taints and not tolerated(ref.taints, request.tolerations):
-            return NO
-        if features.consumable_capacity and not fits(request.capacity, device.capacity, _NOTHING, _NOTHING):
-            # What others consume can only make it worse; devices that can be shared are searched anyway.
-            return NO
-        return YES
+        if features.consumable_capacity:
+            try:
+                # What others consume can only make it worse; devices that can be shared are searched anyway.
+                if not self._capacity.fits(request.capacity, device.capacity, _NOTHING, _NOTHING):
+                    return NO
+            except CapacityError:
+                return SEARCH
+        return YES if not features.device_taints or tolerated(ref.taints, request.tolerations) else NO
 
     def _group(self, claim: SimpleClaim, ref: DeviceRef) -> int:
         """The number of the values that a device must have in common with others."""

@@ -1,19 +1,22 @@
 """Constraints: what the devices of a claim must have in common, or must differ in."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from stowplan.api.devices import DeviceAttribute, DeviceConstraint
 from stowplan.cluster.devices import DeviceRef
+from stowplan.plugins.dynamicresources.features import Features
 
 Values = frozenset[tuple[str, object]]
 """The values of an attribute with their type: one, or those of a list. Other types are never equal."""
+LookUp = Callable[[DeviceRef, str], DeviceAttribute | None]
+"""Finds an attribute of a device by name."""
 
 
 class Constraint(Protocol):
     """Devices are added one by one and taken back in the opposite order."""
 
-    def add(self, request: str, subrequest: str, ref: DeviceRef) -> bool:
+    def add(self, request: str, subrequest: str, ref: DeviceRef, look_up: LookUp) -> bool:
         """Take in a device, if it meets the constraint together with those before."""
         ...
 
@@ -22,14 +25,21 @@ class Constraint(Protocol):
         ...
 
 
-def constraint_of(constraint: DeviceConstraint, *, lists: bool) -> Constraint | None:
-    """None for a constraint of a kind that is not known. `lists`: attributes may be lists."""
-    requests = frozenset(constraint.requests)
-    if constraint.match_attribute is not None:
-        return MatchAttribute(constraint.match_attribute, requests, lists=lists)
-    if constraint.distinct_attribute is not None:
-        return DistinctAttribute(constraint.distinct_attribute, requests, lists=lists)
-    return None
+def constraints_of(features: Features) -> Callable[[DeviceConstraint], Constraint | None]:
+    """What makes constraints; None for one of a kind that is not known."""
+    lists = features.list_attributes
+    every_device = features.choices.distinct_attribute == "every-device"
+    distinct = DistinctAttribute if every_device else DistinctFromLast
+
+    def made(constraint: DeviceConstraint) -> Constraint | None:
+        requests = frozenset(constraint.requests)
+        if constraint.match_attribute is not None:
+            return MatchAttribute(constraint.match_attribute, requests, lists=lists)
+        if constraint.distinct_attribute is not None:
+            return distinct(constraint.distinct_attribute, requests, lists=lists)
+        return None
+
+    return made
 
 
 def concerns(requests: frozenset[str], request: str, subrequest: str) -> bool:
@@ -48,7 +58,7 @@ class MatchAttribute:
         self._lists = lists
         self._common: list[Values] = []
 
-    def add(self, request: str, subrequest: str, ref: DeviceRef) -> bool:
+    def add(self, request: str, subrequest: str, ref: DeviceRef, look_up: LookUp) -> bool:
         if not concerns(self._requests, request, subrequest):
             return True
         attribute = look_up(ref, self._name)
@@ -68,7 +78,35 @@ class MatchAttribute:
 
 
 class DistinctAttribute:
-    """All devices have the attribute, with no value in common. Of every request the last device counts."""
+    """All devices have the attribute, with no value in common."""
+
+    __slots__ = ("_lists", "_name", "_requests", "_values")
+
+    def __init__(self, name: str, requests: frozenset[str], *, lists: bool) -> None:
+        self._name = name
+        self._requests = requests
+        self._lists = lists
+        self._values: list[Values] = []
+
+    def add(self, request: str, subrequest: str, ref: DeviceRef, look_up: LookUp) -> bool:
+        if not concerns(self._requests, request, subrequest):
+            return True
+        attribute = look_up(ref, self._name)
+        if attribute is None:
+            return False
+        values = values_of(attribute, lists=self._lists)
+        if self._values and (not values or any(values & other for other in self._values)):
+            return False
+        self._values.append(values)
+        return True
+
+    def remove(self, request: str, subrequest: str) -> None:
+        if concerns(self._requests, request, subrequest):
+            self._values.pop()
+
+
+class DistinctFromLast:
+    """All devices have the attribute, with no value in common with the last device of every request."""
 
     __slots__ = ("_lists", "_name", "_requests", "_values")
 
@@ -78,7 +116,7 @@ class DistinctAttribute:
         self._lists = lists
         self._values: dict[str, Values] = {}
 
-    def add(self, request: str, subrequest: str, ref: DeviceRef) -> bool:
+    def add(self, request: str, subrequest: str, ref: DeviceRef, look_up: LookUp) -> bool:
         if not concerns(self._requests, request, subrequest):
             return True
         attribute = look_up(ref, self._name)

@@ -35,7 +35,7 @@ from stowplan.plugins.dynamicresources.allocator import (
     is_tolerated,
     requests_of,
 )
-from stowplan.plugins.dynamicresources.capacity import consumed_capacity, fits
+from stowplan.plugins.dynamicresources.capacity import CapacityError
 from stowplan.plugins.dynamicresources.constraints import concerns, look_up, values_of
 from stowplan.plugins.dynamicresources.pools import Pool, PoolError, device_matches
 from stowplan.plugins.dynamicresources.selectors import CompileError, EvaluationError
@@ -102,7 +102,7 @@ class Holders:
         if self._version != self._claims.version:
             self._version = self._claims.version
             self._of_device = {}
-            in_flight = [one.claim for one in self._claims.in_flight().values()]
+            in_flight = [one.claim for one in self._claims.in_flight().values() if one.counts]
             for claim in (*self._claims.all(), *in_flight):
                 for result in () if claim.allocation is None else claim.allocation.devices.results:
                     known = self._of_device.setdefault(result.id, [])
@@ -245,8 +245,11 @@ class Diagnosis:
             return None
         taken = self._allocator.allocated.capacity.get(ref.id, _NOTHING)
         offered = ref.device.capacity
-        if fits(request.capacity, offered, dict(taken), {}):
-            return None
+        try:
+            if self._allocator.capacity_rules.fits(request.capacity, offered, dict(taken), {}):
+                return None
+        except CapacityError as cause:
+            return Verdict(ref, request.full_name, CAPACITY, str(cause))
         missing = sorted(request.capacity.keys() - offered.keys())
         if missing:
             return Verdict(ref, request.full_name, CAPACITY, f"without capacity {', '.join(missing)}")
@@ -254,7 +257,7 @@ class Diagnosis:
             name: quantity_of(one.value).sub(taken[name]) if name in taken else quantity_of(one.value)
             for name, one in offered.items()
         }
-        wants = consumed_capacity(request.capacity, offered)
+        wants = self._allocator.capacity_rules.consumed(request.capacity, offered)
         short = [name for name, amount in wants.items() if amount > left[name]]
         parts = [f"{name} {wants[name]} wanted, {left[name]} of {offered[name].value} left" for name in short]
         holders = self._holders.of(ref.id)

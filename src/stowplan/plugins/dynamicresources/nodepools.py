@@ -7,7 +7,12 @@ from stowplan.api.node import Node
 from stowplan.cluster.devices import PoolID, SliceChange
 from stowplan.cluster.table import ClusterTable
 from stowplan.plugins.dynamicresources.features import Features
-from stowplan.plugins.dynamicresources.pools import Pool, gather_pools, problem_pools
+from stowplan.plugins.dynamicresources.pools import (
+    Pool,
+    gather_pools,
+    problem_pools,
+    sees_counters_everywhere,
+)
 
 _MANY: Final = 1024
 """After so many changes of slices everything is gathered anew."""
@@ -51,8 +56,9 @@ class NodePools:
 
     def _are_local(self, changes: Iterable[SliceChange]) -> bool:
         """Whether changes concern only nodes that see the pool, or that the slices are for."""
+        everywhere = sees_counters_everywhere(self._features)
         for change in changes:
-            if not change.node and not change.is_counting:
+            if not change.node and not (change.is_counting and everywhere):
                 return False
             if self._slices.has_counters(change.pool) or change.pool in self._problems:
                 before, now = self._problems.get(change.pool), self._problem(change.pool)
@@ -82,5 +88,8 @@ class NodePools:
 
 
 def _sees_the_same(then: Node, now: Node) -> bool:
-    """Whether a node is for slices what it was; they choose nodes by name and labels."""
-    return then is now or then.metadata.labels == now.metadata.labels
+    """Whether a node is for slices what it was; they choose nodes by name, labels and features."""
+    return then is now or (
+        then.metadata.labels == now.metadata.labels
+        and then.status.declared_features == now.status.declared_features
+    )

@@ -85,6 +85,7 @@ class DynamicResources(Plugin):
         self._table = handle.table
         self._devices = handle.table.devices
         self._features = features_of(handle.gates)
+        self._devices.slices.heed_rules(handle.gates["DRADeviceTaintRules"])
         self._verdicts = Verdicts(handle.table, self._features, self._filter_limit)
         self.changes_assumed_pods = self._features.node_allocatable
         if self.changes_assumed_pods:
@@ -430,7 +431,26 @@ class DynamicResources(Plugin):
             return error(str(cause))
         for index, (claim, allocation) in zip(places, allocations, strict=True):
             state.allocations[index] = allocation
-            self._devices.claims.signal_pending(with_allocation(claim, allocation))
+            problem = self._signal(claim, allocation)
+            if problem is not None:
+                return problem
+        return None
+
+    def _signal(self, claim: ResourceClaim, allocation: AllocationResult) -> Status | None:
+        """Tell that a claim is being allocated, unless it turns out that it is allocated already."""
+        claims, uid = self._devices.claims, claim.metadata.uid
+        is_checked = self._features.choices.reserve_skips_allocated and not is_in_memory(claim)
+        if is_checked and claims.pending_allocation(uid) is None:
+            seen = claims.get(claim.key)
+            if seen is None:
+                missing = f'{claim.key}, UID={uid}: could not find ResourceClaim "{claim.key}"'
+                return error(
+                    f"internal error, couldn't signal allocation for claim {claim.name}: "
+                    f"look up assumed claim {missing}"
+                )
+            if seen.metadata.uid == uid and seen.allocation is not None:
+                return None
+        claims.signal_pending(with_allocation(claim, allocation))
         return None
 
     def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
@@ -456,7 +476,8 @@ class DynamicResources(Plugin):
     def _take_back(self, state: StateData, pod: PodInfo) -> None:
         claims = self._devices.claims
         for claim in state.user_claims:
-            if claims.remove_pending(claim.metadata.uid):
+            if claims.remove_pending(claim.metadata.uid) and claim.allocation is None:
+                # What was written counts, whether or not the API server has told of it yet.
                 claims.restore(claim.key)
             if claim.allocation is not None and claim.is_reserved_for(pod.uid):
                 self._release(claim, pod.uid)
@@ -545,10 +566,12 @@ class DynamicResources(Plugin):
             return None
         binder = self._binder()
         await self._released(state, pod)
+        written: list[str] = []
         try:
             for index, claim in enumerate(state.claims):
                 if not claim.is_reserved_for(pod.uid):
                     await self._write(state, index, pod)
+                    written.append(state.extended_uid if state.is_extended(index) else claim.metadata.uid)
             statuses = self._statuses(state, node)
             if statuses:
                 await binder.tell_pod(pod, statuses)
@@ -556,6 +579,9 @@ class DynamicResources(Plugin):
                 await binder.wait_until_ready(state, pod, node)
         except (ClaimWriteError, BindingFailedError) as cause:
             return error(str(cause))
+        if self._features.choices.in_flight_until == "pre-bind-succeeded":
+            for uid in written:
+                self._devices.claims.remove_pending(uid, force=True)
         return None
 
     async def _write(self, state: StateData, index: int, pod: PodInfo) -> None:

@@ -67,8 +67,8 @@ def gather_pools(
     """The pools with devices for a node, in the order they are tried. Raises PoolError.
 
     Of a pool the highest generation seen counts. Pools are ordered by driver and name, those that have
-    devices with binding conditions after all others. Counters are seen from everywhere: pools of which a node
-    sees nothing else count only as far as there is a problem with them.
+    devices with binding conditions after all others. Where counters are seen from everywhere, pools of which
+    a node sees nothing else count only as far as there is a problem with them.
     """
     if problems is None:
         problems = problem_pools(slices, features, slices.counting_pools())
@@ -88,7 +88,7 @@ def gather_pools(
 
 def problem_pools(slices: Slices, features: Features, ids: Iterable[PoolID]) -> dict[PoolID, Pool]:
     """Of some pools those that are incomplete or invalid to a node that sees only their counters."""
-    if not features.partitionable:
+    if not features.partitionable or not sees_counters_everywhere(features):
         return {}
     found: dict[PoolID, Pool] = {}
     for id in ids:
@@ -107,13 +107,24 @@ def _newest_slices(slices: Slices, node: Node, features: Features) -> dict[PoolI
     for view in slices.for_node(node.name):
         if not features.partitionable and view.slice.spec.per_device_node_selection is not None:
             continue
+        if view.has_groups and features.ignores_grouped_slices:
+            continue
         if _is_relevant(view.slice, node):
             _add_newest(found, view)
-    if features.partitionable:
-        for id in list(found):
-            for view in slices.counting(id):
-                _add_newest(found, view)
+    if not features.partitionable:
+        return found
+    if sees_counters_everywhere(features):
+        counting = (view for id in list(found) for view in slices.counting(id))
+    else:
+        counting = (view for view in slices.counting_for(node.name) if _is_relevant(view.slice, node))
+    for view in counting:
+        _add_newest(found, view)
     return found
+
+
+def sees_counters_everywhere(features: Features) -> bool:
+    """Whether slices with counters are looked at on every node, not only on those that they are for."""
+    return features.choices.counter_slices == "every-node"
 
 
 def _add_newest(found: dict[PoolID, list[SliceView]], view: SliceView) -> None:
@@ -143,7 +154,12 @@ def _pool(id: PoolID, views: list[SliceView], slices: Slices, features: Features
         every = list(slices.of_pool(id))
         if any(view.slice.spec.pool.generation > first.generation for view in every):
             return None
-        every = [view for view in every if view.slice.spec.pool.generation == first.generation]
+        every = [
+            view
+            for view in every
+            if view.slice.spec.pool.generation == first.generation
+            and not (view.has_groups and features.ignores_grouped_slices)
+        ]
         if len(every) != first.resource_slice_count:
             return Pool(id, is_incomplete=True)
         seen = {view.slice.name for view in views}
@@ -153,9 +169,10 @@ def _pool(id: PoolID, views: list[SliceView], slices: Slices, features: Features
 
 def _built(id: PoolID, views: list[SliceView], others: list[SliceView], features: Features) -> Pool:
     """A complete pool; invalid if names are not unique or counters are not known."""
-    counting = [view for view in views if features.partitionable and view.slice.spec.shared_counters]
-    offering = [view for view in views if view not in counting]
-    devices = [ref for view in offering for ref in view.devices]
+    counting = [
+        view for view in (*views, *others) if features.partitionable and view.slice.spec.shared_counters
+    ]
+    devices = [ref for view in views if view not in counting for ref in view.devices]
     if len({ref.device.name for ref in devices}) != len(devices):
         return Pool(id, is_invalid=True)
     if not features.partitionable:

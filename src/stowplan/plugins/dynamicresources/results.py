@@ -1,8 +1,10 @@
 """Allocation results: what a search found, in the form in which it is written to the status of claims."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from stowplan.api.devices import (
     AllocationResult,
@@ -26,7 +28,7 @@ def allocation_result(
     """What is written for one claim. Raises AllocationError."""
     devices = DeviceAllocationResult(
         results=tuple(_result(chosen, features, rng) for chosen in found.devices),
-        config=(*_class_config(found.wanted), *_claim_config(claim, found.wanted)),
+        config=_config(claim, found.wanted, features),
     )
     return AllocationResult(devices=devices, node_selector=_node_selector(claim, found.devices, node))
 
@@ -47,7 +49,17 @@ def _result(chosen: Chosen, features: Features, rng: Random) -> DeviceRequestAll
         binding_failure_conditions=failures,
         share_id=str(UUID(int=rng.getrandbits(128), version=4)) if chosen.is_share else None,
         consumed_capacity={name: str(amount) for name, amount in chosen.consumed.items()},
+        skip_node_operations=(
+            chosen.ref.slice.spec.skip_node_operations if features.heeds_skipped_operations else ()
+        ),
     )
+
+
+def _config(
+    claim: ResourceClaim, wanted: Sequence[Wanted], features: Features
+) -> tuple[DeviceAllocationConfiguration, ...]:
+    found = (*_class_config(wanted), *_claim_config(claim, wanted))
+    return found if features.choices.config_requests == "listed" else tuple(_shortened(found, wanted))
 
 
 def _class_config(wanted: Sequence[Wanted]) -> list[DeviceAllocationConfiguration]:
@@ -65,7 +77,7 @@ def _class_config(wanted: Sequence[Wanted]) -> list[DeviceAllocationConfiguratio
 
 def _claim_config(claim: ResourceClaim, wanted: Sequence[Wanted]) -> list[DeviceAllocationConfiguration]:
     """The configuration of the claim, for each request it is about; without requests it is about all."""
-    found = []
+    found: list[DeviceAllocationConfiguration] = []
     for config in claim.spec.devices.config:
         entry = DeviceAllocationConfiguration(
             source=FROM_CLAIM, requests=config.requests, opaque=config.opaque
@@ -73,11 +85,24 @@ def _claim_config(claim: ResourceClaim, wanted: Sequence[Wanted]) -> list[Device
         if not config.requests:
             found.append(entry)
             continue
-        for one in wanted:
-            base = one.request.parent or one.request.name
-            if base in config.requests or one.request.full_name in config.requests:
-                found.append(entry)
+        found += [entry for one in wanted if _is_about(entry, one)]
     return found
+
+
+def _is_about(config: DeviceAllocationConfiguration, wanted: Wanted) -> bool:
+    request = wanted.request
+    return (request.parent or request.name) in config.requests or request.full_name in config.requests
+
+
+def _shortened(
+    configs: Sequence[DeviceAllocationConfiguration], wanted: Sequence[Wanted]
+) -> Iterator[DeviceAllocationConfiguration]:
+    """Each configuration once, without requests if it is about all of them, which means the same."""
+    before: DeviceAllocationConfiguration | None = None
+    for config in configs:
+        if config is not before:
+            before = config
+            yield replace(config, requests=()) if all(_is_about(config, one) for one in wanted) else config
 
 
 def _node_selector(claim: ResourceClaim, devices: Sequence[Chosen], node: str) -> NodeSelector | None:

@@ -29,6 +29,7 @@ from stowplan.plugins.dynamicresources.allocator import (
 from stowplan.plugins.dynamicresources.columns import Comparison, DeviceColumns, simple_claim
 from stowplan.plugins.dynamicresources.features import Features
 from stowplan.plugins.dynamicresources.nodeallocatable import NodeAllocatable
+from stowplan.plugins.dynamicresources.operations import OPTIONAL_OPERATIONS, skips_operations
 from stowplan.plugins.dynamicresources.pools import Pool, PoolError
 from stowplan.plugins.dynamicresources.reuse import Column, KeptSearches, Searches
 from stowplan.plugins.dynamicresources.selectors import Selectors
@@ -79,7 +80,7 @@ class Verdicts:
         for index, claim in enumerate(state.claims):
             if claim.allocation is None:
                 continue
-            mask = self._available(state.selectors[index], usable=is_available(claim))
+            mask = self._available(state.selectors[index], claim, usable=is_available(claim))
             state.available[index] = mask
             if mask is not None:
                 codes[(codes == 0) & ~mask] = UNAVAILABLE
@@ -133,14 +134,21 @@ class Verdicts:
             return np.full(capacity, STALE_CLAIM, dtype=np.int64)
         return self._by_resources(state)
 
-    def _available(self, selector: CompiledNodeSelector | None, *, usable: bool) -> Any:
+    def _available(self, selector: CompiledNodeSelector | None, claim: ResourceClaim, *, usable: bool) -> Any:
         """The rows where a claim can be used, None: all."""
         table = self._table
-        if usable and selector is None:
+        skips = self._features.choices.skip_node_operations and skips_operations(claim)
+        if usable and selector is None and not skips:
             return None
         mask = np.zeros(table.capacity, dtype=np.bool_)
-        if usable and selector is not None:
-            mask[: table.rows_in_use] = matching_selector(selector, table.all_rows())
+        if not usable:
+            return mask
+        mask[: table.rows_in_use] = (
+            True if selector is None else matching_selector(selector, table.all_rows())
+        )
+        if skips:
+            declare = [OPTIONAL_OPERATIONS in (features or ()) for features in table.feature_sets]
+            mask &= np.array(declare, dtype=np.bool_)[table.feature_set]
         return mask
 
     # Extended resources

@@ -18,7 +18,10 @@ __all__ = ["PING", "Check", "Component", "Sources", "all_pages", "checks"]
 HANDLERS_SYNC: Final = "sched-handler-sync"
 LEADER_ELECTION: Final = "leaderElection"
 SHUTDOWN: Final = "shutdown"
+INFORMER_SYNC: Final = "informer-sync"
 """Names of checks."""
+
+_CANDIDATES_NOT_SYNCED: Final = "1 informers not started yet: [*v1beta1.LeaseCandidate]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,11 +74,17 @@ def checks(
     electing: Callable[[], str | None] | None,
     stopping: Callable[[], bool],
     synced: Callable[[], bool],
+    candidate_synced: Callable[[], bool] | None = None,
 ) -> tuple[tuple[Check, ...], tuple[Check, ...]]:
-    """The checks of /healthz and of /readyz. `electing` is the leader election's health, if there is one."""
+    """The checks of /healthz and of /readyz. `electing` is the leader election's health, if there is one.
+
+    `candidate_synced`: in a coordinated leader election, whether it is known if our LeaseCandidate exists.
+    """
     election = () if electing is None else (Check(LEADER_ELECTION, electing),)
-    ready = (
+    ready = [
         Check(SHUTDOWN, lambda: "process is shutting down" if stopping() else None),
         Check(HANDLERS_SYNC, lambda: None if synced() else "handlers are not fully synchronized"),
-    )
+    ]
+    if candidate_synced is not None:
+        ready.append(Check(INFORMER_SYNC, lambda: None if candidate_synced() else _CANDIDATES_NOT_SYNCED))
     return election, (*election, *ready)

@@ -8,6 +8,7 @@ from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource
 from stowplan.api.fielderrors import FieldError, Kind, duplicate, forbidden, invalid, required
 from stowplan.api.names import (
+    config_key_problems,
     dns_label_problems,
     is_extended_resource,
     label_key_problems,
@@ -25,6 +26,7 @@ _NAME_RULES: Final[Mapping[Resource, Callable[[str], list[str]]]] = {
     catalogue.ROLE_BINDINGS: path_segment_problems,
     catalogue.CLUSTER_ROLES: path_segment_problems,
     catalogue.CLUSTER_ROLE_BINDINGS: path_segment_problems,
+    catalogue.LEASE_CANDIDATES: config_key_problems,
 }
 _MAX_ANNOTATION_BYTES: Final = 256 * 1024
 _valid_keys: set[str] = set()

@@ -5,9 +5,10 @@ from typing import Final
 
 from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource
-from stowplan.api.fielderrors import FieldError, forbidden, invalid, not_supported
-from stowplan.api.names import dns_label_problems
+from stowplan.api.fielderrors import FieldError, forbidden, invalid, not_supported, required
+from stowplan.api.names import dns_label_problems, label_key_problems
 from stowplan.api.requests import Json
+from stowplan.cel import semver
 from stowplan.embedded.admission.bootstrap import SYSTEM_PRIORITIES
 from stowplan.embedded.admission.validation.meta import (
     IMMUTABLE,
@@ -18,6 +19,9 @@ from stowplan.embedded.admission.validation.meta import (
 )
 
 _MAX_USER_PRIORITY: Final = 1_000_000_000
+_OLDEST: Final = "OldestEmulationVersion"
+_NO_VERSION: Final = "must be a valid semantic version"
+_ZERO: Final = semver.Semver(0, 0, 0)
 
 
 def priority_class_errors(obj: Json) -> list[FieldError]:
@@ -86,7 +90,56 @@ def lease_errors(obj: Json) -> list[FieldError]:
     transitions = spec.get("leaseTransitions")
     if transitions is not None and transitions < 0:
         errors.append(invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0"))
+    strategy = spec.get("strategy")
+    if strategy is not None:
+        errors += _strategy_errors(strategy)
+    if spec.get("preferredHolder") and not strategy:
+        errors.append(forbidden("spec.preferredHolder", "may only be specified if `strategy` is defined"))
     return errors
+
+
+def _strategy_errors(strategy: str) -> list[FieldError]:
+    """What is wrong with how the holder of a lease is chosen: a known way, or `domain/way`."""
+    path = "spec.strategy.strategy"
+    if "/" in strategy:
+        return [invalid(path, strategy, problem) for problem in label_key_problems(strategy)]
+    return [] if strategy == _OLDEST else [not_supported(path, strategy, (_OLDEST,))]
+
+
+def lease_candidate_errors(obj: Json) -> list[FieldError]:
+    spec = obj.get("spec") or {}
+    errors = [] if spec.get("leaseName") else [required("spec.leaseName")]
+    emulation, binary = spec.get("emulationVersion", ""), spec.get("binaryVersion", "")
+    emulated = _version(emulation)
+    if emulation and emulated is None:
+        errors.append(invalid("spec.emulationVersion", emulation, _NO_VERSION))
+    built = _version(binary)
+    if not binary:
+        errors.append(required("spec.binaryVersion"))
+    elif built is None:
+        errors.append(invalid("spec.binaryVersion", binary, _NO_VERSION))
+    if emulation and binary and (built or _ZERO).compare(emulated or _ZERO) < 0:
+        text = "must be greater than or equal to `emulationVersion`"
+        errors.append(invalid("spec.binaryVersion", binary, text))
+    strategy = spec.get("strategy", "")
+    if not strategy:
+        return [*errors, required("spec.strategy")]
+    if strategy == _OLDEST and (emulated or _ZERO) == _ZERO:
+        text = "must be specified when `strategy` is 'OldestEmulationVersion'"
+        errors.append(required("spec.emulationVersion", text))
+    return [*errors, *_strategy_errors(strategy)]
+
+
+def lease_candidate_update_errors(old: Json, new: Json) -> list[FieldError]:
+    before, after = ((one.get("spec") or {}).get("leaseName") for one in (old, new))
+    return [] if before == after else [invalid("spec.leaseName", after, IMMUTABLE)]
+
+
+def _version(text: str) -> semver.Semver | None:
+    try:
+        return semver.parse(text)
+    except semver.SemverError:
+        return None
 
 
 def runtime_class_errors(obj: Json) -> list[FieldError]:
@@ -105,9 +158,11 @@ ALWAYS: Final[Mapping[Resource, Callable[[Json], list[FieldError]]]] = {
     catalogue.PRIORITY_CLASSES: priority_class_errors,
     catalogue.POD_DISRUPTION_BUDGETS: budget_errors,
     catalogue.LEASES: lease_errors,
+    catalogue.LEASE_CANDIDATES: lease_candidate_errors,
     catalogue.RUNTIME_CLASSES: runtime_class_errors,
 }
 ON_UPDATE: Final[Mapping[Resource, Callable[[Json, Json], list[FieldError]]]] = {
     catalogue.PRIORITY_CLASSES: priority_class_update_errors,
+    catalogue.LEASE_CANDIDATES: lease_candidate_update_errors,
     catalogue.RUNTIME_CLASSES: runtime_class_update_errors,
 }

@@ -37,6 +37,13 @@ PRIORITY_CLASSES: Final = (
     Column("PreemptionPolicy", field_cell("preemptionPolicy", "PreemptLowerPriority")),
 )
 LEASES: Final = (NAME, Column("Holder", lambda obj, now: spec_of(obj).get("holderIdentity") or ""), AGE)
+LEASE_CANDIDATES: Final = (
+    NAME,
+    Column("LeaseName", lambda obj, now: spec_of(obj).get("leaseName", "")),
+    Column("BinaryVersion", lambda obj, now: spec_of(obj).get("binaryVersion", "")),
+    Column("EmulationVersion", lambda obj, now: spec_of(obj).get("emulationVersion", "")),
+    AGE,
+)
 
 
 def _claim_state(claim: Json, now: float) -> str:
@@ -121,6 +128,7 @@ COLUMNS: Final[Mapping[Resource, Sequence[Column]]] = {
     catalogue.POD_DISRUPTION_BUDGETS: BUDGETS,
     catalogue.PRIORITY_CLASSES: PRIORITY_CLASSES,
     catalogue.LEASES: LEASES,
+    catalogue.LEASE_CANDIDATES: LEASE_CANDIDATES,
     **{resource: _DEVICES[resource.plural] for resource in catalogue.BUILT_IN if resource.plural in _DEVICES},
     catalogue.RUNTIME_CLASSES: RUNTIME_CLASSES,
     catalogue.WORKLOADS: PLAIN,
