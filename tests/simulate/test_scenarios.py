@@ -57,14 +57,14 @@ def test_pods_of_higher_priority_preempt_and_victims_come_back(tmp_path: Path) -
         cluster: {nodes: [{count: 1, cpu: 4}]}
         workload:
           - {name: low, requests: {cpu: 2}, arrivals: {burst: 2}, lifetime: 30m}
-          - {name: high, namespace: prod, priority: 10, requests: {cpu: 2}, arrivals: {burst: 1, at: 5m}, lifetime: 5m}
+          - {name: high, priority: 9, requests: {cpu: 2}, arrivals: {burst: 1, at: 5m}, lifetime: 5m}
         """,
     )
     assert found["preemptedByPriority"] == {"0": 1}
     assert found["pods"]["created"] == 4
     assert found["pods"]["bound"] == 4
-    assert 1 <= found["waits"]["byPriority"]["10"]["max"] < 10
-    assert found["waits"]["byNamespace"]["default"]["max"] > 290
+    assert 1 <= found["waits"]["byPriority"]["9"]["max"] < 10
+    assert found["waits"]["byPriority"]["0"]["max"] > 290
 
 
 def test_failed_nodes_lose_their_pods_after_five_minutes_and_come_back(tmp_path: Path) -> None:
@@ -145,7 +145,11 @@ def test_a_run_repeats_byte_by_byte_and_another_seed_is_another_run(tmp_path: Pa
         - {name: more, count: 0, cpu: 4, autoscale: {max: 3}}
     workload:
       - {name: low, requests: {cpu: 1}, arrivals: {rate: 40/h}, lifetime: {exponential: 30m}}
-      - {name: high, priority: 5, requests: {cpu: 2}, arrivals: {rate: 10/h, daily: {amplitude: 1}}, lifetime: {uniform: [5m, 1h]}}
+      - name: high
+        priority: 5
+        requests: {cpu: 2}
+        arrivals: {rate: 10/h, daily: {amplitude: 1}}
+        lifetime: {uniform: [5m, 1h]}
     """
     first, again, other = (
         report_of(simulated(tmp_path, text, seed), "defaults").json() for seed in (1, 1, 2)

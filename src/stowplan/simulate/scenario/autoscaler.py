@@ -2,9 +2,9 @@
 
 Like cluster-autoscaler it looks every ten seconds at the pods that the scheduler found unschedulable, asks
 the filters of the configuration whether they would fit on new nodes of a group, first fit, and takes the
-group with the lowest price per pod that is helped. Nodes on their way count as there. Pods are judged against empty
-nodes alone: an affinity to pods elsewhere is not seen. A node goes when nothing but daemons was on it for the
-idle time; nodes in use are not emptied.
+group with the lowest price per pod that is helped. Nodes on their way count as there. Pods are judged
+against empty nodes alone: an affinity to pods elsewhere is not seen. A node goes when nothing but daemons was
+on it for the idle time; nodes in use are not emptied.
 """
 
 from collections.abc import Sequence
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 SCAN: Final = 10.0
 """Seconds between two looks."""
 
+SETTLED: Final = 15.0
+"""Seconds after which every pod that waited for a node has been tried: more than the longest backoff."""
+
 MOST_PODS: Final = 500
 """How many pods are considered at a time; the others next time."""
 
@@ -44,6 +47,8 @@ class Autoscaler:
         self._groups = groups
         self._settings = settings
         self._coming = {group.name: 0 for group in groups}
+        self._awaited = {group.name: 0 for group in groups}
+        """Nodes on their way, and those that came so recently that pods in backoff have not seen them."""
         self._objects: list[Object] = [
             obj for obj in world.scenario.objects if not isinstance(obj, Node | Pod)
         ]
@@ -59,7 +64,7 @@ class Autoscaler:
     # More
 
     def _scale_up(self) -> None:
-        waiting = self._unschedulable()
+        waiting = self._not_awaited(self._unschedulable())
         if not waiting:
             return
         best: tuple[float, int, NodeGroup, int] | None = None
@@ -73,6 +78,7 @@ class Autoscaler:
             _, _, group, new = best
             assert group.autoscale is not None
             self._coming[group.name] += new
+            self._awaited[group.name] += new
             for _ in range(new):
                 self._world.agenda.after(group.autoscale.provisioning, self._arrives, group)
 
@@ -87,40 +93,52 @@ class Autoscaler:
                     break
         return found
 
+    def _not_awaited(self, pods: Sequence[Pod]) -> list[Pod]:
+        """The pods that would not fit on the nodes that are on their way either."""
+        coming: list[Object] = []
+        for group in self._groups:
+            coming += _empty(group, self._awaited[group.name], len(coming))
+        return self._filled(coming, pods)[1] if coming else list(pods)
+
     def _estimate(self, group: NodeGroup, pods: Sequence[Pod]) -> tuple[int, int]:
         """How many pods new nodes of a group would take, and how many new nodes that are."""
         assert group.autoscale is not None
-        coming = self._coming[group.name]
-        size = len(self._world.nodes.of_group[group.name]) + coming
-        most = min(group.autoscale.most - size, MOST_NODES)
+        size = len(self._world.nodes.of_group[group.name]) + self._coming[group.name]
+        most = min(group.autoscale.most - size, MOST_NODES, len(pods))
         if most <= 0:
             return 0, 0
-        count = min(coming + most, coming + len(pods))
-        cluster = Cluster([*_empty(group, count), *self._objects], settings=self._settings, ties="first")
-        rows = [cluster.table.row_of(f"new-{number:05}") for number in range(count)]
-        place_of = {row: number for number, row in enumerate(rows)}
-        used, helped = coming, 0
+        used, left = self._filled(_empty(group, most, 0), pods)
+        return len(pods) - len(left), used
+
+    def _filled(self, nodes: Sequence[Object], pods: Sequence[Pod]) -> tuple[int, list[Pod]]:
+        """Place pods on nodes, each on the first that takes it: how many nodes are used, and who is left."""
+        cluster = Cluster([*nodes, *self._objects], settings=self._settings, ties="first")
+        table = cluster.table
+        place_of = {table.row_of(node.name): number for number, node in enumerate(nodes)}
+        used, left = 0, []
         for pod in pods:
             framework = cluster.frameworks.get(pod.spec.scheduler_name)
-            if framework is None:
-                continue
-            info = cluster.table.info(pod)
+            info = table.info(pod)
             try:
-                feasible = framework.run_filters(info).feasible_rows
+                feasible = [] if framework is None else framework.run_filters(info).feasible_rows.tolist()
             except PluginError:
+                feasible = []
+            if not feasible:
+                left.append(pod)
                 continue
-            if len(feasible):
-                first = min(place_of[int(row)] for row in feasible)
-                cluster.table.assume(info, f"new-{first:05}")
-                if first >= coming:
-                    helped += 1
-                    used = max(used, first + 1)
-        return helped, used - coming
+            first = min(place_of[row] for row in feasible)
+            table.assume(info, nodes[first].name)
+            used = max(used, first + 1)
+        return used, left
 
     def _arrives(self, group: NodeGroup) -> None:
         self._coming[group.name] -= 1
         self._world.nodes.add(group)
         self._world.measures.scaled_up += 1
+        self._world.agenda.after(SETTLED, self._is_known, group)
+
+    def _is_known(self, group: NodeGroup) -> None:
+        self._awaited[group.name] -= 1
 
     # Fewer
 
@@ -136,8 +154,7 @@ class Autoscaler:
             self._world.measures.scaled_down += 1
 
 
-def _empty(group: NodeGroup, count: int) -> list[Object]:
-    """New nodes of a group; their names sort in the order in which they are filled."""
-    return [
-        convert(node_body(group, f"new-{number:05}", number, number, 0.0), Node) for number in range(count)
-    ]
+def _empty(group: NodeGroup, count: int, first: int) -> list[Object]:
+    """New nodes of a group."""
+    bodies = (node_body(group, f"new-{first + one}", one, one, 0.0) for one in range(count))
+    return [convert(body, Node) for body in bodies]

@@ -217,7 +217,7 @@ class Measures:
         return [
             (line, name)
             for line, name in enumerate(table.resources.names)
-            if offered[line] > 0 and (name in _ALWAYS or "/" in name or taken[line] > 0)
+            if name is not None and offered[line] > 0 and (name in _ALWAYS or "/" in name or taken[line] > 0)
         ]
 
     def _utilisation(self) -> dict[str, float]:

@@ -119,7 +119,7 @@ class _Scenario(_Spec, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Autoscale:
-    """Between `least` and `most` nodes. A new one takes `provisioning`, an empty one goes after `idle` seconds."""
+    """From `least` to `most` nodes; `provisioning`: seconds until one is there, `idle`: until it goes."""
 
     least: int
     most: int

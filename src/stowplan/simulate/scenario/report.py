@@ -164,7 +164,7 @@ def _waits(title: str, what: str, found: Mapping[str, Mapping[str, Any]]) -> Tab
         for key, one in found.items()
     ]
     more = max(len(rows) - MOST_ROWS, 0)
-    return Table(headings, rows[:MOST_ROWS], range(1, len(headings)), more, title=title)
+    return Table(headings, rows[:MOST_ROWS], list(range(1, len(headings))), more, title=title)
 
 
 def _chart(

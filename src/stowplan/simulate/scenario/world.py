@@ -3,8 +3,8 @@
 The scheduler is the one of `stowplan run`: informers, queue, backoff, hints, preemption, binding cycles. What
 it talks to is the store of `stowplan up` without admission, HTTP and managed fields, which it cannot tell
 apart; events are not kept. Around it are kubelets that start and end pods, controllers that create evicted
-pods again, failing nodes and an autoscaler, each as simple as it says. The scheduler itself takes no time: what pods wait
-for is room, backoff and other pods.
+pods again, failing nodes and an autoscaler, each as simple as it says. The scheduler itself takes no time:
+what pods wait for is room, backoff and other pods.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +17,8 @@ from stowplan.api.catalogue import NODES, PODS, Catalogue, Resource
 from stowplan.api.meta import timestamp
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
-from stowplan.api.requests import DeleteOptions, Json, PatchType
+from stowplan.api.requests import ORDINARY_DELETION, DeleteOptions, Json, PatchType
+from stowplan.api.writes import Binding
 from stowplan.client import Writer
 from stowplan.client.interface import Body
 from stowplan.clock import VirtualClock
@@ -71,6 +72,17 @@ class _NoEvents(Writer):
 
     async def create(self, resource: Resource, body: Body, *, namespace: str = "") -> Json:
         return {}
+
+    async def update(self, resource: Resource, body: Body, *, subresource: str = "") -> Json:
+        return {}
+
+    async def delete(
+        self, resource: Resource, namespace: str, name: str, options: DeleteOptions = ORDINARY_DELETION
+    ) -> None:
+        """Nothing is kept."""
+
+    async def bind(self, binding: Binding) -> None:
+        raise NotImplementedError("events only")
 
     async def patch(
         self,
