@@ -418,8 +418,10 @@ class SubQueues:
             return False
         if queued.first_attempt is None:
             queued.first_attempt = self._clock.monotonic()
-        self.unschedulable.remove(key)
-        self.backoff.remove(key)
+        if key in self.unschedulable.pods:
+            self.unschedulable.remove(key)
+        if len(self.backoff):
+            self.backoff.remove(key)
         self.active.put(key, queued)
         self._tell(queued, ACTIVE, event)
         if event in self._renominating:
