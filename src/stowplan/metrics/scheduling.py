@@ -1,7 +1,7 @@
 """The metrics of a scheduler: its queue, scheduling and binding cycles, preemption and plugins."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Final, NamedTuple
 
@@ -123,6 +123,10 @@ class QueueMetrics(QueueInstrument):
     def after_plugin(self, plugin: str, status: Status) -> None:
         seconds = self._timer() - self._plugin_asked_at
         self._plugins[plugin, PRE_ENQUEUE, status.code.label].observe(seconds)
+
+    def pre_enqueue_ran(self, pods: Sequence[QueuedPod]) -> None:
+        seconds = (self._timer() - self._asked_at) / len(pods)
+        self.points[PRE_ENQUEUE, "Success", pods[0].profile].take([seconds] * len(pods))
 
     def after_pre_enqueue(self, queued: QueuedPod) -> None:
         seconds = self._timer() - self._asked_at
