@@ -4,9 +4,12 @@ from typing import Any
 
 import pytest
 
-from scheduler.worlds import World, live, plugin
+from releases import V1_36, V1_37
+from scheduler.worlds import World, configured, live, plugin
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.status import ApiError, unreachable
 from stowplan.framework.status import error, unschedulable
+from stowplan.releases import Release
 from stowplan.scheduler.failure_handler import StatusWriter
 
 LIMIT = 1024
@@ -263,3 +266,31 @@ def test_a_pod_made_anew_under_the_name_is_not_told_what_became_of_the_old_one()
         assert world.condition("p").get("reason") == "SchedulingGated"
 
     live(story)
+
+
+@pytest.mark.parametrize(
+    ("release", "other", "problem"),
+    [
+        (V1_36, "n", "pod {uid}(d/p) wasn't assumed so cannot be forgotten"),
+        (V1_37, "n", "pod {uid}(d/p) is not assumed, so it cannot be removed or forgotten"),
+        (V1_37, "m", "pod {uid}(d/p) was assumed on n but assigned to m"),
+    ],
+)
+def test_a_pod_that_was_bound_though_its_binding_failed_cannot_be_forgotten(
+    release: Release, other: str, problem: str
+) -> None:
+    async def story(world: World) -> None:
+        world.add_node("n")
+        world.add_node("m")
+
+        def bind() -> None:
+            world.store.bind("d", "p", {"metadata": {"name": "p"}, "target": {"name": other}})
+
+        world.wire.answer("POST pods/p/binding", bind)
+        made = world.put_pod("p", nodeSelector={"kubernetes.io/hostname": "n"})
+        await world.settle(5)
+        said = [values["err"] for _, _, message, values in world.told if message == "ForgetPod failed"]
+        assert said == [problem.format(uid=made["metadata"]["uid"])]
+        assert world.node_of("p") == other
+
+    live(story, latency=0.01, config=configured(gates=FeatureGates(release=release)))

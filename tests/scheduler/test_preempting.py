@@ -1,13 +1,17 @@
 """Preemption end to end: victims go, the pod gets its node, and what may come between."""
 
+from itertools import count
 from typing import Any
 
 import pytest
 
-from releases import GATES_1_37
+from metrics.reading import scraped
+from releases import GATES_1_37, V1_36, V1_37
 from scheduler.worlds import World, configured, live
 from stowplan.api.catalogue import POD_DISRUPTION_BUDGETS
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.status import ApiError
+from stowplan.releases import Release
 
 MARKED = "default-scheduler: preempting to accommodate a higher priority pod"
 
@@ -285,3 +289,20 @@ def test_a_victim_that_was_replaced_after_it_was_marked_is_not_deleted_by_name()
         assert world.node_of("high") == "n"
 
     live(story)
+
+
+@pytest.mark.parametrize(("release", "result"), [(V1_36, "success"), (V1_37, "error")])
+def test_metrics_have_the_real_result_of_a_preemption_since_1_37(release: Release, result: str) -> None:
+    async def story(world: World) -> None:
+        await _full(world, "a", "b")
+        world.wire.always["DELETE pods/a"] = ApiError(403, "Forbidden", "no")
+        await world.add_pod("high", cpu="4", priority=10)
+        metrics = world.scheduler.context.metrics
+        (executed,) = scraped(metrics, "preemption_goroutines_execution_total")
+        assert executed == (result,)
+        took = scraped(metrics, "preemption_goroutines_duration_seconds_sum")
+        assert (took[executed] > 0) is (release is V1_37)
+
+    ticks = count()
+    gates = FeatureGates(release=release)
+    live(story, config=configured(gates=gates), timer=lambda: next(ticks) * 0.001)

@@ -190,3 +190,13 @@ def test_a_fork_leaves_no_trace(data: st.DataObject) -> None:
             change = data.draw(st.sampled_from(CHANGES))
             change(cluster, data.draw(st.sampled_from(names)), data.draw(any_node))
     assert state(cluster) == before
+
+
+def test_ties_can_go_to_the_first_node_by_name_or_in_a_random_order_that_stays() -> None:
+    def filled(ties: Any, seed: int) -> list[str]:
+        cluster = Cluster(nodes(4), seed=seed, ties=ties)
+        lonely = [pod(f"p{n}").requests(cpu="4").obj() for n in range(4)]
+        return list(cluster.schedule(lonely).placed.values())
+
+    assert filled("first", 1) == filled("first", 2) == ["n0", "n1", "n2", "n3"]
+    assert filled("fixed", 1) == filled("fixed", 1) != filled("fixed", 2)

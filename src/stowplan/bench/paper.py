@@ -2,7 +2,8 @@
 
 Pods of the trace come in random order, and more of them, drawn at random, until the requested GPUs are 130 %
 of what the cluster has. Nobody leaves. The result is the share of GPUs that is allocated, by how much was
-requested so far. The trace (CSV files of nodes and pods) is read from a directory.
+requested so far. Of nodes with equal scores the first is taken, in an order that is random but the same for a
+whole run: with this all published figures come out. The trace (CSV files) is read from a directory.
 """
 
 import csv
@@ -227,7 +228,7 @@ def measure(run: PaperRun) -> Iterator[tuple[int, dict[int, float], float]]:
 
 def simulated(trace: Trace, settings: Settings, seed: int) -> dict[int, float]:
     """One run: the allocation in percent by percent requested."""
-    cluster = Cluster(trace.nodes, settings=settings, seed=seed, ties="first")
+    cluster = Cluster(trace.nodes, settings=settings, seed=seed, ties="fixed")
     capacity = trace.gpus * MILLI
     requested = allocated = 0
     curve = {0: 0.0}

@@ -132,6 +132,14 @@ class Services(Protocol):
         """Record an event about a pod, in the name of its profile."""
         ...
 
+    async def dispatch_binding(self, pod: Pod, send: Callable[[], Awaitable[None]]) -> None:
+        """Send the binding of a pod when no other call about it is being executed, and wait for it.
+
+        With the feature gate SchedulerAsyncAPICalls it goes through the queue of calls, and takes the place
+        of what has not been sent yet; without, it is sent at once.
+        """
+        ...
+
     def count_volume_error(self, operation: str) -> None:
         """Volumes of a pod could not be looked for, reserved or bound: `predicate`, `assume`, `bind`."""
         ...

@@ -225,7 +225,7 @@ class SchedulerMetrics(QueueMetrics):
         self._victims.observe(victims)
 
     def preemption_executed(self, result: str, seconds: float) -> None:
-        """The victims were deleted; kube-scheduler always reports `success` and no duration."""
+        """The victims of a preemption were deleted, or could not be: `success` or `error`."""
         labels = (result,)
         self._preemption_runs[labels] += 1
         self._preemption_seconds[labels].observe(seconds)

@@ -20,11 +20,16 @@ class DefaultBinder(Plugin):
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self._tries = handle.behaviour.calls.bind_tries
+        self._is_dispatched = handle.gates["SchedulerAsyncAPICalls"]
 
     async def bind(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
         meta = pod.pod.metadata
         metadata = ObjectMeta(namespace=meta.namespace, name=meta.name, uid=meta.uid)
         target = ObjectReference(kind="Node", name=node)
+        binding = Binding(metadata=metadata, target=target)
+        if self._is_dispatched:
+            await self.handle.scheduler.dispatch_binding(pod.pod, lambda: self._dispatched(binding, node))
+            return
         scheduler = self.handle.scheduler
         if scheduler.logger.level >= 3:
             scheduler.logger.info(
@@ -34,8 +39,17 @@ class DefaultBinder(Plugin):
                 pod=Ref(pod.key),
                 node=Ref(node),
             )
-        binding = Binding(metadata=metadata, target=target)
+        await self._send(binding)
+
+    async def _dispatched(self, binding: Binding, node: str) -> None:
+        """As the queue of API calls sends it."""
+        key = f"{binding.namespace}/{binding.name}"
+        self.handle.scheduler.logger.info(3, "Attempting to bind pod to node", pod=Ref(key), node=node)
+        await self._send(binding)
+
+    async def _send(self, binding: Binding) -> None:
+        client = self.handle.scheduler.client
         if self._tries == 1:
-            await scheduler.client.bind(binding)
+            await client.bind(binding)
         else:
-            await retried(lambda: scheduler.client.bind(binding), had_no_effect, self.handle.rng, self._tries)
+            await retried(lambda: client.bind(binding), had_no_effect, self.handle.rng, self._tries)

@@ -182,9 +182,6 @@ class Calls:
         "How often a binding is tried: after InternalError, ServiceUnavailable and a refused connection it "
         "is sent again, after 10, 50 and 250 ms; a conflict is final."
     )
-    interrupted_retry_is_error: bool = _choice(
-        "A retried call that was interrupted before any error is reported as failed; before, as a success."
-    )
     status_merges_conditions: bool = _choice(
         "Merged asynchronous status patches keep older conditions of other types; before, the last "
         "condition alone."

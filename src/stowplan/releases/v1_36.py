@@ -115,7 +115,6 @@ BEHAVIOUR: Final = Behaviour(
     ),
     calls=Calls(
         bind_tries=1,
-        interrupted_retry_is_error=False,
         status_merges_conditions=False,
         lease_release_retries=False,
     ),

@@ -106,7 +106,6 @@ BEHAVIOUR: Final = Behaviour(
     calls=replace(
         _BEFORE.calls,
         bind_tries=4,
-        interrupted_retry_is_error=True,
         status_merges_conditions=True,
         lease_release_retries=True,
     ),

@@ -4,9 +4,11 @@ from stowplan.reporting.events import NORMAL, WARNING, EventRecorder, reference
 from stowplan.reporting.podstatus import (
     SCHEDULER_ERROR,
     UNSCHEDULABLE,
+    conditions_patch,
     failure_patch,
     is_replaced,
     nomination_patch,
+    not_scheduled,
     patch_status,
     victim_patch,
 )
@@ -17,9 +19,11 @@ __all__ = [
     "UNSCHEDULABLE",
     "WARNING",
     "EventRecorder",
+    "conditions_patch",
     "failure_patch",
     "is_replaced",
     "nomination_patch",
+    "not_scheduled",
     "patch_status",
     "reference",
     "victim_patch",

@@ -5,6 +5,7 @@ keys that change, and without changes there is no patch.
 """
 
 import random
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -30,14 +31,18 @@ def failure_patch(
 
     `nominated_node` is the nomination to set, "" to clear it, None to leave it.
     """
-    wanted = PodCondition(
+    return conditions_patch(pod, (not_scheduled(pod, reason, message),), now, nominated_node)
+
+
+def not_scheduled(pod: Pod, reason: str, message: str) -> PodCondition:
+    """The condition of a pod that has no node."""
+    return PodCondition(
         type=POD_SCHEDULED,
         status="False",
         reason=reason,
         message=message,
         observed_generation=pod.metadata.generation,
     )
-    return _patch(pod, wanted, now, nominated_node)
 
 
 def victim_patch(pod: Pod, *, scheduler_name: str, now: float) -> Json | None:
@@ -49,7 +54,7 @@ def victim_patch(pod: Pod, *, scheduler_name: str, now: float) -> Json | None:
         message=f"{scheduler_name}: preempting to accommodate a higher priority pod",
         observed_generation=pod.metadata.generation,
     )
-    return _patch(pod, wanted, now, None)
+    return conditions_patch(pod, (wanted,), now)
 
 
 def nomination_patch(pod: Pod, nominated_node: str) -> Json | None:
@@ -87,15 +92,22 @@ def is_replaced(error: ApiError) -> bool:
 def _is_retriable(error: ApiError) -> bool:
     if is_replaced(error):
         return False
-    return error.is_unreachable or error.code == 409 or is_unwell(error)
+    is_conflict = error.is_conflict or (error.code == 409 and error.reason in ("", "Unknown"))
+    return error.is_unreachable or is_conflict or is_unwell(error)
 
 
-def _patch(pod: Pod, wanted: PodCondition, now: float, nominated_node: str | None) -> Json | None:
+def conditions_patch(
+    pod: Pod, wanted: Sequence[PodCondition], now: float, nominated_node: str | None = None
+) -> Json | None:
+    """Conditions of a pod and its nomination; None if the status has them already.
+
+    If anything is written at all, so is an observedGeneration or a time that differs.
+    """
     nomination = _nomination(pod, nominated_node)
-    existing = next((held for held in pod.status.conditions if held.type == wanted.type), None)
-    if existing is not None and _is_same(existing, wanted) and not nomination:
+    held = {one.type: one for one in pod.status.conditions}
+    if not nomination and all(one.type in held and _is_same(held[one.type], one) for one in wanted):
         return None
-    status = {**_conditions(pod, existing, wanted, now), **nomination}
+    status = {**_conditions(held, wanted, now), **nomination}
     return {"status": status} if status else None
 
 
@@ -115,20 +127,24 @@ def _is_same(existing: PodCondition, wanted: PodCondition) -> bool:
     )
 
 
-def _conditions(pod: Pod, existing: PodCondition | None, wanted: PodCondition, now: float) -> Json:
-    """The part of the patch that changes the existing condition into the wanted one."""
-    kept = existing is not None and existing.status == wanted.status
-    since = existing.last_transition_time if existing is not None and kept else timestamp(now)
-    full = {**_data(wanted), "lastTransitionTime": since}
-    if not pod.status.conditions:
-        return {"conditions": [full]}
-    order = [{"type": held.type} for held in pod.status.conditions]
-    if existing is None:
-        return {"$setElementOrder/conditions": [*order, {"type": wanted.type}], "conditions": [full]}
-    changes = _difference(_data(existing), full)
+def _conditions(held: Mapping[str, PodCondition], wanted: Sequence[PodCondition], now: float) -> Json:
+    """The part of the patch that changes the existing conditions into the wanted ones."""
+    changes: list[Json] = []
+    for one in wanted:
+        existing = held.get(one.type)
+        kept = existing is not None and existing.status == one.status
+        since = existing.last_transition_time if existing is not None and kept else timestamp(now)
+        full = {**_data(one), "lastTransitionTime": since}
+        if existing is None:
+            changes.append(full)
+        elif difference := _difference(_data(existing), full):
+            changes.append({**difference, "type": one.type})
     if not changes:
         return {}
-    return {"$setElementOrder/conditions": order, "conditions": [{**changes, "type": wanted.type}]}
+    if not held:
+        return {"conditions": changes}
+    order = [{"type": kind} for kind in dict.fromkeys((*held, *(one["type"] for one in changes)))]
+    return {"$setElementOrder/conditions": order, "conditions": changes}
 
 
 def _data(condition: PodCondition) -> Json:

@@ -29,6 +29,7 @@ from stowplan.scheduler.cache import CacheCorruptedError
 from stowplan.scheduler.context import Context, Profile, describe
 from stowplan.scheduler.failure_handler import (
     OVERRIDING,
+    UNHANDLED,
     UPDATING,
     Failure,
     FailureHandler,
@@ -136,6 +137,9 @@ class BindingCycle:
         if not self._announcing or assignment.ready.code is Code.ERROR:
             return ""
         context, pod = self._context, assignment.queued.pod.pod
+        if context.dispatcher is not None:
+            context.dispatcher.patch_status(pod, nominated_node=assignment.node)
+            return assignment.node
         context.logger.info(
             3, UPDATING, pod=Ref(pod.key), nominatedNodeName=assignment.node, nominatingMode=OVERRIDING
         )
@@ -278,6 +282,8 @@ class BindingCycle:
             await context.freeze.free()
         if assignment.given_up:
             return
+        if problem := context.cache.forget_problem(queued.pod.pod, assignment.node):
+            context.logger.error("ForgetPod failed", err=problem, logger=UNHANDLED)
         left = self._release(assignment)
         failure = replace(failure, announced=announced)
         if left is not None and not failure.rejected:

@@ -32,6 +32,7 @@ class Cache:
         self._report = report
         self.sampler = NodeSampler(table) if sampler is None else sampler
         self._assumed: dict[str, str] = {}
+        self._not_assumed = table.release.behaviour.messages.not_assumed
         self.skipped = 0
 
     # Assumed pods
@@ -66,6 +67,20 @@ class Cache:
             return False
         self.table.forget(uid).assumed = False
         return True
+
+    def forget_problem(self, pod: Pod, node: str) -> str:
+        """Why a pod that was assumed on a node cannot be forgotten: somebody bound it. Empty if it can be.
+
+        Nothing is wrong with a pod that is gone.
+        """
+        uid = pod.metadata.uid
+        known = self.table.pods.get(uid)
+        if known is None or uid in self._assumed:
+            return ""
+        bound = known.pod.spec.node_name
+        if bound != node:
+            return f"pod {uid}({pod.key}) was assumed on {node} but assigned to {bound}"
+        return self._not_assumed.format(uid=uid, key=pod.key)
 
     # The API server's word
 

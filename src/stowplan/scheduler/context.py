@@ -28,6 +28,7 @@ from stowplan.scheduler.cache import Cache
 from stowplan.scheduler.decisions import LastDecisions
 
 if TYPE_CHECKING:
+    from stowplan.scheduler.api_dispatcher import ApiDispatcher
     from stowplan.scheduler.result_annotations import ResultAnnotations
 
 SLICE: Final = 0.01
@@ -74,6 +75,11 @@ class Tasks:
     def __len__(self) -> int:
         """How many are running."""
         return len(self._running)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether tasks can be started."""
+        return self._group is not None
 
     def begin(self, group: asyncio.TaskGroup) -> None:
         """Let tasks belong to a group from now on."""
@@ -198,6 +204,8 @@ class Context:
     tasks: Tasks = field(default_factory=Tasks)
     results: "ResultAnnotations | None" = None
     """Writes the results of scheduling cycles to bound pods, if that is wanted."""
+    dispatcher: "ApiDispatcher | None" = None
+    """Executes API calls about pods (feature gate SchedulerAsyncAPICalls)."""
 
     def event(self, pod: Pod, *, type: str, reason: str, action: str, note: str) -> None:
         """Record an event about a pod in the name of its profile."""

@@ -22,6 +22,7 @@ from stowplan.reporting import (
     WARNING,
     failure_patch,
     is_replaced,
+    not_scheduled,
     patch_status,
 )
 from stowplan.scheduler.context import Context
@@ -94,7 +95,11 @@ class FailureHandler:
         reason = UNSCHEDULABLE if failure.rejected else SCHEDULER_ERROR
         if failure.announced and context.find(queued.key) is not None:
             pod = replace(pod, status=replace(pod.status, nominated_node_name=failure.announced))
-        self._statuses.submit(pod, reason, failure.message, failure.nominated_node)
+        if context.dispatcher is None:
+            self._statuses.submit(pod, reason, failure.message, failure.nominated_node)
+        else:
+            condition = not_scheduled(pod, reason, failure.message)
+            context.dispatcher.patch_status(pod, (condition,), failure.nominated_node)
         context.wake()
 
     def _requeue(self, queued: QueuedPod, failure: Failure) -> Pod | None:

@@ -99,10 +99,13 @@ class Preemption:
         *,
         asynchronous: bool = True,
         activates: bool = False,
+        measured: bool = False,
     ) -> None:
         self._context = context
         self._activates = activates
         """Whether a preemptor whose last victim was not bound yet is tried again at once (since 1.37)."""
+        self._measured = measured
+        """Whether metrics have the real result and duration (since 1.37); before, `success` and none."""
         self._pre_binding = pre_binding
         self._asynchronous = asynchronous
 
@@ -142,6 +145,7 @@ class Preemption:
         context = self._context
         gate = self._gate(preemptor)
         succeeded = False
+        began = context.timer()
         last_in_memory = self._activates and self._is_unbound(victims[-1])
         try:
             succeeded = await self._delete_in_order(preemptor, node, victims, gate)
@@ -151,7 +155,10 @@ class Preemption:
         finally:
             if gate is not None:
                 gate.preemption_ended(preemptor)
-        context.metrics.preemption_executed("success", 0.0)
+        if self._measured:
+            context.metrics.preemption_executed(_result(succeeded), context.timer() - began)
+        else:
+            context.metrics.preemption_executed(_result(True), 0.0)
         if not succeeded or last_in_memory:
             context.queue.activate((preemptor,))
         context.wake()
@@ -168,10 +175,11 @@ class Preemption:
             if gate is not None:
                 gate.preemption_waits_for(preemptor, last)
             succeeded = await self._preempt(preemptor, node, last)
+        succeeded = succeeded and cleared
         if self._asynchronous:
-            result = "success" if succeeded else "error"
+            result = _result(succeeded)
             self._log("Async Preemption finished completely", preemptor, node=node, result=result)
-        return succeeded and cleared
+        return succeeded
 
     async def _clear_nominations(self, preemptor: Pod, node: str) -> bool:
         """Clear nominations of lower priority pods to the node: they find another one the sooner."""
@@ -183,6 +191,9 @@ class Preemption:
         ]
         succeeded = True
         for pod in lower:
+            if context.dispatcher is not None:
+                context.dispatcher.patch_status(pod, nominated_node="")
+                continue
             try:
                 await patch_status(context.client, pod, nomination_patch(pod, ""), context.rng)
             except ApiError as failure:
@@ -265,3 +276,7 @@ class Preemption:
         """The plugin that keeps the preemptor out of the queue while its victims are being deleted."""
         profile = self._profile(preemptor)
         return None if profile is None else profile.preemption
+
+
+def _result(succeeded: bool) -> str:
+    return "success" if succeeded else "error"

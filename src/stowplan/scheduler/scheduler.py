@@ -1,7 +1,7 @@
 """The scheduler itself: its parts put together, and its loop."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, Final
@@ -21,6 +21,7 @@ from stowplan.logs import Logger
 from stowplan.metrics import SchedulerMetrics
 from stowplan.queue.scheduling_queue import queue_for, rules_of
 from stowplan.reporting import EventRecorder
+from stowplan.scheduler.api_dispatcher import ApiDispatcher
 from stowplan.scheduler.binding_cycle import BindingCycle, Unbound
 from stowplan.scheduler.cache import Cache
 from stowplan.scheduler.context import Context, Profile, SchedulingObserver
@@ -137,6 +138,9 @@ class Scheduler:
             observer=observer,
             profiles={one.profile.scheduler_name: Profile(one) for one in frameworks},
         )
+        if gates["SchedulerAsyncAPICalls"]:
+            keeps_conditions = gates.behaviour.calls.status_merges_conditions
+            context.dispatcher = ApiDispatcher(context, keeps_conditions=keeps_conditions)
         if settings.annotate_results:
             context.results = ResultAnnotations(context)
         metrics.watch_queue(context.queue.counts)
@@ -170,6 +174,7 @@ class Scheduler:
                 self._binding.pre_binding,
                 asynchronous=gates["SchedulerAsyncPreemption"],
                 activates=gates.behaviour.preempting.activates_preemptor,
+                measured=gates.behaviour.preempting.result_label == "real",
             ),
             failures,
             self._binding,
@@ -380,6 +385,13 @@ class _Services:
 
     def event(self, pod: Pod, **about: Any) -> None:
         self._scheduler.context.event(pod, **about)
+
+    async def dispatch_binding(self, pod: Pod, send: Callable[[], Awaitable[None]]) -> None:
+        dispatcher = self._scheduler.context.dispatcher
+        if dispatcher is None:
+            await send()
+        else:
+            await dispatcher.bind(pod.metadata.uid, send)
 
     def count_volume_error(self, operation: str) -> None:
         self._scheduler.context.metrics.volumes.failed(operation)

@@ -55,7 +55,8 @@ class NoSuchObjectError(LookupError):
 class Cluster:
     """Nodes, pods and the profiles of a configuration. `seed` decides between nodes of equal score.
 
-    With `ties="first"` the first of them is taken, in the order of their names, as some simulators do.
+    With `ties="first"` the first of them is taken, in the order of their names, as some simulators do; with
+    `ties="fixed"` the first in a random order that stays the same.
     With the same objects, configuration, seed and calls the results are the same. They are those of a
     scheduler with this seed that is given the same pods in the same order.
     """
@@ -67,7 +68,7 @@ class Cluster:
         settings: Settings | None = None,
         plugins: Sequence[type[Plugin]] = (),
         seed: int = 0,
-        ties: Literal["random", "first"] = "random",
+        ties: Literal["random", "first", "fixed"] = "random",
     ) -> None:
         self.settings = Settings.of(plugins=plugins) if settings is None else settings
         self.table = ClusterTable(self.settings.release)
@@ -99,7 +100,11 @@ class Cluster:
         self._forks = 0
         self._serial = 0
         """How many replacements were made."""
-        self.add(*as_listed(objects))
+        listed = as_listed(objects)
+        if ties == "fixed":
+            Random(seed).shuffle(listed)
+            listed.sort(key=lambda obj: isinstance(obj, Pod))
+        self.add(*listed)
 
     @classmethod
     def load(

@@ -1,7 +1,7 @@
 """Reserve, Permit, PreBind and PostBind in a cluster without a scheduler: at once, by a clock of its own."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -135,6 +135,9 @@ class TestServices:
         self.events.append(RecordedEvent(pod.key, type, reason, action, note))
 
     device_metrics = DeviceMetrics()
+
+    async def dispatch_binding(self, pod: Pod, send: Callable[[], Awaitable[None]]) -> None:
+        await send()
 
     def count_volume_error(self, operation: str) -> None:
         """Nothing is counted."""

@@ -5,7 +5,7 @@ Reserve and PreBind are run here; a driver is simulated as in the recordings: a 
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 import msgspec
@@ -175,6 +175,9 @@ class ReplayServices:
         """Events are not compared."""
 
     device_metrics = DeviceMetrics()
+
+    async def dispatch_binding(self, pod: Pod, send: Callable[[], Awaitable[None]]) -> None:
+        await send()
 
     def count_volume_error(self, operation: str) -> None:
         """Nothing is counted."""

@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -75,6 +75,9 @@ class Server:
         return self.pods.get(key)
 
     device_metrics = DeviceMetrics()
+
+    async def dispatch_binding(self, pod: Pod, send: Callable[[], Awaitable[None]]) -> None:
+        await send()
 
     def count_volume_error(self, operation: str) -> None:
         self.errors[operation] += 1
