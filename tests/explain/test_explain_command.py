@@ -129,8 +129,8 @@ def test_the_json_form_has_the_documented_fields(dump: Path, form: tuple[str, ..
     }
     assert found["attempts"] == []
     events = {(one["plugin"], one["resource"]): one["actions"] for one in found["wakes"]}
-    assert events["NodeResourcesFit", "Node"] == ["Add", "UpdateNodeAllocatable", "UpdateNodeTaint"]
-    assert events["TaintToleration", "Pod"] == ["UpdatePodToleration"]
+    assert events["NodeResourcesFit", "Node"] == ["Add", "UpdateNodeAllocatable"]
+    assert events["TaintToleration", "TargetPod"] == ["UpdatePodToleration"]
 
 
 def test_a_placed_pod_is_explained_by_scores_and_by_what_would_happen_now(dump: Path) -> None:
@@ -201,7 +201,7 @@ def test_what_cannot_be_explained_is_one_line(dump: Path, arguments: list[str], 
     [
         ("{", "not YAML or JSON"),
         ("- 1", "expected an object with apiVersion and kind"),
-        ("kind: Pod\nspec: 3", "Pod: Expected `object`, got `int` - at `$.spec`"),
+        ("kind: Pod\nspec: 3", "bad.yaml:2: spec: expected `object`, got `int`"),
         ("kind: List\nitems: [3]", "items[0]: expected an object with apiVersion and kind"),
     ],
 )
