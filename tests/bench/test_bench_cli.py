@@ -7,13 +7,13 @@ import pytest
 from click.testing import CliRunner
 
 from stowplan.bench.hostile import CASES, LADEN
-from stowplan.bench.workloads import WORKLOADS
+from stowplan.bench.workloads import ENGINE_WORKLOADS
 from stowplan.cli.bench import bench
 
 SMALL = ["--nodes", "7", "--existing-per-node", "2", "--pods", "12"]
 
 
-@pytest.mark.parametrize("workload", list(WORKLOADS))
+@pytest.mark.parametrize("workload", list(ENGINE_WORKLOADS))
 def test_every_workload_runs_and_ends_with_one_line_of_json(workload: str) -> None:
     result = CliRunner().invoke(bench, ["engine", "--workload", workload, *SMALL, "--seed", "3", "--json"])
     assert result.exit_code == 0, result.output
@@ -104,7 +104,7 @@ def test_a_table_without_pods_is_measured_too() -> None:
         (["engine", "--seed", "x"], "--seed: expected a whole number of at least 0, got 'x'"),
         (
             ["engine", "--workload", "huge"],
-            f"--workload: expected one of {', '.join(WORKLOADS)}, got 'huge'",
+            f"--workload: expected one of {', '.join(ENGINE_WORKLOADS)}, got 'huge'",
         ),
         (["table", "--nodes", "0"], "--nodes: expected a whole number of at least 1, got '0'"),
     ],

@@ -201,7 +201,7 @@ def test_what_cannot_be_explained_is_one_line(dump: Path, arguments: list[str], 
     [
         ("{", "not YAML or JSON"),
         ("- 1", "expected an object with apiVersion and kind"),
-        ("kind: Pod\nspec: 3", "Pod: Expected `object`, got `int` - at `$.spec`"),
+        ("kind: Pod\nspec: 3", "bad.yaml:2: spec: expected `object`, got `int`"),
         ("kind: List\nitems: [3]", "items[0]: expected an object with apiVersion and kind"),
     ],
 )

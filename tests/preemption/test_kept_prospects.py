@@ -1,7 +1,7 @@
 """What one pod found out about nodes serves the next of its sort, as far as it still holds."""
 
 from plugins.answers import profile_with
-from preemption.preempting import high, low, preempt_in_one_way, small, victims
+from preemption.preempting import high, low, preempt, preempt_in_one_way, small, victims
 from stowplan.testing import cluster, pod
 
 
@@ -17,6 +17,27 @@ def test_pods_that_ask_for_the_same_with_another_priority_have_other_victims() -
     world = cluster(nodes=[small("n")], pods=[low("a", "n", cpu=2), low("b", "n", priority=1, cpu=2)])
     assert victims(preempt_in_one_way(world, high(cpu=4))) == ["b", "a"]
     assert victims(preempt_in_one_way(world, high(cpu=4, priority=1))) == []
+
+
+def test_a_search_in_vain_is_repeated_once_a_pod_or_a_node_changes() -> None:
+    world = cluster(nodes=[small("a"), small("b")], pods=[low(n, n, priority=10, cpu=4) for n in "ab"])
+    vain = preempt_in_one_way(world, high())
+    assert victims(vain) == []
+    assert preempt_in_one_way(world, high()) is vain
+    assert victims(preempt_in_one_way(world, high(priority=11))) != []
+    assert preempt_in_one_way(world, high()) is vain
+    nominated = {"a": [pod("other").priority(10).requests(cpu=1)]}
+    assert preempt(world, high(), nominated) is not vain
+    world.table.put_node(small("c").obj())
+    world.table.put_pod(low("v", "c", priority=1, cpu=4).obj())
+    assert victims(preempt(world, high())) == ["v"]
+    world.table.put_node(small("c", cpu=1).obj())
+    world.table.put_pod(low("v", "c", priority=10, cpu=4).obj())
+    again = preempt(world, high(cpu=2))
+    assert "3" in again.status.message
+    assert preempt(world, high(cpu=2)).status == again.status
+    world.table.put_pod(low("b", "b", priority=9, cpu=4).obj())
+    assert victims(preempt(world, high(cpu=2))) == ["b"]
 
 
 def test_more_sorts_of_pods_than_are_remembered_all_get_their_answer() -> None:

@@ -1,4 +1,5 @@
-"""How long one pod takes through the engine: filter, score, choose, reserve, assume, confirm.
+"""How long one pod takes through the engine: filter, score, choose, reserve, assume, confirm; for a pod that
+fits nowhere: filter, PostFilter.
 
 Pods and nodes are decoded before the clock starts, and so is the bound pod that the API server would send
 back: decoding is left out. After the table is built, garbage is collected once and what is alive is frozen
@@ -17,12 +18,13 @@ from msgspec.structs import replace
 from stowplan.api.devices import ResourceClaimConsumerReference
 from stowplan.api.pod import Pod
 from stowplan.bench.processes import MIB, peak_rss
-from stowplan.bench.workloads import WORKLOADS, Workload, node
+from stowplan.bench.workloads import ENGINE_WORKLOADS, Workload, node
 from stowplan.cluster.devices import Claims
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable, load
 from stowplan.config import default_profile
-from stowplan.framework.extension_points import Lifecycle
+from stowplan.framework.extension_points import Lifecycle, run_post_filters
+from stowplan.framework.interface import Point
 from stowplan.framework.runtime import Framework
 from stowplan.plugins.dynamicresources.state import is_in_memory
 from stowplan.plugins.registry import in_tree_registry
@@ -55,7 +57,7 @@ class EngineFigures:
 
 def measure(run: EngineRun) -> EngineFigures:
     """Build a cluster and place pods on it one after the other."""
-    workload = WORKLOADS[run.workload]
+    workload = ENGINE_WORKLOADS[run.workload]
     nodes = [node(number) for number in range(run.nodes)]
     existing = [
         pod for number in range(run.nodes) for pod in workload.existing(number, run.existing_per_node)
@@ -84,6 +86,7 @@ def _place(
     """Nanoseconds of each pod, and how many found no node."""
     table = framework.table
     lifecycle = Lifecycle(framework)
+    post_filters = framework.at(Point.POST_FILTER)
     times: list[int] = []
     unschedulable = 0
     for number, pod in enumerate(pods):
@@ -91,6 +94,7 @@ def _place(
         info = table.info(pod)
         evaluation = framework.evaluate(info)
         if not evaluation.feasible_count:
+            run_post_filters(post_filters, evaluation.cycle, info)
             times.append(perf_counter_ns() - started)
             unschedulable += 1
             continue

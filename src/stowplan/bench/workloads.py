@@ -113,6 +113,11 @@ def node_affinity(number: int, own: str) -> Shape:
     return Shape({"app": f"x{own}"}, {"affinity": {"nodeAffinity": required}})
 
 
+def too_large(number: int, own: str) -> Shape:
+    """Asks for the whole CPU of a node, so one with a single pod on it cannot take it."""
+    return Shape({"app": f"large{own}"}, amounts={"cpu": "32"})
+
+
 def own_volume(number: int, own: str) -> Shape:
     return Shape({"app": f"x{own}"}, own_claim=True)
 
@@ -295,6 +300,9 @@ WORKLOADS: dict[str, Workload] = {
         extended_resource, DeviceObjects(devices.whole_devices, _ONE, resource=devices.RESOURCE)
     ),
 }
+
+ENGINE_WORKLOADS: Final = {**WORKLOADS, "nowhere": Workload((too_large,), existing_of_kind=0)}
+"""The same, and pods that are never bound."""
 
 
 def node_name(number: int) -> str:

@@ -33,7 +33,7 @@ from stowplan.bench.preemption import PreemptionRun, measure_decisions, measure_
 from stowplan.bench.soak import SoakRun
 from stowplan.bench.table import TableRun
 from stowplan.bench.up import UpRun
-from stowplan.bench.workloads import WORKLOADS
+from stowplan.bench.workloads import ENGINE_WORKLOADS, WORKLOADS
 from stowplan.cli.progress import elapsed
 from stowplan.cli.values import AtLeast, OneOf
 from stowplan.clock.watchdog import LIMIT
@@ -60,7 +60,9 @@ def bench() -> None:
 
 
 @bench.command("engine")
-@click.option("--workload", type=OneOf(WORKLOADS), default="basic", show_default=True, help="Kind of pods.")
+@click.option(
+    "--workload", type=OneOf(ENGINE_WORKLOADS), default="basic", show_default=True, help="Kind of pods."
+)
 @click.option("--nodes", type=AT_LEAST_ONE, default=5000, show_default=True, help="Number of nodes.")
 @click.option(
     "--existing-per-node", type=NOT_NEGATIVE, default=10, show_default=True, help="Pods already on each node."

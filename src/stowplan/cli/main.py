@@ -13,6 +13,7 @@ _PLACES: Final = {
     "bench": "stowplan.cli.bench:bench",
     "chaos": "stowplan.cli.chaos:chaos",
     "explain": "stowplan.cli.explain:explain",
+    "fit": "stowplan.cli.fit:fit",
     "fuzz": "stowplan.cli.fuzz:fuzz",
     "config": "stowplan.cli.config:config_group",
     "controllers": "stowplan.cli.components:controllers",

@@ -170,7 +170,7 @@ def from_manifests(paths: Sequence[Path], namespace: str) -> list[Pod]:
             try:
                 found.append(convert(pod, Pod))
             except DecodeError as error:
-                raise click.ClickException(f"{place}: {error}") from None
+                raise place.says(str(error)) from None
     if not found:
         raise click.ClickException(f"{paths[0]}: expected a pod or something that makes pods")
     return found

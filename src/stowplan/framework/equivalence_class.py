@@ -4,10 +4,12 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Any, NamedTuple
 
+from stowplan.cluster.changes import Rows
 from stowplan.framework.extension_points import CallCounter
 from stowplan.framework.filter_results import FilterResults, NominatedVerdicts
 from stowplan.framework.interface import Plugin
 from stowplan.framework.score_results import ScoreResults
+from stowplan.framework.status import Status
 
 
 class ClassKey:
@@ -51,6 +53,7 @@ class EquivalenceClass:
         "funnel",
         "key",
         "memos",
+        "rejections",
         "released",
         "scores",
         "settled_pre_filters",
@@ -78,6 +81,8 @@ class EquivalenceClass:
         """By extension point, who skipped the last pod, and where it is counted that others were asked."""
         self.funnel: tuple[int, Any] | None = None
         """What decision.py last found to say of rejected nodes, and the version of the rejections then."""
+        self.rejections: tuple[int, dict[Status, Rows]] | None = None
+        """Rejected rows by verdict as last put into words, and the version of the rejections then."""
         self.settled_pre_filters: Settled | None = None
         self.settled_pre_scores: Settled | None = None
 

@@ -153,8 +153,21 @@ class Evaluation:
     def rejections(self) -> dict[Status, Rows]:
         """Rejected rows by verdict. Each distinct verdict is put into words once."""
         if self._rejections is None:
-            self._rejections = self._find_rejections()
+            self._rejections = self._find_rejections() if self._is_special else self._known_rejections()
         return self._rejections
+
+    @property
+    def _is_special(self) -> bool:
+        """Whether verdicts on rows may differ from those for other pods of the class."""
+        return bool(self.overruled or self.pre_filtering.node_names is not None or self.pod_class.unsigned)
+
+    def _known_rejections(self) -> dict[Status, Rows]:
+        """Those of the last pod of the class, while they are the same."""
+        pod_class = self.pod_class
+        version = pod_class.filters.rejections_version
+        if pod_class.rejections is None or pod_class.rejections[0] != version:
+            pod_class.rejections = (version, self._find_rejections())
+        return pod_class.rejections[1]
 
     def _find_rejections(self) -> dict[Status, Rows]:
         table = self.cycle.table
@@ -190,10 +203,12 @@ class Evaluation:
         outright = self.rejected_outright
         if outright is not None:
             return np.flatnonzero(self.cycle.table.valid) if outright.code is code else NO_ROWS
+        found = [rows for status, rows in self.rejections().items() if status.code is code]
+        if len(found) == 1 and not self.overruled:
+            return found[0]
         chosen = np.zeros(self.cycle.table.rows_in_use, dtype=np.bool_)
-        for status, rows in self.rejections().items():
-            if status.code is code:
-                chosen[rows] = True
+        for rows in found:
+            chosen[rows] = True
         return np.flatnonzero(chosen)
 
     def filters(self) -> list[FilterColumn]:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from heapq import heappop, heappush
 from pathlib import Path
 from random import Random
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec.structs import replace
 
@@ -41,6 +41,9 @@ from stowplan.scheduler.settings import Settings
 from stowplan.simulate.outcome import Eviction, Outcome
 from stowplan.snapshot.files import Snapshot
 from stowplan.snapshot.sources import read_files
+
+if TYPE_CHECKING:
+    from stowplan.simulate.workloads import Manifests, Surroundings
 
 Undo = Callable[[], object]
 
@@ -194,6 +197,26 @@ class Cluster:
         names, pods = self.table.names, self.table.pods
         return {key: names[pods[uid].row] for key, uid in self._keys.items() if pods[uid].row >= 0}
 
+    @property
+    def pods(self) -> list[Pod]:
+        """The pods that have a node, as they were when they were scheduled or read."""
+        known = self.table.pods
+        return [known[uid].pod for uid in self._keys.values()]
+
+    def has_pod(self, key: str) -> bool:
+        """Whether there is a pod of that name, pending or not."""
+        return key in self._keys or key in self.pending
+
+    def pending_of(self, pods: Iterable[Pod]) -> list[Pod]:
+        """Those of some pods that wait."""
+        return [self.pending[pod.key] for pod in pods if pod.key in self.pending]
+
+    def surroundings(self, claim_templates: Mapping[str, Any] | None = None) -> "Surroundings":
+        """What the API server and controllers look at when they make pods of a manifest."""
+        from stowplan.simulate.workloads import Surroundings
+
+        return Surroundings.of(self.nodes, list(self.objects.values()), claim_templates)
+
     def pods_on(self, node: str) -> list[Pod]:
         """The pods on a node. Raises NoSuchObjectError."""
         row = self.table.row_of(node)
@@ -245,6 +268,45 @@ class Cluster:
         outcome.extend(self.schedule(replacements))
         return outcome
 
+    def evict(self, *keys: str, by: str = "eviction") -> Outcome:
+        """Evict pods, whatever budgets say, and schedule what their controllers create instead."""
+        outcome = Outcome()
+        replacements = []
+        for key in keys:
+            node = self.placements_of(key)
+            pod = self._take(key)
+            outcome.evictions.append(Eviction(key, node, by))
+            if has_controller(pod):
+                replacements.append(self.replacement(pod))
+            else:
+                outcome.lost.append(key)
+        outcome.extend(self.schedule(replacements))
+        return outcome
+
+    def placements_of(self, key: str) -> str:
+        """The node of a pod, "" if it is on none that is known."""
+        row = self._info(key).row
+        return self.table.names[row] if row >= 0 else ""
+
+    # Workloads
+
+    def apply(
+        self, *sources: "str | Path | Manifests", replicas: int | None = None, namespace: str = "default"
+    ) -> Outcome:
+        """Create what manifests say (files, or what `read_manifests` made of them) and schedule its pods.
+
+        A workload that is there already is rolled out: new pods, then old ones go. Raises SnapshotError.
+        """
+        from stowplan.simulate.applying import apply
+
+        return apply(self, sources, replicas, namespace)
+
+    def scale(self, workload: str, replicas: int, *, namespace: str = "default") -> Outcome:
+        """Give a workload (`deployment/web`) so many pods. Raises NoSuchObjectError."""
+        from stowplan.simulate.applying import scale
+
+        return scale(self, workload, replicas, namespace)
+
     # Scheduling
 
     def schedule(self, pods: Pod | Iterable[Pod] | None = None, *, preempt: bool = True) -> Outcome:
@@ -264,6 +326,19 @@ class Cluster:
         while queue:
             self._schedule_one(queue.pop(), queue, outcome, preempt)
         return outcome
+
+    def framework_of(self, pod: Pod) -> Framework:
+        """The profile that schedules a pod; the first one if it names none of them."""
+        return self._framework(pod)
+
+    def gate_of(self, pod: Pod) -> str:
+        """Why a pod may not be tried at all, "" if it may."""
+        return self._gate(self.table.info(pod))
+
+    def put_copy(self, pod: Pod, name: str, node: str) -> None:
+        """Put a pod like another on a node, whatever the scheduler would say."""
+        metadata = replace(pod.metadata, name=name, uid=f"{pod.metadata.uid}~{name}")
+        self._put_pod(replace(pod, metadata=metadata, spec=replace(pod.spec, node_name=node)))
 
     def evaluate(self, pod: Pod) -> Evaluation:
         """Filter and score every node for a pod. Good until the cluster changes. Raises PluginError."""

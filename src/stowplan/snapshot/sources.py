@@ -3,6 +3,7 @@
 import sys
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ import yaml
 from stowplan.api import catalogue
 from stowplan.api.decode import DecodeError, convert_any
 from stowplan.api.status import ApiError
+from stowplan.api.workloads import PriorityClass
 from stowplan.client import Listing, Reader
 from stowplan.scheduler.watched import (
     AROUND_PODS,
@@ -23,8 +25,14 @@ from stowplan.scheduler.watched import (
     Watched,
 )
 from stowplan.snapshot.files import Snapshot, SnapshotError, is_snapshot, read_snapshot
+from stowplan.snapshot.places import Place, not_yaml
 
-KINDS: Final[Sequence[Watched]] = (NODES, PODS, *AROUND_PODS, *STORAGE, *DEVICES)
+_PRIORITIES: Final = Watched(
+    catalogue.PRIORITY_CLASSES,
+    PriorityClass,
+    without="pods of manifests get no priority by the name of a class",
+)
+KINDS: Final[Sequence[Watched]] = (NODES, PODS, *AROUND_PODS, *STORAGE, *DEVICES, _PRIORITIES)
 """Everything that decisions depend on."""
 
 _REQUIRED: Final = (NODES, PODS)
@@ -93,11 +101,11 @@ def read_files(paths: Sequence[Path], progress: Progress = _silent) -> Snapshot:
             found.notes += kept.notes
             progress(str(file), len(kept.objects))
             continue
-        for place, document in documents(file):
+        for place, document in _with_shapes(file, found):
             try:
                 obj = convert_any(document)
             except DecodeError as error:
-                raise SnapshotError(f"{place}: {error}") from None
+                raise place.says(str(error)) from None
             if obj is None:
                 skipped[document["kind"]] = skipped.get(document["kind"], 0) + 1
             else:
@@ -109,6 +117,17 @@ def read_files(paths: Sequence[Path], progress: Progress = _silent) -> Snapshot:
     return found
 
 
+def _with_shapes(file: Path, found: Snapshot) -> Iterator[tuple[Place, dict[str, Any]]]:
+    """The objects of a file; the nodes of a document of shapes are added to what was found."""
+    for place, document in _parsed(file):
+        if isinstance(document, dict) and "kind" not in document and "nodes" in document:
+            from stowplan.snapshot.shapes import nodes_of
+
+            found.objects += nodes_of(document, place)
+        else:
+            yield from _objects(place, document)
+
+
 def _files(path: Path) -> Iterator[Path]:
     if path.is_dir():
         yield from sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES)
@@ -116,16 +135,21 @@ def _files(path: Path) -> Iterator[Path]:
         yield path
 
 
-def documents(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def documents(path: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
     """The objects of a file or of the files of a tar archive, lists taken apart, each with its place."""
+    for place, document in _parsed(path):
+        yield from _objects(place, document)
+
+
+def _parsed(path: Path) -> Iterator[tuple[Place, Any]]:
     for name, text in _texts(path):
         try:
             parsed = [msgspec.json.decode(text)] if text.lstrip().startswith("{") else _parse_yaml(text)
         except (yaml.YAMLError, msgspec.DecodeError) as error:
-            raise SnapshotError(f"{name}: not YAML or JSON: {' '.join(str(error).split())}") from None
-        for number, document in enumerate(parsed, start=1):
+            raise not_yaml(name, error) from None
+        for number, document in enumerate(parsed):
             if document is not None:
-                yield from _objects(f"{name}: document {number}" if len(parsed) > 1 else name, document)
+                yield Place(name, text, number), document
 
 
 def _texts(path: Path) -> Iterator[tuple[str, str]]:
@@ -148,9 +172,9 @@ def _text(place: str, data: bytes) -> str:
         raise SnapshotError(f"{place}: byte {error.start}: expected UTF-8") from None
 
 
-def _objects(place: str, document: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+def _objects(place: Place, document: Any) -> Iterator[tuple[Place, dict[str, Any]]]:
     if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
-        raise SnapshotError(f"{place}: expected an object with apiVersion and kind")
+        raise place.wrong("", "expected an object with apiVersion and kind")
     items = document.get("items")
     if not document["kind"].endswith("List") or not isinstance(items, list):
         yield place, document
@@ -159,7 +183,7 @@ def _objects(place: str, document: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     for number, item in enumerate(items):
         if isinstance(item, dict) and kind:
             item = {"kind": kind, **item}
-        yield from _objects(f"{place}: items[{number}]", item)
+        yield from _objects(replace(place, items=(*place.items, number)), item)
 
 
 def _parse_yaml(text: str) -> list[Any]:

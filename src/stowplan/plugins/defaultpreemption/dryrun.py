@@ -52,6 +52,11 @@ class DryRun:
                 break
         return self._within_limit(joined(self._parts))
 
+    @property
+    def by_batch_alone(self) -> bool:
+        """Whether no row had to be tried on its own."""
+        return not (self._failed or self._victims_by_row)
+
     def victims(self, rows: Sequence[int]) -> Sequence[Sequence[PodInfo]]:
         """The victims on each of some candidates, the most important first."""
         known = self._victims_by_row

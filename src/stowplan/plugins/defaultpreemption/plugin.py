@@ -186,6 +186,9 @@ class DefaultPreemption(Plugin):
         table = evaluation.cycle.table
         batch = None if self.one_by_one else batch_dry_run(evaluation, self._sorted_pods, self._results)
         start = self.handle.rng.randrange(len(rows))
+        known = None if batch is None else self._known_results(evaluation)
+        if known is not None and evaluation.cycle.pod.priority in known:
+            return known[evaluation.cycle.pod.priority]
         with evaluation.simulations() as simulations:
             dry_run = DryRun(simulations, self.candidates_wanted(len(rows)), batch)
             candidates = yield from dry_run.run(np.concatenate((rows[start:], rows[:start])))
@@ -195,7 +198,30 @@ class DefaultPreemption(Plugin):
             return self.chosen(table, candidates, dry_run.victims, evaluation.cycle.pod.priority)
         if dry_run.errors:
             return PostFilterResult(error(PREFIX + aggregate(dry_run.errors)))
-        return _not_helpful(table, dry_run.reasons, dry_run.explained)
+        result = _not_helpful(table, dry_run.reasons, dry_run.explained)
+        if known is not None and dry_run.by_batch_alone:
+            known[evaluation.cycle.pod.priority] = result
+        return result
+
+    def _known_results(self, evaluation: Evaluation) -> dict[int, PostFilterResult] | None:
+        """Results of searches without a candidate for pods of the class, by priority; they hold while no pod,
+        node or budget changes. None: for this attempt nothing can be kept."""
+        special = evaluation.nominations or evaluation.overruled or evaluation.pod_class.unsigned
+        if special or self._keeps_search:
+            return None
+        table = evaluation.cycle.table
+        basis = (
+            evaluation.pod_class.filters.rejections_version,
+            table.usage_log.position,
+            table.node_log.position,
+            table.budgets.version,
+            table.budgets.allowances_version,
+        )
+        kept: tuple[object, dict[int, PostFilterResult]] | None = evaluation.cycle.memo(self)
+        if kept is None or kept[0] != basis:
+            kept = (basis, {})
+            evaluation.cycle.remember(self, kept)
+        return kept[1]
 
     def candidates_wanted(self, nodes: int) -> int:
         """How many candidates are enough, out of so many nodes."""

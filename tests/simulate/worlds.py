@@ -1,0 +1,90 @@
+"""Doing it for real: a store with the rules of the API server, control loops and a scheduler of a seed."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from random import Random
+
+import yaml
+from msgspec import to_builtins
+
+from stowplan.api.catalogue import BUILT_IN, NAMESPACES, NODES, PODS
+from stowplan.api.meta import Object
+from stowplan.api.node import Node
+from stowplan.api.requests import Json
+from stowplan.clock import VirtualClock, run
+from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
+from stowplan.embedded.client import InProcessClient
+from stowplan.embedded.controllers.controller import Context, ControllerManager
+from stowplan.embedded.controllers.manager import all_controllers
+from stowplan.embedded.store import Store
+from stowplan.scheduler import Scheduler, Settings
+
+Story = Callable[["World"], Awaitable[object]]
+RESOURCES = {one.kind: one for one in reversed(BUILT_IN)}
+
+
+class World:
+    """A cluster in which things happen."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.store = Store(clock, Random(1), admission=ClusterAdmission(disabled=["TaintNodesByCondition"]))
+        create_bootstrap_objects(self.store)
+        self.client = InProcessClient(self.store)
+        self.create({"kind": "Namespace", "metadata": {"name": "default"}})
+
+    def create(self, *documents: Json) -> None:
+        for document in documents:
+            resource = RESOURCES[document["kind"]]
+            body = {**document}
+            if resource.namespaced:
+                body["metadata"] = {"namespace": "default", **document["metadata"]}
+            if resource is NAMESPACES and self.exists(document["metadata"]["name"]):
+                continue
+            self.store.create(resource, body)
+
+    def exists(self, namespace: str) -> bool:
+        return namespace in {one["metadata"]["name"] for one in self.store.list(NAMESPACES).items}
+
+    async def settle(self, seconds: float = 30.0) -> None:
+        await asyncio.sleep(seconds)
+
+    def placements(self) -> dict[str, str]:
+        """The node of every pod, by `namespace/name`; "" if it has none."""
+        return {
+            f"{one['metadata']['namespace']}/{one['metadata']['name']}": one["spec"].get("nodeName", "")
+            for one in self.store.list(PODS).items
+        }
+
+    def by_node(self, prefix: str = "") -> dict[str, int]:
+        """How many pods of a name are on each node."""
+        return dict(
+            Counter(
+                node
+                for key, node in self.placements().items()
+                if node and key.startswith(f"default/{prefix}")
+            )
+        )
+
+
+def done_for_real(objects: Iterable[Object], story: Story, seed: int = 0) -> World:
+    """Let something happen in a cluster of these objects."""
+
+    async def main(clock: VirtualClock) -> World:
+        world = World(clock)
+        for obj in objects:
+            body: Json = to_builtins(obj)
+            resource = NODES if isinstance(obj, Node) else RESOURCES[type(obj).__name__]
+            world.store.create(resource, body)
+        context = Context.of(world.client, clock, Random(2))
+        scheduler = Scheduler(world.client, Settings.of(), clock=clock, rng=Random(seed))
+        async with ControllerManager(context, all_controllers(context)).running(), scheduler.running():
+            await world.settle(1.0)
+            await story(world)
+        return world
+
+    return run(main)
+
+
+def parsed(text: str) -> list[Json]:
+    return [one for one in yaml.safe_load_all(text) if one]
