@@ -185,7 +185,7 @@ class Preemption:
         return succeeded
 
     async def _preempt_in_parallel(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> bool:
-        """Preempt victims, several at a time; no more are begun once one has failed. Whether all went well."""
+        """Preempt victims, several at a time, until one fails; whether all went well."""
         waiting = deque(victims)
         succeeded = True
 
