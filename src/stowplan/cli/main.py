@@ -28,6 +28,7 @@ _PLACES: Final = {
     "up": "stowplan.cli.up:up",
     "verify": "stowplan.cli.verify:verify_command",
     "view": "stowplan.cli.shadow:view",
+    "whatif": "stowplan.cli.whatif:whatif",
 }
 
 _SUMMARIES: Final = {
