@@ -57,7 +57,8 @@ def drain_for_real(world: World) -> None:
         world.store.patch(NODES, "", name, {"spec": {"unschedulable": True}})
     for key, where in sorted(world.placements().items()):
         if where in ("n0", "n1"):
-            world.store.delete(PODS, *key.split("/"), DeleteOptions(0))
+            namespace, name = key.split("/")
+            world.store.delete(PODS, namespace, name, DeleteOptions(0))
 
 
 def scale_for_real(replicas: int) -> Any:
