@@ -7,8 +7,9 @@ import pytest
 
 from stowplan.chaos import devicechecks, execute, plan_of
 from stowplan.cluster.devices import Claims
-from stowplan.plugins.dynamicresources import DynamicResources, allocator, binder
+from stowplan.plugins.dynamicresources import DynamicResources, binder
 from stowplan.plugins.dynamicresources.allocator import _Search
+from stowplan.plugins.dynamicresources.capacity import CapacityRules
 
 LOOKED_AT: Final = 20
 SEEDS: Final = [
@@ -38,7 +39,7 @@ def _do_not_look_at_counters(patch: pytest.MonkeyPatch) -> None:
 
 
 def _do_not_look_at_capacity(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(allocator, "fits", lambda requests, capacities, taken, taking: True)
+    patch.setattr(CapacityRules, "fits", lambda self, requests, capacities, taken, taking: True)
 
 
 def _bind_without_claims(patch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from stowplan.framework.runtime import Framework
 from stowplan.framework.status import PluginError
 from stowplan.gocompat.durations import Duration
 from stowplan.plugins.dynamicresources import DynamicResources
-from stowplan.plugins.dynamicresources.constraints import constraints_of
+from stowplan.plugins.dynamicresources.constraints import constraints_of, look_up
 from stowplan.plugins.dynamicresources.features import Features
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.releases import DEFAULT, Release
@@ -172,12 +172,12 @@ def test_lists_match_where_they_have_a_value_in_common() -> None:
     constraint_of = constraints_of(Features(list_attributes=True))
     match = constraint_of(DeviceConstraint(match_attribute=f"{DRIVER}/numa"))
     assert match is not None
-    assert [match.add("r", "", ref) for ref in (g0, g1, g2)] == [True, True, False]
+    assert [match.add("r", "", ref, look_up) for ref in (g0, g1, g2)] == [True, True, False]
     match.remove("r", "")
-    assert match.add("r", "", g2)
+    assert match.add("r", "", g2, look_up)
     distinct = constraint_of(DeviceConstraint(distinct_attribute=f"{DRIVER}/numa"))
     assert distinct is not None
-    assert [distinct.add(name, "", ref) for name, ref in (("r", g0), ("s", g1))] == [True, False]
+    assert [distinct.add(name, "", ref, look_up) for name, ref in (("r", g0), ("s", g1))] == [True, False]
 
 
 def test_a_search_that_takes_too_long_fails_the_attempt() -> None:

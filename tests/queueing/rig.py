@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource
@@ -121,9 +122,10 @@ def rig(
     *plugins: type[Plugin],
     gates: FeatureGates = DEFAULT_GATES,
     find: Callable[[str], Pod | None] | None = None,
+    objects: Iterable[Object] = (),
     **options: Any,
 ) -> Rig:
-    """A queue for the default profile and these plugins."""
+    """A queue for the default profile and these plugins, in a cluster with these objects."""
     Patient.answers.clear()
     Patient.asked.clear()
     Doorman.closed.clear()
@@ -131,4 +133,6 @@ def rig(
     Doorman.fails = False
     clock = StoppedClock()
     frameworks = [*cluster(plugins=plugins, release=gates.release.name).frameworks.values()]
+    for obj in objects:
+        frameworks[0].table.put(obj)
     return Rig(queue_for(frameworks, clock, gates, find=find, **options), clock)

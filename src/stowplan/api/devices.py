@@ -52,6 +52,13 @@ class CapacityRequirements(Struct, frozen=True):
     requests: dict[str, RawQuantity] = {}
 
 
+class DeviceDerivedAttribute(Struct, frozen=True):
+    """An attribute of devices that is computed for constraints."""
+
+    name: str = ""
+    expression: str = ""
+
+
 class DeviceSubRequest(Struct, frozen=True):
     """One alternative of a request with `firstAvailable`."""
 
@@ -62,7 +69,7 @@ class DeviceSubRequest(Struct, frozen=True):
     count: int = 0
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None
-    derived_attributes: tuple[dict[str, Any], ...] = ()
+    derived_attributes: tuple[DeviceDerivedAttribute, ...] = ()
 
 
 class ExactDeviceRequest(Struct, frozen=True):
@@ -73,7 +80,7 @@ class ExactDeviceRequest(Struct, frozen=True):
     admin_access: bool | None = None
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None
-    derived_attributes: tuple[dict[str, Any], ...] = ()
+    derived_attributes: tuple[DeviceDerivedAttribute, ...] = ()
 
 
 class DeviceRequest(Struct, frozen=True):

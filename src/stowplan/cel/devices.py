@@ -4,7 +4,7 @@ compiled = compile_selector('device.driver == "gpu.example.com"')
 compiled.matches(devices)
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -33,6 +33,30 @@ _MAX_VALUE: Final = 64
 _MAX_ENTRIES: Final = 32
 _DEVICE: Final = Type("struct", "kubernetes.DRADevice")
 
+_ATTRIBUTE_TYPES: Final = (
+    types.BOOL,
+    types.INT,
+    types.STRING,
+    types.ANY,
+    types.DYN,
+    types.SEMVER,
+)
+_ATTRIBUTE_KINDS: Final = {
+    "bool": "bool",
+    "int": "int",
+    "string": "string",
+    types.SEMVER.name: "version",
+}
+_GO_TYPES: Final = {
+    "bool": "bool",
+    "int": "int64",
+    "uint": "uint64",
+    "double": "float64",
+    "string": "string",
+    "bytes": "[]uint8",
+    types.SEMVER.name: "semver.Version",
+}
+
 RULE_INVALID: Final = "RuleInvalid"
 INTERNAL_ERROR: Final = "InternalError"
 
@@ -43,6 +67,10 @@ class SelectorError(CelError):
     def __init__(self, message: str, kind: str = RULE_INVALID) -> None:
         super().__init__(message)
         self.message, self.kind = message, kind
+
+
+class ComputeError(Exception):
+    """An attribute that could not be computed."""
 
 
 class Features(NamedTuple):
@@ -120,9 +148,47 @@ class Compiled:
         error = value.message if type(value) is Failure else _not_bool(value)
         return Match(False, error, outcome.cost)
 
+    def attribute(self, device: Device, limit: int = COST_LIMIT) -> dict[str, Any]:
+        """The attribute that the expression computes of a device. Raises ComputeError."""
+        if device.error is not None:
+            raise ComputeError(device.error)
+        value = self.program.evaluate(device.variables, limit).value
+        if type(value) is Failure:
+            raise ComputeError(value.message)
+        return _computed(value)
+
     def matches(self, devices: Iterable[Device], limit: int = COST_LIMIT) -> list[Match]:
         """What the selector says about many devices."""
         return [self.match(device, limit) for device in devices]
+
+
+def _computed(value: Value) -> dict[str, Any]:
+    """A value as an attribute. Raises ComputeError."""
+    kind = _ATTRIBUTE_KINDS.get(values.type_name(value))
+    if kind is not None:
+        return {kind: _plain(value)}
+    if not isinstance(value, list):
+        raise ComputeError(f"unsupported CEL return type: {_go_type(value)}")
+    if not value:
+        return {"strings": []}
+    kind = _ATTRIBUTE_KINDS.get(values.type_name(value[0]))
+    if kind is None:
+        raise ComputeError(f"unsupported list element type: {_go_type(value[0])}")
+    for place, one in enumerate(value):
+        if _ATTRIBUTE_KINDS.get(values.type_name(one)) != kind:
+            wanted = "semver" if kind == "version" else kind
+            raise ComputeError(f"expected list element at index {place} to be {wanted}, got {_go_type(one)}")
+    return {f"{kind}s": [_plain(one) for one in value]}
+
+
+def _plain(value: Value) -> Any:
+    return str(value) if isinstance(value, semver.Semver) else value
+
+
+def _go_type(value: Value) -> str:
+    """What upstream's `%T` prints for what is in a value."""
+    name = values.type_name(value)
+    return _GO_TYPES.get(name) or values.go_type(value)
 
 
 def _not_bool(value: Value) -> str:
@@ -141,15 +207,24 @@ def _not_bool(value: Value) -> str:
 
 def compile_selector(expression: str, features: Features = FEATURES_1_36) -> Compiled:
     """A selector for devices. Raises SelectorError."""
+    return _compile(expression, features, _check_output)
+
+
+def compile_attribute(expression: str, features: Features) -> Compiled:
+    """An expression that computes an attribute of devices. Raises SelectorError."""
+    return _compile(expression, features, _check_attribute)
+
+
+def _compile(expression: str, features: Features, check: Callable[[Type, Features], None]) -> Compiled:
     try:
         found = compile_expression(expression, _environment(features), features.release)
     except PlanError as error:
-        _check_output(error.output, features)
+        check(error.output, features)
         raise SelectorError(str(error), INTERNAL_ERROR) from None
     except CelError as error:
         raise SelectorError(str(error)) from None
     output = found.checked.type(found.checked.root)
-    _check_output(output, features)
+    check(output, features)
     most = estimate(found.checked, _size_of(features), features.release).high
     return Compiled(expression, found.program, str(output), most)
 
@@ -157,6 +232,15 @@ def compile_selector(expression: str, features: Features = FEATURES_1_36) -> Com
 def _check_output(output: Type, features: Features) -> None:
     if output not in (types.BOOL, types.ANY) and output != _attribute_type(features):
         raise SelectorError(f"must evaluate to bool or the unknown type, not {output}")
+
+
+def _check_attribute(output: Type, features: Features) -> None:
+    item = output.params[0] if output.kind == "list" and len(output.params) == 1 else output
+    if item not in _ATTRIBUTE_TYPES:
+        raise SelectorError(
+            "must evaluate to a primitive scalar (string, integer, boolean, semver) or a list of these "
+            f"scalars, not {output}"
+        )
 
 
 def _attribute_type(features: Features) -> Type:

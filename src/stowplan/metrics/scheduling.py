@@ -73,6 +73,7 @@ class QueueMetrics(QueueInstrument):
         self._rejected = families.gauge("unschedulable_pods")
         self._in_flight = families.read_gauge("inflight_events")
         self._hints = families.histogram("queueing_hint_execution_duration_seconds")
+        self._narrowed = families.counter("pre_queueing_hint_evaluations_total")
         self.points = families.histogram("framework_extension_point_duration_seconds")
         self._plugins = families.histogram("plugin_execution_duration_seconds")
         self._asked_at = self._plugin_asked_at = self._hint_asked_at = 0.0
@@ -112,6 +113,9 @@ class QueueMetrics(QueueInstrument):
             self._event = event
             self._event_label = event.label
         self._hints[plugin, self._event_label, answer.label].observe(seconds)
+
+    def narrowed(self, plugin: str, to_some: bool) -> None:
+        self._narrowed[plugin, "narrowed" if to_some else "all_pods"] += 1
 
     def before_pre_enqueue(self, queued: QueuedPod) -> bool:
         self._asked_at = self._timer()

@@ -38,6 +38,9 @@ class QueueInstrument:
     def after_hint(self, plugin: str, event: ClusterEvent, answer: Answer) -> None:
         """It answered; an error is in the answer."""
 
+    def narrowed(self, plugin: str, to_some: bool) -> None:
+        """A plugin was asked which pods an event may help: some, or any (False)."""
+
     def before_pre_enqueue(self, queued: QueuedPod) -> bool:
         """PreEnqueue plugins are about to be asked whether a pod may be tried.
 
@@ -73,6 +76,7 @@ class Hooks:
         "before_pre_enqueue",
         "in_flight",
         "incoming",
+        "narrowed",
         "problem",
         "rejected",
         "stayed_gated",
@@ -85,6 +89,7 @@ class Hooks:
         self.in_flight = _hook(instrument, "in_flight")
         self.before_hint = _hook(instrument, "before_hint")
         self.after_hint = _hook(instrument, "after_hint")
+        self.narrowed = _hook(instrument, "narrowed")
         self.before_pre_enqueue = _hook(instrument, "before_pre_enqueue")
         self.before_plugin = _hook(instrument, "before_plugin")
         self.after_plugin = _hook(instrument, "after_plugin")

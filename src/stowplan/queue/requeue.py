@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.pod import Pod
 from stowplan.framework.events import Answer, ByPlugin, ClusterEvent, Hint, HintMap, Registered
 from stowplan.queue.in_flight import InFlightEvent
@@ -64,14 +65,26 @@ def _by_wildcard(queued: QueuedPod, new: Any) -> Strategy:
 
 
 class Waker:
-    """Asks the plugins that rejected a pod what an event means for it, and moves it accordingly."""
+    """Asks the plugins that rejected a pod what an event means for it, and moves it accordingly.
 
-    __slots__ = ("_hooks", "_places", "_profiles")
+    With the gate SchedulerPreQueueingHints the plugins that know which pods an event may help are asked for
+    them first, and then nobody else is asked about other pods.
+    """
 
-    def __init__(self, profiles: Mapping[str, ProfileRules], places: SubQueues, hooks: Hooks) -> None:
+    __slots__ = ("_asks_first", "_hooks", "_narrows", "_places", "_profiles")
+
+    def __init__(
+        self,
+        profiles: Mapping[str, ProfileRules],
+        places: SubQueues,
+        hooks: Hooks,
+        gates: FeatureGates = DEFAULT_GATES,
+    ) -> None:
         self._profiles = profiles
         self._places = places
         self._hooks = hooks
+        self._asks_first = gates["SchedulerPreQueueingHints"]
+        self._narrows = not gates["CompositePodGroup"]
 
     def concerns_anybody(self, event: ClusterEvent) -> bool:
         """Whether any plugin hears of an event."""
@@ -82,8 +95,13 @@ class Waker:
     ) -> None:
         """Try pods again that an event may help, if their priority is at most the one given."""
         for_all = at_most_priority is None and not excluding
+        claims = self._narrowed(event, old, new) if self._asks_first else None
         for group in self._concerned(event):
-            for queued, strategy in self._verdicts(group, event, old, new, for_all):
+            if claims is None or not self._narrows:
+                verdicts = self._verdicts(group, event, old, new, for_all)
+            else:
+                verdicts = self._verdicts_of(group.users_of_any(claims), event, old, new)
+            for queued, strategy in verdicts:
                 low_enough = at_most_priority is None or queued.pod.priority <= at_most_priority
                 if low_enough and queued.uid != excluding:
                     self.move(queued, strategy, event)
@@ -156,10 +174,31 @@ class Waker:
             return
         claim = None if itself else self._only_claim(group, event, old, new)
         concerned = list(group.pods.values()) if claim is None else group.users_of(claim)
+        yield from self._verdicts_of(concerned, event, old, new)
+
+    def _verdicts_of(
+        self, concerned: Iterable[QueuedPod], event: ClusterEvent, old: Any, new: Any
+    ) -> Iterator[tuple[QueuedPod, Strategy]]:
         for queued in concerned:
             strategy = self._worth(queued, event, old, new)
             if strategy is not Strategy.SKIP:
                 yield queued, strategy
+
+    def _narrowed(self, event: ClusterEvent, old: Any, new: Any) -> set[str] | None:
+        """The claims whose users alone an event may help, if a plugin says so; None: any pod."""
+        if event.is_wildcard or (old is None and new is None):
+            return None
+        found: set[str] = set()
+        for rules in self._profiles.values():
+            for plugin, entries in rules.hints.matching(event).items():
+                for only_claim in [entry.only_claim for entry in entries if entry.only_claim is not None]:
+                    claim = only_claim(old, new)
+                    if self._hooks.narrowed is not None:
+                        self._hooks.narrowed(plugin, claim is not None)
+                    if claim is None:
+                        return None
+                    found.add(claim)
+        return found or None
 
     def _not_held(self, group: Group, event: ClusterEvent) -> list[QueuedPod]:
         """The pods of a group but for those that the plugin that gates it is sure to hold back again.

@@ -90,7 +90,7 @@ class SchedulingQueue:
             Logger() if logger is None else logger,
             renominating=() if self._nominates_first else (self._added, updated),
         )
-        self._waker = Waker(profiles, self._places, self._hooks)
+        self._waker = Waker(profiles, self._places, self._hooks, gates)
         self._waiting = self._places.unschedulable.pods
         self._flying = self.in_flight.starts
         self.cycle = 0

@@ -57,6 +57,11 @@ class Group:
         """The pods that refer to a ResourceClaim."""
         return list(self._users.get(claim, {}).values())
 
+    def users_of_any(self, claims: Iterable[str]) -> list[QueuedPod]:
+        """The pods that refer to one of some ResourceClaims."""
+        found = {queued.key: queued for claim in claims for queued in self.users_of(claim)}
+        return list(found.values())
+
     def without(self, uids: AbstractSet[str]) -> list[QueuedPod]:
         """The pods that have none of some uids, in the order in which they came. Only of gated pods."""
         others = self._uids.keys() - uids

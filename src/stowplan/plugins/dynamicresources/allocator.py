@@ -8,12 +8,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NamedTuple
 
 from stowplan.api.devices import (
     ALL_DEVICES,
     EXACT_COUNT,
     MOST_RESULTS,
+    DeviceAttribute,
     DeviceClass,
     DeviceID,
     DeviceRequest,
@@ -43,7 +45,7 @@ from stowplan.plugins.dynamicresources.compatibility import (
     allocated_members,
     joined_by,
 )
-from stowplan.plugins.dynamicresources.constraints import Constraint, constraints_of
+from stowplan.plugins.dynamicresources.constraints import Constraint, LookUp, constraints_of, look_up
 from stowplan.plugins.dynamicresources.features import Features
 from stowplan.plugins.dynamicresources.operations import is_usable
 from stowplan.plugins.dynamicresources.pools import Pool, PoolError, available_counters, device_matches
@@ -91,7 +93,8 @@ class Request:
     tolerations: tuple[DeviceToleration, ...]
     capacity: Mapping[str, RawQuantity]
     asks_capacity: bool
-    derives: bool
+    derived: Mapping[str, str]
+    """Expressions that compute attributes for constraints, by name."""
 
     @property
     def full_name(self) -> str:
@@ -119,7 +122,7 @@ def _request(name: str, parent: str, asked: ExactDeviceRequest | DeviceSubReques
         tolerations=asked.tolerations,
         capacity=_NO_REQUESTS if asked.capacity is None else asked.capacity.requests,
         asks_capacity=asked.capacity is not None,
-        derives=bool(asked.derived_attributes),
+        derived={one.name: one.expression for one in asked.derived_attributes},
     )
 
 
@@ -249,6 +252,7 @@ class _Search:
         self._constraints: list[list[Constraint]] = []
         self._taking: dict[DeviceID, set[int]] = {}
         self._taking_capacity: dict[DeviceID, Consumed] = {}
+        self._derived: dict[tuple[DeviceID, str], DeviceAttribute] = {}
         self._members: dict[PoolID, ByCounterSet] = {}
         self._consumed_counters: dict[PoolID, dict[str, dict[str, Quantity]]] = {}
         self._results: list[list[Chosen]] = [[] for _ in claims]
@@ -322,7 +326,8 @@ class _Search:
 
     def _check(self, claim: ResourceClaim, request: Request) -> Wanted:
         where = f"claim {claim.key}, request {request.name}"
-        if request.derives and self._features.choices.unknown_request_fields_fail:
+        derives = bool(request.derived) and not self._features.derived_attributes
+        if derives and self._features.choices.unknown_request_fields_fail:
             raise AllocationError(
                 f"{where}: cannot handle request with derived attributes, the feature is disabled"
             )
@@ -550,8 +555,11 @@ class _Search:
             self._undo(number, wanted, ref, undo)
             return None
         base, sub = (request.parent, request.name) if request.parent else (request.name, "")
+        looking_up: LookUp = look_up
+        if request.derived and self._features.derived_attributes:
+            looking_up = partial(self._attribute, request)
         for constraint in self._constraints[number]:
-            if not constraint.add(base, sub, ref):
+            if not constraint.add(base, sub, ref, looking_up):
                 self._undo(number, wanted, ref, undo)
                 if must:
                     raise AllocationError(
@@ -573,6 +581,24 @@ class _Search:
             add_consumed(self._taking_capacity, id, chosen.consumed)
         self._results[number].append(chosen)
         return undo
+
+    def _attribute(self, request: Request, ref: DeviceRef, name: str) -> DeviceAttribute | None:
+        """An attribute of a device as a request has it: computed, or the device's. Raises AllocationError."""
+        expression = request.derived.get(name)
+        if expression is None:
+            return look_up(ref, name)
+        known = self._derived.get((ref.id, expression))
+        if known is None:
+            try:
+                known = self._allocator.selectors.attribute(expression, ref)
+            except CompileError as cause:
+                raise AllocationError(f"compile derived attribute {name} failed: {cause}") from None
+            except EvaluationError as cause:
+                raise AllocationError(
+                    f"evaluate derived attribute {name} on device {'/'.join(ref.id)} failed: {cause}"
+                ) from None
+            self._derived[ref.id, expression] = known
+        return known
 
     def _is_shared(self, id: DeviceID) -> bool:
         """Whether a device that can be shared is in use, so that its counters are charged already."""

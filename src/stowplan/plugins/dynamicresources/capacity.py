@@ -157,7 +157,9 @@ def capacity_rules(features: Features) -> CapacityRules:
 
 
 def _next_step(amount: int, start: int, step: int) -> int:
-    return start - ((start - amount) // step) * step
+    """Steps are counted as Go divides: toward zero."""
+    steps, rest = divmod(abs(amount - start), step)
+    return start + step * ((steps if amount >= start else -steps) + (rest != 0))
 
 
 def _is_in_thousandths(amount: Quantity) -> bool:

@@ -313,7 +313,7 @@ def simple_claim(claims: Sequence[ResourceClaim], classes: Classes, features: Fe
         device_class is not None
         and request.mode == EXACT_COUNT
         and 1 <= request.count <= MOST_RESULTS
-        and not (request.sets_admin or request.derives)
+        and not (request.sets_admin or request.derived)
         and not (request.asks_capacity and not features.consumable_capacity)
         and all(selector.cel is not None for selector in request.selectors)
     )

@@ -9,12 +9,14 @@ from stowplan.plugins.dynamicresources.features import Features
 
 Values = frozenset[tuple[str, object]]
 """The values of an attribute with their type: one, or those of a list. Other types are never equal."""
+LookUp = Callable[[DeviceRef, str], DeviceAttribute | None]
+"""Finds an attribute of a device by name."""
 
 
 class Constraint(Protocol):
     """Devices are added one by one and taken back in the opposite order."""
 
-    def add(self, request: str, subrequest: str, ref: DeviceRef) -> bool:
+    def add(self, request: str, subrequest: str, ref: DeviceRef, look_up: LookUp) -> bool:
         """Take in a device, if it meets the constraint together with those before."""
         ...
 
@@ -56,7 +58,7 @@ class MatchAttribute:
         self._lists = lists
         self._common: list[Values] = []
 
-    def add(self, request: str, subrequest: str, ref: DeviceRef) -> bool:
+    def add(self, request: str, subrequest: str, ref: DeviceRef, look_up: LookUp) -> bool:
         if not concerns(self._requests, request, subrequest):
             return True
         attribute = look_up(ref, self._name)
@@ -86,7 +88,7 @@ class DistinctAttribute:
         self._lists = lists
         self._values: list[Values] = []
 
-    def add(self, request: str, subrequest: str, ref: DeviceRef) -> bool:
+    def add(self, request: str, subrequest: str, ref: DeviceRef, look_up: LookUp) -> bool:
         if not concerns(self._requests, request, subrequest):
             return True
         attribute = look_up(ref, self._name)
@@ -114,7 +116,7 @@ class DistinctFromLast:
         self._lists = lists
         self._values: dict[str, Values] = {}
 
-    def add(self, request: str, subrequest: str, ref: DeviceRef) -> bool:
+    def add(self, request: str, subrequest: str, ref: DeviceRef, look_up: LookUp) -> bool:
         if not concerns(self._requests, request, subrequest):
             return True
         attribute = look_up(ref, self._name)

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from stowplan.api.devices import DeviceAttribute
 from stowplan.cel import devices as cel
 from stowplan.cel.program import INTERRUPTED, LIMIT_EXCEEDED
 from stowplan.cluster.devices import DeviceRef
@@ -49,6 +50,7 @@ class Selectors:
             list_attributes=features.list_attributes,
         )
         self._compiled: OrderedDict[str, cel.Compiled | CompileError] = OrderedDict()
+        self._computing: OrderedDict[str, cel.Compiled] = OrderedDict()
         self._costly: OrderedDict[str, _Costly] = OrderedDict()
 
     def matches(self, expression: str, ref: DeviceRef) -> bool:
@@ -74,6 +76,22 @@ class Selectors:
         if found.error.startswith((LIMIT_EXCEEDED, INTERRUPTED)):
             self._note_costly(expression, error)
         return error
+
+    def attribute(self, expression: str, ref: DeviceRef) -> DeviceAttribute:
+        """The attribute that an expression computes of a device. Raises CompileError, EvaluationError."""
+        compiled = self._computing.get(expression)
+        if compiled is None:
+            try:
+                compiled = cel.compile_attribute(expression, self._features)
+            except cel.SelectorError as cause:
+                raise CompileError(cause.message) from None
+            self._computing[expression] = compiled
+            if len(self._computing) > _MOST_COMPILED:
+                self._computing.popitem(last=False)
+        try:
+            return msgspec.convert(compiled.attribute(self._seen(ref)), DeviceAttribute)
+        except cel.ComputeError as cause:
+            raise EvaluationError(str(cause)) from None
 
     def _note_costly(self, expression: str, error: EvaluationError) -> None:
         before = self._costly.pop(expression, None)
