@@ -30,6 +30,7 @@ from stowplan.scheduler.decisions import LastDecisions
 
 if TYPE_CHECKING:
     from stowplan.scheduler.api_dispatcher import ApiDispatcher
+    from stowplan.scheduler.batching import Batch
     from stowplan.scheduler.result_annotations import ResultAnnotations
 
 SLICE: Final = 0.01
@@ -46,6 +47,8 @@ class Profile:
         self.post_filters: Sequence[Plugin] = framework.at(Point.POST_FILTER)
         self.preemption = next((one for one in self.post_filters if isinstance(one, PreemptionPlugin)), None)
         """The PostFilter plugin whose victims are evicted, if there is one."""
+        self.batch: Batch | None = None
+        """Follows the rules of opportunistic batching, if its gate is on."""
 
     @property
     def preemption_name(self) -> str:
