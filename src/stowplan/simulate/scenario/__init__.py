@@ -2,7 +2,7 @@
 
 * `model`, `traces`: the file
 * `world`, `autoscaler`, `agenda`, `objects`: the run
-* `measures`, `report`: what came of it
+* `measures`, `report`, `comparison`: what came of it
 """
 
 from stowplan.simulate.scenario.measures import Measures
