@@ -70,15 +70,12 @@ POINTS: Final = (
 BEHAVIOUR: Final = Behaviour(
     queueing=Queueing(
         target_pod_events=False,
-        unscheduled_pod="UnschedulablePod",
         pod_scale_up_events=False,
         node_preemption_policy_events=False,
         taint_hint_for_new_nodes=True,
         anti_affinity_hint_terms="all",
-        spread_hint_checks_own_uid=True,
         claim_deletion_events=False,
         nominate_before_pre_enqueue=False,
-        empty_nomination_is_kept=True,
         new_pods_wake_with="GangScheduling",
         unschedulable_sub_queue="unschedulablePods",
     ),
@@ -121,16 +118,6 @@ BEHAVIOUR: Final = Behaviour(
     batching=Batching(
         rescores_last_node=False,
         skips_nominated_pods=False,
-        flush_reasons=(
-            "pod_failed",
-            "pod_skipped",
-            "node_missing",
-            "node_not_full",
-            "empty_list",
-            "expired",
-            "pod_incompatible",
-            "pod_not_batchable",
-        ),
     ),
     messages=Messages(not_assumed="pod {uid}({key}) wasn't assumed so cannot be forgotten"),
 )
