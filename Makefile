@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # The tests start many processes, which would all compile everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: up test stories check lint types layers kubectl chromium clean
+.PHONY: up test stories wheel wheel-trial lock check lint types layers kubectl chromium clean
 
 up: $(READY)
 	$(BIN)/stowplan up --demo
@@ -18,6 +18,24 @@ test: $(READY) check kubectl chromium
 # Stories recorded from kube-controller-manager, in real time against `stowplan up`: about two minutes.
 stories: $(READY)
 	$(BIN)/pytest -m stories tests/controllers
+
+# The wheel and the sdist, in dist/.
+wheel: $(READY)
+	rm -rf dist
+	$(BIN)/hatchling build -d dist
+
+# The wheel in an empty virtualenv of each Python, used as a user would. Downloads the dependencies.
+PYTHONS ?= $(PYTHON)
+wheel-trial: wheel
+	$(BIN)/python tests/package/trial.py dist/*.whl $(PYTHONS)
+
+# The newest versions that pyproject.toml allows, with hashes: requirements.lock to run, requirements-dev.lock for CI.
+LOCKING = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
+  --custom-compile-command "make lock" pyproject.toml
+lock: $(READY)
+	$(BIN)/python -m pip install --quiet uv
+	$(LOCKING) -o requirements.lock
+	$(LOCKING) --extra dev -o requirements-dev.lock
 
 # The tests talk to the embedded cluster with real kubectl.
 kubectl:
@@ -45,9 +63,12 @@ types: $(READY)
 layers: $(READY)
 	$(BIN)/lint-imports
 
-$(READY): pyproject.toml
+# `make test LOCK=requirements-dev.lock` installs exactly the versions of the lock file.
+LOCK ?=
+$(READY): pyproject.toml $(LOCK)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(if $(LOCK),$(BIN)/python -m pip install --quiet --require-hashes -r $(LOCK))
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@
 

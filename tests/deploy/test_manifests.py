@@ -1,13 +1,13 @@
 """Whether the parts of the manifests fit each other, the configuration and the package."""
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from deploy.manifests import DEPLOY, NAMESPACE, OVERLAYS, ROOT, built, config, of_kind, pod_spec
+from deploy.manifests import DEPLOY, NAMESPACE, OVERLAYS, built, config, of_kind, pod_spec
+from stowplan import __version__
 from stowplan.config import load_file
 from stowplan.run.flags.parser import parse
 from stowplan.run.flags.table import GROUPS
@@ -20,11 +20,6 @@ PROBES = {"startupProbe": "/livez", "livenessProbe": "/livez", "readinessProbe":
 
 def static_pod() -> Any:
     return yaml.safe_load((DEPLOY / "static-pod" / "kube-scheduler.yaml").read_text())
-
-
-def version() -> str:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return str(project["version"])
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
@@ -90,7 +85,7 @@ def test_the_kubelet_asks_the_secure_port(spec: Any) -> None:
 
 @pytest.mark.parametrize("spec", containers())
 def test_the_image_is_that_of_this_version(spec: Any) -> None:
-    assert spec["containers"][0]["image"] == f"stowplan:{version()}"
+    assert spec["containers"][0]["image"] == f"stowplan:{__version__}"
 
 
 @pytest.mark.parametrize("spec", containers())

@@ -83,7 +83,8 @@ class LiveCluster:
         try:
             from kubernetes import config
         except ModuleNotFoundError:
-            raise ImportError("api_client needs the official client: pip install kubernetes") from None
+            hint = "pip install 'stowplan[kubernetes]'"
+            raise ImportError(f"api_client needs the official client: {hint}") from None
         client: ApiClient = config.new_client_from_config(str(self.kubeconfig))
         return client
 
