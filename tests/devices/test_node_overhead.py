@@ -26,13 +26,13 @@ def story(resources: Json, tell: Any, **device: Any) -> World:
     return live(tell, before=before, config=configured(gates=GATES))
 
 
-def container(name: str, *claims: str, limits: Json | None = None, **requests: str) -> Json:
-    resources = {"requests": requests, "limits": limits or {}, "claims": [{"name": one} for one in claims]}
+def container(name: str, claim: str, limits: Json | None = None, **requests: str) -> Json:
+    resources: Json = {"requests": requests, "limits": limits or {}, "claims": [{"name": claim}]}
     return {"name": name, "image": "i", "resources": resources}
 
 
 async def add(world: World, name: str, claim: str, **requests: str) -> None:
-    used = [container("a", claim, **requests), container("b", claim)]
+    used: list[Json] = [container("a", claim, None, **requests), container("b", claim)]
     await world.add_pod(name, resourceClaims=using(claim), containers=used)
 
 
