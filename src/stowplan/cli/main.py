@@ -11,6 +11,7 @@ from stowplan import __version__
 _PLACES: Final = {
     "apiserver": "stowplan.cli.apiserver:apiserver",
     "bench": "stowplan.cli.bench:bench",
+    "capacity": "stowplan.cli.capacity:capacity",
     "chaos": "stowplan.cli.chaos:chaos",
     "explain": "stowplan.cli.explain:explain",
     "fit": "stowplan.cli.fit:fit",
@@ -28,6 +29,7 @@ _PLACES: Final = {
     "up": "stowplan.cli.up:up",
     "verify": "stowplan.cli.verify:verify_command",
     "view": "stowplan.cli.shadow:view",
+    "whatif": "stowplan.cli.whatif:whatif",
 }
 
 _SUMMARIES: Final = {
