@@ -24,6 +24,7 @@ _PLACES: Final = {
     "pending": "stowplan.cli.explain:pending",
     "run": "stowplan.cli.run:run",
     "shadow": "stowplan.cli.shadow:shadow",
+    "simulate": "stowplan.cli.simulate:simulate",
     "snapshot": "stowplan.cli.snapshot:snapshot",
     "top": "stowplan.cli.top:top",
     "up": "stowplan.cli.up:up",
