@@ -11,6 +11,7 @@ from stowplan import __version__
 _PLACES: Final = {
     "apiserver": "stowplan.cli.apiserver:apiserver",
     "bench": "stowplan.cli.bench:bench",
+    "capacity": "stowplan.cli.capacity:capacity",
     "chaos": "stowplan.cli.chaos:chaos",
     "explain": "stowplan.cli.explain:explain",
     "fit": "stowplan.cli.fit:fit",
@@ -23,11 +24,13 @@ _PLACES: Final = {
     "pending": "stowplan.cli.explain:pending",
     "run": "stowplan.cli.run:run",
     "shadow": "stowplan.cli.shadow:shadow",
+    "simulate": "stowplan.cli.simulate:simulate",
     "snapshot": "stowplan.cli.snapshot:snapshot",
     "top": "stowplan.cli.top:top",
     "up": "stowplan.cli.up:up",
     "verify": "stowplan.cli.verify:verify_command",
     "view": "stowplan.cli.shadow:view",
+    "whatif": "stowplan.cli.whatif:whatif",
 }
 
 _SUMMARIES: Final = {
