@@ -11,8 +11,8 @@ from stowplan.releases import RELEASES, choices
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "versions.md"
-BATCHING = {"rescores_last_node", "skips_nominated_pods"}
-"""Choices of opportunistic batching, which is not built in every part."""
+BATCHING = {"flush_reasons"}
+"""What metrics may say; a test of batching compares it with what is counted."""
 BEGIN, END = "<!-- generated: behaviours -->\n", "<!-- end -->\n"
 
 

@@ -196,6 +196,7 @@ class Batching:
         "dropped (node_not_full)."
     )
     skips_nominated_pods: bool = _choice("A pod with a nominated node gets no hint (pod_nominated).")
+    flush_reasons: tuple[str, ...] = _choice("Reasons that batch_cache_flushed_total counts.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

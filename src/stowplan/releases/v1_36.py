@@ -119,6 +119,16 @@ BEHAVIOUR: Final = Behaviour(
     batching=Batching(
         rescores_last_node=False,
         skips_nominated_pods=False,
+        flush_reasons=(
+            "pod_failed",
+            "pod_skipped",
+            "node_missing",
+            "node_not_full",
+            "empty_list",
+            "expired",
+            "pod_incompatible",
+            "pod_not_batchable",
+        ),
     ),
     messages=Messages(not_assumed="pod {uid}({key}) wasn't assumed so cannot be forgotten"),
 )

@@ -111,6 +111,14 @@ BEHAVIOUR: Final = Behaviour(
         _BEFORE.batching,
         rescores_last_node=True,
         skips_nominated_pods=True,
+        flush_reasons=(
+            *(reason for reason in _BEFORE.batching.flush_reasons if reason != "node_not_full"),
+            "pod_nominated",
+            "filter_error",
+            "prescore_error",
+            "rescore_error",
+            "normalize_error",
+        ),
     ),
     messages=replace(
         _BEFORE.messages,
