@@ -1,4 +1,4 @@
-"""`stowplan plan rebalance`: steps come out as planned when they are done, budgets hold, reality is checked."""
+"""`stowplan plan rebalance`: steps come out as planned, budgets hold, and reality is checked."""
 
 import asyncio
 import json
@@ -129,17 +129,17 @@ def test_moves_happen_as_planned_when_they_are_done() -> None:
             world.store.patch(NODES, "", name, {"spec": {"unschedulable": True}})
         async with world.scheduler(1):
             world.create(*parsed(DEPLOYMENT))
-            await world.settle()
+            await world.settle(3)
         for name in ("n1", "n2", "n3"):
             world.store.patch(NODES, "", name, {"spec": {"unschedulable": False}})
-        await world.settle()
+        await world.settle(3)
         plan = rebalance(Cluster(world.dump(), seed=9), "even")
         plans.append(plan)
         async with world.scheduler(9):
             for step in plan.steps:
                 known = set(world.placements())
                 world.store.delete(PODS, "default", step.pod.split("/")[1], DeleteOptions(0))
-                await world.settle(5)
+                await world.settle(2)
                 [new] = set(world.placements()) - known
                 assert world.placements()[new] == step.to
 
