@@ -25,6 +25,7 @@ _PLACES: Final = {
     "plan": "stowplan.cli.plan:plan",
     "run": "stowplan.cli.run:run",
     "shadow": "stowplan.cli.shadow:shadow",
+    "simulate": "stowplan.cli.simulate:simulate",
     "snapshot": "stowplan.cli.snapshot:snapshot",
     "top": "stowplan.cli.top:top",
     "up": "stowplan.cli.up:up",

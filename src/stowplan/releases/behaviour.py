@@ -156,6 +156,11 @@ class Devices:
         "A request with derivedAttributes fails while the feature is disabled, and slices with "
         "compatibility groups are left out; before, the fields were unknown."
     )
+    node_allocatable_fields: Literal["mappings", "mapping-and-overhead"] = _choice(
+        "What devices take of resources of their node (gate DRANodeAllocatableResources) is in "
+        "nodeAllocatableResourceMappings (mappings), or in nodeAllocatableResources with overhead for pods "
+        "and containers, in statuses of that form and by other rules for shared claims."
+    )
     post_filter_text: bool = _choice(
         "DynamicResources says `no new claims to deallocate` or `still not schedulable` in messages of pods"
         " it cannot help."

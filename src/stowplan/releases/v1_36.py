@@ -107,6 +107,7 @@ BEHAVIOUR: Final = Behaviour(
         list_attributes_need_gate=True,
         cel_costs=(),
         unknown_request_fields_fail=False,
+        node_allocatable_fields="mappings",
         post_filter_text=True,
         missing_special_claim="error",
         reserve_skips_allocated=False,

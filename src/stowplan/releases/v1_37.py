@@ -97,6 +97,7 @@ BEHAVIOUR: Final = Behaviour(
         list_attributes_need_gate=False,
         cel_costs=("prefix", "matches", "includes"),
         unknown_request_fields_fail=True,
+        node_allocatable_fields="mapping-and-overhead",
         post_filter_text=False,
         missing_special_claim="ignored",
         reserve_skips_allocated=True,

@@ -1,6 +1,7 @@
 """Preemption carried out: victims are deleted in the background; the preemptor stays out of the queue."""
 
 import asyncio
+from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 
 from stowplan.api.catalogue import PODS
@@ -100,12 +101,15 @@ class Preemption:
         asynchronous: bool = True,
         activates: bool = False,
         measured: bool = False,
+        parallelism: int = 16,
     ) -> None:
         self._context = context
         self._activates = activates
         """Whether a preemptor whose last victim was not bound yet is tried again at once (since 1.37)."""
         self._measured = measured
         """Whether metrics have the real result and duration (since 1.37); before, `success` and none."""
+        self._parallelism = parallelism
+        """How many victims are deleted at the same time."""
         self._pre_binding = pre_binding
         self._asynchronous = asynchronous
 
@@ -169,8 +173,7 @@ class Preemption:
         """Clear lower nominations, delete all victims but the last, then the last; whether all went well."""
         cleared = await self._clear_nominations(preemptor, node)
         *others, last = victims
-        deleted = await asyncio.gather(*(self._preempt(preemptor, node, victim) for victim in others))
-        succeeded = all(deleted)
+        succeeded = await self._preempt_in_parallel(preemptor, node, others)
         if succeeded:
             if gate is not None:
                 gate.preemption_waits_for(preemptor, last)
@@ -179,6 +182,20 @@ class Preemption:
         if self._asynchronous:
             result = _result(succeeded)
             self._log("Async Preemption finished completely", preemptor, node=node, result=result)
+        return succeeded
+
+    async def _preempt_in_parallel(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> bool:
+        """Preempt victims, several at a time, until one fails; whether all went well."""
+        waiting = deque(victims)
+        succeeded = True
+
+        async def work() -> None:
+            nonlocal succeeded
+            while waiting and succeeded:
+                if not await self._preempt(preemptor, node, waiting.popleft()):
+                    succeeded = False
+
+        await asyncio.gather(*(work() for _ in range(min(self._parallelism, len(victims)))))
         return succeeded
 
     async def _clear_nominations(self, preemptor: Pod, node: str) -> bool:
