@@ -1,7 +1,4 @@
-"""Devices that take of the cpu and memory of their node (gate DRANodeAllocatableResources) in 1.36.
-
-For 1.37 see test_node_overhead.py.
-"""
+"""Devices that take of the cpu and memory of their node (gate DRANodeAllocatableResources), as in 1.36."""
 
 from typing import Any
 
@@ -24,8 +21,8 @@ def story(device: Json, tell: Any, gates: dict[str, bool] | None = None) -> Worl
         world.add_node("n1", cpu="4")
         add_devices(world, "n1", 2, **device)
 
-    chosen = FeatureGates(GATES if gates is None else gates, V1_36)
-    return live(tell, before=before, config=configured(gates=chosen))
+    given = FeatureGates(GATES if gates is None else gates, V1_36)
+    return live(tell, before=before, config=configured(gates=given))
 
 
 def container(*claims: str, **requests: str) -> Json:
