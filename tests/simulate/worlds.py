@@ -67,7 +67,8 @@ class World:
             await self.settle(1.0)
             yield
 
-    async def settle(self, seconds: float = 30.0) -> None:
+    async def settle(self, seconds: float = 8.0) -> None:
+        """Let things happen. There are no kubelets, so nodes count as lost after 40 s in all."""
         await asyncio.sleep(seconds)
 
     def placements(self) -> dict[str, str]:

@@ -23,6 +23,7 @@ _PLACES: Final = {
     "kubelets": "stowplan.cli.components:kubelets",
     "node": "stowplan.cli.node:node_group",
     "pending": "stowplan.cli.explain:pending",
+    "plan": "stowplan.cli.plan:plan",
     "run": "stowplan.cli.run:run",
     "shadow": "stowplan.cli.shadow:shadow",
     "simulate": "stowplan.cli.simulate:simulate",
