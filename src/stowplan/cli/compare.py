@@ -13,7 +13,8 @@ from stowplan.cli.options import gates_options, plugins_option
 from stowplan.cli.progress import Progress
 from stowplan.cli.simulate import FILE, show
 from stowplan.cli.values import AtLeast, Seconds
-from stowplan.simulate.scenario import read_scenario, run
+from stowplan.config import ConfigError
+from stowplan.simulate.scenario import check, read_scenario, run
 from stowplan.simulate.scenario.comparison import Run, compared
 from stowplan.simulate.scenario.report import data_of
 
@@ -58,7 +59,7 @@ def compare(
         raise click.ClickException("CONFIG: expected at least two different configurations")
     scenario = read_scenario(workload, duration)
     for name in configurations:
-        scheduler_settings(_file(name), gates, plugins)
+        _check(name, gates, plugins)
     first = scenario.seed if seed is None else seed
     asked = [
         (workload, duration, name, number, gates, plugins)
@@ -85,6 +86,16 @@ def _run(asked: tuple[Path, float | None, str, int, FeatureGates | None, tuple[s
     settings = scheduler_settings(_file(name), gates, plugins)
     data: dict[str, Any] = data_of(run(read_scenario(workload, duration), settings, seed=seed))
     return Run(name, seed, data)
+
+
+def _check(name: str, gates: FeatureGates | None, plugins: tuple[str, ...]) -> None:
+    """Refuse a configuration before anything runs, with its name."""
+    file = _file(name)
+    try:
+        check(scheduler_settings(file, gates, plugins))
+    except (click.ClickException, ConfigError) as error:
+        said = error.message if isinstance(error, click.ClickException) else str(error)
+        raise click.ClickException(said if said.startswith(name) else f"{name}: {said}") from None
 
 
 def _file(name: str) -> Path | None:
