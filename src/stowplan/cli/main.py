@@ -5,6 +5,7 @@ from importlib import import_module
 from typing import Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from stowplan import __version__
 
@@ -12,13 +13,16 @@ _PLACES: Final = {
     "apiserver": "stowplan.cli.apiserver:apiserver",
     "bench": "stowplan.cli.bench:bench",
     "chaos": "stowplan.cli.chaos:chaos",
+    "completion": "stowplan.cli.completion:completion",
     "explain": "stowplan.cli.explain:explain",
     "fit": "stowplan.cli.fit:fit",
     "fuzz": "stowplan.cli.fuzz:fuzz",
     "config": "stowplan.cli.config:config_group",
     "controllers": "stowplan.cli.components:controllers",
     "demo": "stowplan.cli.demo:demo",
+    "doctor": "stowplan.cli.doctor:doctor",
     "kubelets": "stowplan.cli.components:kubelets",
+    "man": "stowplan.cli.man:man",
     "node": "stowplan.cli.node:node_group",
     "pending": "stowplan.cli.explain:pending",
     "run": "stowplan.cli.run:run",
@@ -27,6 +31,7 @@ _PLACES: Final = {
     "top": "stowplan.cli.top:top",
     "up": "stowplan.cli.up:up",
     "verify": "stowplan.cli.verify:verify_command",
+    "version": "stowplan.cli.version:version",
     "view": "stowplan.cli.shadow:view",
 }
 
@@ -34,12 +39,16 @@ _SUMMARIES: Final = {
     "apiserver": "Run a Kubernetes API server.",
     "bench": "Measure stowplan on this machine.",
     "chaos": "Test the scheduler under random faults.",
+    "completion": "Print a script that completes commands in a shell.",
     "config": "Show, validate and migrate configurations.",
     "controllers": "Run controllers against an API server.",
     "demo": "Replay kube-scheduler's decisions and explain one.",
+    "doctor": "Check whether stowplan can schedule a cluster.",
     "explain": "Explain why a pod is pending, or why it is on its node.",
+    "fit": "Tell whether a workload fits, and where it would go.",
     "fuzz": "Test the scheduler with hostile objects.",
     "kubelets": "Run simulated kubelets against an API server.",
+    "man": "Print the manual page of a command.",
     "node": "Make simulated nodes fail and recover.",
     "pending": "Group waiting pods by cause.",
     "run": "Run the scheduler in place of kube-scheduler.",
@@ -48,6 +57,7 @@ _SUMMARIES: Final = {
     "top": "Show queue, rate and causes of a cluster, live.",
     "up": "Run a Kubernetes cluster in this process.",
     "verify": "Compare decisions with recorded ones.",
+    "version": "Show versions: stowplan, Kubernetes, dependencies.",
     "view": "Show a cluster on a page, whoever schedules it.",
 }
 """The first line of each command's help, so that `stowplan --help` need not load the commands."""
@@ -105,6 +115,15 @@ class Program(OneLineErrors):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, self._summary(name)) for name in self.list_commands(ctx)])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The commands, again without loading them, and the options."""
+        found = [
+            CompletionItem(name, help=self._summary(name))
+            for name in self.list_commands(ctx)
+            if name.startswith(incomplete)
+        ]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def _summary(self, name: str) -> str:
         return _SUMMARIES.get(name) or self.commands[name].get_short_help_str(200)
