@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
+from releases import V1_36
 from stowplan.api import catalogue as c
 from stowplan.api.requests import Json
 from stowplan.clock import RealClock
@@ -103,7 +104,7 @@ def serving(
     usage: PretendUsage | None = None,
     **store_options: Any,
 ) -> Iterator[Served]:
-    """A server for a while; without TLS if nobody asks for it, to be quick."""
+    """A server of the recorded release for a while; without TLS if nobody asks for it, to be quick."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
@@ -118,6 +119,7 @@ def serving(
         watch_limit=watch_limit,
         stored_only=stored_only,
         usage=usage,
+        release=V1_36,
     )
     asyncio.run_coroutine_threadsafe(server.start(), loop).result(PATIENCE)
     try:

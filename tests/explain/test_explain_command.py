@@ -129,8 +129,8 @@ def test_the_json_form_has_the_documented_fields(dump: Path, form: tuple[str, ..
     }
     assert found["attempts"] == []
     events = {(one["plugin"], one["resource"]): one["actions"] for one in found["wakes"]}
-    assert events["NodeResourcesFit", "Node"] == ["Add", "UpdateNodeAllocatable", "UpdateNodeTaint"]
-    assert events["TaintToleration", "Pod"] == ["UpdatePodToleration"]
+    assert events["NodeResourcesFit", "Node"] == ["Add", "UpdateNodeAllocatable"]
+    assert events["TaintToleration", "TargetPod"] == ["UpdatePodToleration"]
 
 
 def test_a_placed_pod_is_explained_by_scores_and_by_what_would_happen_now(dump: Path) -> None:

@@ -94,6 +94,13 @@ GPU = [{"plugin": "NodeResourcesFit", "reason": "Insufficient nvidia.com/gpu", "
             [wake("VolumeBinding", "storage.k8s.io/CSINode", "Add", "Update")],
             ["a CSINode is added or changes"],
         ),
+        (
+            [
+                wake("NodeResourcesFit", "AssignedPod", "Delete", "UpdatePodScaleDown"),
+                wake("NodeResourcesFit", "TargetPod", "UpdatePodScaleDown"),
+            ],
+            ["a pod with nvidia.com/gpu leaves", "the pod itself changes"],
+        ),
         ([wake("Extender", "*", "All")], ["anything in the cluster changes"]),
     ],
 )

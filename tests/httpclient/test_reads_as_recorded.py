@@ -15,10 +15,12 @@ import pytest
 
 from httpclient.nastyserver import Act, ChoosingServer, NastyServer, answer, chunked, drop, silence
 from observed.files import recorded
+from releases import GATES_1_36
 from stowplan.api.catalogue import PODS
 from stowplan.api.pod import Pod
 from stowplan.client import Reflector, Retries
 from stowplan.clock import RealClock
+from stowplan.config import default_config
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.scheduler.informers import UNFINISHED
 from waiting import eventually
@@ -112,7 +114,8 @@ def test_a_scheduler_asks_for_what_was_recorded(expected: list[Any], choose: Any
     async def run() -> None:
         server = ChoosingServer(choose)
         async with server, server.client(streams=streams, user_agent=agent) as client:
-            scheduler = Scheduler(client, Settings.of(), clock=RealClock(), rng=random.Random(1))
+            settings = Settings.of(default_config(GATES_1_36))
+            scheduler = Scheduler(client, settings, clock=RealClock(), rng=random.Random(1))
             async with scheduler.running():
                 await until_asked(server, len(expected))
                 await asyncio.sleep(0.05)

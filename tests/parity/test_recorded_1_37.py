@@ -30,7 +30,7 @@ FACTS_1_37 = {
     "dra": 8_271,
     "dra-advanced": 4_444,
     "new137-csi-prevent": 8_113,
-    "new137-dra-alloc": 5_193,
+    "new137-dra-alloc": 5_011,
     "new137-image-volumes": 7_914,
     "new137-ns-selector": 7_573,
     "new137-pdb-overlap": 8_024,

@@ -11,7 +11,7 @@ from stowplan.plugins.interpodaffinity import counts
 from stowplan.plugins.podtopologyspread import fewnodes
 
 SHORT = settings(
-    max_examples=100,
+    max_examples=60,
     stateful_step_count=40,
     derandomize=True,
     database=None,
@@ -30,7 +30,7 @@ def test_so_do_those_of_pods_taken_to_have_very_many_rare_topology_keys(
 ) -> None:
     monkeypatch.setattr(counts, "MANY_RARE_KEYS", 0)
     monkeypatch.setattr(fewnodes, "MANY_CONSTRAINTS", 0)
-    run_state_machine_as_test(AllPlugins, settings=FAR if LONG else settings(SHORT, max_examples=50))
+    run_state_machine_as_test(AllPlugins, settings=FAR if LONG else settings(SHORT, max_examples=25))
 
 
 def test_a_log_that_loses_rows_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

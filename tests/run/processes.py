@@ -151,13 +151,14 @@ class Cluster:
 
 
 async def begin(*arguments: str) -> RunningScheduler:
-    """Start a scheduler of the release that is recorded, with these arguments and no others."""
+    """Start a scheduler with these arguments and no others; of the recorded release if they name none."""
+    chosen = any(argument.startswith("--emulated-version") for argument in arguments)
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
         "from stowplan.cli.main import main; main()",
         "run",
-        EMULATE_1_36,
+        *(() if chosen else (EMULATE_1_36,)),
         *arguments,
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "KUBERNETES_SERVICE_HOST": ""},

@@ -306,3 +306,37 @@ def test_metrics_have_the_real_result_of_a_preemption_since_1_37(release: Releas
     ticks = count()
     gates = FeatureGates(release=release)
     live(story, config=configured(gates=gates), timer=lambda: next(ticks) * 0.001)
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 16])
+def test_so_many_victims_are_deleted_at_the_same_time_as_parallelism_says(parallelism: int) -> None:
+    async def story(world: World) -> None:
+        world.add_node("n", cpu="5")
+        for name in "abcde":
+            await world.add_pod(name)
+        world.wire.seconds = 1.0
+        await world.add_pod("high", cpu="5", priority=10)
+        await world.settle(30)
+        victims = {f"PATCH pods/{name}/status" for name in "abcde"}
+        marked = [one.at for one in world.wire.writes if one.short in victims]
+        first = sum(at == marked[0] for at in marked)
+        assert (len(marked), first) == (5, min(parallelism, 4)), "the last victim goes alone"
+
+    live(story, config=configured(parallelism=parallelism))
+
+
+def test_no_more_victims_are_deleted_once_one_could_not_be() -> None:
+    async def story(world: World) -> None:
+        world.add_node("n", cpu="4")
+        for name in "abcd":
+            await world.add_pod(name)
+        for name in "abcd":
+            world.wire.always[f"DELETE pods/{name}"] = ApiError(403, "Forbidden", "no")
+        world.wire.seconds = 1.0
+        await world.add_pod("high", cpu="4", priority=10)
+        await world.settle(0.5)
+        world.delete_pod("high")
+        await world.settle(20)
+        assert sum(one.startswith("DELETE") for one in world.wire.shorts) == 1
+
+    live(story, config=configured(parallelism=1))

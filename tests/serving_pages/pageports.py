@@ -13,7 +13,7 @@ from aiohttp.typedefs import Handler
 from multidict import CIMultiDict
 from yarl import URL
 
-from stowplan.api.feature_gates import DEFAULT_GATES
+from releases import GATES_1_36
 from stowplan.api.pod import Pod
 from stowplan.config import default_config
 from stowplan.config.types import ClientConnection, SchedulerConfig
@@ -54,13 +54,13 @@ class World:
 
     def __post_init__(self) -> None:
         self.logger = Logger(lambda level, message, values: self.lines.append(message))
-        self.scheduling = SchedulerMetrics(perf_counter, DEFAULT_GATES, Random(0))
-        self.metrics = ProcessMetrics(DEFAULT_GATES, timer=perf_counter)
+        self.scheduling = SchedulerMetrics(perf_counter, GATES_1_36, Random(0))
+        self.metrics = ProcessMetrics(GATES_1_36, timer=perf_counter)
         self.metrics.show(self.scheduling)
         self.slis = HealthMetrics(STARTED)
 
     def config(self) -> SchedulerConfig:
-        config = default_config().config
+        config = default_config(GATES_1_36).config
         election = msgspec.structs.replace(config.leader_election, leader_elect=self.electing)
         name = "sched" if self.electing else "sched-direct"
         connection = ClientConnection(kubeconfig=f"$DIR/{name}.kubeconfig")

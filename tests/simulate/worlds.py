@@ -2,13 +2,15 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from random import Random
 
 import yaml
 from msgspec import to_builtins
 
 from stowplan.api.catalogue import BUILT_IN, NAMESPACES, NODES, PODS
+from stowplan.api.decode import convert_any
 from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.api.requests import Json
@@ -28,6 +30,7 @@ class World:
     """A cluster in which things happen."""
 
     def __init__(self, clock: VirtualClock) -> None:
+        self.clock = clock
         self.store = Store(clock, Random(1), admission=ClusterAdmission(disabled=["TaintNodesByCondition"]))
         create_bootstrap_objects(self.store)
         self.client = InProcessClient(self.store)
@@ -46,7 +49,26 @@ class World:
     def exists(self, namespace: str) -> bool:
         return namespace in {one["metadata"]["name"] for one in self.store.list(NAMESPACES).items}
 
-    async def settle(self, seconds: float = 30.0) -> None:
+    def dump(self) -> list[Object]:
+        """Everything that scheduling depends on, as it is now."""
+        found = []
+        for kind in ("Node", "Pod", "ReplicaSet", "StatefulSet", "PodDisruptionBudget"):
+            for body in self.store.list(RESOURCES[kind]).items:
+                obj = convert_any({**body, "kind": kind})
+                assert obj is not None
+                found.append(obj)
+        return found
+
+    @asynccontextmanager
+    async def scheduler(self, seed: int) -> AsyncIterator[None]:
+        """A scheduler that has just been started."""
+        one = Scheduler(self.client, Settings.of(), clock=self.clock, rng=Random(seed))
+        async with one.running():
+            await self.settle(1.0)
+            yield
+
+    async def settle(self, seconds: float = 8.0) -> None:
+        """Let things happen. There are no kubelets, so nodes count as lost after 40 s in all."""
         await asyncio.sleep(seconds)
 
     def placements(self) -> dict[str, str]:
@@ -67,8 +89,8 @@ class World:
         )
 
 
-def done_for_real(objects: Iterable[Object], story: Story, seed: int = 0) -> World:
-    """Let something happen in a cluster of these objects."""
+def done_for_real(objects: Iterable[Object], story: Story, seed: int | None = 0) -> World:
+    """Let something happen in a cluster of these objects; without a seed the story starts schedulers."""
 
     async def main(clock: VirtualClock) -> World:
         world = World(clock)
@@ -77,10 +99,12 @@ def done_for_real(objects: Iterable[Object], story: Story, seed: int = 0) -> Wor
             resource = NODES if isinstance(obj, Node) else RESOURCES[type(obj).__name__]
             world.store.create(resource, body)
         context = Context.of(world.client, clock, Random(2))
-        scheduler = Scheduler(world.client, Settings.of(), clock=clock, rng=Random(seed))
-        async with ControllerManager(context, all_controllers(context)).running(), scheduler.running():
-            await world.settle(1.0)
-            await story(world)
+        async with ControllerManager(context, all_controllers(context)).running():
+            if seed is None:
+                await story(world)
+            else:
+                async with world.scheduler(seed):
+                    await story(world)
         return world
 
     return run(main)

@@ -39,6 +39,9 @@ def comparable(objects: list[Json]) -> dict[tuple[str, ...], Any]:
 def _without_moving(data: Any) -> Any:
     if isinstance(data, dict):
         left = {key: value for key, value in data.items() if key not in MOVING}
+        if left.get("reason") == "Unschedulable":
+            # The last attempt may be older than a taint; a loaded cluster tries every pod that waits.
+            left.pop("message", None)
         if "resourceVersion" in left.get("metadata", {}) and "kind" in left:
             left["metadata"] = {k: v for k, v in left["metadata"].items() if k != "resourceVersion"}
         return {

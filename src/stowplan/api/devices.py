@@ -306,6 +306,26 @@ class NodeAllocatableResourceMapping(Struct, frozen=True):
     allocation_multiplier: RawQuantity | None = None
 
 
+class NodeAllocatableMapping(Struct, frozen=True):
+    """As NodeAllocatableResourceMapping, in the form of 1.37: a multiple of a capacity, or of devices."""
+
+    capacity_key: str | None = None
+    capacity_multiplier: RawQuantity | None = None
+    device_multiplier: RawQuantity | None = None
+
+
+class NodeAllocatableOverhead(Struct, frozen=True):
+    """What a device takes beside that: once for a pod, and for each container that uses it."""
+
+    per_pod: RawQuantity | None = None
+    per_container: RawQuantity | None = None
+
+
+class NodeAllocatableResource(Struct, frozen=True):
+    mapping: NodeAllocatableMapping | None = None
+    overhead: NodeAllocatableOverhead | None = None
+
+
 class Device(Struct, frozen=True):
     name: str = ""
     attributes: dict[str, DeviceAttribute] = {}
@@ -320,6 +340,7 @@ class Device(Struct, frozen=True):
     binding_failure_conditions: tuple[str, ...] = ()
     allow_multiple_allocations: bool | None = None
     node_allocatable_resource_mappings: dict[str, NodeAllocatableResourceMapping] = {}
+    node_allocatable_resources: dict[str, NodeAllocatableResource] = {}
 
 
 class ResourcePool(Struct, frozen=True):

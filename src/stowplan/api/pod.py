@@ -299,12 +299,28 @@ class PodExtendedResourceClaimStatus(Struct, frozen=True):
     request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
 
 
+class NodeAllocatableMappedResources(Struct, frozen=True):
+    name: str = ""
+    quantity: RawQuantity | None = None
+
+
+class NodeAllocatableOverheadResources(Struct, frozen=True):
+    name: str = ""
+    per_pod: RawQuantity | None = None
+    per_container: RawQuantity | None = None
+
+
 class NodeAllocatableResourceClaimStatus(Struct, frozen=True):
-    """What a claim takes of resources that are a node's own, as cpu and memory, and for which containers."""
+    """What a claim takes of resources that are a node's own, as cpu and memory, and for which containers.
+
+    `resources` is the form of 1.36, `mapping` and `overhead` are that of 1.37.
+    """
 
     resource_claim_name: str = ""
     containers: tuple[str, ...] = ()
     resources: ResourceList = {}
+    mapping: tuple[NodeAllocatableMappedResources, ...] = ()
+    overhead: tuple[NodeAllocatableOverheadResources, ...] = ()
 
 
 class PodStatus(Struct, frozen=True):

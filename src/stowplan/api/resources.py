@@ -156,6 +156,11 @@ def pod_requests(
     if by_claims:
         for claim in pod.status.node_allocatable_resource_claim_statuses:
             _add(total, _amounts(claim.resources))
+            for mapped in claim.mapping:
+                _add(total, _amounts({mapped.name: mapped.quantity or 0}))
+            for overhead in claim.overhead:
+                for raw in (overhead.per_pod, *[overhead.per_container] * len(claim.containers)):
+                    _add(total, _amounts({overhead.name: raw or 0}))
     if pod_level:
         total.update(_pod_level_requests(pod, use_status, infeasible, per_view))
     _add(total, _amounts(pod.spec.overhead))

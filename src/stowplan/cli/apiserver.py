@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from stowplan.api.status import ApiError
+from stowplan.cli.options import emulation_options
 from stowplan.clock import RealClock
 from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects, publish_server
 from stowplan.embedded.admission.plugins import PLUGIN_NAMES
@@ -17,6 +18,7 @@ from stowplan.embedded.apiserver.server import kubeconfig_path, write_kubeconfig
 from stowplan.embedded.auth.tokens import DEFAULT_ISSUER, SigningKey
 from stowplan.embedded.durable import DataDirError, open_data_dir
 from stowplan.embedded.store import FieldManager, Store
+from stowplan.releases import Release
 
 
 @click.command("apiserver")
@@ -49,6 +51,7 @@ from stowplan.embedded.store import FieldManager, Store
     show_default=True,
     help="Issuer of service account tokens, and their default audience.",
 )
+@emulation_options
 def apiserver(
     port: int,
     bind: str,
@@ -58,6 +61,7 @@ def apiserver(
     data_dir: Path | None,
     disable_admission_plugins: str,
     service_account_issuer: str,
+    release: Release,
 ) -> None:
     """Run a Kubernetes API server.
 
@@ -79,7 +83,7 @@ def apiserver(
         keeper = None if data_dir is None else open_data_dir(store, data_dir)
         try:
             key = SigningKey() if data_dir is None else SigningKey.kept_in(data_dir)
-            asyncio.run(_serve(store, clock, listening, key, kubeconfig_out))
+            asyncio.run(_serve(store, clock, listening, key, kubeconfig_out, release))
         finally:
             if keeper is not None:
                 keeper.close()
@@ -98,10 +102,15 @@ def _plugins(names: str) -> list[str]:
 
 
 async def _serve(
-    store: Store, clock: RealClock, listening: Listening, key: SigningKey, out: Path | None
+    store: Store,
+    clock: RealClock,
+    listening: Listening,
+    key: SigningKey,
+    out: Path | None,
+    release: Release,
 ) -> None:
     create_bootstrap_objects(store)
-    server = ApiServer(store, listening, clock=clock, signing_key=key)
+    server = ApiServer(store, listening, clock=clock, signing_key=key, release=release)
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -11,7 +11,7 @@ from stowplan.bench import apiserver as apiserver_bench
 from stowplan.bench import durable as durable_bench
 from stowplan.bench import engine as engine_bench
 from stowplan.bench import explain as explain_bench
-from stowplan.bench import growth, httpclient
+from stowplan.bench import growth, httpclient, waking
 from stowplan.bench import hostile as hostile_bench
 from stowplan.bench import http as http_bench
 from stowplan.bench import loop as loop_bench
@@ -372,6 +372,27 @@ def churn_command(
     if as_json:
         echo_json({**asdict(run), **asdict(figures)})
     _check_hold(figures.longest_hold_ms, figures.held_by)
+
+
+@bench.command("waking")
+@click.option("--pods", type=AT_LEAST_ONE, default=50_000, show_default=True, help="Pods that wait.")
+@click.option("--templates", type=AT_LEAST_ONE, default=50, show_default=True, help="Pod templates.")
+@JSON
+def waking_command(pods: int, templates: int, as_json: bool) -> None:
+    """Measure events while pods wait for one.
+
+    Pods of some templates wait in the queue. Measured are a node that helps nobody, and one that helps all of
+    them, until the first pod can be tried.
+    """
+    run = waking.WakingRun(pods, templates)
+    with elapsed("measuring"):
+        figures = waking.measure(run)
+    click.echo(f"{pods:,} waiting pods of {templates:,} templates")
+    click.echo(f"  helps none {figures.useless_event_ms:,.2f} ms")
+    click.echo(f"  helps all  {figures.first_pod_ms:,.0f} ms until the first pod is taken out")
+    click.echo(f"  per pod    {figures.us_per_woken_pod:,.1f} µs to wake it")
+    if as_json:
+        echo_json({**asdict(run), **asdict(figures)})
 
 
 @bench.command("preemption")

@@ -12,6 +12,7 @@ from stowplan import __version__
 _PLACES: Final = {
     "apiserver": "stowplan.cli.apiserver:apiserver",
     "bench": "stowplan.cli.bench:bench",
+    "capacity": "stowplan.cli.capacity:capacity",
     "chaos": "stowplan.cli.chaos:chaos",
     "completion": "stowplan.cli.completion:completion",
     "explain": "stowplan.cli.explain:explain",
@@ -25,14 +26,17 @@ _PLACES: Final = {
     "man": "stowplan.cli.man:man",
     "node": "stowplan.cli.node:node_group",
     "pending": "stowplan.cli.explain:pending",
+    "plan": "stowplan.cli.plan:plan",
     "run": "stowplan.cli.run:run",
     "shadow": "stowplan.cli.shadow:shadow",
+    "simulate": "stowplan.cli.simulate:simulate",
     "snapshot": "stowplan.cli.snapshot:snapshot",
     "top": "stowplan.cli.top:top",
     "up": "stowplan.cli.up:up",
     "verify": "stowplan.cli.verify:verify_command",
     "version": "stowplan.cli.version:version",
     "view": "stowplan.cli.shadow:view",
+    "whatif": "stowplan.cli.whatif:whatif",
 }
 
 _SUMMARIES: Final = {

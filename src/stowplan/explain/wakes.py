@@ -27,7 +27,10 @@ _OWN_CHANGES: Final = frozenset(
     )
 )
 """Changes that help only the pod itself."""
-_PODS: Final = ("Pod", "AssignedPod", "UnschedulablePod")
+_TARGET: Final = "TargetPod"
+_OTHERS: Final = ("AssignedPod", "UnscheduledPod")
+_PODS: Final = ("Pod", "UnschedulablePod", *_OTHERS)
+"""Since 1.37 a plugin says whether it means other pods or the waiting one, the target."""
 _ITSELF: Final = "the pod itself changes"
 _INSUFFICIENT: Final = "Insufficient "
 _FIT: Final = "NodeResourcesFit"
@@ -38,18 +41,22 @@ def sentence(wakes: Sequence[Mapping[str, Any]], funnel: Iterable[Mapping[str, A
     """The parts of the sentence. `funnel` says which resources are short, so whose end would help."""
     funnel = list(funnel)
     actions: dict[str, dict[str, None]] = {}
+    itself = False
     for one in wakes:
         if _awaits_devices_it_does_not_use(one, funnel):
             continue
+        if one["resource"] == _TARGET:
+            itself = True
+            continue
+        if one["resource"] in _PODS and one["resource"] not in _OTHERS:
+            itself |= not _OWN_CHANGES.isdisjoint(one["actions"]) or "Update" in one["actions"]
         resource = "Pod" if one["resource"] in _PODS else one["resource"]
         actions.setdefault(resource, {}).update(dict.fromkeys(one["actions"]))
     parts: list[str] = []
-    itself = False
     if "*" in actions:
         return ["anything in the cluster changes"]
     for resource, happened in sorted(actions.items(), key=lambda item: _order(item[0])):
         if resource == "Pod":
-            itself = not _OWN_CHANGES.isdisjoint(happened) or "Update" in happened
             parts += _pods(happened, _short_resources(wakes, funnel))
         elif resource == "Node":
             parts.append(_nodes(happened))
@@ -63,7 +70,7 @@ def objects_awaited(wakes: "Iterable[Waker]") -> list[str]:
     wanted = [
         {"resource": one.resource, "actions": one.actions, "plugin": one.plugin}
         for one in wakes
-        if one.resource not in (*_PODS, "Node", "*")
+        if one.resource not in (*_PODS, _TARGET, "Node", "*")
     ]
     return sentence(wanted)
 

@@ -1,7 +1,7 @@
 """The metrics of a scheduler: its queue, scheduling and binding cycles, preemption and plugins."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Final, NamedTuple
 
@@ -127,6 +127,10 @@ class QueueMetrics(QueueInstrument):
     def after_plugin(self, plugin: str, status: Status) -> None:
         seconds = self._timer() - self._plugin_asked_at
         self._plugins[plugin, PRE_ENQUEUE, status.code.label].observe(seconds)
+
+    def pre_enqueue_ran(self, pods: Sequence[QueuedPod]) -> None:
+        seconds = (self._timer() - self._asked_at) / len(pods)
+        self.points[PRE_ENQUEUE, "Success", pods[0].profile].take([seconds] * len(pods))
 
     def after_pre_enqueue(self, queued: QueuedPod) -> None:
         seconds = self._timer() - self._asked_at
@@ -333,27 +337,93 @@ class BatchMetrics:
         self._rescore_seconds = families.histogram("batch_rescore_duration_seconds")
         self._asked = families.histogram("get_node_hint_duration_seconds")
         self._stored = families.histogram("store_schedule_results_duration_seconds")
+        self._families = families
 
-    def attempted(self, profile: str, result: str) -> None:
+    def attempted(self, profile: str, result: str, times: int = 1) -> None:
         """The result of a batched attempt: `no_hint`, `hint_used` or `hint_not_used`."""
-        self._attempts[profile, result] += 1
+        self._attempts[profile, result] += times
 
-    def flushed(self, profile: str, reason: str) -> None:
-        """The batch was flushed because of `pod_failed`, `expired`, ..."""
-        self._flushes[profile, reason] += 1
+    def flushed(self, profile: str, reason: str, times: int = 1) -> None:
+        """The batch could not be used because of `pod_skipped`, `expired`, ..."""
+        self._flushes[profile, reason] += times
 
     def rescored(self, profile: str, seconds: float) -> None:
         """The last node of a batch was scored again (since 1.37)."""
         self._rescored[profile,] += 1
         self._rescore_seconds[profile,].observe(seconds)
 
-    def asked(self, hinted: bool, profile: str, seconds: float) -> None:
+    def asked(self, hinted: bool, profile: str, seconds: float, times: int = 1) -> None:
         """A node hint was looked up."""
-        self._asked["hint" if hinted else "no_hint", profile].observe(seconds)
+        self._asked["hint" if hinted else "no_hint", profile].take([seconds] * times)
 
-    def stored(self, profile: str, seconds: float) -> None:
+    def stored(self, profile: str, seconds: float, times: int = 1) -> None:
         """The results of an attempt were stored."""
-        self._stored[profile,].observe(seconds)
+        self._stored[profile,].take([seconds] * times)
+
+    def of(self, profile: str) -> "BatchCounts":
+        """What is counted of a profile."""
+        counts = BatchCounts(self, profile)
+        self._families.before_collect(counts.flush)
+        return counts
+
+
+class BatchCounts:
+    """The batches of one profile. Pods that can never be in one are only counted, and looked at when metrics
+    are read: for them neither looking for a hint nor storing takes any time.
+    """
+
+    __slots__ = ("_counted", "_metrics", "_profile", "_single", "_unbatchable", "no_hint")
+
+    def __init__(self, metrics: BatchMetrics, profile: str) -> None:
+        self._metrics = metrics
+        self._profile = profile
+        self.no_hint = 0
+        """Pods without a hint since the last flush, for hot code."""
+        self._counted = 0
+        self._unbatchable = 0
+        self._single = 0
+
+    def take_unbatchable(self, feasible: int) -> None:
+        """A pod that can never be in a batch got one of so many feasible nodes."""
+        if feasible == 1:
+            self._single += 1
+        else:
+            self._unbatchable += 1
+
+    def asked(self, hinted: bool, seconds: float) -> None:
+        """A node hint was looked for."""
+        self._counted += not hinted
+        self._metrics.asked(hinted, self._profile, seconds)
+
+    def hinted(self, used: bool) -> None:
+        """The pod got its hint, or another node."""
+        self._metrics.attempted(self._profile, "hint_used" if used else "hint_not_used")
+
+    def flushed(self, reason: str) -> None:
+        """The batch could not be used: `pod_skipped`, `expired`, ..."""
+        self._metrics.flushed(self._profile, reason)
+
+    def rescored(self, seconds: float) -> None:
+        """The last node of a batch was scored again (since 1.37)."""
+        self._metrics.rescored(self._profile, seconds)
+
+    def stored(self, seconds: float) -> None:
+        """The results of an attempt were stored."""
+        self._metrics.stored(self._profile, seconds)
+
+    def flush(self) -> None:
+        """Add what was only counted to the series."""
+        metrics, profile = self._metrics, self._profile
+        if not self.no_hint:
+            return
+        metrics.attempted(profile, "no_hint", self.no_hint)
+        if untimed := self.no_hint - self._counted:
+            metrics.asked(False, profile, 0.0, untimed)
+        for reason, count in (("empty_list", self._single), ("pod_not_batchable", self._unbatchable)):
+            if count:
+                metrics.flushed(profile, reason, count)
+                metrics.stored(profile, 0.0, count)
+        self.no_hint = self._counted = self._single = self._unbatchable = 0
 
 
 _OWNED_BY_POD: Final = ("false", "", "Pod")

@@ -1,6 +1,6 @@
 """Hook points of the queue: metrics, logs and traces hang on these; those nobody uses cost nothing."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stowplan.framework.events import Answer, ClusterEvent
@@ -57,6 +57,9 @@ class QueueInstrument:
     def after_pre_enqueue(self, queued: QueuedPod) -> None:
         """All of them agreed, or one said no."""
 
+    def pre_enqueue_ran(self, pods: Sequence[QueuedPod]) -> None:
+        """All of them agreed to many pods of one profile, of which the first was told of before."""
+
     def problem(self, message: str) -> None:
         """Something that should not happen was logged; the queue goes on."""
 
@@ -77,6 +80,7 @@ class Hooks:
         "in_flight",
         "incoming",
         "narrowed",
+        "pre_enqueue_ran",
         "problem",
         "rejected",
         "stayed_gated",
@@ -94,6 +98,7 @@ class Hooks:
         self.before_plugin = _hook(instrument, "before_plugin")
         self.after_plugin = _hook(instrument, "after_plugin")
         self.after_pre_enqueue = _hook(instrument, "after_pre_enqueue")
+        self.pre_enqueue_ran = _hook(instrument, "pre_enqueue_ran")
         self.problem = _hook(instrument, "problem")
 
 

@@ -1,7 +1,7 @@
 """Queueing hints: whether a cluster event is worth another cycle for a rejected pod, and how soon."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.pod import Pod
@@ -11,6 +11,9 @@ from stowplan.queue.instrument import UNSCHEDULABLE, Hooks
 from stowplan.queue.queued_pod import QueuedPod
 from stowplan.queue.sub_queues import ProfileRules, Strategy, SubQueues
 from stowplan.queue.unschedulable_pods import Group
+
+MANY: Final = 16
+"""So many pods that are alike are made ready together."""
 
 Ask = Callable[[Registered, QueuedPod, ClusterEvent, Any, Any], Answer]
 """Asks a plugin for its hint."""
@@ -95,16 +98,37 @@ class Waker:
     ) -> None:
         """Try pods again that an event may help, if their priority is at most the one given."""
         for_all = at_most_priority is None and not excluding
+        together: list[QueuedPod] = []
         claims = self._narrowed(event, old, new) if self._asks_first else None
         for group in self._concerned(event):
             if claims is None or not self._narrows:
                 verdicts = self._verdicts(group, event, old, new, for_all)
             else:
                 verdicts = self._verdicts_of(group.users_of_any(claims), event, old, new)
+            if for_all and len(group.pods) >= MANY and not group.gating_plugin:
+                verdicts = self._sorted_out(verdicts, together, event.label)
             for queued, strategy in verdicts:
                 low_enough = at_most_priority is None or queued.pod.priority <= at_most_priority
                 if low_enough and queued.uid != excluding:
                     self.move(queued, strategy, event)
+        if together:
+            self._places.ready_together(together, event.label)
+
+    def _sorted_out(
+        self, verdicts: Iterator[tuple[QueuedPod, Strategy]], together: list[QueuedPod], event: str
+    ) -> Iterator[tuple[QueuedPod, Strategy]]:
+        """Leave out of the pods of a group that are woken those that can be made ready together.
+
+        No strategy makes a difference to pods that are not backing off.
+        """
+        if not self._places.moves_together(event):
+            return verdicts
+        strategies = {queued.key: (queued, strategy) for queued, strategy in verdicts}
+        if not strategies:
+            return iter(())
+        ready, others = self._places.sort_out_ready([queued for queued, _ in strategies.values()])
+        together += ready
+        return iter([strategies[queued.key] for queued in others])
 
     def wake_updated(self, queued: QueuedPod, events: Sequence[ClusterEvent], old: Pod, new: Pod) -> None:
         """A pod that waits has changed: try it again if the plugins that rejected it think that helps."""

@@ -5,12 +5,13 @@ failure, up to a limit.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf, nextafter
+from operator import itemgetter
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from stowplan.clock import Clock
@@ -79,6 +80,20 @@ class KeyedHeap(Generic[T]):
         if old is not None:
             old[_ITEM] = _GONE
             self._sweep()
+
+    def put_many(self, items: Iterable[tuple[str, T]]) -> None:
+        """Add items with keys that are not there yet: the same as adding one after the other, but faster."""
+        added: list[_Entry] = []
+        for key, item in items:
+            number = next(self._numbers)
+            self._entries[key] = entry = [self._sort_key(item), number, number, key, item]
+            added.append(entry)
+        added.sort(key=itemgetter(0))
+        if added and (not self._line or self._line[-1] < added[0]):
+            self._line.extend(added)
+        else:
+            self._heap += added
+            heapify(self._heap)
 
     def peek(self) -> T | None:
         """The first item, None if there is none."""
@@ -245,6 +260,10 @@ class BackoffQueue:
     def is_backing_off(self, queued: QueuedPod, now: float) -> bool:
         end = self._end(queued)
         return end is not None and end >= self._backoff.aligned(nanoseconds(now))
+
+    def cannot_last_after(self, now: float) -> float:
+        """A pod that failed before this time is not backing off at `now`, however often it failed."""
+        return now - (self._backoff.maximum + 2 * self._backoff.window) / SECOND - 1
 
     def ends_at(self, queued: QueuedPod) -> float:
         """When a pod's backoff will be over."""
@@ -418,8 +437,10 @@ class SubQueues:
             return False
         if queued.first_attempt is None:
             queued.first_attempt = self._clock.monotonic()
-        self.unschedulable.remove(key)
-        self.backoff.remove(key)
+        if key in self.unschedulable.pods:
+            self.unschedulable.remove(key)
+        if len(self.backoff):
+            self.backoff.remove(key)
         self.active.put(key, queued)
         self._tell(queued, ACTIVE, event)
         if event in self._renominating:
@@ -442,6 +463,42 @@ class SubQueues:
         """Let a pod wait for an event."""
         if self.unschedulable.put(queued):
             self._tell(queued, UNSCHEDULABLE, event)
+
+    def sort_out_ready(self, pods: Sequence[QueuedPod]) -> tuple[list[QueuedPod], list[QueuedPod]]:
+        """Of ungated pods of one profile, those that are certainly ready to be tried, and the others."""
+        rules = self._profiles.get(pods[0].profile)
+        asks = [plugin.pre_enqueue for plugin in rules.pre_enqueue] if rules else []  # type: ignore[attr-defined]
+        if self._hooks.before_pre_enqueue is not None:
+            self._hooks.before_pre_enqueue(pods[0])
+        before = self.backoff.cannot_last_after(self._clock.monotonic())
+        ready: list[QueuedPod] = []
+        others: list[QueuedPod] = []
+        for queued in pods:
+            is_ready = queued.timestamp < before and queued.first_attempt is not None
+            if is_ready and asks:
+                try:
+                    for ask in asks:
+                        if ask(queued.pod) is not None:
+                            is_ready = False
+                            break
+                except Exception:  # noqa: BLE001 - it is asked again, and then reported
+                    is_ready = False
+            (ready if is_ready else others).append(queued)
+        if ready and asks and self._hooks.pre_enqueue_ran is not None:
+            self._hooks.pre_enqueue_ran(ready)
+        return ready, others
+
+    def ready_together(self, pods: Sequence[QueuedPod], event: str) -> None:
+        """Make pods ready that `sort_out_ready` found to be so; the same as `to_active` for each."""
+        self.unschedulable.remove_many(pods)
+        self.active.put_many([(queued.key, queued) for queued in pods])
+        if self._hooks.incoming is not None:
+            for queued in pods:
+                self._hooks.incoming(queued, ACTIVE, event)
+
+    def moves_together(self, event: str) -> bool:
+        """Whether nobody has to be told of every single pod that an event makes ready."""
+        return not self.logs_gates and event not in self._renominating
 
     def requeue(self, queued: QueuedPod, strategy: Strategy, event: str) -> str:
         """Put a pod where a strategy says; returns the place it is in then."""

@@ -135,6 +135,19 @@ class UnschedulablePods:
         self._sweep()
         return queued
 
+    def remove_many(self, pods: Iterable[QueuedPod]) -> None:
+        """Take out pods that wait and are not gated: the same as one after the other, but faster."""
+        for queued in pods:
+            del self.pods[queued.key]
+            group = queued.group
+            assert isinstance(group, Group)
+            group.remove(queued)
+            queued.group = None
+            queued.ticket = -1
+            if not group.pods:
+                self._forget(group)
+        self._sweep()
+
     def groups(self) -> list[Group]:
         return list(self._groups.values())
 

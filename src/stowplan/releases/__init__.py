@@ -21,7 +21,7 @@ RELEASES: Final[Mapping[str, Release]] = MappingProxyType(
 )
 """Every release by name, the oldest first."""
 
-DEFAULT: Final[Release] = RELEASES["1.36"]
+DEFAULT: Final[Release] = RELEASES["1.37"]
 """What an installation is unless it is told to emulate another release."""
 
 NEWEST: Final[Release] = list(RELEASES.values())[-1]

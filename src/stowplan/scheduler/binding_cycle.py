@@ -72,7 +72,15 @@ class BindingCycle:
     a while is written to its status first.
     """
 
-    def __init__(self, context: Context, failures: FailureHandler, *, announcing: bool = True) -> None:
+    def __init__(
+        self,
+        context: Context,
+        failures: FailureHandler,
+        *,
+        announcing: bool = True,
+        workers: int = WORKERS,
+    ) -> None:
+        self._most_workers = workers
         self._context = context
         self._failures = failures
         self._announcing = announcing
@@ -312,6 +320,12 @@ class BindingCycle:
         context.cache.forget(queued.uid)
         return left
 
+    async def left(self, uid: str) -> None:
+        """Wait until a pod that was told to give up its node, at Permit or in PreBind, has done so."""
+        task = self._waiting.get(uid)
+        if task is not None:
+            await asyncio.wait([task])
+
     # The end
 
     async def finished(self) -> None:
@@ -366,7 +380,7 @@ class BindingCycle:
 
         So where the API server answers at once, as a store in this process does, one worker binds all pods.
         """
-        if len(self._workers) < WORKERS:
+        if len(self._workers) < self._most_workers:
             self._called = True
             worker = self._context.tasks.start(self._work(), "binding worker")
             self._workers.add(worker)

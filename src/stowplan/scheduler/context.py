@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,6 +30,7 @@ from stowplan.scheduler.decisions import LastDecisions
 
 if TYPE_CHECKING:
     from stowplan.scheduler.api_dispatcher import ApiDispatcher
+    from stowplan.scheduler.batching import Batch
     from stowplan.scheduler.result_annotations import ResultAnnotations
 
 SLICE: Final = 0.01
@@ -45,6 +47,8 @@ class Profile:
         self.post_filters: Sequence[Plugin] = framework.at(Point.POST_FILTER)
         self.preemption = next((one for one in self.post_filters if isinstance(one, PreemptionPlugin)), None)
         """The PostFilter plugin whose victims are evicted, if there is one."""
+        self.batch: Batch | None = None
+        """Follows the rules of opportunistic batching, if its gate is on."""
 
     @property
     def preemption_name(self) -> str:
@@ -158,13 +162,15 @@ class TimeSlice:
     def __init__(self, seconds: float = SLICE) -> None:
         self._seconds = seconds
         self._end = 0.0
+        self._time: Callable[[], float] = lambda: inf
 
     def begin(self) -> None:
-        self._end = asyncio.get_running_loop().time() + self._seconds
+        self._time = asyncio.get_running_loop().time
+        self._end = self._time() + self._seconds
 
     @property
     def is_over(self) -> bool:
-        return asyncio.get_running_loop().time() >= self._end
+        return self._time() >= self._end
 
     async def pause_if_over(self) -> None:
         """Let others run if it is time for that."""

@@ -5,6 +5,7 @@ cache is updated before the queue, so a requeued pod sees the state that trigger
 """
 
 from collections.abc import Callable, Container, Mapping
+from functools import partial
 from typing import Any, Final, Protocol
 
 from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
@@ -280,15 +281,12 @@ class Dispatcher:
         self._log = _EventLog(handlers, context.logger)
 
     def dispatch(self, handler: Callable[..., None], *objects: Any) -> None:
-        """Handle a watch event now, or when the table is released."""
+        """Log and handle a watch event now, or when the table is released."""
+        if self._freeze.held:
+            self._freeze.defer(partial(self.dispatch, handler, *objects))
+            return
         if self._logger.level >= _LOGGED:
             self._log.log(handler, objects)
-        if self._freeze.held:
-            self._freeze.defer(lambda: self._handle(handler, objects))
-        else:
-            self._handle(handler, objects)
-
-    def _handle(self, handler: Callable[..., None], objects: tuple[Any, ...]) -> None:
         try:
             handler(*objects)
         except CacheCorruptedError:

@@ -1,6 +1,7 @@
 """Preemption carried out: victims are deleted in the background; the preemptor stays out of the queue."""
 
 import asyncio
+from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 
 from stowplan.api.catalogue import PODS
@@ -17,7 +18,7 @@ from stowplan.framework.protocols import PreemptionPlugin
 from stowplan.framework.status import error
 from stowplan.logs import Ref
 from stowplan.reporting import NORMAL, is_replaced, nomination_patch, patch_status, victim_patch
-from stowplan.scheduler.binding_cycle import PreBindingPods
+from stowplan.scheduler.binding_cycle import BindingCycle
 from stowplan.scheduler.context import Context, Profile, TimeSlice
 
 
@@ -95,18 +96,21 @@ class Preemption:
     def __init__(
         self,
         context: Context,
-        pre_binding: PreBindingPods,
+        binding: BindingCycle,
         *,
         asynchronous: bool = True,
         activates: bool = False,
         measured: bool = False,
+        parallelism: int = 16,
     ) -> None:
         self._context = context
         self._activates = activates
         """Whether a preemptor whose last victim was not bound yet is tried again at once (since 1.37)."""
         self._measured = measured
         """Whether metrics have the real result and duration (since 1.37); before, `success` and none."""
-        self._pre_binding = pre_binding
+        self._parallelism = parallelism
+        """How many victims are deleted at the same time."""
+        self._binding = binding
         self._asynchronous = asynchronous
 
     async def prepare(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
@@ -146,9 +150,12 @@ class Preemption:
         gate = self._gate(preemptor)
         succeeded = False
         began = context.timer()
-        last_in_memory = self._activates and self._is_unbound(victims[-1])
+        last = victims[-1]
+        last_in_memory = self._activates and self._asynchronous and self._is_unbound(last)
         try:
             succeeded = await self._delete_in_order(preemptor, node, victims, gate)
+            if last_in_memory:
+                await self._binding.left(last.metadata.uid)
         except Exception as cause:  # noqa: BLE001 - the preemptor must not stay out of the queue for ever
             about = Ref(preemptor.key)
             context.unexpected("Preemption failed", cause, source="preemption", preemptor=about, node=node)
@@ -169,8 +176,7 @@ class Preemption:
         """Clear lower nominations, delete all victims but the last, then the last; whether all went well."""
         cleared = await self._clear_nominations(preemptor, node)
         *others, last = victims
-        deleted = await asyncio.gather(*(self._preempt(preemptor, node, victim) for victim in others))
-        succeeded = all(deleted)
+        succeeded = await self._preempt_in_parallel(preemptor, node, others)
         if succeeded:
             if gate is not None:
                 gate.preemption_waits_for(preemptor, last)
@@ -179,6 +185,20 @@ class Preemption:
         if self._asynchronous:
             result = _result(succeeded)
             self._log("Async Preemption finished completely", preemptor, node=node, result=result)
+        return succeeded
+
+    async def _preempt_in_parallel(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> bool:
+        """Preempt victims, several at a time, until one fails; whether all went well."""
+        waiting = deque(victims)
+        succeeded = True
+
+        async def work() -> None:
+            nonlocal succeeded
+            while waiting and succeeded:
+                if not await self._preempt(preemptor, node, waiting.popleft()):
+                    succeeded = False
+
+        await asyncio.gather(*(work() for _ in range(min(self._parallelism, len(victims)))))
         return succeeded
 
     async def _clear_nominations(self, preemptor: Pod, node: str) -> bool:
@@ -236,7 +256,7 @@ class Preemption:
     def _is_unbound(self, victim: Pod) -> bool:
         """Whether a victim waits at Permit or in PreBind: nobody is told when it has given up its node."""
         uid = victim.metadata.uid
-        return self._context.waiting.get(uid) is not None or uid in self._pre_binding
+        return self._context.waiting.get(uid) is not None or uid in self._binding.pre_binding
 
     def _preempt_in_memory(self, preemptor: Pod, node: str, victim: Pod) -> bool:
         """Have a victim give up its node that is not bound to it yet."""
@@ -250,7 +270,7 @@ class Preemption:
             if stopped:
                 self._log("Preemptor preempted a waiting pod", preemptor, waitingPod=about, node=node)
             return stopped
-        stopped = self._pre_binding.cancel(uid, f"preempted by {by}")
+        stopped = self._binding.pre_binding.cancel(uid, f"preempted by {by}")
         if stopped:
             self._log("Preemptor rejected a pod in preBind", preemptor, podInPreBind=about, node=node)
         return stopped

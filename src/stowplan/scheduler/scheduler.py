@@ -22,7 +22,8 @@ from stowplan.metrics import SchedulerMetrics
 from stowplan.queue.scheduling_queue import queue_for, rules_of
 from stowplan.reporting import EventRecorder
 from stowplan.scheduler.api_dispatcher import ApiDispatcher
-from stowplan.scheduler.binding_cycle import BindingCycle, Unbound
+from stowplan.scheduler.batching import Batch
+from stowplan.scheduler.binding_cycle import WORKERS, BindingCycle, Unbound
 from stowplan.scheduler.cache import Cache
 from stowplan.scheduler.context import Context, Profile, SchedulingObserver
 from stowplan.scheduler.cycle_log import log_plugins, reflector_values
@@ -138,6 +139,17 @@ class Scheduler:
             observer=observer,
             profiles={one.profile.scheduler_name: Profile(one) for one in frameworks},
         )
+        if gates["OpportunisticBatching"]:
+            for one in context.profiles.values():
+                one.batch = Batch(
+                    one.framework,
+                    gates.behaviour.batching,
+                    metrics.batches.of(one.name),
+                    clock=clock,
+                    timer=timer,
+                    logger=logger,
+                    extenders=bool(extenders),
+                )
         if gates["SchedulerAsyncAPICalls"]:
             keeps_conditions = gates.behaviour.calls.status_merges_conditions
             context.dispatcher = ApiDispatcher(context, keeps_conditions=keeps_conditions)
@@ -165,16 +177,22 @@ class Scheduler:
         self.debugger = Debugger(context, self.informers)
         self._explainer = Explainer(context)
         failures = FailureHandler(context)
-        self._binding = BindingCycle(context, failures, announcing=gates["NominatedNodeNameForExpectation"])
+        self._binding = BindingCycle(
+            context,
+            failures,
+            announcing=gates["NominatedNodeNameForExpectation"],
+            workers=max(WORKERS, config.parallelism),
+        )
         self._cycle = SchedulingCycle(
             context,
             NodeFinder(sampler, extenders, chances.node_finder, logger, timer),
             Preemption(
                 context,
-                self._binding.pre_binding,
+                self._binding,
                 asynchronous=gates["SchedulerAsyncPreemption"],
                 activates=gates.behaviour.preempting.activates_preemptor,
                 measured=gates.behaviour.preempting.result_label == "real",
+                parallelism=config.parallelism,
             ),
             failures,
             self._binding,

@@ -287,6 +287,8 @@ class SchedulingCycle:
             return Failure(NO_NODES, rejected=True)
         try:
             result = await self._find_node(profile.framework, queued.pod)
+            if profile.batch is not None:
+                profile.batch.note(queued.pod, result.evaluation, result.row, context.queue.cycle)
             if context.logger.level >= 2:
                 self._log(queued.pod, result, began)
             if result.row is None:

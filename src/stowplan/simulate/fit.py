@@ -138,7 +138,7 @@ def endless(cluster: Cluster, workload: Workload, manifests: Manifests) -> Itera
             cluster.add(made.owner)
         cluster.add(*made.objects)
         yield from made.pods
-        first += size
+        first = made.next_number
 
 
 def _feasible(cluster: Cluster, pods: Sequence[Pod]) -> Any:

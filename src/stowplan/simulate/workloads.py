@@ -139,6 +139,7 @@ class Workload:
                 made = around.admit(body, self.place, self.template_path)
                 made = around.with_claims(made, name, found)
             found.pods.append(_named(made, name, self.namespace))
+            found.next_number = number + 1
         return found
 
     def _owner_and_template(self) -> tuple[Json | None, Json]:
@@ -171,7 +172,7 @@ class Workload:
                 if daemon.fits(_bare(node))[0]:
                     yield number, f"{self.name}-{node.name}"
             return
-        if self.kind == "Pod" and count == 1 and f"{self.namespace}/{self.name}" not in taken:
+        if self.kind == "Pod" and count == 1 and not first and f"{self.namespace}/{self.name}" not in taken:
             yield 0, self.name
             return
         number = first
@@ -211,6 +212,8 @@ class NewPods:
     owner: Object | None = None
     objects: list[Object] = field(default_factory=list)
     pods: list[Pod] = field(default_factory=list)
+    next_number: int = 0
+    """From where on further pods are numbered."""
 
 
 @dataclass(slots=True)

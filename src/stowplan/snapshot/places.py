@@ -27,6 +27,8 @@ class Place:
     text: str
     document: int = 0
     items: tuple[int, ...] = ()
+    inside: str = ""
+    """The field that holds it, if it stands in an object of another kind."""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line()}"
@@ -36,7 +38,7 @@ class Place:
         steps: list[str | int] = []
         for number in self.items:
             steps += ["items", number]
-        return line_of(self.text, self.document, [*steps, *_steps(field)])
+        return line_of(self.text, self.document, [*steps, *_steps(self.inside), *_steps(field)])
 
     def says(self, problem: str) -> SnapshotError:
         """An error about what msgspec says is wrong here: `file:line: field: what was expected`."""
@@ -45,7 +47,8 @@ class Place:
 
     def wrong(self, field: str, text: str) -> SnapshotError:
         """An error about a field."""
-        whole = ".".join((*(f"items[{number}]" for number in self.items), *([field] if field else ())))
+        around = (*(f"items[{number}]" for number in self.items), self.inside, field)
+        whole = ".".join(one for one in around if one)
         return SnapshotError(f"{self.file}:{self.line(field)}: {whole}{': ' if whole else ''}{text}")
 
 

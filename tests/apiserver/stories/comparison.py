@@ -13,6 +13,7 @@ import yaml
 
 from apiserver.stories.normal import comparable
 from apiserver.stories.play import Json, Player, Server, Story, numbered, stories
+from releases import EMULATE_1_36
 
 DIFFERENCES: Final = Path(__file__).parents[1] / "recorded_differences.yaml"
 UNEXPLAINED: Final = "unexplained: "
@@ -35,7 +36,8 @@ def running_server() -> Iterator[Server]:
     """`stowplan apiserver` as a process of its own."""
     with tempfile.TemporaryDirectory(prefix="stowplan-stories-") as folder:
         kubeconfig = Path(folder) / "kubeconfig"
-        command = [sys.executable, "-m", "stowplan", "apiserver", "--kubeconfig-out", str(kubeconfig)]
+        options = ["--kubeconfig-out", str(kubeconfig), EMULATE_1_36]
+        command = [sys.executable, "-m", "stowplan", "apiserver", *options]
         with (Path(folder) / "log").open("wb") as log:
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
         try:

@@ -254,6 +254,13 @@ class HttpClient(Client):
             "DELETE", object_path(resource, namespace, name), deletion_body(options), JSON
         )
 
+    async def evict(self, namespace: str, name: str) -> None:
+        """Evict a pod. Raises `ApiError` 429 if a disruption budget does not allow it now."""
+        path = object_path(PODS, namespace, name, "eviction")
+        metadata = {"name": name, "namespace": namespace}
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
+        await self._transport.request("POST", path, msgspec.json.encode(body), JSON)
+
     async def bind(self, binding: Binding) -> None:
         metadata = binding.metadata
         path = object_path(PODS, metadata.namespace, metadata.name, "binding")

@@ -68,6 +68,8 @@ class ClaimBinder:
         self._features = features
         self._timeout = timeout
         self._settles_each = features.choices.in_flight_until == "written"
+        has_overhead = features.choices.node_allocatable_fields == "mapping-and-overhead"
+        self._no_statuses: list[Any] | None = [] if has_overhead else None
         self._may_be_gone = features.choices.missing_special_claim == "ignored"
 
     # Before the pod is bound
@@ -239,19 +241,20 @@ class ClaimBinder:
 
     async def tell_pod(self, pod: PodInfo, statuses: Sequence[NodeAllocatableResourceClaimStatus]) -> None:
         """Write what claims take of the node's own resources, maybe nothing. Raises ClaimWriteError."""
-        told = msgspec.json.decode(msgspec.json.encode(statuses)) or None
+        told = msgspec.json.decode(msgspec.json.encode(statuses)) or self._no_statuses
+        how = PatchType.STRATEGIC if statuses or self._no_statuses is None else PatchType.MERGE
         try:
-            await self._patch_pod(pod.pod, {"nodeAllocatableResourceClaimStatuses": told})
+            await self._patch_pod(pod.pod, {"nodeAllocatableResourceClaimStatuses": told}, how)
         except ApiError as cause:
             raise ClaimWriteError(
                 f"updating pod {pod.key} NodeAllocatableResourceClaimStatuses: {cause}"
             ) from None
 
-    async def _patch_pod(self, pod: Pod, status: dict[str, Any]) -> None:
+    async def _patch_pod(
+        self, pod: Pod, status: dict[str, Any], how: PatchType = PatchType.STRATEGIC
+    ) -> None:
         patch = {"metadata": {"uid": pod.metadata.uid}, "status": status}
-        await self._client.patch(
-            PODS, pod.namespace, pod.name, patch, PatchType.STRATEGIC, subresource="status"
-        )
+        await self._client.patch(PODS, pod.namespace, pod.name, patch, how, subresource="status")
 
     async def wait_until_ready(self, state: StateData, pod: PodInfo, node: str) -> None:
         """Wait until the binding conditions of all devices are met.

@@ -4,12 +4,12 @@ Devices can be mapped to resources of their node. What a pod gets of such device
 had requested it; the pod's status says how much that is, claim by claim.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from stowplan.api.devices import NodeAllocatableResourceMapping, ResourceClaim
+from stowplan.api.devices import Device, NodeAllocatableResourceMapping, ResourceClaim
 from stowplan.api.pod import NodeAllocatableResourceClaimStatus, Pod, ResourceList
 from stowplan.api.quantity import Quantity, quantity_of
 from stowplan.api.resources import incoming_requests, is_hugepages, pod_requests
@@ -21,6 +21,8 @@ from stowplan.plugins.dynamicresources.claims import ClaimError, claim_name
 _CORE: Final = ("cpu", "memory", "ephemeral-storage")
 
 Statuses = tuple[NodeAllocatableResourceClaimStatus, ...]
+FoundFor = Mapping[str, Found]
+"""What was found for claims that are not allocated, by key."""
 
 
 class Footprint(NamedTuple):
@@ -49,11 +51,13 @@ class NodeAllocatable:
         if self._version != slices.version:
             self._version = slices.version
             self._is_mapped = any(
-                device.node_allocatable_resource_mappings
-                for view in slices.all()
-                for device in view.slice.spec.devices
+                self._concerns(device) for view in slices.all() for device in view.slice.spec.devices
             )
         return self._is_mapped
+
+    @staticmethod
+    def _concerns(device: Device) -> bool:
+        return bool(device.node_allocatable_resource_mappings)
 
     def is_shared(self, pod: Pod, row: int, claims: Sequence[ResourceClaim]) -> Status | None:
         """Why a claim cannot be used on a node: it takes of the node's resources for another pod already."""
@@ -72,12 +76,13 @@ class NodeAllocatable:
                 )
         return None
 
-    def footprint(
-        self, pod: Pod, row: int, claims: Sequence[ResourceClaim], found: Sequence[Found]
-    ) -> Footprint:
+    def footprint(self, pod: Pod, row: int, claims: Sequence[ResourceClaim], found: FoundFor) -> Footprint:
         """What devices that were found for claims take of a node, and whether it has that."""
         statuses: list[NodeAllocatableResourceClaimStatus] = []
-        for claim, one in zip(claims, found, strict=True):
+        for claim in claims:
+            one = found.get(claim.key)
+            if one is None:
+                continue
             try:
                 taken = _taken(claim, one.devices)
             except ValueError as cause:
@@ -86,7 +91,7 @@ class NodeAllocatable:
                 resources: ResourceList = {name: str(amount) for name, amount in taken.items()}
                 status = NodeAllocatableResourceClaimStatus(
                     resource_claim_name=claim.name,
-                    containers=_containers(pod, claim.name),
+                    containers=containers_using(pod, claim.name),
                     resources=resources,
                 )
                 statuses.append(status)
@@ -102,6 +107,11 @@ class NodeAllocatable:
                     f"claim {status.resource_claim_name}: node-allocatable resource claim not referenced by "
                     "any container within the pod"
                 )
+        return self._uncovered(pod) or self._lacking(pod, row)
+
+    @staticmethod
+    def _uncovered(pod: Pod) -> Status | None:
+        """What a request of the whole pod leaves no room for."""
         if pod.spec.resources is not None and pod.spec.resources.requests:
             total = pod_requests(pod, use_status=False, by_claims=True)
             inside = pod_requests(pod, use_status=False, pod_level=False, by_claims=True)
@@ -111,7 +121,7 @@ class NodeAllocatable:
                         f"pod level request for {name} is insufficient to cover the aggregated container and "
                         "node-allocatable DRA requests"
                     )
-        return self._lacking(pod, row)
+        return None
 
     def _lacking(self, pod: Pod, row: int) -> Status | None:
         """What a node has too little of; resolvable if it has enough of it for this pod alone."""
@@ -157,12 +167,14 @@ def _amount(
     consumed = chosen.consumed.get(mapping.capacity_key)
     if consumed is None or factor is None:
         return consumed
-    return Quantity(
-        consumed.mantissa * factor.mantissa, consumed.scale + factor.scale, consumed.format, wide=True
-    )
+    return multiplied(consumed, factor)
 
 
-def _containers(pod: Pod, claim: str) -> tuple[str, ...]:
+def multiplied(amount: Quantity, factor: Quantity) -> Quantity:
+    return Quantity(amount.mantissa * factor.mantissa, amount.scale + factor.scale, amount.format, wide=True)
+
+
+def containers_using(pod: Pod, claim: str) -> tuple[str, ...]:
     """The containers that use a claim, init containers first."""
     entries = set()
     for asked in pod.spec.resource_claims:

@@ -29,6 +29,7 @@ from stowplan.plugins.dynamicresources.allocator import (
 from stowplan.plugins.dynamicresources.columns import Comparison, DeviceColumns, simple_claim
 from stowplan.plugins.dynamicresources.features import Features
 from stowplan.plugins.dynamicresources.nodeallocatable import NodeAllocatable
+from stowplan.plugins.dynamicresources.nodeoverhead import NodeOverhead
 from stowplan.plugins.dynamicresources.operations import OPTIONAL_OPERATIONS, skips_operations
 from stowplan.plugins.dynamicresources.pools import Pool, PoolError
 from stowplan.plugins.dynamicresources.reuse import Column, KeptSearches, Searches
@@ -66,7 +67,8 @@ class Verdicts:
         self._searches = KeptSearches(self._devices.claims.allocated, self._devices.classes)
         self._columns = DeviceColumns(table, features)
         self._comparison = Comparison(self._columns, self._selectors, features)
-        self._node_allocatable = NodeAllocatable(table)
+        overhead = features.choices.node_allocatable_fields == "mapping-and-overhead"
+        self._node_allocatable = (NodeOverhead if overhead else NodeAllocatable)(table)
 
     def allocator(self) -> Allocator:
         return Allocator(
@@ -117,11 +119,12 @@ class Verdicts:
             found = self._found_on(state, name, row)
         except AllocationError as cause:
             return error(str(cause))
-        if found is None:
-            return None
         claims = [state.claims[index] for index in state.to_allocate() if not state.is_extended(index)]
-        taken = self._node_allocatable.footprint(state.pod.pod, row, claims, found.found[: len(claims)])
-        state.nodes[name] = found._replace(statuses=taken.statuses)
+        new = {claim.key: one for claim, one in zip(claims, found.found if found else (), strict=False)}
+        taken = self._node_allocatable.footprint(state.pod.pod, row, state.user_claims, new)
+        if found is not None or taken.statuses:
+            known = NodeAllocation([]) if found is None else found
+            state.nodes[name] = known._replace(statuses=taken.statuses)
         return taken.problem
 
     def _codes(self, state: StateData) -> Codes:

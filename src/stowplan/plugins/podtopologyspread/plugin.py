@@ -155,6 +155,11 @@ class PodTopologySpread(Plugin):
         self._label_keys = handle.gates["MatchLabelKeysInPodTopologySpread"]
         self._explained: tuple[Cycle, Skews] | None = None
 
+    @property
+    def has_default_constraints(self) -> bool:
+        """Whether pods without constraints of their own get some."""
+        return bool(self._defaults)
+
     def needed_objects(self) -> frozenset[str]:
         """Who groups pods matters only to constraints by default."""
         return self.needs if self._defaults else frozenset()

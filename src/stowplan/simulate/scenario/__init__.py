@@ -1,0 +1,13 @@
+"""Scenarios: a cluster, what arrives in it and what fails, under the real scheduler in virtual time.
+
+* `model`, `traces`: the file
+* `world`, `autoscaler`, `agenda`, `objects`: the run
+* `measures`, `report`: what came of it
+"""
+
+from stowplan.simulate.scenario.measures import Measures
+from stowplan.simulate.scenario.model import Scenario, read_scenario
+from stowplan.simulate.scenario.report import report_of
+from stowplan.simulate.scenario.world import run
+
+__all__ = ["Measures", "Scenario", "read_scenario", "report_of", "run"]

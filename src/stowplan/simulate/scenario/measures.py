@@ -1,0 +1,256 @@
+"""What is measured during a run: how long pods wait, how full nodes are, what it costs."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Any, Final
+
+import numpy as np
+
+from stowplan.api.requests import Json
+from stowplan.cluster.table import ClusterTable
+from stowplan.simulate.scenario.model import Scenario
+
+PERCENTILES: Final = (50, 90, 99)
+USUAL: Final = 20
+"""Fragmentation is measured by so many of the most frequent pods."""
+
+_ALWAYS: Final = ("cpu", "memory")
+HOUR: Final = 3600.0
+
+
+class Waits:
+    """Seconds from the creation of pods to their binding."""
+
+    def __init__(self) -> None:
+        self._all: list[float] = []
+        self._recent: list[float] = []
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def add(self, seconds: float) -> None:
+        self._all.append(seconds)
+        self._recent.append(seconds)
+
+    def taken_recent(self) -> list[float]:
+        """Those since the last time this was asked."""
+        recent, self._recent = self._recent, []
+        return recent
+
+    def document(self) -> dict[str, Any]:
+        found = sorted(self._all)
+        return {
+            "pods": len(found),
+            **{f"p{percent}": percentile(found, percent) for percent in PERCENTILES},
+            "max": _rounded(found[-1]) if found else None,
+        }
+
+
+def percentile(ordered: Sequence[float], percent: int) -> float | None:
+    """The value that so many percent do not exceed; None if there is none."""
+    return _rounded(ordered[max(ceil(len(ordered) * percent / 100) - 1, 0)]) if ordered else None
+
+
+def _rounded(value: float) -> float:
+    return round(value, 3)
+
+
+@dataclass(slots=True)
+class Sample:
+    """The cluster at a second of the run. Preemptions and waits are those since the sample before."""
+
+    second: float
+    pending: int
+    running: int
+    nodes: int
+    preemptions: int
+    cost_per_hour: float
+    utilisation: Mapping[str, float]
+    fragmentation: Mapping[str, float]
+    wait_p50: float | None
+    wait_p99: float | None
+    wait_p99_by_priority: Mapping[int, float | None]
+    wait_p99_by_namespace: Mapping[str, float | None]
+
+
+@dataclass(slots=True)
+class _Waiting:
+    since: float
+    priority: int
+    namespace: str
+    name: str
+
+
+@dataclass(slots=True)
+class Measures:
+    """Counts and samples of one run."""
+
+    scenario: Scenario
+    seed: int
+    table: ClusterTable
+    created_pods: int = 0
+    finished: int = 0
+    evicted: int = 0
+    failures: int = 0
+    scaled_up: int = 0
+    scaled_down: int = 0
+    preemptions: int = 0
+    preempted_by_priority: Counter[int] = field(default_factory=Counter)
+    waits_of_all: Waits = field(default_factory=Waits)
+    by_priority: dict[int, Waits] = field(default_factory=dict)
+    by_namespace: dict[str, Waits] = field(default_factory=dict)
+    samples: list[Sample] = field(default_factory=list)
+    node_hours: dict[str, float] = field(default_factory=dict)
+    left_waiting: list[float] = field(default_factory=list)
+    """How long the pods have waited that are pending at the end."""
+    _pending: dict[str, _Waiting] = field(default_factory=dict)
+    _unschedulable: dict[str, tuple[str, str]] = field(default_factory=dict)
+    _nodes: dict[str, tuple[str, float]] = field(default_factory=dict)
+    _sizes: Counter[str] = field(default_factory=Counter)
+    _usual: Counter[tuple[tuple[int, int], ...]] = field(default_factory=Counter)
+    _sampled_preemptions: int = 0
+
+    # Pods
+
+    def created(self, pod: Json, second: float) -> None:
+        metadata = pod["metadata"]
+        self.created_pods += 1
+        self._pending[metadata["uid"]] = _Waiting(
+            second, pod["spec"].get("priority") or 0, metadata.get("namespace", ""), metadata["name"]
+        )
+
+    def waits(self, pod: Json) -> None:
+        """A pod without a node has changed: perhaps the scheduler says that it cannot place it."""
+        for condition in pod["status"].get("conditions") or ():
+            if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
+                metadata = pod["metadata"]
+                self._unschedulable[metadata["uid"]] = (metadata.get("namespace", ""), metadata["name"])
+
+    def unschedulable(self) -> Iterator[tuple[str, str]]:
+        """Pods that the scheduler could not place, the first first."""
+        return iter(self._unschedulable.values())
+
+    def bound(self, pod: Json, second: float) -> None:
+        uid = pod["metadata"]["uid"]
+        self._unschedulable.pop(uid, None)
+        waiting = self._pending.pop(uid, None)
+        if waiting is not None:
+            wait = second - waiting.since
+            self.waits_of_all.add(wait)
+            self.by_priority.setdefault(waiting.priority, Waits()).add(wait)
+            self.by_namespace.setdefault(waiting.namespace, Waits()).add(wait)
+        info = self.table.pods.get(uid)
+        if info is not None:
+            self._usual[tuple(self.table.taken_by(info.template))] += 1
+
+    def preempted(self, pod: Json) -> None:
+        self.preemptions += 1
+        self.preempted_by_priority[pod["spec"].get("priority") or 0] += 1
+
+    def gone(self, pod: Json, second: float) -> None:
+        uid = pod["metadata"]["uid"]
+        self._pending.pop(uid, None)
+        self._unschedulable.pop(uid, None)
+
+    @property
+    def pending(self) -> int:
+        return len(self._pending)
+
+    # Nodes
+
+    def node_added(self, name: str, group: str, second: float) -> None:
+        self._nodes[name] = (group, second)
+        self._sizes[group] += 1
+
+    def node_removed(self, name: str, second: float) -> None:
+        group, since = self._nodes.pop(name)
+        self._sizes[group] -= 1
+        self.node_hours[group] = self.node_hours.get(group, 0.0) + (second - since) / HOUR
+
+    @property
+    def prices(self) -> dict[str, float]:
+        return {group.name: group.price for group in self.scenario.groups}
+
+    @property
+    def cost(self) -> float:
+        """Of all nodes, for the time they were there."""
+        prices = self.prices
+        return sum(hours * prices.get(group, 0.0) for group, hours in self.node_hours.items())
+
+    # Samples
+
+    def sample(self, second: float) -> None:
+        recent = sorted(self.waits_of_all.taken_recent())
+        prices = self.prices
+        self.samples.append(
+            Sample(
+                second,
+                self.pending,
+                len(self.table.pods),
+                self.table.node_count,
+                self.preemptions - self._sampled_preemptions,
+                round(sum(count * prices.get(group, 0.0) for group, count in self._sizes.items()), 6),
+                self._utilisation(),
+                self._fragmentation(),
+                percentile(recent, 50),
+                percentile(recent, 99),
+                {key: percentile(sorted(one.taken_recent()), 99) for key, one in self.by_priority.items()},
+                {key: percentile(sorted(one.taken_recent()), 99) for key, one in self.by_namespace.items()},
+            )
+        )
+        self._sampled_preemptions = self.preemptions
+
+    def finish(self, second: float) -> None:
+        """The run is over."""
+        self.sample(second)
+        for name in list(self._nodes):
+            self.node_removed(name, second)
+        self.left_waiting = sorted(second - waiting.since for waiting in self._pending.values())
+
+    def _lines(self) -> list[tuple[int, str]]:
+        """The resources that nodes offer and that are worth telling: line and name."""
+        table = self.table
+        offered = table.allocatable[:, : table.rows_in_use].sum(axis=1)
+        taken = table.requested[:, : table.rows_in_use].sum(axis=1)
+        return [
+            (line, name)
+            for line, name in enumerate(table.resources.names)
+            if name is not None and offered[line] > 0 and (name in _ALWAYS or "/" in name or taken[line] > 0)
+        ]
+
+    def _utilisation(self) -> dict[str, float]:
+        table = self.table
+        rows = table.valid[: table.rows_in_use]
+        found = {}
+        for line, name in self._lines():
+            offered = int(table.allocatable[line, : table.rows_in_use][rows].sum())
+            taken = int(table.requested[line, : table.rows_in_use][rows].sum())
+            found[name] = round(taken / offered, 4) if offered else 0.0
+        return found
+
+    def _fragmentation(self) -> dict[str, float]:
+        """By resource, the share of what is free that the pods placed so far could not use, on average.
+
+        For each of the most frequent requests, weighted by how often it came: the free amount on nodes where
+        it does not fit. Only amounts are compared, not taints or affinities.
+        """
+        table = self.table
+        size = table.rows_in_use
+        rows = table.valid[:size]
+        free = np.maximum(table.allocatable[:, :size] - table.requested[:, :size], 0)
+        has_slot = table.pod_count[:size] < table.allowed_pods[:size]
+        usual = self._usual.most_common(USUAL)
+        total = sum(count for _, count in usual)
+        found = {}
+        lost = np.zeros(len(free), dtype=np.float64)
+        for requests, count in usual:
+            fits = rows & has_slot
+            for line, amount in requests:
+                fits = fits & (free[line] >= amount)
+            lost += count / total * free[:, rows & ~fits].sum(axis=1)
+        for line, name in self._lines():
+            all_free = int(free[line, rows].sum())
+            found[name] = round(float(lost[line]) / all_free, 4) if all_free else 0.0
+        return found

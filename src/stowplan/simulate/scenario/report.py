@@ -1,0 +1,185 @@
+"""The report of a run: one document as text, JSON and page."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from stowplan.explain.layout import span
+from stowplan.report import Cell, Figure, Figures, Part, Report, Series, Table, TimeSeries
+from stowplan.report.model import BAD, GOOD
+from stowplan.simulate.scenario.measures import PERCENTILES, Measures, Sample, percentile
+
+MOST_ROWS: Final = 20
+MOST_SERIES: Final = 8
+
+
+def mean(values: Iterable[float]) -> float:
+    found = list(values)
+    return round(sum(found) / len(found), 4) if found else 0.0
+
+
+def figures_of(measures: Measures) -> dict[str, float]:
+    """The numbers of a run that another run can be compared by."""
+    samples = measures.samples
+    waits = measures.waits_of_all.document()
+    resources = samples[-1].utilisation if samples else {}
+    return {
+        "bound": waits["pods"],
+        "pendingAtEnd": measures.pending,
+        "pendingMean": mean(one.pending for one in samples),
+        **{f"waitP{percent}": waits[f"p{percent}"] or 0.0 for percent in PERCENTILES},
+        "waitMax": waits["max"] or 0.0,
+        "preemptions": measures.preemptions,
+        **{
+            f"utilisation {name}": mean(one.utilisation.get(name, 0.0) for one in samples)
+            for name in resources
+        },
+        **{
+            f"fragmentation {name}": mean(one.fragmentation.get(name, 0.0) for one in samples)
+            for name in resources
+        },
+        "nodesMean": mean(one.nodes for one in samples),
+        "cost": round(measures.cost, 4),
+    }
+
+
+def data_of(measures: Measures) -> dict[str, Any]:
+    """All of a run, as plain data."""
+    samples = measures.samples
+    return {
+        "scenario": measures.scenario.name,
+        "seed": measures.seed,
+        "durationSeconds": measures.scenario.duration,
+        "figures": figures_of(measures),
+        "pods": {
+            "created": measures.created_pods,
+            "bound": len(measures.waits_of_all),
+            "finished": measures.finished,
+            "preempted": measures.preemptions,
+            "evicted": measures.evicted,
+            "pending": measures.pending,
+            "longestPendingSeconds": round(measures.left_waiting[-1], 3) if measures.left_waiting else None,
+        },
+        "nodes": {
+            "failures": measures.failures,
+            "added": measures.scaled_up,
+            "removed": measures.scaled_down,
+            "hours": {
+                group or "(from)": round(hours, 4) for group, hours in sorted(measures.node_hours.items())
+            },
+        },
+        "cost": round(measures.cost, 4),
+        "waits": {
+            "all": measures.waits_of_all.document(),
+            "byPriority": {
+                str(key): measures.by_priority[key].document()
+                for key in sorted(measures.by_priority, reverse=True)
+            },
+            "byNamespace": {
+                key: measures.by_namespace[key].document() for key in sorted(measures.by_namespace)
+            },
+        },
+        "preemptedByPriority": {
+            str(key): count for key, count in sorted(measures.preempted_by_priority.items(), reverse=True)
+        },
+        "series": {
+            "seconds": [one.second for one in samples],
+            "pending": [one.pending for one in samples],
+            "running": [one.running for one in samples],
+            "nodes": [one.nodes for one in samples],
+            "preemptions": [one.preemptions for one in samples],
+            "costPerHour": [one.cost_per_hour for one in samples],
+            "utilisation": _by_key(samples, lambda one: one.utilisation),
+            "fragmentation": _by_key(samples, lambda one: one.fragmentation),
+            "waitP50": [one.wait_p50 for one in samples],
+            "waitP99": [one.wait_p99 for one in samples],
+            "waitP99ByPriority": _by_key(samples, lambda one: one.wait_p99_by_priority),
+            "waitP99ByNamespace": _by_key(samples, lambda one: one.wait_p99_by_namespace),
+        },
+    }
+
+
+def report_of(measures: Measures, configuration: str) -> Report:
+    """What a run came to."""
+    data = {**data_of(measures), "configuration": configuration}
+    pods, waits = data["pods"], data["waits"]["all"]
+    length = span(measures.scenario.duration)
+    summary = (
+        f"{pods['bound']:,} pods were placed in {length} with {configuration}; "
+        f"half of them waited {_seconds(waits['p50'])}, one in a hundred {_seconds(waits['p99'])} or longer."
+    )
+    if pods["pending"]:
+        summary += f" {pods['pending']:,} are pending at the end."
+    return Report(
+        f"Simulation of {measures.scenario.name}, seed {measures.seed}", summary, _parts(measures, data), data
+    )
+
+
+def _parts(measures: Measures, data: Mapping[str, Any]) -> list[Part]:
+    pods, nodes = data["pods"], data["nodes"]
+    left = percentile(measures.left_waiting, 100)
+    parts: list[Part] = [
+        Figures(
+            figures=[
+                Figure("pods placed", pods["bound"], f"of {pods['created']:,} created"),
+                Figure(
+                    "pending at the end",
+                    pods["pending"],
+                    "" if left is None else f"for {_seconds(left)} at most",
+                    BAD if pods["pending"] else GOOD,
+                ),
+                Figure("preempted", pods["preempted"], "pods that had to go for others"),
+                Figure("evicted", pods["evicted"], f"by {nodes['failures']:,} failures of nodes"),
+                Figure(
+                    "nodes",
+                    measures.samples[-1].nodes,
+                    f"{nodes['added']:,} added, {nodes['removed']:,} removed",
+                ),
+                *([Figure("cost", data["cost"], "price × hours of all nodes")] if data["cost"] else []),
+            ]
+        ),
+        _waits("Seconds from creation to binding, by priority", "priority", data["waits"]["byPriority"]),
+        _waits("By namespace", "namespace", data["waits"]["byNamespace"]),
+    ]
+    series = data["series"]
+    parts += [
+        _chart("Pods", series, {"pending": series["pending"], "running": series["running"]}),
+        _chart("Wait of the pods placed, 99th percentile", series, {"all": series["waitP99"]}, "s"),
+        _chart("By priority", series, series["waitP99ByPriority"], "s"),
+        _chart("By namespace", series, series["waitP99ByNamespace"], "s"),
+        _chart("Requested of what nodes offer", series, series["utilisation"]),
+        _chart("Free, but too little for the usual pods", series, series["fragmentation"]),
+        _chart("Nodes", series, {"nodes": series["nodes"]}),
+    ]
+    if data["pods"]["preempted"]:
+        parts.append(_chart("Preemptions", series, {"pods": series["preemptions"]}))
+    if data["cost"]:
+        parts.append(_chart("Cost per hour", series, {"cost": series["costPerHour"]}))
+    return [part for part in parts if not isinstance(part, TimeSeries) or part.series]
+
+
+def _waits(title: str, what: str, found: Mapping[str, Mapping[str, Any]]) -> Table:
+    headings = [what, "pods", *(f"p{percent}" for percent in PERCENTILES), "max"]
+    rows: list[list[Cell]] = [
+        [key, one["pods"], *(one[f"p{percent}"] for percent in PERCENTILES), one["max"]]
+        for key, one in found.items()
+    ]
+    more = max(len(rows) - MOST_ROWS, 0)
+    return Table(headings, rows[:MOST_ROWS], list(range(1, len(headings))), more, title=title)
+
+
+def _chart(
+    title: str, series: Mapping[str, Any], lines: Mapping[str, Sequence[float | None]], unit: str = ""
+) -> TimeSeries:
+    shown = [Series(name, values) for name, values in list(lines.items())[:MOST_SERIES]]
+    return TimeSeries(series["seconds"], shown, unit, dates=False, title=title)
+
+
+def _by_key(
+    samples: Sequence[Sample], of: Callable[[Sample], Mapping[Any, float | None]]
+) -> dict[str, list[float | None]]:
+    keys = sorted({key for one in samples for key in of(one)})
+    return {str(key): [of(one).get(key) for one in samples] for key in keys}
+
+
+def _seconds(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.3g} s" if value < 120 else span(value)
