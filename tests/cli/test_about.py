@@ -15,6 +15,7 @@ from stowplan import __version__
 from stowplan.cli.main import stowplan
 from stowplan.cli.version import DEPENDENCIES
 from stowplan.embedded.kubelets.pretend import SILENT
+from stowplan.releases import DEFAULT
 from stowplan.run.flags.table import GROUPS
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
@@ -30,7 +31,7 @@ def test_versions_of_everything_that_is_required_are_shown() -> None:
     assert set(DEPENDENCIES) == {re.split(r"[^\w-]", part)[0] for part in PROJECT["dependencies"]}
     found = json.loads(output("version", "-o", "json"))
     assert found["stowplan"] == __version__
-    assert found["kubernetes"]["emulated"]["default"] == "1.36"
+    assert found["kubernetes"]["emulated"]["default"] == DEFAULT.name
     assert found["dependencies"].keys() == set(DEPENDENCIES)
     for name, version in found["dependencies"].items():
         assert re.match(r"\d+\.", version), name

@@ -13,11 +13,12 @@ from click.testing import CliRunner, Result
 
 from apiserver.served import Served, serving
 from stowplan.api import catalogue as c
-from stowplan.api.feature_gates import DEFAULT_GATES
+from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.meta import micro_timestamp
 from stowplan.cli.main import stowplan
 from stowplan.client.http import HttpClient
 from stowplan.config.types import SchedulerConfig
+from stowplan.releases import Version, release
 from stowplan.run.preflight import Preflight, watched_kinds
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -43,8 +44,8 @@ def api() -> Iterator[Served]:
             }
             for kind in watched_kinds(DEFAULT_GATES)
         ]
-        role = {"metadata": {"name": "stowplan-view"}, "rules": rules}
-        assert served.ask("POST", f"{RBAC}/clusterroles", role).code == 201
+        view = {"metadata": {"name": "stowplan-view"}, "rules": rules}
+        assert served.ask("POST", f"{RBAC}/clusterroles", view).code == 201
         yield served
 
 
@@ -86,7 +87,8 @@ def findings(result: Result, check: str) -> list[dict[str, Any]]:
 
 
 def test_somebody_with_all_rights_is_told_that_it_would_work(api: Served, tmp_path: Path) -> None:
-    result = examined(api, tmp_path)
+    version = Version.parse(api.ask("GET", "/version").body["gitVersion"])
+    result = examined(api, tmp_path, "--emulated-version", str(version))
     assert result.exit_code == 0, result.output
     assert result.stdout.endswith("stowplan run would work here.\n")
     assert "failed" not in result.stdout
@@ -175,29 +177,38 @@ def test_the_lease_says_who_schedules(
     assert f"kube-system/{name} {said}" in lease["message"]
 
 
-@pytest.mark.parametrize(
-    ("options", "level", "effect"),
-    [
-        (["--emulated-version", "1.35"], "ok", ""),
-        (["--emulated-version", "1.37"], "warning", "use --emulated-version 1.36"),
-    ],
-)
-def test_versions_that_do_not_go_together_are_named(
-    api: Served, tmp_path: Path, options: list[str], level: str, effect: str
-) -> None:
-    [server] = findings(examined(api, tmp_path, "-o", "json", *options), "server")
-    assert server["level"] == level
-    assert effect in server.get("effect", "")
-
-
 class Told(HttpClient):
-    """A client of a server with some clock."""
+    """A client of a server with some clock and version."""
 
-    def __init__(self, time: float | None) -> None:
+    def __init__(self, time: float | None = None, version: str = "") -> None:
         self._time = time
+        self._version = version
 
     async def server_time(self) -> float | None:
         return self._time
+
+    async def get_path(self, path: str) -> dict[str, Any]:
+        assert path == "/version"
+        return {"gitVersion": self._version}
+
+
+@pytest.mark.parametrize(
+    ("emulated", "server", "level", "effect"),
+    [
+        ("1.36", "v1.36.4", "ok", ""),
+        ("1.36", "v1.37.0-rc.1+k3s1", "ok", ""),
+        ("1.37", "v1.36.4", "warning", "not newer: use --emulated-version 1.36"),
+        ("1.36", "v1.38.0", "warning", "not newer: use --emulated-version 1.37"),
+        ("1.37", "v1.29.9", "warning", "not newer"),
+        ("1.37", "unknown", "warning", ""),
+    ],
+)
+def test_versions_that_do_not_go_together_are_named(
+    emulated: str, server: str, level: str, effect: str
+) -> None:
+    gates = FeatureGates(release=release(emulated))
+    found = asyncio.run(Preflight(Told(version=server), SchedulerConfig(), gates).server())
+    assert (found.level, found.effect.endswith(effect)) == (level, True), found
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ _PLACES: Final = {
 _SUMMARIES: Final = {
     "apiserver": "Run a Kubernetes API server.",
     "bench": "Measure stowplan on this machine.",
+    "capacity": "Tell how many sets of a mix of pods fit.",
     "chaos": "Test the scheduler under random faults.",
     "completion": "Print a script that completes commands in a shell.",
     "config": "Show, validate and migrate configurations.",
@@ -55,14 +56,17 @@ _SUMMARIES: Final = {
     "man": "Print the manual page of a command.",
     "node": "Make simulated nodes fail and recover.",
     "pending": "Group waiting pods by cause.",
+    "plan": "Plan steps that improve a cluster.",
     "run": "Run the scheduler in place of kube-scheduler.",
     "shadow": "Judge every binding of a cluster's scheduler.",
+    "simulate": "Run SCENARIO in virtual time with the whole scheduler.",
     "snapshot": "Write a cluster to one compact file.",
     "top": "Show queue, rate and causes of a cluster, live.",
     "up": "Run a Kubernetes cluster in this process.",
     "verify": "Compare decisions with recorded ones.",
     "version": "Show versions: stowplan, Kubernetes, dependencies.",
     "view": "Show a cluster on a page, whoever schedules it.",
+    "whatif": "Try changes of a cluster, and tell what comes of them.",
 }
 """The first line of each command's help, so that `stowplan --help` need not load the commands."""
 

@@ -147,7 +147,7 @@ class Preflight:
 
     async def findings(self) -> AsyncIterator[Finding]:
         """Everything that is found, good or bad."""
-        yield await self._server()
+        yield await self.server()
         yield await self._identity()
         yield await self.clock()
         missing: set[str] = set()
@@ -162,7 +162,7 @@ class Preflight:
 
     # The server
 
-    async def _server(self) -> Finding:
+    async def server(self) -> Finding:
         found = await self._client.get_path("/version")
         text = str(found.get("gitVersion", ""))
         facts = {"version": text, "emulated": self._gates.release.name}
@@ -171,11 +171,11 @@ class Preflight:
         except ValueError:
             return Finding("server", Level.WARNING, f"version {text!r} is not one of Kubernetes", facts=facts)
         ours = self._gates.release.minor
-        if theirs.major == ours.major and 0 <= theirs.minor - ours.minor <= 1:
+        if _go_together(ours, theirs):
             return Finding("server", Level.OK, f"Kubernetes {text}, and stowplan is {ours}", facts=facts)
         best = min(max(theirs, OLDEST_EMULATED), NEWEST.minor)
         effect = "a scheduler may be one minor version older than the API server, not newer"
-        if best != ours and 0 <= theirs.minor - best.minor <= 1:
+        if best != ours and _go_together(best, theirs):
             effect += f": use --emulated-version {best}"
         return Finding("server", Level.WARNING, f"Kubernetes {text}, but stowplan is {ours}", effect, facts)
 
@@ -365,6 +365,10 @@ class Preflight:
 def worst(findings: Sequence[Finding]) -> Level:
     """The level of all findings together."""
     return max((one.level for one in findings), key=list(Level).index, default=Level.OK)
+
+
+def _go_together(scheduler: Version, server: Version) -> bool:
+    return scheduler.major == server.major and 0 <= server.minor - scheduler.minor <= 1
 
 
 def _name(served: Any) -> str:
