@@ -18,6 +18,7 @@ _PLACES: Final = {
     "explain": "stowplan.cli.explain:explain",
     "fit": "stowplan.cli.fit:fit",
     "fuzz": "stowplan.cli.fuzz:fuzz",
+    "compare": "stowplan.cli.compare:compare",
     "config": "stowplan.cli.config:config_group",
     "controllers": "stowplan.cli.components:controllers",
     "demo": "stowplan.cli.demo:demo",
