@@ -46,6 +46,7 @@ _SUMMARIES: Final = {
     "capacity": "Tell how many sets of a mix of pods fit.",
     "chaos": "Test the scheduler under random faults.",
     "completion": "Print a script that completes commands in a shell.",
+    "compare": "Compare configurations by simulation.",
     "config": "Show, validate and migrate configurations.",
     "controllers": "Run controllers against an API server.",
     "demo": "Replay kube-scheduler's decisions and explain one.",
