@@ -6,6 +6,7 @@ import pytest
 
 from devices.racks import add_claim, add_class, add_devices, claim_of, devices_of, using
 from metrics.reading import scraped
+from releases import GATES_1_36
 from scheduler.worlds import World, configured, live
 from stowplan.api import catalogue as c
 from stowplan.api.requests import Json
@@ -86,7 +87,7 @@ def test_claims_that_the_scheduler_makes_are_counted(refused: bool) -> None:
         counted = scraped(world.scheduler.context.metrics, "resourceclaim_creates_total")
         assert counted == {("failure" if refused else "success",): 1}
 
-    live(story, before=by_name)
+    live(story, before=by_name, config=configured(gates=GATES_1_36))
 
 
 def wish(**devices: Any) -> Json:

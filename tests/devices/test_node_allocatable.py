@@ -1,9 +1,11 @@
-"""Devices that take of the cpu and memory of their node (gate DRANodeAllocatableResources)."""
+"""Devices that take of the cpu and memory of their node (gate DRANodeAllocatableResources), as in 1.36."""
 
 from typing import Any
 
 from devices.racks import add_claim, add_class, add_devices, devices_of, is_quiet, using
+from releases import V1_36
 from scheduler.worlds import World, configured, live
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 
@@ -19,7 +21,8 @@ def story(device: Json, tell: Any, gates: dict[str, bool] | None = None) -> Worl
         world.add_node("n1", cpu="4")
         add_devices(world, "n1", 2, **device)
 
-    return live(tell, before=before, config=configured(gates=GATES if gates is None else gates))
+    given = FeatureGates(GATES if gates is None else gates, V1_36)
+    return live(tell, before=before, config=configured(gates=given))
 
 
 def container(*claims: str, **requests: str) -> Json:

@@ -16,7 +16,7 @@ _BLOCK = re.compile(r"^```(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`(?:\.venv/bin/)?(stowplan [^`]+)`")
 _LINK = re.compile(r"\[[^\]]+\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-_FILE = re.compile(r"# (\S+\.(?:py|yaml))\n")
+_FILE = re.compile(r"# (\S+\.(?:py|yaml|csv))\n")
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,7 +155,7 @@ def test_a_reservation_takes_ten_lines_and_is_given_back_when_the_binding_fails(
 
     async def story(world: World) -> None:
         world.add_node("n")
-        world.wire.answer("POST pods/p/binding", ApiError(500, "InternalError", "not now"))
+        world.wire.answer("POST pods/p/binding", ApiError(403, "Forbidden", "not now"))
         await world.add_pod("p")
         licences: Any = world.scheduler.context.profiles["default-scheduler"].framework.plugins["Licences"]
         held = licences.holders

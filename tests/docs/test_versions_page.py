@@ -3,12 +3,16 @@
 Run this file as a script to write the list anew: `python tests/docs/test_versions_page.py`.
 """
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from stowplan.releases import RELEASES, choices
 
-PAGE = Path(__file__).parents[2] / "docs" / "versions.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "versions.md"
+BATCHING = {"flush_reasons"}
+"""What metrics may say; a test of batching compares it with what is counted."""
 BEGIN, END = "<!-- generated: behaviours -->\n", "<!-- end -->\n"
 
 
@@ -37,6 +41,18 @@ def with_list(page: str) -> str:
 def test_the_page_lists_every_behaviour_as_it_is() -> None:
     page = PAGE.read_text()
     assert page == with_list(page), "run: python tests/docs/test_versions_page.py"
+
+
+def test_every_behaviour_is_followed_by_somebody() -> None:
+    source = "".join(
+        path.read_text() for path in (ROOT / "src").rglob("*.py") if "releases" not in path.parts
+    )
+    unread = {
+        choice.name
+        for choice in choices(RELEASES["1.37"].behaviour)
+        if not re.search(rf"\.{choice.name}\b", source)
+    }
+    assert unread <= BATCHING
 
 
 if __name__ == "__main__":

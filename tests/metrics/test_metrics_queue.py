@@ -6,7 +6,6 @@ from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.events import ASSIGNED_POD_DELETE, NODE_ADD, Hint
 from stowplan.framework.interface import Plugin
 from stowplan.metrics import SchedulerMetrics
-from stowplan.releases import DEFAULT
 from stowplan.testing import node, pod
 
 NEW_NODE = node("n").obj()
@@ -37,7 +36,7 @@ def test_pods_are_counted_by_the_queue_they_come_to_and_the_reason() -> None:
     Patient.answers["p"] = Hint.QUEUE
     r.queue.move_all(NODE_ADD, None, NEW_NODE)
     assert scraped(metrics, "queue_incoming_pods_total") == {
-        (f"{DEFAULT.behaviour.queueing.unscheduled_pod}Add", "active"): 2,
+        ("UnscheduledPodAdd", "active"): 2,
         ("ScheduleAttemptFailure", "unschedulable"): 1,
         ("NodeAdd", "backoff"): 1,
     }

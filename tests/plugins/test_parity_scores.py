@@ -236,4 +236,12 @@ def test_images_of_init_containers_and_image_volumes_count_too() -> None:
     wanting = wanting.spec(init_containers=(Container(name="i", image="init:1"),))
     assert points(world, wanting, "ImageLocality") == {"none": 0, "has": 100 * (500 - 23) // (2000 - 23)}
     wanting = wanting.spec(volumes=(Volume(name="v", image=ImageVolume(reference="data:1")),))
-    assert points(world, wanting, "ImageLocality") == {"none": 0, "has": 100 * (700 - 23) // (2000 - 23)}
+    assert points(world, wanting, "ImageLocality") == {"none": 0, "has": 100 * (700 - 23) // (3000 - 23)}
+
+
+def test_in_1_36_image_volumes_do_not_raise_the_threshold() -> None:
+    world = cluster(nodes=[node("none"), node("has").image("data:1", 1400 * MIB)], release="1.36")
+    wanting = (
+        pod("p").image("main:1").spec(volumes=(Volume(name="v", image=ImageVolume(reference="data:1")),))
+    )
+    assert points(world, wanting, "ImageLocality") == {"none": 0, "has": 100 * (700 - 23) // (1000 - 23)}

@@ -13,6 +13,7 @@ from preemption.preempting import (
     small,
     with_status,
 )
+from releases import V1_36
 from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.pod import PodSchedulingGroup
 from stowplan.framework.extension_points import run_to_end
@@ -78,10 +79,11 @@ def test_a_pod_whose_nominated_node_is_gone_preempts_again() -> None:
 
 
 def test_with_workload_aware_preemption_pods_of_a_group_are_left_to_it() -> None:
-    world = cluster(nodes=[small("n")], pods=[low("victim", "n", cpu=4)])
+    world = cluster(nodes=[small("n")], pods=[low("victim", "n", cpu=4)], release="1.36")
     group = high().spec(scheduling_group=PodSchedulingGroup(pod_group_name="g"))
     assert preempt(world, group).nominated_node == "n"
-    handle = Handle(world.table, FeatureGates({"WorkloadAwarePreemption": True, "GenericWorkload": True}))
+    gates = FeatureGates({"WorkloadAwarePreemption": True, "GenericWorkload": True}, V1_36)
+    handle = Handle(world.table, gates)
     plugin = DefaultPreemption(DefaultPreemptionArgs(), handle)
     info = world.table.info(group.obj())
     cycle = framework_of(world).evaluate(info).cycle

@@ -151,7 +151,7 @@ def test_a_node_that_has_room_for_everybody_after_all_is_a_failure() -> None:
 
 
 def test_with_other_plugins_the_words_follow_theirs() -> None:
-    world = cluster(nodes=[small("n")], pods=[low("boss", "n", cpu=4, priority=11)])
+    world = cluster(nodes=[small("n")], pods=[low("boss", "n", cpu=4, priority=11)], release="1.36")
     framework = framework_of(world)
     info = world.table.info(high().obj())
     cycle = framework.evaluate(info).cycle

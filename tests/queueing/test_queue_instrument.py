@@ -8,7 +8,6 @@ from stowplan.framework.events import NODE_ADD, Answer, ClusterEvent, Hint
 from stowplan.framework.status import Status
 from stowplan.queue.instrument import Hooks, QueueInstrument
 from stowplan.queue.queued_pod import QueuedPod
-from stowplan.releases import DEFAULT
 from stowplan.testing import node, pod
 
 NEW_NODE = node("n").obj()
@@ -72,7 +71,7 @@ def test_every_move_is_told_with_the_event_that_caused_it() -> None:
     r.clock.pass_seconds(400)
     r.queue.flush_unschedulable()
     assert meters.moves == [
-        ("p", "active", f"{DEFAULT.behaviour.queueing.unscheduled_pod}Add"),
+        ("p", "active", "UnscheduledPodAdd"),
         ("p", "unschedulable", "ScheduleAttemptFailure"),
         ("p", "backoff", "NodeAdd"),
         ("p", "active", "PopFromBackoffQ"),

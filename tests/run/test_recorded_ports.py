@@ -11,14 +11,9 @@ from run.lives import CODES, INSPECTION, Answer, Ended, Lives
 
 ADMIN = "system:masters"
 RETRY = "no request had to be sent again"
-BATCH = "every pod reuses what its class found; there are no batches"
 ELSEWHERE = "counts what happens in other scenarios only"
 NOT_YET = {
     "rest_client_request_retries_total": RETRY,
-    "scheduler_batch_attempts_total": BATCH,
-    "scheduler_batch_cache_flushed_total": BATCH,
-    "scheduler_get_node_hint_duration_seconds": BATCH,
-    "scheduler_store_schedule_results_duration_seconds": BATCH,
     "scheduler_dra_bindingconditions_allocations_total": ELSEWHERE,
     "scheduler_dra_bindingconditions_wait_duration_seconds": ELSEWHERE,
     "scheduler_resourceclaim_creates_total": ELSEWHERE,

@@ -358,7 +358,7 @@ def test_a_binding_that_fails_makes_room_for_others() -> None:
     async def story(world: World) -> None:
         world.add_node("n", cpu="1")
         world.wire.seconds = 1.0
-        world.wire.answer("POST pods/p/binding", ApiError(500, "InternalError", "x"))
+        world.wire.answer("POST pods/p/binding", ApiError(403, "Forbidden", "x"))
         await world.add_pod("p")
         await world.add_pod("q")
         await world.settle(0.6)

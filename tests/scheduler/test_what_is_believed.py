@@ -169,7 +169,8 @@ def test_what_was_there_before_the_scheduler_is_known_when_it_begins() -> None:
 
 
 def _refusal() -> ApiError:
-    return ApiError(500, "InternalError", "x")
+    """An error after which a binding is not sent again, in any release."""
+    return ApiError(403, "Forbidden", "x")
 
 
 def test_a_pod_that_becomes_unreadable_while_it_is_tried_is_kept_as_it_was() -> None:

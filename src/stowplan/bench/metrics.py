@@ -23,7 +23,7 @@ from stowplan.framework.events import ASSIGNED_POD_ADD, Action, ClusterEvent, po
 from stowplan.framework.status import SUCCESS, Status
 from stowplan.metrics import SchedulerMetrics
 from stowplan.metrics.catalogue import COUNTERS, GAUGES, HISTOGRAMS, MetricDescription
-from stowplan.metrics.scheduling import PRE_ENQUEUE, SAMPLED_SHARE
+from stowplan.metrics.scheduling import POD, PRE_ENQUEUE, SAMPLED_SHARE
 from stowplan.queue.instrument import ACTIVE
 from stowplan.queue.queued_pod import QueuedPod
 
@@ -141,6 +141,7 @@ class ClientMetrics:
         self._random = rng.random
         self._events = make.histogram("event_handling_duration_seconds")
         self._incoming = make.counter("queue_incoming_pods_total")
+        self._entities = make.counter("queue_incoming_entities_total")
         self._points = make.histogram("framework_extension_point_duration_seconds")
         self._plugins = make.histogram("plugin_execution_duration_seconds")
         self._evaluated = make.counter("plugin_evaluation_total")
@@ -173,6 +174,7 @@ class ClientMetrics:
 
     def incoming(self, queued: QueuedPod, queue: str, event: str) -> None:
         self._incoming[queue, event].inc()
+        self._entities[queue, event, POD].inc()
 
     def point(self, point: str, status: str, profile: str, seconds: float) -> None:
         self._points[point, status, profile].observe(seconds)

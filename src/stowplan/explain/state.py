@@ -9,6 +9,7 @@ from stowplan.explain.layout import indented, table
 from stowplan.explain.text import explain
 from stowplan.framework.decision import Decision
 from stowplan.framework.events import Action, ClusterEvent
+from stowplan.framework.interface import PREEMPTION_PREFIX
 
 QUEUES: Final = {
     "active": "It is in activeQ and will be tried.",
@@ -153,7 +154,7 @@ def _attempt(attempt: Attempted) -> list[str]:
         candidates = "1 candidate node" if count == 1 else f"{count} candidate nodes"
         lines += ["", f"Preemption: victims on {made['node']}: {victims} ({candidates})."]
     elif made is not None:
-        lines += ["", f"Preemption: {made['message']}"]
+        lines += ["", f"Preemption: {made['message'].removeprefix(PREEMPTION_PREFIX)}"]
     return lines
 
 

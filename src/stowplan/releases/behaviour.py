@@ -24,9 +24,6 @@ class Queueing:
         "UnscheduledPod and TargetPod apart; before, both the pod's own updates and those of other waiting "
         "pods were events of UnschedulablePod, and plugins registered Pod."
     )
-    unscheduled_pod: Literal["UnschedulablePod", "UnscheduledPod"] = _choice(
-        "What labels of events call a pod without a node, as in `UnscheduledPodAdd`."
-    )
     pod_scale_up_events: bool = _choice(
         "An update by which a pod only requests more is UpdatePodScaleUp; before, it was a general Update."
     )
@@ -41,19 +38,12 @@ class Queueing:
         "How many of several anti-affinity terms a pod must stop matching for InterPodAffinity to requeue "
         "the waiting pod."
     )
-    spread_hint_checks_own_uid: bool = _choice(
-        "PodTopologySpread recognises an update of the waiting pod itself by its uid; since then it has "
-        "events of its own."
-    )
     claim_deletion_events: bool = _choice(
         "DynamicResources registers the deletion of resource claims: of an allocated claim it requeues pods."
     )
     nominate_before_pre_enqueue: bool = _choice(
         "status.nominatedNodeName counts as soon as a pod is added, also while PreEnqueue holds it; before,"
         " when it reached activeQ."
-    )
-    empty_nomination_is_kept: bool = _choice(
-        'Clearing a nomination stores the pod under the node ""; since then it only clears.'
     )
     new_pods_wake_with: Literal["GangScheduling", "GenericWorkload"] = _choice(
         "The feature gate with which a new pod without a node is an event that may wake others."

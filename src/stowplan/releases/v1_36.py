@@ -70,15 +70,12 @@ POINTS: Final = (
 BEHAVIOUR: Final = Behaviour(
     queueing=Queueing(
         target_pod_events=False,
-        unscheduled_pod="UnschedulablePod",
         pod_scale_up_events=False,
         node_preemption_policy_events=False,
         taint_hint_for_new_nodes=True,
         anti_affinity_hint_terms="all",
-        spread_hint_checks_own_uid=True,
         claim_deletion_events=False,
         nominate_before_pre_enqueue=False,
-        empty_nomination_is_kept=True,
         new_pods_wake_with="GangScheduling",
         unschedulable_sub_queue="unschedulablePods",
     ),

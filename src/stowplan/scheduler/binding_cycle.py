@@ -320,6 +320,12 @@ class BindingCycle:
         context.cache.forget(queued.uid)
         return left
 
+    async def left(self, uid: str) -> None:
+        """Wait until a pod that was told to give up its node, at Permit or in PreBind, has done so."""
+        task = self._waiting.get(uid)
+        if task is not None:
+            await asyncio.wait([task])
+
     # The end
 
     async def finished(self) -> None:

@@ -18,7 +18,7 @@ from stowplan.framework.protocols import PreemptionPlugin
 from stowplan.framework.status import error
 from stowplan.logs import Ref
 from stowplan.reporting import NORMAL, is_replaced, nomination_patch, patch_status, victim_patch
-from stowplan.scheduler.binding_cycle import PreBindingPods
+from stowplan.scheduler.binding_cycle import BindingCycle
 from stowplan.scheduler.context import Context, Profile, TimeSlice
 
 
@@ -96,7 +96,7 @@ class Preemption:
     def __init__(
         self,
         context: Context,
-        pre_binding: PreBindingPods,
+        binding: BindingCycle,
         *,
         asynchronous: bool = True,
         activates: bool = False,
@@ -110,7 +110,7 @@ class Preemption:
         """Whether metrics have the real result and duration (since 1.37); before, `success` and none."""
         self._parallelism = parallelism
         """How many victims are deleted at the same time."""
-        self._pre_binding = pre_binding
+        self._binding = binding
         self._asynchronous = asynchronous
 
     async def prepare(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
@@ -150,9 +150,12 @@ class Preemption:
         gate = self._gate(preemptor)
         succeeded = False
         began = context.timer()
-        last_in_memory = self._activates and self._is_unbound(victims[-1])
+        last = victims[-1]
+        last_in_memory = self._activates and self._asynchronous and self._is_unbound(last)
         try:
             succeeded = await self._delete_in_order(preemptor, node, victims, gate)
+            if last_in_memory:
+                await self._binding.left(last.metadata.uid)
         except Exception as cause:  # noqa: BLE001 - the preemptor must not stay out of the queue for ever
             about = Ref(preemptor.key)
             context.unexpected("Preemption failed", cause, source="preemption", preemptor=about, node=node)
@@ -253,7 +256,7 @@ class Preemption:
     def _is_unbound(self, victim: Pod) -> bool:
         """Whether a victim waits at Permit or in PreBind: nobody is told when it has given up its node."""
         uid = victim.metadata.uid
-        return self._context.waiting.get(uid) is not None or uid in self._pre_binding
+        return self._context.waiting.get(uid) is not None or uid in self._binding.pre_binding
 
     def _preempt_in_memory(self, preemptor: Pod, node: str, victim: Pod) -> bool:
         """Have a victim give up its node that is not bound to it yet."""
@@ -267,7 +270,7 @@ class Preemption:
             if stopped:
                 self._log("Preemptor preempted a waiting pod", preemptor, waitingPod=about, node=node)
             return stopped
-        stopped = self._pre_binding.cancel(uid, f"preempted by {by}")
+        stopped = self._binding.pre_binding.cancel(uid, f"preempted by {by}")
         if stopped:
             self._log("Preemptor rejected a pod in preBind", preemptor, podInPreBind=about, node=node)
         return stopped

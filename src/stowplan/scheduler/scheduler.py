@@ -188,7 +188,7 @@ class Scheduler:
             NodeFinder(sampler, extenders, chances.node_finder, logger, timer),
             Preemption(
                 context,
-                self._binding.pre_binding,
+                self._binding,
                 asynchronous=gates["SchedulerAsyncPreemption"],
                 activates=gates.behaviour.preempting.activates_preemptor,
                 measured=gates.behaviour.preempting.result_label == "real",

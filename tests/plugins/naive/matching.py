@@ -77,7 +77,7 @@ def means(term: PodAffinityTerm, owner: Pod, other: Pod, namespaces: Namespaces,
     """Does an affinity term of one pod mean another?
 
     The namespace selector of a pod that stands somewhere is tested with the labels of the other's namespace.
-    That of an incoming pod chooses among the namespaces that exist, and is then tested with no labels at all.
+    That of an incoming pod chooses among the namespaces that exist (since 1.37); an empty one means all.
     """
     if not selects(term.label_selector, other.metadata.labels):
         return False
@@ -89,7 +89,7 @@ def means(term: PodAffinityTerm, owner: Pod, other: Pod, namespaces: Namespaces,
         return False
     if not incoming:
         return selects(term.namespace_selector, namespaces.get(other.namespace, {}))
-    exists = other.namespace in namespaces
-    if exists and selects(term.namespace_selector, namespaces[other.namespace]):
+    if not term.namespace_selector.match_labels and not term.namespace_selector.match_expressions:
         return True
-    return selects(term.namespace_selector, {})
+    exists = other.namespace in namespaces
+    return exists and selects(term.namespace_selector, namespaces[other.namespace])

@@ -9,10 +9,7 @@ from stowplan.api.requests import Json
 
 HOST = "kubernetes.io/hostname"
 SELECTED = "volume.kubernetes.io/selected-node"
-NO_PREEMPTION = (
-    "no new claims to deallocate, preemption: 0/2 nodes are available: "
-    "2 Preemption is not helpful for scheduling."
-)
+NO_PREEMPTION = "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
 
 
 async def two_nodes(world: World) -> None:

@@ -6,7 +6,7 @@ ascending order, so that every set of devices is tried once.
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
@@ -20,11 +20,6 @@ from stowplan.api.devices import (
     DeviceID,
     DeviceRequest,
     DeviceSelector,
-    DeviceSubRequest,
-    DeviceTaint,
-    DeviceToleration,
-    ExactDeviceRequest,
-    RawQuantity,
     ResourceClaim,
 )
 from stowplan.api.node import Node
@@ -49,11 +44,10 @@ from stowplan.plugins.dynamicresources.constraints import Constraint, LookUp, co
 from stowplan.plugins.dynamicresources.features import Features
 from stowplan.plugins.dynamicresources.operations import is_usable
 from stowplan.plugins.dynamicresources.pools import Pool, PoolError, available_counters, device_matches
+from stowplan.plugins.dynamicresources.requests import Request, requests_of, tolerated
 from stowplan.plugins.dynamicresources.selectors import CompileError, EvaluationError, Selectors
 
-_PREVENTING: Final = ("NoSchedule", "NoExecute")
 _NOTHING: Consumed = {}
-_NO_REQUESTS: Mapping[str, RawQuantity] = {}
 _ADVICE: Final = (
     ". consider using CEL optional chaining (.? followed by orValue()) "
     "or guarding the check with has() for optional fields"
@@ -76,54 +70,6 @@ class InvalidPoolsError(Exception):
 
 class _TooManyError(Exception):
     """A claim would get more devices than a claim can have."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A request, or one alternative of it: then `parent` is the name of the request."""
-
-    name: str
-    parent: str
-    class_name: str
-    mode: str
-    count: int
-    admin: bool
-    sets_admin: bool
-    selectors: tuple[DeviceSelector, ...]
-    tolerations: tuple[DeviceToleration, ...]
-    capacity: Mapping[str, RawQuantity]
-    asks_capacity: bool
-    derived: Mapping[str, str]
-    """Expressions that compute attributes for constraints, by name."""
-
-    @property
-    def full_name(self) -> str:
-        return f"{self.parent}/{self.name}" if self.parent else self.name
-
-
-def requests_of(request: DeviceRequest) -> list[Request]:
-    """The alternatives of a request, or the request itself. Empty if it is of a kind that is not known."""
-    if request.first_available:
-        return [_request(one.name, request.name, one) for one in request.first_available]
-    return [] if request.exactly is None else [_request(request.name, "", request.exactly)]
-
-
-def _request(name: str, parent: str, asked: ExactDeviceRequest | DeviceSubRequest) -> Request:
-    admin = asked.admin_access if isinstance(asked, ExactDeviceRequest) else None
-    return Request(
-        name=name,
-        parent=parent,
-        class_name=asked.device_class_name,
-        mode=asked.allocation_mode,
-        count=asked.count,
-        admin=bool(admin),
-        sets_admin=admin is not None,
-        selectors=asked.selectors,
-        tolerations=asked.tolerations,
-        capacity=_NO_REQUESTS if asked.capacity is None else asked.capacity.requests,
-        asks_capacity=asked.capacity is not None,
-        derived={one.name: one.expression for one in asked.derived_attributes},
-    )
 
 
 @dataclass(slots=True)
@@ -667,24 +613,6 @@ def _plain_failure(place: int, ref: DeviceRef, error: str) -> str:
 def _naming_device(place: int, ref: DeviceRef, error: str) -> str:
     advice = _ADVICE if "no such key:" in error else ""
     return f"selector #{place} on device {'/'.join(ref.id)}: CEL runtime error: {error}{advice}"
-
-
-def tolerated(taints: Sequence[DeviceTaint], tolerations: Sequence[DeviceToleration]) -> bool:
-    """Whether every taint that keeps a device from being allocated is tolerated."""
-    return all(is_tolerated(taint, tolerations) for taint in taints)
-
-
-def is_tolerated(taint: DeviceTaint, tolerations: Sequence[DeviceToleration]) -> bool:
-    """Whether a taint does not keep a device from being allocated."""
-    return taint.effect not in _PREVENTING or any(_tolerates(one, taint) for one in tolerations)
-
-
-def _tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
-    if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
-        return False
-    if toleration.operator in ("", "Equal"):
-        return toleration.value == taint.value
-    return toleration.operator == "Exists"
 
 
 class _DeepStack:

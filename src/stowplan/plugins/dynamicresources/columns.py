@@ -23,12 +23,12 @@ from stowplan.api.quantity import Quantity, quantity_of
 from stowplan.cluster.changes import ChangeLog
 from stowplan.cluster.devices import Classes, Consumed, DeviceRef, PoolID
 from stowplan.cluster.table import ClusterTable
-from stowplan.plugins.dynamicresources.allocator import Request, requests_of, tolerated
 from stowplan.plugins.dynamicresources.capacity import CapacityError, capacity_rules
 from stowplan.plugins.dynamicresources.constraints import concerns, look_up, values_of
 from stowplan.plugins.dynamicresources.features import Features
 from stowplan.plugins.dynamicresources.nodepools import NodePools
 from stowplan.plugins.dynamicresources.pools import Pool, PoolError, available_counters
+from stowplan.plugins.dynamicresources.requests import Request, requests_of, tolerated
 from stowplan.plugins.dynamicresources.selectors import CompileError, EvaluationError, Selectors
 
 Numbers = npt.NDArray[np.int64]

@@ -31,13 +31,11 @@ from stowplan.plugins.dynamicresources.allocator import (
     AllocationTimeoutError,
     Allocator,
     InvalidPoolsError,
-    Request,
-    is_tolerated,
-    requests_of,
 )
 from stowplan.plugins.dynamicresources.capacity import CapacityError
 from stowplan.plugins.dynamicresources.constraints import concerns, look_up, values_of
 from stowplan.plugins.dynamicresources.pools import Pool, PoolError, device_matches
+from stowplan.plugins.dynamicresources.requests import Request, is_tolerated, requests_of
 from stowplan.plugins.dynamicresources.selectors import CompileError, EvaluationError
 
 PATIENCE: Final = 1.0

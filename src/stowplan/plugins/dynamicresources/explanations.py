@@ -14,16 +14,12 @@ from stowplan.cluster.devices import DeviceRef
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework import PodInfo, Remedy, Shortfall
 from stowplan.plugins.dynamicresources import extended
-from stowplan.plugins.dynamicresources.allocator import (
-    AllocationError,
-    AllocationTimeoutError,
-    Request,
-    requests_of,
-)
+from stowplan.plugins.dynamicresources.allocator import AllocationError, AllocationTimeoutError
 from stowplan.plugins.dynamicresources.claims import ClaimError, claims_of
 from stowplan.plugins.dynamicresources.diagnosis import Diagnosis, Holders, Problem, held_by
 from stowplan.plugins.dynamicresources.pools import Pool, PoolError
 from stowplan.plugins.dynamicresources.remedies import remedies_for
+from stowplan.plugins.dynamicresources.requests import Request, requests_of
 from stowplan.plugins.dynamicresources.selectors import CompileError, EvaluationError
 from stowplan.plugins.dynamicresources.shortfall import failing_device, shown_shortfall
 from stowplan.plugins.dynamicresources.state import StateData

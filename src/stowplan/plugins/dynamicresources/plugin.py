@@ -39,9 +39,7 @@ from stowplan.framework import (
 )
 from stowplan.gocompat.durations import Duration
 from stowplan.plugins.dynamicresources import extended
-from stowplan.plugins.dynamicresources.allocator import (
-    AllocationError,
-)
+from stowplan.plugins.dynamicresources.allocator import AllocationError
 from stowplan.plugins.dynamicresources.args import DynamicResourcesArgs
 from stowplan.plugins.dynamicresources.binder import ClaimBinder, ClaimWriteError
 from stowplan.plugins.dynamicresources.claims import ClaimError, claims_of

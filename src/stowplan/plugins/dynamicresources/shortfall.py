@@ -8,7 +8,6 @@ from stowplan.api.devices import ALL_DEVICES, DeviceRequest, ResourceClaim
 from stowplan.api.pod import Pod, PodResourceClaim
 from stowplan.cluster.devices import Claims, Slices
 from stowplan.framework import Shortfall
-from stowplan.plugins.dynamicresources.allocator import Request, requests_of
 from stowplan.plugins.dynamicresources.claims import ClaimError, claim_name
 from stowplan.plugins.dynamicresources.diagnosis import (
     FAILED,
@@ -20,6 +19,7 @@ from stowplan.plugins.dynamicresources.diagnosis import (
     values_seen,
 )
 from stowplan.plugins.dynamicresources.pools import Pool
+from stowplan.plugins.dynamicresources.requests import Request, requests_of
 
 MOST_CAUSES: Final = 6
 """How many causes are put into words; all are in the document."""

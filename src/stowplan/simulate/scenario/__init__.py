@@ -2,12 +2,12 @@
 
 * `model`, `traces`: the file
 * `world`, `autoscaler`, `agenda`, `objects`: the run
-* `measures`, `report`: what came of it
+* `measures`, `report`, `comparison`: what came of it
 """
 
 from stowplan.simulate.scenario.measures import Measures
 from stowplan.simulate.scenario.model import Scenario, read_scenario
 from stowplan.simulate.scenario.report import report_of
-from stowplan.simulate.scenario.world import run
+from stowplan.simulate.scenario.world import check, run
 
-__all__ = ["Measures", "Scenario", "read_scenario", "report_of", "run"]
+__all__ = ["Measures", "Scenario", "check", "read_scenario", "report_of", "run"]

@@ -20,6 +20,7 @@ from stowplan.snapshot.places import Place
 
 _ABOUT: Final = ("name", "namespace", "priority", "arrival", "end", "lifetime", "count")
 """What a column can be, beside an amount of a resource."""
+_COMMENT: Final = "#"
 _MOST_PODS: Final = 5_000_000
 
 
@@ -175,19 +176,18 @@ class _Rows:
         self._path = path
         self._reader = csv.reader(lines)
         self._layout = layout
-        header = list(layout.header) or next(self._reader, [])
+        header = list(layout.header) or next(iter(self), [])
         self._place_of = {name: position for position, name in enumerate(header)}
         for column in (*layout.columns.values(), *layout.annotations.values()):
             if column not in self._place_of:
-                raise SnapshotError(
-                    f"{path}:1: {column}: no such column: expected one of {', '.join(header) or 'none'}"
-                )
+                line, known = max(self._reader.line_num, 1), ", ".join(header) or "none"
+                raise SnapshotError(f"{path}:{line}: {column}: no such column: expected one of {known}")
         about = layout.columns
         self._resources = {name: column for name, column in about.items() if name not in _ABOUT}
         self._units = {name: _amount(layout.units.get(name, 1)) or Fraction(1) for name in about}
 
     def __iter__(self) -> Iterator[list[str]]:
-        return (row for row in self._reader if row)
+        return (row for row in self._reader if row and not row[0].startswith(_COMMENT))
 
     def pods(self, row: list[str]) -> Iterator[TracePod]:
         """The pods of a row: one, or as many as it says."""

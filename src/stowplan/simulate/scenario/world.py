@@ -23,6 +23,7 @@ from stowplan.client import Writer
 from stowplan.client.interface import Body
 from stowplan.clock import VirtualClock
 from stowplan.clock import run as run_virtual
+from stowplan.config import ConfigError
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.store import DELETED, Change, Store
 from stowplan.scheduler.gc_tuning import calm_collector
@@ -55,16 +56,21 @@ def run(
 ) -> Measures:
     """Run a scenario with a configuration. The same scenario, settings and seed give the same measures.
 
-    Raises ValueError for a configuration with extenders: virtual time cannot wait for them.
+    Raises ConfigError for a configuration with extenders.
     """
-    if settings.config.extenders:
-        raise ValueError("extenders: expected none: a simulation cannot call them")
+    check(settings)
     seed = scenario.seed if seed is None else seed
 
     async def main(clock: VirtualClock) -> Measures:
         return await World(scenario, settings, seed, clock).run(progress)
 
     return run_virtual(main)
+
+
+def check(settings: Settings) -> None:
+    """Raises ConfigError for a configuration with extenders: virtual time cannot wait for them."""
+    if settings.config.extenders:
+        raise ConfigError("build", "extenders: expected none: a simulation cannot call them")
 
 
 class _NoEvents(Writer):

@@ -1,0 +1,100 @@
+"""Comparisons: configurations meet the same pods, and only what is more than chance is judged."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from stowplan.cli.main import stowplan
+from stowplan.simulate.scenario.comparison import difference
+
+SCENARIO = """
+duration: 1h
+seed: 3
+cluster: {nodes: [{name: n, count: 2, cpu: 8}]}
+workload:
+  - {name: small, requests: {cpu: 1}, arrivals: {burst: 2}}
+  - {name: large, requests: {cpu: 7}, arrivals: {burst: 1, at: 1m}, lifetime: {uniform: [10m, 20m]}}
+"""
+PACK = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - pluginConfig:
+      - name: NodeResourcesFit
+        args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}}
+"""
+EXTENDED = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+extenders: [{urlPrefix: "http://127.0.0.1:1/", filterVerb: filter}]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scenario.yaml").write_text(SCENARIO)
+    (tmp_path / "pack.yaml").write_text(PACK)
+    (tmp_path / "extended.yaml").write_text(EXTENDED)
+    return tmp_path
+
+
+def compare(*arguments: str) -> Result:
+    return CliRunner().invoke(stowplan, ["compare", *arguments, "--workload", "scenario.yaml"])
+
+
+def test_packing_and_spreading_are_compared_seed_by_seed(folder: Path) -> None:
+    found = compare("default", "pack.yaml", "--seeds", "3", "--json")
+    assert found.exit_code == 0, found.output
+    data = json.loads(found.stdout)
+    assert data["seeds"] == [3, 4, 5]
+    assert data["configurations"].keys() == {"default", "pack.yaml"}
+    bound = data["configurations"]["pack.yaml"]["bound"]
+    assert bound == {"mean": 3.0, "bySeed": [3.0, 3.0, 3.0]}
+    fragments = data["differences"]["pack.yaml"]["fragmentation cpu"]
+    assert fragments["judged"] in ("better", "worse")
+    assert data["differences"]["pack.yaml"]["cost"]["judged"] == ""
+
+
+def test_processes_give_the_same_answer_as_one_and_the_page_is_written(folder: Path) -> None:
+    alone = compare("default", "pack.yaml", "--seeds", "2", "--json")
+    more = ("--jobs", "2", "--report", "page.html")
+    several = compare("default", "pack.yaml", "--seeds", "2", "--json", *more)
+    assert several.exit_code == 0, several.output
+    assert alone.stdout == several.stdout
+    assert "pack.yaml against default" in (folder / "page.html").read_text()
+
+
+def test_text_names_what_is_compared(folder: Path) -> None:
+    text = compare("default", "pack.yaml", "--seeds", "1")
+    assert "one seed says nothing about chance" in " ".join(text.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("default",), "CONFIG: expected at least two different configurations"),
+        (("default", "gone.yaml"), "gone.yaml: no such file"),
+        (("default", "scenario.yaml"), "scenario.yaml: Object 'Kind' is missing"),
+        (("default", "extended.yaml"), "extended.yaml: extenders: expected none"),
+    ],
+)
+def test_mistakes_are_one_line(folder: Path, arguments: tuple[str, ...], problem: str) -> None:
+    found = compare(*arguments)
+    assert found.exit_code == 1
+    assert problem in found.stderr
+    assert len(found.stderr.splitlines()) == 1
+
+
+def test_differences_are_paired_and_judged_by_their_interval() -> None:
+    found = difference("waitP99", [10, 20, 30], [8, 17, 28])
+    assert found.mean == pytest.approx(-7 / 3)
+    assert (found.low, found.high) == pytest.approx((-7 / 3 - 1.4343, -7 / 3 + 1.4343), abs=1e-3)
+    assert found.judged == "better"
+    assert difference("waitP99", [10, 20, 30], [30, 20, 11]).judged == ""
+    assert difference("bound", [10, 20, 30], [12, 22, 33]).judged == "better"
+    assert difference("cost", [1, 2], [2, 3]).judged == "worse"
+    assert difference("nodesMean", [1, 2], [2, 3]).judged == "different"
+    assert difference("cost", [1], [2]).judged == ""
