@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # The tests start many processes, which would all compile everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: up test stories wheel wheel-trial lock check lint types layers kubectl chromium clean
+.PHONY: up test stories wheel wheel-trial lock man check lint types layers kubectl chromium clean
 
 up: $(READY)
 	$(BIN)/stowplan up --demo
@@ -28,6 +28,10 @@ wheel: $(READY)
 PYTHONS ?= $(PYTHON)
 wheel-trial: wheel
 	$(BIN)/python tests/package/trial.py dist/*.whl $(PYTHONS)
+
+# Manual pages of all commands, in dist/man.
+man: $(READY)
+	$(BIN)/stowplan man --directory dist/man
 
 # The newest versions that pyproject.toml allows, with hashes: requirements.lock to run, requirements-dev.lock for CI.
 LOCKING = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from stowplan.cli import main
+from stowplan.cli.main import stowplan
+
 CLUSTER = """
 apiVersion: v1
 kind: Pod
@@ -17,21 +20,39 @@ spec: {containers: [{name: main, image: web}]}
 _LOADED = """
 import json, sys
 from stowplan.cli.main import stowplan
-try:
-    stowplan(json.loads(sys.argv[1]))
-except SystemExit:
-    pass
+for arguments in json.loads(sys.argv[1]):
+    try:
+        stowplan(arguments)
+    except SystemExit:
+        pass
 print(json.dumps(sorted(sys.modules)), file=sys.stderr)
 """
 
 SERVERS = ("stowplan.embedded", "stowplan.up", "stowplan.testing", "hypothesis")
 SCHEDULING = ("stowplan.scheduler.scheduler", "stowplan.metrics", "prometheus_client", "aiohttp")
 ENGINE = ("numpy", "stowplan.framework", "stowplan.cluster", "stowplan.plugins", "stowplan.config")
+EXTRAS = ("hypothesis", "kubernetes", "pytest")
+"""What only some installations have."""
+
+GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "who only ask": (
+        "completion doctor explain man pending run version",
+        (*SERVERS, *SCHEDULING, *ENGINE, *EXTRAS),
+    ),
+    "with an engine": ("", ("stowplan.embedded", "stowplan.up", *EXTRAS)),
+    "components": (
+        "apiserver controllers kubelets node",
+        ("stowplan.up", "stowplan.scheduler.scheduler", *EXTRAS),
+    ),
+    "with everything": ("bench chaos fuzz simulate up", EXTRAS),
+}
+"""Commands, and what the help of none of a group loads. Those that are in no other group have an engine, as
+most do. `run` loads the rest when it starts."""
 
 
-def loaded(*arguments: str) -> set[str]:
-    """The modules that a command has loaded when it is over."""
-    command = [sys.executable, "-c", _LOADED, json.dumps(arguments)]
+def loaded(*commands: list[str]) -> set[str]:
+    """The modules that some commands have loaded when they are over."""
+    command = [sys.executable, "-c", _LOADED, json.dumps(commands)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return set(json.loads(done.stderr.splitlines()[-1]))
 
@@ -40,11 +61,9 @@ def loaded(*arguments: str) -> set[str]:
     ("arguments", "never"),
     [
         (["--help"], (*SERVERS, *SCHEDULING, *ENGINE, "stowplan.cli.bench", "stowplan.cli.up")),
-        (["explain", "--help"], (*SERVERS, *SCHEDULING, *ENGINE)),
+        (["--version"], (*SERVERS, *SCHEDULING, *ENGINE, "stowplan.cli.bench", "stowplan.cli.up")),
         (["explain", "--from", "CLUSTER", "web"], (*SERVERS, *SCHEDULING)),
         (["pending", "--from", "CLUSTER"], (*SERVERS, *SCHEDULING)),
-        (["shadow", "--help"], SERVERS),
-        (["top", "--help"], (*SERVERS, *SCHEDULING)),
     ],
 )
 def test_commands_do_not_load_what_they_do_not_use(
@@ -52,5 +71,24 @@ def test_commands_do_not_load_what_they_do_not_use(
 ) -> None:
     dump = tmp_path / "cluster.yaml"
     dump.write_text(CLUSTER)
-    found = loaded(*(str(dump) if part == "CLUSTER" else part for part in arguments))
+    found = loaded([str(dump) if part == "CLUSTER" else part for part in arguments])
     assert not {name for name in found for one in never if name == one or name.startswith(f"{one}.")}
+
+
+def in_group(group: str) -> list[str]:
+    """The commands of a group."""
+    named = {name for names, _ in GROUPS.values() for name in names.split()}
+    assert named <= set(stowplan.commands)
+    return GROUPS[group][0].split() or sorted(set(stowplan.commands) - named)
+
+
+def test_every_command_has_a_summary_that_is_shown_without_loading_it() -> None:
+    assert main._SUMMARIES.keys() == main._PLACES.keys()
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_help_of_commands_does_not_load_what_they_do_not_use(group: str) -> None:
+    """A group in one process: what all of them together have not loaded none of them has."""
+    never = GROUPS[group][1]
+    found = loaded(*([name, "--help"] for name in in_group(group)))
+    assert not {module for module in found for one in never if module == one or module.startswith(f"{one}.")}

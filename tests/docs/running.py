@@ -17,6 +17,7 @@ from stowplan.testing import check_plugin
 from waiting import PATIENCE
 
 LASTING = (
+    "stowplan doctor",
     "stowplan node",
     "stowplan shadow",
     "stowplan top",

@@ -43,6 +43,7 @@ SECOND: Final = """
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 leaderElection: {leaderElect: false}
+clientConnection: {kubeconfig: kubeconfig}
 profiles: [{schedulerName: second}]
 """
 DEVELOPMENT: Final = {"hypothesis", "pytest", "mypy", "ruff", "kubernetes", "playwright", "hatchling"}
@@ -103,6 +104,8 @@ def commands(trial: Trial) -> None:
     listed = trial.stowplan("--help").partition("Commands:\n")[2]
     for line in listed.splitlines():
         trial.stowplan(line.split()[0], "--help")
+    json.loads(trial.stowplan("version", "-o", "json"))
+    trial.stowplan("man", "--directory", "man")
     trial.stowplan("demo")
     trial.stowplan("config", "validate", "second.yaml")
     trial.stowplan("chaos", "--seeds", "1")
@@ -120,10 +123,11 @@ def cluster(trial: Trial) -> None:
         assert "Insufficient cpu" in trial.stowplan("explain", "pod/big", *kubeconfig)
         assert "Insufficient cpu" in trial.run([str(trial.bin / "kubectl-why"), "pod/big", *kubeconfig])
         assert "Insufficient cpu" in trial.stowplan("explain", "--offline", "pod/big", *kubeconfig)
+        assert "would work" in trial.stowplan("doctor", *kubeconfig)
         assert "default/big" in trial.stowplan("pending", *kubeconfig)
         get = _reader(trial.folder / "kubeconfig")
         assert "nodeName" not in get("/api/v1/namespaces/default/pods/ours")["spec"]
-        with trial.running("run", "--config", "second.yaml", *kubeconfig, "--secure-port", "0"):
+        with trial.running("run", "--config", "second.yaml", "--secure-port", "0"):
             _until(lambda: "nodeName" in get("/api/v1/namespaces/default/pods/ours")["spec"])
 
 

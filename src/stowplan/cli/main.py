@@ -5,6 +5,7 @@ from importlib import import_module
 from typing import Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from stowplan import __version__
 
@@ -13,6 +14,7 @@ _PLACES: Final = {
     "bench": "stowplan.cli.bench:bench",
     "capacity": "stowplan.cli.capacity:capacity",
     "chaos": "stowplan.cli.chaos:chaos",
+    "completion": "stowplan.cli.completion:completion",
     "explain": "stowplan.cli.explain:explain",
     "fit": "stowplan.cli.fit:fit",
     "fuzz": "stowplan.cli.fuzz:fuzz",
@@ -20,7 +22,9 @@ _PLACES: Final = {
     "config": "stowplan.cli.config:config_group",
     "controllers": "stowplan.cli.components:controllers",
     "demo": "stowplan.cli.demo:demo",
+    "doctor": "stowplan.cli.doctor:doctor",
     "kubelets": "stowplan.cli.components:kubelets",
+    "man": "stowplan.cli.man:man",
     "node": "stowplan.cli.node:node_group",
     "pending": "stowplan.cli.explain:pending",
     "plan": "stowplan.cli.plan:plan",
@@ -31,6 +35,7 @@ _PLACES: Final = {
     "top": "stowplan.cli.top:top",
     "up": "stowplan.cli.up:up",
     "verify": "stowplan.cli.verify:verify_command",
+    "version": "stowplan.cli.version:version",
     "view": "stowplan.cli.shadow:view",
     "whatif": "stowplan.cli.whatif:whatif",
 }
@@ -38,22 +43,31 @@ _PLACES: Final = {
 _SUMMARIES: Final = {
     "apiserver": "Run a Kubernetes API server.",
     "bench": "Measure stowplan on this machine.",
+    "capacity": "Tell how many sets of a mix of pods fit.",
     "chaos": "Test the scheduler under random faults.",
+    "completion": "Print a script that completes commands in a shell.",
     "config": "Show, validate and migrate configurations.",
     "controllers": "Run controllers against an API server.",
     "demo": "Replay kube-scheduler's decisions and explain one.",
+    "doctor": "Check whether stowplan can schedule a cluster.",
     "explain": "Explain why a pod is pending, or why it is on its node.",
+    "fit": "Tell whether a workload fits, and where it would go.",
     "fuzz": "Test the scheduler with hostile objects.",
     "kubelets": "Run simulated kubelets against an API server.",
+    "man": "Print the manual page of a command.",
     "node": "Make simulated nodes fail and recover.",
     "pending": "Group waiting pods by cause.",
+    "plan": "Plan steps that improve a cluster.",
     "run": "Run the scheduler in place of kube-scheduler.",
     "shadow": "Judge every binding of a cluster's scheduler.",
+    "simulate": "Run SCENARIO in virtual time with the whole scheduler.",
     "snapshot": "Write a cluster to one compact file.",
     "top": "Show queue, rate and causes of a cluster, live.",
     "up": "Run a Kubernetes cluster in this process.",
     "verify": "Compare decisions with recorded ones.",
+    "version": "Show versions: stowplan, Kubernetes, dependencies.",
     "view": "Show a cluster on a page, whoever schedules it.",
+    "whatif": "Try changes of a cluster, and tell what comes of them.",
 }
 """The first line of each command's help, so that `stowplan --help` need not load the commands."""
 
@@ -110,6 +124,15 @@ class Program(OneLineErrors):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, self._summary(name)) for name in self.list_commands(ctx)])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The commands, again without loading them, and the options."""
+        found = [
+            CompletionItem(name, help=self._summary(name))
+            for name in self.list_commands(ctx)
+            if name.startswith(incomplete)
+        ]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def _summary(self, name: str) -> str:
         return _SUMMARIES.get(name) or self.commands[name].get_short_help_str(200)

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 import click
+from click.shell_completion import CompletionItem
 
 from stowplan.run.command import main
 
@@ -12,6 +13,17 @@ if TYPE_CHECKING:
 
 class OwnArguments(click.Command):
     """A command that reads all of its arguments itself."""
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Its flags."""
+        from stowplan.run.flags.table import GROUPS
+
+        return [
+            CompletionItem(f"--{flag.name}", help=flag.help)
+            for group in GROUPS
+            for flag in group.flags
+            if not flag.deprecated and f"--{flag.name}".startswith(incomplete)
+        ]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.args = list(args)

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from stowplan.gocompat.durations import Duration, DurationError
 
@@ -36,6 +37,11 @@ class OneOf(click.ParamType):  # type: ignore[type-arg]
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
         return f"[{'|'.join(self.names)}]"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        return [CompletionItem(name) for name in self.names if name.startswith(incomplete)]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value not in self.names:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 from collections.abc import Callable, Generator, Mapping, Sequence
+from email.utils import parsedate_to_datetime
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
@@ -150,6 +151,14 @@ class HttpClient(Client):
     async def get_path(self, path: str) -> Json:
         """A document that is no object of the API: what the server says to a GET of a path, once."""
         return self._json("GET", path, await self._transport.request("GET", path, once=True))
+
+    async def server_time(self) -> float | None:
+        """The clock of the server, to the second; None if it does not tell."""
+        date = (await self._transport.request("GET", "/version", once=True)).date
+        try:
+            return None if date is None else parsedate_to_datetime(date.decode("latin-1")).timestamp()
+        except ValueError:
+            return None
 
     async def list(
         self,

@@ -28,6 +28,7 @@ class Head(NamedTuple):
     chunked: bool
     closes: bool
     retry_after: float | None
+    text: bytes = b""
 
 
 def parse_head(text: bytes) -> Head:
@@ -52,7 +53,7 @@ def parse_head(text: bytes) -> Head:
         length, encoding = 0, None
     after = _field(lowered, _RETRY_AFTER) if status >= 400 else None
     retry_after = float(after) if after is not None and after.isdigit() and len(after) < 8 else None
-    return Head(status, length, encoding is not None, closes, retry_after)
+    return Head(status, length, encoding is not None, closes, retry_after, text)
 
 
 def _field(lowered: bytes, name: bytes) -> bytes | None:
@@ -143,6 +144,12 @@ class Answer(NamedTuple):
     status: int
     pieces: Sequence[bytes]
     retry_after: float | None
+    head: bytes = b""
+
+    @property
+    def date(self) -> bytes | None:
+        """The header field Date, in lower case: the clock of the server."""
+        return _field(self.head.lower(), b"\r\ndate:")
 
     @property
     def body(self) -> bytes:
@@ -372,7 +379,7 @@ class Connection(asyncio.Protocol):
         if stream is not None:
             stream.end("")
         else:
-            self._resolve(Answer(self._head.status, pieces, self._head.retry_after))
+            self._resolve(Answer(self._head.status, pieces, self._head.retry_after, self._head.text))
 
     def _resolve(self, answer: Answer) -> None:
         waiting, self._answer = self._answer, None
