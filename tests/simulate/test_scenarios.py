@@ -1,5 +1,6 @@
 """Scenarios: what arrives is placed, waits, leaves; a run repeats; mistakes name file, line and field."""
 
+import json
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -205,3 +206,10 @@ def test_the_command_writes_text_json_and_a_page(tmp_path: Path) -> None:
     assert "Simulation of scenario" in page.read_text()
     data = CliRunner().invoke(stowplan, ["simulate", str(path), "--json"])
     assert '"bound": 4' in data.stdout
+
+
+def test_the_benchmark_of_a_day_repeats() -> None:
+    command = ["bench", "day", "--nodes", "5", "--pods", "60", "--hours", "1", "--json"]
+    first, again = (json.loads(CliRunner().invoke(stowplan, command).stdout) for _ in range(2))
+    assert first["digest"] == again["digest"]
+    assert first["bound"] > 30

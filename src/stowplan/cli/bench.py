@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from stowplan.bench import apiserver as apiserver_bench
+from stowplan.bench import day as day_bench
 from stowplan.bench import durable as durable_bench
 from stowplan.bench import engine as engine_bench
 from stowplan.bench import explain as explain_bench
@@ -20,6 +21,7 @@ from stowplan.bench import soak as soak_bench
 from stowplan.bench import table as table_bench
 from stowplan.bench import up as up_bench
 from stowplan.bench.apiserver import ServerRun
+from stowplan.bench.day import DayRun
 from stowplan.bench.durable import DurableRun
 from stowplan.bench.engine import EngineRun
 from stowplan.bench.explain import ExplainRun
@@ -208,6 +210,27 @@ def paper_command(trace: Path, policy: str, workload: str, seeds: int, as_json: 
         )
     if as_json:
         echo_json(found[0] if policy != "all" else {"policies": found})
+
+
+@bench.command("day")
+@click.option("--nodes", type=AT_LEAST_ONE, default=5000, show_default=True, help="Number of nodes.")
+@click.option("--pods", type=AT_LEAST_ONE, default=200_000, show_default=True, help="Pods that arrive.")
+@click.option("--hours", type=AT_LEAST_ONE, default=24, show_default=True, help="Virtual time.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed.")
+@JSON
+def day_command(nodes: int, pods: int, hours: int, seed: int, as_json: bool) -> None:
+    """Measure how long simulating a day takes."""
+    figures = day_bench.measure(DayRun(nodes, pods, hours, seed))
+    if as_json:
+        echo_json(figures.document())
+        return
+    click.echo(f"{hours} h of {nodes:,} nodes: {figures.created:,} pods created, {figures.bound:,} bound")
+    click.echo(f"  took       {figures.seconds:,.1f} s, {figures.cpu_seconds:,.1f} s of CPU time")
+    click.echo(
+        f"  preempted  {figures.preempted:,}, evicted {figures.evicted:,}, pending {figures.pending:,}"
+    )
+    click.echo(f"  memory     {figures.peak_rss_mib:,.0f} MiB at most")
+    click.echo(f"  report     {figures.digest}: the same for the same seed")
 
 
 @bench.command("hostile")
