@@ -319,7 +319,7 @@ def test_an_expired_certificate_is_renewed_and_shown_over_new_connections_only(t
         trust = Trust(Secret(own.certificate), *by_file)
         slow_ok = bit_by_bit(OK, 30, 0.02)
         async with (
-            NastyServer(slow_ok, OK, REFUSED, OK, tls=tls) as server,
+            NastyServer(slow_ok, OK, REFUSED, OK, *[bit_by_bit(OK, 30, 0.05)] * 3, tls=tls) as server,
             made(Server(Address.parse(server.url), trust)) as client,
         ):
             busy = asyncio.create_task(get(client))

@@ -56,7 +56,7 @@ class Trial:
         self.folder = folder
         self.bin = folder / "venv" / "bin"
         self.run([python, "-m", "venv", str(folder / "venv")])
-        pins = [part.replace(">=", "==") for part in _requirements(wheel)] if lowest else []
+        pins = [part.replace(">=", "==") + ".*" for part in _requirements(wheel)] if lowest else []
         self.run([str(self.bin / "pip"), "install", "--quiet", str(wheel), *pins])
         (folder / "app.yaml").write_text(MANIFESTS)
         (folder / "second.yaml").write_text(SECOND)

@@ -7,9 +7,10 @@ import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import sleep
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Route, expect, sync_playwright
 
 from report.samples import HOSTILE as HOSTILE_NAME
 from report.samples import everything
@@ -166,9 +167,16 @@ def test_waiting_pods_are_grouped_and_open_beside_the_list(page: Page, go: Calla
     shot(page, "pod")
     aside.get_by_text("Raw JSON").click()
     expect(aside.locator("pre")).to_contain_text('"nearMisses"')
+    page.route("**/map", _late)
     aside.get_by_text("Show on the map").click()
     expect(page.locator(".legend")).to_contain_text("3 InterPodAffinity")
     shot(page, "map")
+
+
+def _late(route: Route) -> None:
+    """An answer that comes after the page has begun to say that it loads."""
+    sleep(0.6)
+    route.continue_()
 
 
 def test_a_link_to_a_pod_can_be_sent(page: Page, go: Callable[[str], None]) -> None:

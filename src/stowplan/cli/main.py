@@ -45,6 +45,7 @@ _SUMMARIES: Final = {
     "bench": "Measure stowplan on this machine.",
     "capacity": "Tell how many sets of a mix of pods fit.",
     "chaos": "Test the scheduler under random faults.",
+    "compare": "Compare configurations by simulation.",
     "completion": "Print a script that completes commands in a shell.",
     "compare": "Compare configurations by simulation.",
     "config": "Show, validate and migrate configurations.",

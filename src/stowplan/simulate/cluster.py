@@ -23,6 +23,7 @@ from stowplan.api.node import Node, Taint
 from stowplan.api.pod import Pod
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
+from stowplan.config import load, load_file
 from stowplan.explain.explainer import Explainer, PodExplanation
 from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.decision import NO_NODES, fit_error
@@ -58,6 +59,7 @@ class NoSuchObjectError(LookupError):
 class Cluster:
     """Nodes, pods and the profiles of a configuration. `seed` decides between nodes of equal score.
 
+    `config` is a KubeSchedulerConfiguration, as text or as the path of a file; `settings` one that is ready.
     With `ties="first"` the first of them is taken, in the order of their names, as some simulators do; with
     `ties="fixed"` the first in a random order that stays the same.
     With the same objects, configuration, seed and calls the results are the same. They are those of a
@@ -69,11 +71,12 @@ class Cluster:
         objects: Iterable[Object] = (),
         *,
         settings: Settings | None = None,
+        config: str | Path | None = None,
         plugins: Sequence[type[Plugin]] = (),
         seed: int = 0,
         ties: Literal["random", "first", "fixed"] = "random",
     ) -> None:
-        self.settings = Settings.of(plugins=plugins) if settings is None else settings
+        self.settings = _settings(config, plugins) if settings is None else settings
         self.table = ClusterTable(self.settings.release)
         self.pending: dict[str, Pod] = {}
         """Pods without a node, by `namespace/name`."""
@@ -115,6 +118,7 @@ class Cluster:
         source: Snapshot | str | Path | Sequence[str | Path],
         *,
         settings: Settings | None = None,
+        config: str | Path | None = None,
         plugins: Sequence[type[Plugin]] = (),
         seed: int = 0,
     ) -> "Cluster":
@@ -122,7 +126,7 @@ class Cluster:
         if not isinstance(source, Snapshot):
             paths = [source] if isinstance(source, str | Path) else source
             source = read_files([Path(path) for path in paths])
-        return cls(source.objects, settings=settings, plugins=plugins, seed=seed)
+        return cls(source.objects, settings=settings, config=config, plugins=plugins, seed=seed)
 
     # Objects
 
@@ -626,6 +630,11 @@ class _Queue:
 
     def pop(self) -> PodInfo:
         return heappop(self._heap)[2]
+
+
+def _settings(config: str | Path | None, plugins: Sequence[type[Plugin]]) -> Settings:
+    loaded = load_file(config) if isinstance(config, Path) else None if config is None else load(config)
+    return Settings.of(loaded, plugins)
 
 
 def as_listed(objects: Iterable[Object]) -> list[Object]:

@@ -109,7 +109,13 @@ class _Planner:
     def free_nodes(self) -> Plan:
         """Empty nodes that have little on them, as long as their pods fit elsewhere."""
         plan = Plan(FREE_NODES, "empty nodes", self._empty_nodes(), 0.0)
-        return self._empty(plan, self._by_load("cpu"), self._empty_nodes, lambda pod: True)
+        return self._empty(
+            plan,
+            self._by_load("cpu"),
+            self._empty_nodes,
+            lambda pod: True,
+            lambda row: is_empty(self.cluster, row),
+        )
 
     def defragment(self) -> Plan:
         """Take pods with GPUs off nodes that are partly used, so that nodes have all of theirs free."""
@@ -119,15 +125,19 @@ class _Planner:
 
         def whole() -> float:
             offered, requested = columns_of(self.cluster, resource)
-            rows = np.flatnonzero(self.cluster.table.valid & ~self.cluster.table.unschedulable)
+            rows = np.flatnonzero(self.cluster.table.valid)
             return float(np.count_nonzero((offered[rows] > 0) & (requested[rows] == 0)))
+
+        def is_free(row: int) -> bool:
+            offered, requested = columns_of(self.cluster, resource)
+            return bool(offered[row] > 0 and requested[row] == 0)
 
         plan = Plan(GPUS, f"nodes with all of their {resource} free", whole(), 0.0)
 
         def has_some(pod: Pod) -> bool:
             return _asks(self.cluster, pod, resource) > 0
 
-        return self._empty(plan, self._by_load(resource), whole, has_some, back=True)
+        return self._empty(plan, self._by_load(resource), whole, has_some, is_free, back=True)
 
     def _by_load(self, resource: str) -> list[str]:
         """Nodes in use, those with the smallest share in use first."""
@@ -152,12 +162,20 @@ class _Planner:
         names: Sequence[str],
         figure: Callable[[], float],
         wanted: Callable[[Pod], bool],
+        is_free: Callable[[int], bool],
         *,
         back: bool = False,
     ) -> Plan:
-        """Empty nodes, but for those that pods were moved to; `back`: uncordon them at the end."""
+        """Empty nodes, but for those that pods were moved to; `back`: uncordon them at the end.
+
+        Nodes that are free already are cordoned first, or the engine would often prefer them.
+        """
         targets: set[str] = set()
-        freed: list[str] = []
+        table = self.cluster.table
+        open_rows = np.flatnonzero(table.valid & ~table.unschedulable).tolist()
+        freed = [table.names[row] for row in open_rows if is_free(row)]
+        self.cluster.cordon(*freed)
+        plan.steps += [Move("cordon", name) for name in freed]
         for name in names:
             pods = [pod for pod in self.cluster.pods_on(name) if wanted(pod) and not is_daemon(pod)]
             left = self.most - len(plan.evictions)
@@ -166,26 +184,31 @@ class _Planner:
             if len(pods) > left:
                 plan.skipped[name] = f"{len(pods)} pods, and {left} moves are left"
                 continue
-            moves, why = self._emptied(name, pods)
+            moves, why = self._emptied(name, pods, figure)
             if moves is None:
                 plan.skipped[name] = why
                 continue
             freed.append(name)
             plan.steps += [Move("cordon", name), *moves]
             targets.update(move.to for move in moves)
-        if back:
+        if not plan.evictions:
+            plan.steps.clear()
+        elif back:
             self.cluster.uncordon(*freed)
             plan.steps += [Move("uncordon", name) for name in freed]
         plan.after = figure()
         return plan
 
-    def _emptied(self, name: str, pods: Sequence[Pod]) -> tuple[list[Move] | None, str]:
-        """Move all these pods off a node, or nothing."""
+    def _emptied(
+        self, name: str, pods: Sequence[Pod], figure: Callable[[], float]
+    ) -> tuple[list[Move] | None, str]:
+        """Move all these pods off a node, or nothing: also if they would only fill another empty one."""
         fixed = next((pod for pod in pods if not movable(pod)), None)
         if fixed is not None:
             return None, f"{fixed.key} has no controller"
         moves: list[Move] = []
         why = ""
+        before = figure()
         with self.cluster.fork():
             self.cluster.cordon(name)
             for pod in pods:
@@ -195,6 +218,8 @@ class _Planner:
                 moves.append(move)
             if len(moves) < len(pods):
                 return None, why
+            if figure() <= before:
+                return None, "its pods would go to a node that is empty now"
         self.cluster.cordon(name)
         for move in moves:
             self.cluster.evict(move.pod)

@@ -9,9 +9,12 @@ from typing import Any, Final
 
 import msgspec
 import yaml
+from msgspec import structs
 
 from stowplan.api import catalogue
 from stowplan.api.decode import DecodeError, convert_any
+from stowplan.api.meta import Object
+from stowplan.api.pod import Pod
 from stowplan.api.status import ApiError
 from stowplan.api.workloads import PriorityClass
 from stowplan.client import Listing, Reader
@@ -36,6 +39,7 @@ KINDS: Final[Sequence[Watched]] = (NODES, PODS, *AROUND_PODS, *STORAGE, *DEVICES
 """Everything that decisions depend on."""
 
 _REQUIRED: Final = (NODES, PODS)
+_DEFAULT_NAMESPACE: Final = "default"
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 Progress = Callable[[str, int], None]
@@ -109,12 +113,22 @@ def read_files(paths: Sequence[Path], progress: Progress = _silent) -> Snapshot:
             if obj is None:
                 skipped[document["kind"]] = skipped.get(document["kind"], 0) + 1
             else:
-                found.objects.append(obj)
+                found.objects.append(_identified(obj))
             progress(str(file), 1)
     if skipped:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(skipped.items()))
         found.notes.append(f"not needed for scheduling: {kinds}")
     return found
+
+
+def _identified(obj: Object) -> Object:
+    """A pod that somebody wrote by hand gets what every pod of a cluster has: a namespace and a uid."""
+    metadata = obj.metadata
+    if not isinstance(obj, Pod) or (metadata.uid and metadata.namespace):
+        return obj
+    namespace = metadata.namespace or _DEFAULT_NAMESPACE
+    uid = metadata.uid or f"pod-{namespace}/{metadata.name}"
+    return structs.replace(obj, metadata=structs.replace(metadata, namespace=namespace, uid=uid))
 
 
 def _with_shapes(file: Path, found: Snapshot) -> Iterator[tuple[Place, dict[str, Any]]]:

@@ -53,7 +53,8 @@ async function go() {
     if (leave) leave();
     leave = null;
     const inner = fresh(place);
-    const words = setTimeout(() => show(inner, el("p", { class: "quiet" }, "Loading…")), 300);
+    // A place may have drawn its frame and wait for the rest: that is not to be replaced.
+    const words = setTimeout(() => { if (!inner.hasChildNodes()) show(inner, el("p", { class: "quiet" }, "Loading…")); }, 300);
     shown(inner, () => PLACES[name](inner, { stream, open, query })).then((left) => {
       clearTimeout(words);
       if (current === key && place.contains(inner)) leave = left || null;

@@ -138,6 +138,7 @@ class VolumeBinding(Plugin):
     row_local = False
     signs_volumes = True
     idle_for_plain_pods = True
+    scores_only_if_filtering = True
     constant_pre_score = True
     parallel_pre_bind = True
 
