@@ -47,7 +47,6 @@ _SUMMARIES: Final = {
     "chaos": "Test the scheduler under random faults.",
     "compare": "Compare configurations by simulation.",
     "completion": "Print a script that completes commands in a shell.",
-    "compare": "Compare configurations by simulation.",
     "config": "Show, validate and migrate configurations.",
     "controllers": "Run controllers against an API server.",
     "demo": "Replay kube-scheduler's decisions and explain one.",
