@@ -213,3 +213,44 @@ def test_the_benchmark_of_a_day_repeats() -> None:
     first, again = (json.loads(CliRunner().invoke(stowplan, command).stdout) for _ in range(2))
     assert first["digest"] == again["digest"]
     assert first["bound"] > 30
+
+
+DUMP = """
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: old, uid: u1},
+   status: {allocatable: {cpu: "4", memory: 8Gi, pods: "10"}}}
+- {apiVersion: v1, kind: Pod, metadata: {name: there, namespace: x, uid: u2}, status: {phase: Running},
+   spec: {nodeName: old, containers: [{name: c, resources: {requests: {cpu: "3"}}}]}}
+- {apiVersion: v1, kind: Pod, metadata: {name: waiting, namespace: x, uid: u3}, status: {phase: Pending},
+   spec: {schedulerName: default-scheduler, containers: [{name: c, resources: {requests: {cpu: "1"}}}]}}
+- {apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: gold, uid: u4}, value: 77}
+"""
+OPENB = (
+    "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time\n"
+    "openb-pod-0000,1000,16,1,1000,,LS,Running,0,120\n"
+)
+
+
+def test_a_scenario_begins_with_the_cluster_of_a_dump(tmp_path: Path) -> None:
+    """What is there counts: the node is full until the pod of the higher class preempts."""
+    (tmp_path / "dump.yaml").write_text(DUMP)
+    (tmp_path / "pods.csv").write_text(OPENB)
+    found = result(
+        tmp_path,
+        """
+        duration: 10m
+        cluster: {from: dump.yaml}
+        workload:
+          - name: gold
+            requests: {cpu: 1}
+            arrivals: {burst: 1, at: 1m}
+            template: {spec: {priorityClassName: gold}}
+          - {name: traced, trace: {file: pods.csv, layout: openb}}
+        """,
+    )
+    assert found["waits"]["byPriority"].keys() == {"77", "0"}
+    assert found["pods"]["created"] == 3
+    assert found["pods"]["preempted"] == 1
+    assert found["pods"]["pending"] == 1
