@@ -1,22 +1,18 @@
 """`stowplan compare`: configurations on the same scenario, from the same seeds."""
 
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from stowplan.api.feature_gates import FeatureGates
-from stowplan.cli.offline import scheduler_settings
 from stowplan.cli.options import gates_options, plugins_option
 from stowplan.cli.progress import Progress
 from stowplan.cli.simulate import FILE, show
 from stowplan.cli.values import AtLeast, Seconds
-from stowplan.config import ConfigError
-from stowplan.simulate.scenario import check, read_scenario, run
-from stowplan.simulate.scenario.comparison import Run, compared
-from stowplan.simulate.scenario.report import data_of
+
+if TYPE_CHECKING:
+    from stowplan.simulate.scenario.comparison import Run
 
 DEFAULT: Final = "default"
 
@@ -57,6 +53,9 @@ def compare(
     """
     if len(configurations) < 2 or len(set(configurations)) < len(configurations):
         raise click.ClickException("CONFIG: expected at least two different configurations")
+    from stowplan.simulate.scenario import read_scenario
+    from stowplan.simulate.scenario.comparison import compared
+
     scenario = read_scenario(workload, duration)
     for name in configurations:
         _check(name, gates, plugins)
@@ -73,6 +72,9 @@ def compare(
                 runs.append(_run(one))
                 progress.advance()
         else:
+            from concurrent.futures import ProcessPoolExecutor
+            from multiprocessing import get_context
+
             with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
                 for found in pool.map(_run, asked):
                     runs.append(found)
@@ -80,8 +82,13 @@ def compare(
     show(compared(runs, scenario.name), as_json=as_json, page=page)
 
 
-def _run(asked: tuple[Path, float | None, str, int, FeatureGates | None, tuple[str, ...]]) -> Run:
+def _run(asked: tuple[Path, float | None, str, int, FeatureGates | None, tuple[str, ...]]) -> "Run":
     """One run; also in a process of its own."""
+    from stowplan.cli.offline import scheduler_settings
+    from stowplan.simulate.scenario import read_scenario, run
+    from stowplan.simulate.scenario.comparison import Run
+    from stowplan.simulate.scenario.report import data_of
+
     workload, duration, name, seed, gates, plugins = asked
     settings = scheduler_settings(_file(name), gates, plugins)
     data: dict[str, Any] = data_of(run(read_scenario(workload, duration), settings, seed=seed))
@@ -90,6 +97,10 @@ def _run(asked: tuple[Path, float | None, str, int, FeatureGates | None, tuple[s
 
 def _check(name: str, gates: FeatureGates | None, plugins: tuple[str, ...]) -> None:
     """Refuse a configuration before anything runs, with its name."""
+    from stowplan.cli.offline import scheduler_settings
+    from stowplan.config import ConfigError
+    from stowplan.simulate.scenario import check
+
     file = _file(name)
     try:
         check(scheduler_settings(file, gates, plugins))

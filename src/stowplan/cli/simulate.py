@@ -4,26 +4,27 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from stowplan.api.feature_gates import FeatureGates
-from stowplan.cli.offline import scheduler_settings
 from stowplan.cli.options import gates_options, plugins_option
 from stowplan.cli.progress import Progress
 from stowplan.cli.values import AtLeast, Seconds
 from stowplan.explain.layout import Palette
-from stowplan.report import Report
-from stowplan.report.page import render as render_page
-from stowplan.report.terminal import render
-from stowplan.simulate.scenario import read_scenario, report_of, run
+
+if TYPE_CHECKING:
+    from stowplan.report import Report
 
 FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-def show(report: Report, *, as_json: bool, page: Path | None) -> None:
+def show(report: "Report", *, as_json: bool, page: Path | None) -> None:
     """Print a report in the form that was asked for, and write the page."""
+    from stowplan.report.page import render as render_page
+    from stowplan.report.terminal import render
+
     if page is not None:
         page.write_text(render_page(report), encoding="utf-8")
         click.echo(f"report: {page}", err=True)
@@ -63,6 +64,9 @@ def simulate(
     The scenario describes a cluster, the pods that arrive in it, how long they run, and what fails. The same
     scenario, configuration and seed give the same report, byte by byte.
     """
+    from stowplan.cli.offline import scheduler_settings
+    from stowplan.simulate.scenario import read_scenario, report_of, run
+
     described = read_scenario(scenario, duration)
     for note in described.notes:
         click.echo(f"note: {note}", err=True)
