@@ -42,6 +42,7 @@ from stowplan.fuzz.feasibility import Cluster, objection
 from stowplan.logs import Logger
 from stowplan.metrics import SchedulerMetrics
 from stowplan.metrics.families import Distribution
+from stowplan.metrics.scheduling import BatchMetrics
 from stowplan.reporting import EventRecorder
 from stowplan.scheduler import Scheduler, SchedulingObserver, Settings
 from stowplan.scheduler.decisions import LastDecisions
@@ -80,7 +81,7 @@ EXPECTED_ERRORS: Final = (
 """What kube-scheduler reports as errors, too: a score out of range, a PostFilter after an early rejection, a
 pod that was deleted while it was being bound."""
 
-BOUNDED: Final = (ChangeLog, LastDecisions, EventRecorder, SchedulerMetrics, Distribution)
+BOUNDED: Final = (ChangeLog, LastDecisions, EventRecorder, SchedulerMetrics, BatchMetrics, Distribution)
 """Parts of a scheduler that keep up to a fixed number of entries whatever the cluster holds."""
 
 
