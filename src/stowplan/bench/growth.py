@@ -36,6 +36,7 @@ from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.store import Store
 from stowplan.metrics import SchedulerMetrics
 from stowplan.metrics.families import Distribution
+from stowplan.metrics.scheduling import BatchMetrics
 from stowplan.reporting import EventRecorder
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.scheduler.decisions import LastDecisions
@@ -47,7 +48,7 @@ BURST: Final = 100
 SETTLED: Final = 3.0
 """Virtual seconds in which the pods of a burst are tried."""
 
-BOUNDED: Final = (ChangeLog, LastDecisions, EventRecorder, SchedulerMetrics, Distribution)
+BOUNDED: Final = (ChangeLog, LastDecisions, EventRecorder, SchedulerMetrics, BatchMetrics, Distribution)
 """Parts of a scheduler that keep up to a fixed number of entries whatever the cluster holds."""
 
 BOUNDED_PATHS: Final = ("context.profiles[].framework._classes._met",)
