@@ -18,7 +18,6 @@ from stowplan.logs import LogSettings
 ELECTION = "said by leader election"
 SERVING = "said by the secure port"
 PROCESS = "said by the process around the scheduler"
-NO_BATCHES = "every pod reuses what its class found; there are no batches and no hints between pods"
 NO_BROADCASTER = "our event recorder is drained at the end, so no event comes too late to be recorded"
 NO_CONTROLLERS = "there is no controller per file or ConfigMap that could start or stop"
 NOT_GO = "there are no settings of Go's runtime"
@@ -50,9 +49,6 @@ DIFFERENT = {
     "Starting RequestHeaderAuthRequestController": NO_CONTROLLERS,
     "Shutting down RequestHeaderAuthRequestController": NO_CONTROLLERS,
     "Unable to record event (will not retry!)": NO_BROADCASTER,
-    "OpportunisticBatch found unusable state": NO_BATCHES,
-    "OpportunisticBatch no node hint available for pod": NO_BATCHES,
-    "OpportunisticBatch set cycle state": NO_BATCHES,
     "Listing and watching": REFLECTORS,
     "Exiting watch because received the bookmark that marks the end of initial events stream": REFLECTORS,
 }

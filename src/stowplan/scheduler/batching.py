@@ -201,14 +201,15 @@ class Batch:
         asked = self._timer()
         self._counts.asked(hinted, asked - began)
         if row is not None:
-            self._store(signature, hinted, evaluation, row, cycle)
+            self._log_choice(pod, hinted, evaluation, row, cycle)
+            self._store(pod, signature, hinted, evaluation, row, cycle)
             self._counts.stored(self._timer() - asked)
 
     def _ask(self, pod: PodInfo, signature: Hashable | None, evaluation: Evaluation, cycle: int) -> bool:
         """Whether there is a hint for the pod."""
         reason = self._problem(pod, signature, evaluation, cycle) if self._left else None
         if reason is not None:
-            self._flush(reason, cycle)
+            self._flush(pod, reason, cycle)
         about = {"profile": self._profile, "pod": Ref(pod.key), "cycleCount": cycle}
         if reason is not None or not self._left:
             self._counts.no_hint += 1
@@ -248,19 +249,37 @@ class Batch:
         self._counts.rescored(self._timer() - began)
         return NODE_MISSING if missing else None
 
+    def _is_hinted(self, hinted: bool, evaluation: Evaluation, row: int) -> bool:
+        """Whether the chosen node is one that the batch could hint at."""
+        return bool(
+            hinted and evaluation.only_row is None and row < len(self._nodes) and self._nodes.item(row)
+        )
+
+    def _log_choice(self, pod: PodInfo, hinted: bool, evaluation: Evaluation, row: int, cycle: int) -> None:
+        if self._logger.enabled(4):
+            chosen = self._table.name_of(row)
+            self._logger.info(
+                4,
+                "OpportunisticBatch set cycle state",
+                pod=Ref(pod.key),
+                profile=self._profile,
+                cycleCount=cycle,
+                hintedNode=chosen if self._is_hinted(hinted, evaluation, row) else "",
+                chosenNode=chosen,
+            )
+
     def _store(
-        self, signature: Hashable | None, hinted: bool, evaluation: Evaluation, row: int, cycle: int
+        self,
+        pod: PodInfo,
+        signature: Hashable | None,
+        hinted: bool,
+        evaluation: Evaluation,
+        row: int,
+        cycle: int,
     ) -> None:
         """Keep what the next pod may use."""
         self._last_cycle, self._last_node = cycle, self._table.name_of(row)
-        self._logger.info(
-            4,
-            "OpportunisticBatch set cycle state",
-            profile=self._profile,
-            cycleCount=cycle,
-            chosenNode=self._last_node,
-        )
-        used = hinted and evaluation.only_row is None and row < len(self._nodes) and self._nodes.item(row)
+        used = self._is_hinted(hinted, evaluation, row)
         if hinted:
             self._counts.hinted(used)
         if used:
@@ -269,7 +288,7 @@ class Batch:
         others = evaluation.feasible_count - 1
         if signature is None or not others:
             self._left = 0
-            self._flush(POD_NOT_BATCHABLE if others else EMPTY_LIST, cycle)
+            self._flush(pod, POD_NOT_BATCHABLE if others else EMPTY_LIST, cycle)
             return
         self._signature, self._left = signature, others
         self._nodes = evaluation.pod_class.filters.feasible.copy()
@@ -283,11 +302,12 @@ class Batch:
             cycleCount=cycle,
         )
 
-    def _flush(self, reason: str, cycle: int) -> None:
+    def _flush(self, pod: PodInfo, reason: str, cycle: int) -> None:
         self._counts.flushed(reason)
         self._logger.info(
             4,
             "OpportunisticBatch found unusable state",
+            pod=Ref(pod.key),
             profile=self._profile,
             cycleCount=cycle,
             reason=reason,
