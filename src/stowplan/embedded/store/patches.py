@@ -11,6 +11,9 @@ from stowplan.api.requests import Json, PatchType
 from stowplan.embedded.store.objects import LISTS, checked
 from stowplan.embedded.store.strategicpatch import merge_rules, strategic_merge
 
+DEEPEST: Final = 500
+"""How deep maps and lists of a patch may be nested."""
+
 
 def patched(resource: Resource, obj: Json, patch: Any, kind: PatchType) -> Json:
     """The object with the patch applied; what the patch does not touch is shared.
@@ -23,10 +26,27 @@ def patched(resource: Resource, obj: Json, patch: Any, kind: PatchType) -> Json:
 
 def apply_patch(resource: Resource, obj: Json, patch: Any, kind: PatchType) -> Any:
     """The same, whatever comes of it."""
+    if _is_too_deep(patch):
+        raise status.bad_request("error decoding patch: nested too deeply")
     try:
         return _apply_patch(resource, obj, patch, kind)
     except RecursionError:
         raise status.bad_request("error decoding patch: nested too deeply") from None
+
+
+def _is_too_deep(patch: Any) -> bool:
+    """Whether maps and lists of a patch are nested deeper than anything that is meant."""
+    level: list[Any] = [patch]
+    for _ in range(DEEPEST):
+        level = [
+            child
+            for one in level
+            for child in (one.values() if isinstance(one, dict) else one if isinstance(one, list) else ())
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _apply_patch(resource: Resource, obj: Json, patch: Any, kind: PatchType) -> Any:
