@@ -13,7 +13,7 @@ up: $(READY)
 	$(BIN)/stowplan up --demo
 
 test: $(READY) check kubectl chromium
-	$(BIN)/pytest -n 4
+	$(BIN)/pytest -n 3
 
 # Stories recorded from kube-controller-manager, in real time against `stowplan up`: about two minutes.
 stories: $(READY)

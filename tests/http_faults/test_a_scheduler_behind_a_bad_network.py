@@ -222,7 +222,8 @@ def test_nothing_piles_up_however_often_the_network_fails(tmp_path: Path) -> Non
                 after.append(held())
             reflectors = here.scheduler.informers.all
             assert after[-1]["HttpWatch"] <= len(reflectors)
-            assert after[-1]["Connection"] <= len(reflectors) + MOST_CONNECTIONS + 1
+            closing = 8
+            assert after[-1]["Connection"] <= len(reflectors) + MOST_CONNECTIONS + closing
             grown = {name: count - after[0][name] for name, count in (after[-1] - after[0]).items()}
             assert {name: count for name, count in grown.items() if count > 40} == {}
 
