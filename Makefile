@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # The tests start many processes, which would all compile everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: up test stories wheel wheel-trial lock man check lint types layers kubectl chromium clean
+.PHONY: up test stories wheel wheel-trial chart image image-trial docs lock man check lint types layers kubectl chromium mmdebstrap clean
 
 up: $(READY)
 	$(BIN)/stowplan up --demo
@@ -29,6 +29,26 @@ PYTHONS ?= $(PYTHON)
 wheel-trial: wheel
 	$(BIN)/python tests/package/trial.py dist/*.whl $(PYTHONS)
 
+# The Helm chart, checked and packed, in dist/.
+chart: $(READY)
+	$(BIN)/helm lint --strict --quiet deploy/chart
+	$(BIN)/helm package --destination dist deploy/chart
+
+# The image without Docker, as an OCI layout in dist/image, with its bill of materials. Needs root or user namespaces.
+image: wheel mmdebstrap
+	$(BIN)/python deploy/image/build.py dist/*.whl --output dist/image
+
+# What is in the image, and `stowplan run` in it against the embedded API server. Needs root.
+image-trial: image
+	$(BIN)/python tests/package/image_trial.py dist/image
+
+# The documentation as a site, in dist/site. Warnings are errors: a link that leads nowhere, a page that is not in it.
+docs: $(READY)
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	$(BIN)/python site/stage.py stage
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file build/mkdocs.yml
+	$(BIN)/python site/stage.py check
+
 # Manual pages of all commands, in dist/man.
 man: $(READY)
 	$(BIN)/stowplan man --directory dist/man
@@ -47,6 +67,13 @@ kubectl:
 	  echo "installing kubectl (Debian package kubernetes-client)"; \
 	  SUDO=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 	  $$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq kubernetes-client >/dev/null; }
+
+# The image is made of Debian's packages.
+mmdebstrap:
+	@command -v mmdebstrap >/dev/null || { \
+	  echo "installing mmdebstrap (Debian package)"; \
+	  SUDO=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+	  $$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq mmdebstrap >/dev/null; }
 
 # The page is tested in a real browser.
 chromium:

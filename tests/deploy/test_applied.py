@@ -6,11 +6,13 @@ import re
 import shlex
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from deploy.manifests import DEPLOY, NAMESPACE, OVERLAYS, ROOT, built, of_kind
+from deploy.manifests import DEPLOY, NAMESPACE, OVERLAYS, ROOT, Object, built, of_kind
+from deploy.test_chart import everything
 from up.clusters import up
 from waiting import KUBECTL_PATIENCE, PATIENCE
 
@@ -132,3 +134,41 @@ def test_the_commands_of_the_page_work_in_their_order(kubectl: Run) -> None:
     for command in commands:
         kubectl(*shlex.split(command)[1:])
     assert "NotFound" in kubectl("-n", NAMESPACE, "get", "deployment", "stowplan", ok=False)
+
+
+def operator_kind(kind: str) -> Object:
+    """A definition as the Prometheus operator brings it, but for its schema."""
+    plural = f"{kind.lower()}s"
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.monitoring.coreos.com"},
+        "spec": {
+            "group": "monitoring.coreos.com",
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
+            "versions": [
+                {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+            ],
+        },
+    }
+
+
+def test_what_the_chart_renders_is_applied_and_runs(kubectl: Run, tmp_path: Path) -> None:
+    """With all that docs/deploy.md shows, by the server, which refuses fields it does not know."""
+    definitions, chart = tmp_path / "definitions.json", tmp_path / "chart.json"
+    kinds = [operator_kind(kind) for kind in ("ServiceMonitor", "PrometheusRule")]
+    definitions.write_text("".join(json.dumps(each) + "\n" for each in kinds))
+    chart.write_text("".join(json.dumps(each) + "\n" for each in everything()))
+    kubectl("apply", "-f", str(definitions))
+    kubectl("wait", "crd", "--all", "--for=condition=Established", KUBECTL_PATIENCE)
+    applied = kubectl("apply", "--server-side", "--validate=true", "-f", str(chart)).splitlines()
+    assert [line.split()[-1] for line in applied] == ["serverside-applied"] * len(everything())
+    kubectl("-n", NAMESPACE, "rollout", "status", "deployment/stowplan", KUBECTL_PATIENCE)
+    deployment = json.loads(kubectl("-n", NAMESPACE, "get", "deployment", "stowplan", "-o", "json"))
+    (rendered,) = (each for each in everything() if each["kind"] == "Deployment")
+    kept = deployment["spec"]["template"]["spec"]
+    assert kept["containers"][0]["args"] == rendered["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert kept["volumes"][1]["configMap"]["name"].startswith("stowplan-plugins-")
+    kubectl("delete", "-f", str(chart), "-f", str(definitions))

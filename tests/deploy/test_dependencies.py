@@ -12,8 +12,8 @@ MODULES = {"PyYAML": "yaml", "prometheus-client": "prometheus_client"}
 """Distributions whose module has another name."""
 
 
-OPTIONAL = {"kubernetes", "lightkube", "hypothesis"}
-"""Clients that the HTTP benchmark compares with ours, and what the extra `testing` brings."""
+OPTIONAL = {"kubernetes", "lightkube", "hypothesis", "distributed", "pyarrow"}
+"""Clients that the HTTP benchmark compares with ours, and what `testing`, `sweep` and `dask` bring."""
 
 
 def declared() -> dict[str, str]:

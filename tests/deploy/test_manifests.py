@@ -68,12 +68,11 @@ def test_the_overlays_differ_in_rights_and_configuration_only(overlay: str) -> N
     assert same == [found for found in built("beside") if found["kind"] not in kinds]
 
 
-def containers() -> list[Any]:
-    shown = [pytest.param(pod_spec(overlay), id=overlay) for overlay in OVERLAYS]
-    return [*shown, pytest.param(static_pod()["spec"], id="static pod")]
+@pytest.fixture(params=[*OVERLAYS, "static pod"])
+def spec(request: pytest.FixtureRequest) -> Any:
+    return static_pod()["spec"] if request.param == "static pod" else pod_spec(request.param)
 
 
-@pytest.mark.parametrize("spec", containers())
 def test_the_kubelet_asks_the_secure_port(spec: Any) -> None:
     (container,) = spec["containers"]
     (port,) = container["ports"]
@@ -83,19 +82,16 @@ def test_the_kubelet_asks_the_secure_port(spec: Any) -> None:
         assert (asked["path"], asked["scheme"], asked["port"]) == (path, "HTTPS", port["name"])
 
 
-@pytest.mark.parametrize("spec", containers())
 def test_the_image_is_that_of_this_version(spec: Any) -> None:
     assert spec["containers"][0]["image"] == f"stowplan:{__version__}"
 
 
-@pytest.mark.parametrize("spec", containers())
 def test_its_arguments_are_flags_that_have_an_effect(spec: Any) -> None:
     parsed = parse(spec["containers"][0]["args"], GROUPS)
     assert parsed.rest == []
     assert list(parsed.ignored) == []
 
 
-@pytest.mark.parametrize("spec", containers())
 def test_it_runs_with_as_little_power_as_possible(spec: Any) -> None:
     guarded = spec["containers"][0]["securityContext"]
     assert guarded["allowPrivilegeEscalation"] is False

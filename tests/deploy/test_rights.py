@@ -15,12 +15,23 @@ READER = "extension-apiserver-authentication-reader"
 LEASES = ("leases", "leasecandidates")
 
 
+COMPOSITE_GROUPS = {
+    Right("", verb, "scheduling.k8s.io", resource, "")
+    for resource, verbs in (
+        ("compositepodgroups", ("get", "list", "watch")),
+        ("compositepodgroups/status", ("patch", "update")),
+    )
+    for verb in verbs
+}
+"""What 1.37 adds with the gate CompositePodGroup; the recording is of 1.36."""
+
+
 def recorded_rights(*, of_leases: bool = True) -> set[Right]:
     """What kube-scheduler may do, but for reading how to authenticate."""
     roles = recorded("rbac/kube-scheduler")
     found = set(rights(roles["system:kube-scheduler"])) | set(rights(roles["system:volume-scheduler"]))
     found |= set(rights(roles["system::leader-locking-kube-scheduler"], NAMESPACE))
-    return {right for right in found if of_leases or right.resource not in LEASES}
+    return {right for right in found if of_leases or right.resource not in LEASES} | COMPOSITE_GROUPS
 
 
 def allows(held: set[Right], verb: str, resource: str, name: str, namespace: str = NAMESPACE) -> bool:

@@ -100,7 +100,14 @@ def test_nothing_for_development_is_installed_unless_asked_for(metadata: Message
         if "extra ==" not in part
     }
     assert required == {re.split(r"[^\w-]", part)[0].lower() for part in PROJECT["dependencies"]}
-    assert set(metadata.get_all("Provides-Extra", [])) == {"dev", "kubernetes", "testing"}
+    assert set(metadata.get_all("Provides-Extra", [])) == {
+        "dask",
+        "dev",
+        "docs",
+        "kubernetes",
+        "sweep",
+        "testing",
+    }
 
 
 def test_its_scripts_exist(files: dict[str, bytes]) -> None:
