@@ -1,0 +1,142 @@
+"""One workload of upstream's benchmarks: a cluster, a scheduler as configured, and the operations."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Final
+
+from stowplan.api.catalogue import PODS
+from stowplan.api.feature_gates import FeatureGates
+from stowplan.api.status import ApiError
+from stowplan.bench.http import BenchError
+from stowplan.bench.perf.definitions import Benchmark, DefinitionError
+from stowplan.bench.perf.figures import DataItem, Verdict, verdict
+from stowplan.bench.perf.operations import WorkloadExecutor
+from stowplan.bench.perf.pods import PodTracker, SeenPod
+from stowplan.bench.processes import MIB, peak_rss
+from stowplan.client import Client, Reflector
+from stowplan.client.http import HttpClient, load_kubeconfig
+from stowplan.clock import RealClock
+from stowplan.config.featuregates import parse_feature_gates
+from stowplan.config.load import ConfigError, LoadedConfig, default_config, load_file
+from stowplan.embedded.admission.chain import ClusterAdmission
+from stowplan.embedded.client import InProcessClient
+from stowplan.embedded.controllers.controller import Context, ControllerManager
+from stowplan.embedded.controllers.garbagecollector import GarbageCollector
+from stowplan.embedded.controllers.resourceclaim import ResourceClaimController
+from stowplan.embedded.store import Store
+from stowplan.releases import DEFAULT, release
+from stowplan.scheduler import Scheduler, Settings
+from stowplan.scheduler.gc_tuning import calm_collector
+
+_DECLARED: Final = "NodeDeclaredFeatures"
+"""A gate that cannot be off in the release the definitions are for: upstream emulates the one before it."""
+_CLAIMS: Final = "DynamicResourceAllocation"
+"""With this gate upstream runs the claim controller, and so do we with what takes claims away again."""
+_CONNECTIONS: Final = 32
+_DISABLED: Final = ("ServiceAccount", "TaintNodesByCondition", "Priority")
+"""Admission plugins that upstream switches off: what they need is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a workload; with a `reason` it did not run."""
+
+    name: str
+    reason: str = ""
+    verdict: Verdict | None = None
+    items: list[DataItem] = field(default_factory=list)
+    pods: int = 0
+    seconds: float = 0.0
+    cpu_us_per_pod: float = 0.0
+    total_s: float = 0.0
+    peak_rss_mib: float = 0.0
+
+
+def measure(benchmark: Benchmark, *, seed: int = 0, kubeconfig: str = "") -> Outcome:
+    """Run one workload, in process or on an API server."""
+    try:
+        return asyncio.run(_measure(benchmark, seed, kubeconfig))
+    except (BenchError, DefinitionError, ConfigError, ApiError) as error:
+        return Outcome(benchmark.name, reason=_one_line(error))
+    except BaseExceptionGroup as several:
+        first = several.exceptions[0]
+        if not isinstance(first, BenchError | DefinitionError | ConfigError | ApiError):
+            raise
+        return Outcome(benchmark.name, reason=_one_line(first))
+
+
+async def _measure(benchmark: Benchmark, seed: int, kubeconfig: str) -> Outcome:
+    began = perf_counter()
+    settings = _settings(benchmark)
+    rng = random.Random(seed)
+    clock = RealClock()
+    async with AsyncExitStack() as running:
+        client: Client
+        if kubeconfig:
+            server = load_kubeconfig(kubeconfig)
+            http = HttpClient(server, clock=clock, rng=rng, qps=-1, connections=_CONNECTIONS)
+            client = await running.enter_async_context(http)
+        else:
+            admission = ClusterAdmission(disabled=_DISABLED)
+            client = InProcessClient(Store(clock, random.Random(seed), admission=admission))
+            if benchmark.feature_gates.get(_CLAIMS):
+                await running.enter_async_context(_controllers(client, seed))
+        scheduler = Scheduler(client, settings, clock=clock, rng=rng, timer=perf_counter)
+        await running.enter_async_context(scheduler.running())
+        pods = await running.enter_async_context(_tracked_pods(client, rng))
+        executor = WorkloadExecutor(benchmark, client, scheduler, pods, random.Random(seed))
+        if kubeconfig:
+            running.push_async_callback(executor.clean_up)
+        with calm_collector():
+            await executor.run()
+        return Outcome(
+            benchmark.name,
+            verdict=verdict(executor.items, benchmark.selector, benchmark.threshold),
+            items=executor.items,
+            pods=executor.measured,
+            seconds=executor.seconds,
+            cpu_us_per_pod=executor.cpu / executor.measured * 1e6 if executor.measured else 0.0,
+            total_s=perf_counter() - began,
+            peak_rss_mib=peak_rss() / MIB,
+        )
+
+
+def _settings(benchmark: Benchmark) -> Settings:
+    """The scheduler's configuration and gates. Raises ConfigError."""
+    wanted = benchmark.feature_gates
+    emulated = DEFAULT if wanted.get(_DECLARED, True) else release("1.36")
+    gates = parse_feature_gates([f"{name}={str(on).lower()}" for name, on in wanted.items()], emulated)
+    return Settings.of(_config(benchmark, gates))
+
+
+def _config(benchmark: Benchmark, gates: FeatureGates) -> LoadedConfig:
+    path = benchmark.case.scheduler_config_path
+    return load_file(benchmark.path(path), gates) if path else default_config(gates)
+
+
+def _controllers(client: Client, seed: int) -> AbstractAsyncContextManager[ControllerManager]:
+    """What runs beside the scheduler: claims from templates, and objects that go with their owners."""
+    context = Context.of(client, RealClock(), random.Random(seed))
+    return ControllerManager(context, [ResourceClaimController(context), GarbageCollector(context)]).running()
+
+
+@asynccontextmanager
+async def _tracked_pods(client: Client, rng: random.Random) -> AsyncIterator[PodTracker]:
+    tracker = PodTracker()
+    problems: list[str] = []
+    reflector = Reflector(client, PODS, SeenPod, tracker, clock=RealClock(), rng=rng, report=problems.append)
+    task = asyncio.create_task(reflector.run())
+    try:
+        await reflector.wait_synced()
+        yield tracker
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
