@@ -65,3 +65,10 @@ async def one_gpu_each(world: World) -> None:
     for name in ("n1", "n2"):
         world.add_node(name)
         add_devices(world, name)
+
+
+async def gpus_by_name(world: World) -> None:
+    """A node with two GPUs, which pods can also ask for as an extended resource."""
+    add_class(world, extendedResourceName="example.com/gpu")
+    world.add_node("n1")
+    add_devices(world, "n1", 2)

@@ -10,6 +10,7 @@ from devices.racks import (
     add_devices,
     claim_of,
     devices_of,
+    gpus_by_name,
     is_quiet,
     one_gpu_each,
     reserved_for,
@@ -178,11 +179,6 @@ def test_a_pod_waits_until_its_devices_are_ready() -> None:
 
 
 def test_an_extended_resource_is_answered_with_devices() -> None:
-    async def by_name(world: World) -> None:
-        add_class(world, extendedResourceName="example.com/gpu")
-        world.add_node("n1")
-        add_devices(world, "n1", 2)
-
     async def story(world: World) -> None:
         asked: dict[str, Any] = {"requests": {"cpu": "1", "example.com/gpu": "2"}}
         container = {"name": "c", "image": "i", "resources": {**asked, "limits": {"example.com/gpu": "2"}}}
@@ -203,4 +199,4 @@ def test_an_extended_resource_is_answered_with_devices() -> None:
         ]
         assert is_quiet(world)
 
-    live(story, before=by_name)
+    live(story, before=gpus_by_name)

@@ -11,6 +11,7 @@ from devices.racks import (
     add_devices,
     claim_of,
     devices_of,
+    gpus_by_name,
     is_quiet,
     one_gpu_each,
     reserved_for,
@@ -87,11 +88,6 @@ def test_devices_stay_taken_until_it_is_known_what_became_of_a_write() -> None:
 
 
 def test_a_claim_for_extended_resources_is_made_once_though_the_answer_is_lost() -> None:
-    async def by_name(world: World) -> None:
-        add_class(world, extendedResourceName="example.com/gpu")
-        world.add_node("n1")
-        add_devices(world, "n1", 2)
-
     async def story(world: World) -> None:
         world.wire.answer(
             "POST resourceclaims",
@@ -105,7 +101,7 @@ def test_a_claim_for_extended_resources_is_made_once_though_the_answer_is_lost()
         assert world.node_of("p") == "n1"
         assert is_quiet(world)
 
-    live(story, before=by_name)
+    live(story, before=gpus_by_name)
 
 
 @pytest.mark.parametrize("failures", [3, 12])
@@ -178,10 +174,9 @@ def test_a_write_that_is_under_way_when_its_pod_is_preempted_keeps_its_devices(
             await world.settle(0.5)
             assert len(devices_of(world)) + len(devices_of(world, "other")) <= 1
         assert world.node_of("urgent")
-        if not world.has_pod("p"):
-            # Since 1.37 the preemptor is tried at once, and may find the pod bound by then.
-            return
+        assert world.has_pod("p"), "it was not bound yet, so that it is not deleted"
         assert not world.node_of("p")
+        assert (devices_of(world), devices_of(world, "other")) == (["n1/gpu-0"], [])
         del claims.put
         for name in ("c", "other"):
             claims.put(typed(claim_of(world, name), ResourceClaim))
@@ -190,3 +185,59 @@ def test_a_write_that_is_under_way_when_its_pod_is_preempted_keeps_its_devices(
         assert is_quiet(world)
 
     live(story, before=one_gpu, config=configured(gates=FeatureGates(release=each_release)))
+
+
+def reserved(world: World, name: str, **changed: Any) -> None:
+    """A claim that an earlier attempt allocated on n1 and reserved for the pod p."""
+    add_claim(world, name)
+    result = {"request": "r", "driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"}
+    consumer = {"resource": "pods", "name": "p", "uid": world.pod("p")["metadata"]["uid"]}
+    status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": [consumer]}
+    claim = {**claim_of(world, name), "status": status}
+    claim["metadata"] = {**claim["metadata"], "finalizers": ["resource.kubernetes.io/delete-protection"]}
+    world.store.update(c.RESOURCE_CLAIMS, claim)
+    claim["metadata"] = claim_of(world, name)["metadata"]
+    world.store.update(c.RESOURCE_CLAIMS, claim, subresource="status")
+
+
+@pytest.mark.parametrize("rejected", ["claim is being deleted", "volume is missing"])
+def test_a_pod_that_waits_for_something_else_keeps_no_reservation_from_before(rejected: str) -> None:
+    """Of a claim that is being deleted it would never end; devices would be kept from others."""
+    waits: dict[str, Any] = {}
+    if rejected == "volume is missing":
+        volume = {"name": "v", "persistentVolumeClaim": {"claimName": "missing"}}
+        waits = {"volumes": [volume]}
+
+    async def left_behind(world: World) -> None:
+        await one_gpu_each(world)
+        world.put_pod("p", resourceClaims=using("c"), **waits)
+        reserved(world, "c")
+        if not waits:
+            world.store.delete(c.RESOURCE_CLAIMS, NAMESPACE, "c")
+
+    async def story(world: World) -> None:
+        await world.settle(2)
+        assert not world.node_of("p")
+        assert reserved_for(world) == []
+
+    live(story, before=left_behind)
+
+
+def test_a_reservation_stays_if_another_scheduler_has_bound_the_pod() -> None:
+    """The informer may be late to tell of it."""
+
+    async def left_behind(world: World) -> None:
+        await one_gpu_each(world)
+        world.put_pod("p", cpu="100", resourceClaims=using("c"))
+        reserved(world, "c")
+
+    async def story(world: World) -> None:
+        async def get(*args: Any) -> Any:
+            stored = world.store.get(*args)
+            return {**stored, "spec": {**stored["spec"], "nodeName": "n1"}} if args[0] == c.PODS else stored
+
+        world.wire.get = get  # type: ignore[method-assign,assignment]
+        await world.settle(2)
+        assert reserved_for(world) == ["p"]
+
+    live(story, before=left_behind)

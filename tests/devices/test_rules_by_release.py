@@ -225,3 +225,14 @@ def test_rounding_of_capacity(release: Release, gates: dict[str, bool], wanted: 
         assert consumed in given
     else:
         assert given.devices.results[0].consumed_capacity == {"cores": consumed}
+
+
+@pytest.mark.parametrize("step", ["0", "18446744073709551616", "0Gi"])
+def test_a_step_of_zero_is_an_error_of_the_attempt(step: str, each_release: Release) -> None:
+    """Slices with such a step may be stored, by a release that did not refuse them."""
+    policy = {"default": "1", "validRange": {"min": "1", "step": step}}
+    cores = {"cores": {"value": "4", "requestPolicy": policy}}
+    rack = Rack(each_release, [{"name": "a", "allowMultipleAllocations": True, "capacity": cores}])
+    text = f'device {DRIVER}/p/a: capacity "cores": the step of the capacity\'s range is zero'
+    assert text in str(rack.ask(capacity={"requests": {"cores": "2"}}))
+    assert not isinstance(rack.ask(), str), "the default needs no rounding"

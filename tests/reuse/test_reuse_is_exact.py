@@ -11,13 +11,14 @@ from stowplan.plugins.interpodaffinity import counts
 from stowplan.plugins.podtopologyspread import fewnodes
 
 SHORT = settings(
-    max_examples=60,
+    max_examples=examples(60),
     stateful_step_count=40,
     derandomize=True,
     database=None,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
+FEWER = settings(SHORT, max_examples=examples(25))
 FAR = settings(SHORT, max_examples=examples(100), stateful_step_count=80, derandomize=False)
 
 
@@ -30,7 +31,7 @@ def test_so_do_those_of_pods_taken_to_have_very_many_rare_topology_keys(
 ) -> None:
     monkeypatch.setattr(counts, "MANY_RARE_KEYS", 0)
     monkeypatch.setattr(fewnodes, "MANY_CONSTRAINTS", 0)
-    run_state_machine_as_test(AllPlugins, settings=FAR if LONG else settings(SHORT, max_examples=25))
+    run_state_machine_as_test(AllPlugins, settings=FAR if LONG else FEWER)
 
 
 def test_a_log_that_loses_rows_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from stowplan.cel.checker import Checked, Environment, check
 from stowplan.cel.cost import Release
 from stowplan.cel.parser import parse
 from stowplan.cel.program import Program, plan
+from stowplan.cel.recursion import EXPRESSION, DeepStack
 from stowplan.cel.syntax import CelError, render
 from stowplan.cel.types import Type
 
@@ -28,16 +29,20 @@ class Expression(NamedTuple):
 def compile_expression(text: str, environment: Environment, release: Release) -> Expression:
     """The expression, ready to be evaluated. Raises CelError with the words of cel-go."""
     try:
-        root, issues = parse(text)
-        if root is None:
-            raise CelError(f"compilation failed: {render(text, issues)}")
-        checked, issues = check(root, environment)
-        if issues:
-            raise CelError(f"compilation failed: {render(text, issues)}")
-        try:
-            program = plan(checked, tuple(environment.variables), release)
-        except CelError as error:
-            raise PlanError(f"program instantiation failed: {error}", checked.type(root)) from None
+        with DeepStack(EXPRESSION):
+            return _compiled(text, environment, release)
     except RecursionError:
         raise CelError("compilation failed: expression nests too deeply") from None
-    return Expression(checked, program)
+
+
+def _compiled(text: str, environment: Environment, release: Release) -> Expression:
+    root, issues = parse(text)
+    if root is None:
+        raise CelError(f"compilation failed: {render(text, issues)}")
+    checked, issues = check(root, environment)
+    if issues:
+        raise CelError(f"compilation failed: {render(text, issues)}")
+    try:
+        return Expression(checked, plan(checked, tuple(environment.variables), release))
+    except CelError as error:
+        raise PlanError(f"program instantiation failed: {error}", checked.type(root)) from None

@@ -22,6 +22,7 @@ from stowplan.cel.cost import (
     TRAVERSING,
     Release,
 )
+from stowplan.cel.recursion import EXPRESSION, DeepStack
 from stowplan.cel.syntax import (
     ACCUMULATOR,
     Call,
@@ -107,7 +108,8 @@ SizeOf = Callable[[tuple[str, ...]], int | None]
 
 def estimate(checked: Checked, size_of: SizeOf, release: Release = Release()) -> Range:  # noqa: B008
     """The least and the most that an expression may cost."""
-    return _Estimator(checked, size_of, release).cost(checked.root)
+    with DeepStack(EXPRESSION):
+        return _Estimator(checked, size_of, release).cost(checked.root)
 
 
 class _Estimator:

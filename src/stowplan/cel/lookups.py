@@ -1,5 +1,6 @@
 """Planned parts of an expression: constants, and lookups of fields and elements step by step."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -30,11 +31,12 @@ class Frame:
 Run = Callable[[Frame], Value]
 
 
-class Plan:
+class Plan(ABC):
     """A planned node."""
 
+    @abstractmethod
     def run(self) -> Run:
-        raise NotImplementedError
+        """What evaluates it."""
 
 
 class Const(Plan):

@@ -4,7 +4,6 @@ Syntax errors have the words of upstream's generated parser for the mistakes peo
 something too much); after the first few it does not guess how the text might go on.
 """
 
-import sys
 from collections.abc import Callable
 from typing import Final
 
@@ -32,8 +31,6 @@ from stowplan.gocompat.numbers import fits_int64
 MAX_DEPTH: Final = 250
 """How deep expressions may nest."""
 
-_SHALLOW: Final = 40
-_ROOM: Final = 10_000
 _OPENING: Final = frozenset("([{")
 _CLOSING: Final = frozenset(")]}")
 _STARTS: Final = (
@@ -114,11 +111,8 @@ class _Parser:
         self._at = 0
 
     def parse(self) -> Node:
-        nesting = _nesting(self._tokens)
-        if nesting >= MAX_DEPTH:
+        if _nesting(self._tokens) >= MAX_DEPTH:
             self._fail(None, f"expression recursion limit exceeded: {MAX_DEPTH}")
-        if nesting > _SHALLOW:
-            _make_room()
         node = self._expr()
         if self._next.kind != END:
             self._mismatch(END)
@@ -128,18 +122,15 @@ class _Parser:
 
     def _check_depth(self, root: Node) -> None:
         """Refuse chains of operators and selections that are too long to be worked on recursively."""
-        waiting, seen, deepest = [(root, 1, 1)], {id(root)}, 0
+        waiting, seen = [(root, 1)], {id(root)}
         while waiting:
-            node, counted, depth = waiting.pop()
-            deepest = max(deepest, depth)
+            node, counted = waiting.pop()
             if counted > MAX_DEPTH:
                 self._fail(None, "max recursion depth exceeded")
             for child in children(node):
                 if id(child) not in seen:
                     seen.add(id(child))
-                    waiting.append((child, counted + _is_counted(child), depth + 1))
-        if deepest > _SHALLOW:
-            _make_room()
+                    waiting.append((child, counted + _is_counted(child)))
 
     @property
     def _next(self) -> Token:
@@ -417,12 +408,6 @@ def _is_counted(node: Node) -> bool:
     if isinstance(node, Call):
         return node.function not in ("_&&_", "_||_", "!_", "-_")
     return isinstance(node, Select)
-
-
-def _make_room() -> None:
-    """Let Python recurse as deep as an expression may nest (it does so without using up the C stack)."""
-    if sys.getrecursionlimit() < _ROOM:
-        sys.setrecursionlimit(_ROOM)
 
 
 def _balanced(function: str, terms: list[Node], offsets: list[int], low: int, high: int) -> Node:

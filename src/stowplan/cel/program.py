@@ -25,6 +25,7 @@ from stowplan.cel.lookups import (
     Qualifier,
     Run,
 )
+from stowplan.cel.recursion import EXPRESSION, DeepStack
 from stowplan.cel.syntax import (
     ACCUMULATOR,
     Call,
@@ -36,6 +37,7 @@ from stowplan.cel.syntax import (
     MapNode,
     Node,
     Select,
+    depth,
 )
 from stowplan.cel.types import Type
 from stowplan.cel.values import NO_SUCH_OVERLOAD, Failure, Map, Optional, UInt, Value
@@ -43,6 +45,8 @@ from stowplan.gocompat import regexps
 
 LIMIT_EXCEEDED: Final = "operation cancelled: actual cost limit exceeded"
 INTERRUPTED: Final = "operation interrupted"
+_SHALLOW: Final = 40
+"""Nodes below each other that can be evaluated wherever the caller is."""
 
 
 class Outcome(NamedTuple):
@@ -59,9 +63,17 @@ class Program:
     run: Run
     variables: tuple[str, ...]
     slots: int
+    is_deep: bool = False
+    """Whether evaluating it needs more room on the stack than there usually is."""
 
     def evaluate(self, variables: Mapping[str, Value], limit: int) -> Outcome:
         """The value of the expression. Never raises: what goes wrong is a Failure."""
+        if not self.is_deep:
+            return self._evaluate(variables, limit)
+        with DeepStack(EXPRESSION):
+            return self._evaluate(variables, limit)
+
+    def _evaluate(self, variables: Mapping[str, Value], limit: int) -> Outcome:
         slots: list[Value] = [variables[name] for name in self.variables]
         slots += [None] * (self.slots - len(slots))
         frame = Frame(slots, limit)
@@ -78,7 +90,7 @@ def plan(checked: Checked, variables: Sequence[str], release: Release) -> Progra
     """The program of an expression. Raises CelError if a constant part of it fails."""
     planner = _Planner(checked, variables, release)
     run = planner.plan(checked.root).run()
-    return Program(run, tuple(variables), planner.slots)
+    return Program(run, tuple(variables), planner.slots, is_deep=depth(checked.root) > _SHALLOW)
 
 
 class _Lazy:

@@ -179,6 +179,20 @@ def walk(node: Node) -> Iterator[Node]:
         waiting += reversed(children(current))
 
 
+def depth(root: Node) -> int:
+    """How many nodes there are below each other at most."""
+    known: dict[int, int] = {}
+    waiting = [root]
+    while waiting:
+        below = children(waiting[-1])
+        unknown = [child for child in below if id(child) not in known]
+        if unknown:
+            waiting += unknown
+        else:
+            known[id(waiting.pop())] = 1 + max((known[id(child)] for child in below), default=0)
+    return known[id(root)]
+
+
 class Token(NamedTuple):
     """`kind` is the text of an operator or word, or the name the grammar has for a class of tokens."""
 

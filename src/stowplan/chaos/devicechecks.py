@@ -8,8 +8,14 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from stowplan.api.catalogue import DEVICE_CLASSES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
-from stowplan.api.devices import EXTENDED_RESOURCE_CLAIM, DeviceClass, ResourceClaim, ResourceSlice
+from stowplan.api.catalogue import DEVICE_CLASSES, DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from stowplan.api.devices import (
+    EXTENDED_RESOURCE_CLAIM,
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceSlice,
+)
 from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
 from stowplan.api.requests import Json
@@ -19,7 +25,9 @@ from stowplan.chaos.oracle import thousandths
 from stowplan.chaos.world import World
 from stowplan.cluster.devices import Devices
 from stowplan.embedded.client import typed
+from stowplan.embedded.controllers.resourceclaim import CLAIM_NAME
 from stowplan.embedded.store import DELETED, Change
+from stowplan.queue.instrument import GATED
 from stowplan.scheduler import Scheduler
 
 ONCE: Final = "no device is given to two claims"
@@ -32,6 +40,7 @@ LEFT_BEHIND: Final = "no reservation is left behind"
 SETTLED: Final = "no claim stays assumed or in flight"
 
 DeviceKey = tuple[str, str, str]
+PoolKey = tuple[str, str]
 
 
 def asks_for_devices(pod: Pod) -> bool:
@@ -47,21 +56,25 @@ class DeviceOwnership:
     def __init__(self, world: World) -> None:
         self._world = world
         self._store = world.store
-        self._offered: dict[DeviceKey, Json] = {}
-        self._counters: dict[tuple[str, str], Json] = {}
+        self._offered: dict[DeviceKey, list[Json]] = {}
+        """Everything that was ever offered under a name."""
+        self._pools: dict[PoolKey, dict[int, Pool]] = {}
+        """The generations of pools with counters."""
         world.store.watch(RESOURCE_SLICES, self._slice_changed)
         world.store.watch(RESOURCE_CLAIMS, self._claim_changed)
 
     def _slice_changed(self, change: Change) -> None:
-        """Keep what was last offered under a name: allocations outlive the slices they were made from."""
+        """Keep what was offered: allocations outlive slices, and a scheduler may be late to see new ones."""
         if change.type == DELETED:
             return
         spec = change.object["spec"]
-        pool = (spec["driver"], spec["pool"]["name"])
+        key = (spec["driver"], spec["pool"]["name"])
+        pool = self._pools.setdefault(key, {}).setdefault(spec["pool"]["generation"], Pool())
         for device in spec.get("devices") or ():
-            self._offered[*pool, device["name"]] = {**device, "generation": spec["pool"]["generation"]}
+            self._offered.setdefault((*key, device["name"]), []).append(device)
+            pool.devices[device["name"]] = device
         for counter_set in spec.get("sharedCounters") or ():
-            self._counters[pool] = {**counter_set, "generation": spec["pool"]["generation"]}
+            pool.counters = counter_set["counters"]
 
     def _claim_changed(self, change: Change) -> None:
         if change.type == DELETED:
@@ -87,20 +100,32 @@ class DeviceOwnership:
         seen: set[DeviceKey] = set()
         for result in mine:
             device = _key(result)
-            holders = [whose for whose, one in others if _key(one) == device]
-            shared = result.get("shareID") is not None
-            if not shared and (holders or device in seen):
-                self._world.violated(ONCE, f"{'/'.join(device)} to {name}, held by {holders or name}")
-            elif any(one.get("shareID") is None for _, one in others if _key(one) == device):
-                self._world.violated(ONCE, f"a share of {'/'.join(device)} to {name}, held by {holders}")
+            held = {
+                whose: one
+                for whose, one in others
+                if _key(one) == device and not self._was_changed(device, result, one)
+            }
+            if result.get("shareID") is None and (held or device in seen):
+                self._world.violated(ONCE, f"{'/'.join(device)} to {name}, held by {[*held] or name}")
+            elif any(one.get("shareID") is None for one in held.values()):
+                self._world.violated(ONCE, f"a share of {'/'.join(device)} to {name}, held by {[*held]}")
             seen.add(device)
         for device in sorted(seen):
             self._check_capacity(name, device, [*mine, *(one for _, one in others)])
         for pool in sorted({device[:2] for device in seen}):
-            self._check_counters(name, pool, {_key(one) for one in (*mine, *(one for _, one in others))})
+            taken = {_key(one)[2] for one in (*mine, *(one for _, one in others)) if _key(one)[:2] == pool}
+            self._check_counters(name, pool, {one[2] for one in seen if one[:2] == pool}, taken)
+
+    def _was_changed(self, device: DeviceKey, mine: Json, other: Json) -> bool:
+        """Whether the driver made a device of another kind, shared or not, while somebody had it.
+
+        Then it was given away again, by kube-scheduler as well.
+        """
+        kinds = {bool(one.get("allowMultipleAllocations")) for one in self._offered.get(device, ())}
+        return len(kinds) > 1 and (mine.get("shareID") is None) != (other.get("shareID") is None)
 
     def _check_capacity(self, claim: str, device: DeviceKey, results: list[Json]) -> None:
-        offered = self._offered.get(device, {}).get("capacity") or {}
+        offered = next((one.get("capacity") for one in self._offered.get(device, ())), None) or {}
         consumed: Counter[str] = Counter()
         for one in results:
             if _key(one) == device:
@@ -110,24 +135,34 @@ class DeviceOwnership:
             if name in offered and amount > thousandths(offered[name]["value"]):
                 self._world.violated(CAPACITY, f"{name} of {'/'.join(device)}, the last taken by {claim}")
 
-    def _check_counters(self, claim: str, pool: tuple[str, str], taken: set[DeviceKey]) -> None:
-        """Devices of an earlier generation may draw differently, so pools with such are left out."""
-        counter_set = self._counters.get(pool)
-        if counter_set is None:
-            return
+    def _check_counters(self, claim: str, key: PoolKey, mine: set[str], taken: set[str]) -> None:
+        """In some generation of the pool that has these devices there must be enough for all of them."""
+        generations = [one for one in self._pools.get(key, {}).values() if mine <= one.devices.keys()]
+        overdrawn = [one.overdrawn(taken) for one in generations]
+        if overdrawn and all(overdrawn):
+            short = ", ".join(overdrawn[-1])
+            self._world.violated(COUNTERS, f"{short} of {'/'.join(key)}, the last taken by {claim}")
+
+
+class Pool:
+    """One generation of a pool."""
+
+    def __init__(self) -> None:
+        self.devices: dict[str, Json] = {}
+        self.counters: Json = {}
+
+    def overdrawn(self, taken: set[str]) -> list[str]:
+        """The counters of which devices that are taken draw more than there is."""
+        if not self.counters:
+            return []
         drawn: Counter[str] = Counter()
-        for key in taken:
-            if key[:2] != pool:
-                continue
-            device = self._offered.get(key)
-            if device is None or device["generation"] != counter_set["generation"]:
-                return
-            for consumption in device.get("consumesCounters") or ():
-                for name, counter in consumption["counters"].items():
-                    drawn[name] += thousandths(counter["value"])
-        for name, amount in drawn.items():
-            if amount > thousandths(counter_set["counters"][name]["value"]):
-                self._world.violated(COUNTERS, f"{name} of {'/'.join(pool)}, the last taken by {claim}")
+        for name in taken & self.devices.keys():
+            for consumption in self.devices[name].get("consumesCounters") or ():
+                for counter, amount in consumption["counters"].items():
+                    drawn[counter] += thousandths(amount["value"])
+        return sorted(
+            name for name, amount in drawn.items() if amount > thousandths(self.counters[name]["value"])
+        )
 
 
 def _results(claim: Json) -> list[Json]:
@@ -206,9 +241,10 @@ def _is_for(claim: Json, node: str) -> bool:
 
 
 def known_devices(devices: Devices) -> Iterator[Object]:
-    """Slices, classes and claims as a scheduler sees them, without what is in flight."""
+    """Slices, rules, classes and claims as a scheduler sees them, without what is in flight."""
     for view in devices.slices.all():
         yield view.slice
+    yield from devices.slices.rules()
     yield from devices.classes.all()
     yield from devices.claims.all()
 
@@ -218,6 +254,7 @@ class DeviceFinalChecks:
 
     def __init__(self, world: World, scheduler: Scheduler) -> None:
         self._world = world
+        self._scheduler = scheduler
         self._devices = scheduler.context.cache.table.devices
         self._profiles = scheduler.context.profiles
         store = world.store
@@ -225,6 +262,7 @@ class DeviceFinalChecks:
         self.objects: list[Object] = [
             *(typed(obj, ResourceSlice) for obj in store.list(RESOURCE_SLICES).items),
             *(typed(obj, DeviceClass) for obj in store.list(DEVICE_CLASSES).items),
+            *(typed(obj, DeviceTaintRule) for obj in store.list(DEVICE_TAINT_RULES).items),
             *(typed(obj, ResourceClaim) for obj in self._claims),
         ]
 
@@ -246,6 +284,7 @@ class DeviceFinalChecks:
         for claim in self._claims:
             self._check_reservations(claim, by_uid)
             self._check_owner(claim, by_uid)
+        self._check_made()
         self._check_extended(by_uid)
 
     def _check_allocated(self) -> None:
@@ -260,13 +299,16 @@ class DeviceFinalChecks:
             self._world.violated("what is taken is what claims have", f"{wrong}")
 
     def _check_reservations(self, claim: Json, pods: dict[str, Pod]) -> None:
-        """Every reservation is for a pod that is there, has a node and has not ended."""
+        """Every reservation is for a pod that is there, has a node and has not ended.
+
+        What a pod has that is held back before the queue, nobody takes away: with us as with kube-scheduler.
+        """
         name = claim["metadata"]["name"]
         for uid in sorted(_reserved(claim)):
             pod = pods.get(uid)
             if pod is None or pod.is_finished:
                 self._world.violated(LEFT_BEHIND, f"{name} for {uid}, which is gone or has ended")
-            elif not pod.spec.node_name:
+            elif not pod.spec.node_name and self._scheduler.context.queue.place_of(pod.key) != GATED:
                 self._world.violated(LEFT_BEHIND, f"{name} for {pod.key}, which has no node")
 
     def _check_owner(self, claim: Json, pods: dict[str, Pod]) -> None:
@@ -277,6 +319,17 @@ class DeviceFinalChecks:
             self._world.violated(LEAKED, f"{metadata['name']}: its pod is gone")
         if "deletionTimestamp" in metadata and not _reserved(claim):
             self._world.violated(LEAKED, f"{metadata['name']} is being deleted, nobody uses it")
+
+    def _check_made(self) -> None:
+        """Of a template a pod has one claim for each of its entries."""
+        made = Counter(
+            (metadata["ownerReferences"][0]["name"], metadata["annotations"][CLAIM_NAME])
+            for metadata in (claim["metadata"] for claim in self._claims)
+            if CLAIM_NAME in (metadata.get("annotations") or {}) and "deletionTimestamp" not in metadata
+        )
+        for (pod, entry), count in made.items():
+            if count > 1:
+                self._world.violated(LEAKED, f"{pod} has {count} claims for {entry}")
 
     def _check_extended(self, pods: dict[str, Pod]) -> None:
         """A pod has one claim for its extended resources, which its status names, or none.

@@ -3,7 +3,7 @@
 Cases (cases.py) are made of extreme objects (extremes.py) and written to a store in this process, from
 which a living scheduler learns of them (run.py). No node may be chosen that the rules of Kubernetes forbid
 (feasibility.py), no attempt may fail or hold the event loop, and what an object cost is given back when it
-goes.
+goes. Claims are compared by history (claims.py) with a plain allocator (slow_allocator.py).
 """
 
 from stowplan.fuzz.cases import Case, corpus, random_case

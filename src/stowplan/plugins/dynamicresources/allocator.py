@@ -4,7 +4,6 @@ The first solution counts. Devices are tried in the order of their pools; within
 ascending order, so that every set of devices is tried once.
 """
 
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from stowplan.api.devices import (
 )
 from stowplan.api.node import Node
 from stowplan.api.quantity import Quantity, quantity_of
+from stowplan.cel.recursion import DeepStack
 from stowplan.cluster.devices import (
     AllocatedState,
     Classes,
@@ -52,8 +52,6 @@ _ADVICE: Final = (
     ". consider using CEL optional chaining (.? followed by orValue()) "
     "or guarding the check with has() for optional fields"
 )
-_STACK: Final = 500
-"""Frames that are left for everything else while the search goes deep."""
 
 
 class AllocationError(Exception):
@@ -207,7 +205,7 @@ class _Search:
         deepest = 0
         for number, claim in enumerate(self._claims):
             deepest += self._prepare(number, claim)
-        with _DeepStack(deepest + 2 * sum(map(len, self._wanted)) + len(self._claims)):
+        with DeepStack(deepest + 2 * sum(map(len, self._wanted)) + len(self._claims)):
             done = self._next_claim(0)
         if not done:
             return None
@@ -613,20 +611,3 @@ def _plain_failure(place: int, ref: DeviceRef, error: str) -> str:
 def _naming_device(place: int, ref: DeviceRef, error: str) -> str:
     advice = _ADVICE if "no such key:" in error else ""
     return f"selector #{place} on device {'/'.join(ref.id)}: CEL runtime error: {error}{advice}"
-
-
-class _DeepStack:
-    """Room for a deep recursion: a level for every device, request and claim."""
-
-    def __init__(self, levels: int) -> None:
-        self._needed = levels + _STACK
-        self._before = 0
-
-    def __enter__(self) -> None:
-        self._before = sys.getrecursionlimit()
-        if self._needed > self._before:
-            sys.setrecursionlimit(self._needed)
-
-    def __exit__(self, *_: object) -> None:
-        if self._needed > self._before:
-            sys.setrecursionlimit(self._before)

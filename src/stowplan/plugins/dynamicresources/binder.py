@@ -14,7 +14,6 @@ from stowplan.api.devices import (
     CLAIM_FINALIZER,
     EXTENDED_RESOURCE_CLAIM,
     ResourceClaim,
-    ResourceClaimConsumerReference,
     ResourceClaimStatus,
 )
 from stowplan.api.meta import timestamp
@@ -173,7 +172,7 @@ class ClaimBinder:
             what = f"add allocation and reservation to claim {claim.key}"
         else:
             allocation = claim.allocation
-        consumer = ResourceClaimConsumerReference(resource="pods", name=pod.name, uid=pod.uid)
+        consumer = state.consumer(index)
         if self._features.binding_conditions:
             if allocation is None:
                 raise ClaimWriteError(f"claim {claim.key} got deallocated elsewhere in the meantime")
@@ -320,22 +319,29 @@ class ClaimBinder:
 
     # Taking back
 
+    async def is_placed(self, pod: Pod) -> bool:
+        """Whether a pod that seems to have no node has one by now. Raises ApiError, ClaimWriteError."""
+        stored = await _answered(lambda: self._client.get(PODS, pod.namespace, pod.name))
+        if stored is None or stored["metadata"]["uid"] != pod.metadata.uid:
+            return False
+        return bool(stored["spec"].get("nodeName"))
+
     async def deallocate(self, claim: ResourceClaim) -> None:
         """Take the devices from a claim that nobody uses. Raises ApiError, ClaimWriteError."""
         body = _body(replace(claim, status=ResourceClaimStatus()))
         await self._client.update(RESOURCE_CLAIMS, body, subresource="status")
 
-    async def unreserve(self, claim: ResourceClaim, pod_uid: str) -> None:
-        """Take one pod off the reservations, whatever the latest version of the claim is.
+    async def unreserve(self, claim: ResourceClaim, uid: str, *, patiently: bool = True) -> None:
+        """Take one pod or group off the reservations, whatever the latest version of the claim is.
 
-        It is tried until the API server has answered: a reservation for a pod that is not placed would keep
-        the devices from others.
+        `patiently`: it is tried until the API server has answered, as a reservation for a pod that is not
+        placed would keep the devices from others. Raises ApiError, ClaimWriteError.
         """
         patch = {
             "metadata": {"uid": claim.metadata.uid},
-            "status": {"reservedFor": [{"$patch": "delete", "uid": pod_uid}]},
+            "status": {"reservedFor": [{"$patch": "delete", "uid": uid}]},
         }
-        answer = await _answered(
+        answer = await (_answered if patiently else _tried)(
             lambda: self._client.patch(
                 RESOURCE_CLAIMS, claim.namespace, claim.name, patch, PatchType.STRATEGIC, subresource="status"
             )

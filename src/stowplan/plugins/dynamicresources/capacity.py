@@ -45,7 +45,11 @@ class CapacityRules(NamedTuple):
             return False
         for name, consumed in self.consumed(requests, capacities).items():
             capacity = capacities[name]
-            if self._violates(consumed, capacity.request_policy):
+            try:
+                violated = self._violates(consumed, capacity.request_policy)
+            except CapacityError as cause:
+                raise CapacityError(f'capacity "{name}": {cause}') from None
+            if violated:
                 return False
             total = consumed
             if name in taken:
@@ -99,7 +103,7 @@ class CapacityRules(NamedTuple):
                 raise CapacityError(
                     f"{_NOT_REPRESENTABLE}: request {amount} is not a representable milli value"
                 )
-            rounded = _next_step(amount.milli_value(), least.milli_value(), step.milli_value())
+            rounded = _next_step(amount.milli_value(), least.milli_value(), _step_size(step.milli_value()))
             if rounded > MAX_INT64:
                 raise CapacityError(
                     f"{_NOT_REPRESENTABLE}: "
@@ -109,7 +113,7 @@ class CapacityRules(NamedTuple):
             return Quantity(rounded, -3, format) if rest else Quantity(whole, format=format)
         if self.fails and amount > _MOST:
             raise CapacityError(f"{_NOT_REPRESENTABLE}: request {amount} exceeds MaxInt64")
-        rounded = _next_step(amount.value(), least.value(), step.value())
+        rounded = _next_step(amount.value(), least.value(), _step_size(step.value()))
         if self.fails and rounded > MAX_INT64:
             raise CapacityError(
                 f"{_NOT_REPRESENTABLE}: rounding request {amount} up to the next step passes MaxInt64"
@@ -117,6 +121,7 @@ class CapacityRules(NamedTuple):
         return Quantity(rounded, format=format)
 
     def _violates(self, amount: Quantity, policy: CapacityRequestPolicy | None) -> bool:
+        """Whether a policy does not allow an amount. Raises CapacityError."""
         if policy is None:
             return False
         if policy.default is not None and _is_same(amount, quantity_of(policy.default)):
@@ -132,10 +137,10 @@ class CapacityRules(NamedTuple):
             return False
         least, step = quantity_of(allowed.min), quantity_of(allowed.step)
         if not self._in_thousandths(allowed):
-            return (amount.value() - least.value()) % step.value() != 0
+            return (amount.value() - least.value()) % _step_size(step.value()) != 0
         if not _is_in_thousandths(amount):
             return True
-        return (amount.milli_value() - least.milli_value()) % step.milli_value() != 0
+        return (amount.milli_value() - least.milli_value()) % _step_size(step.milli_value()) != 0
 
     def _in_thousandths(self, allowed: CapacityRequestPolicyRange) -> bool:
         """Whether a range is counted in thousandths: all that it says is a number of them."""
@@ -156,10 +161,21 @@ def capacity_rules(features: Features) -> CapacityRules:
     )
 
 
+def _step_size(step: int) -> int:
+    """A step as a number one can divide by.
+
+    Slices with a step of zero are refused, but releases before 1.37 stored them, and there kube-scheduler
+    ends at the division. For us it is an error of the attempt, as other amounts are that make no sense.
+    """
+    if not step:
+        raise CapacityError("the step of the capacity's range is zero")
+    return step
+
+
 def _next_step(amount: int, start: int, step: int) -> int:
     """Steps are counted as Go divides: toward zero."""
-    steps, rest = divmod(abs(amount - start), step)
-    return start + step * ((steps if amount >= start else -steps) + (rest != 0))
+    steps, rest = divmod(abs(amount - start), abs(step))
+    return start + step * ((steps if (amount >= start) == (step > 0) else -steps) + (rest != 0))
 
 
 def _is_in_thousandths(amount: Quantity) -> bool:

@@ -1,6 +1,7 @@
 """Constraints: what the devices of a claim must have in common, or must differ in."""
 
-from collections.abc import Callable, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
 from stowplan.api.devices import DeviceAttribute, DeviceConstraint
@@ -47,24 +48,45 @@ def concerns(requests: frozenset[str], request: str, subrequest: str) -> bool:
     return not requests or request in requests or (bool(subrequest) and f"{request}/{subrequest}" in requests)
 
 
-class MatchAttribute:
-    """All devices have the attribute, with a value that is common to all."""
+class _OfAttribute(ABC):
+    """A constraint on an attribute that every device must have."""
 
-    __slots__ = ("_common", "_lists", "_name", "_requests")
+    __slots__ = ("_lists", "_name", "_requests")
 
     def __init__(self, name: str, requests: frozenset[str], *, lists: bool) -> None:
         self._name = name
         self._requests = requests
         self._lists = lists
-        self._common: list[Values] = []
 
     def add(self, request: str, subrequest: str, ref: DeviceRef, look_up: LookUp) -> bool:
         if not concerns(self._requests, request, subrequest):
             return True
         attribute = look_up(ref, self._name)
-        if attribute is None:
-            return False
-        values = values_of(attribute, lists=self._lists)
+        return attribute is not None and self._take(request, values_of(attribute, lists=self._lists))
+
+    def remove(self, request: str, subrequest: str) -> None:
+        if concerns(self._requests, request, subrequest):
+            self._take_back(request)
+
+    @abstractmethod
+    def _take(self, request: str, values: Values) -> bool:
+        """Take in the values of a device, if they meet the constraint together with those before."""
+
+    @abstractmethod
+    def _take_back(self, request: str) -> None:
+        """Take back what was taken in last."""
+
+
+class MatchAttribute(_OfAttribute):
+    """All devices have the attribute, with a value that is common to all."""
+
+    __slots__ = ("_common",)
+
+    def __init__(self, name: str, requests: frozenset[str], *, lists: bool) -> None:
+        super().__init__(name, requests, lists=lists)
+        self._common: list[Values] = []
+
+    def _take(self, request: str, values: Values) -> bool:
         if self._common:
             values &= self._common[-1]
             if not values:
@@ -72,65 +94,51 @@ class MatchAttribute:
         self._common.append(values)
         return True
 
-    def remove(self, request: str, subrequest: str) -> None:
-        if concerns(self._requests, request, subrequest):
-            self._common.pop()
+    def _take_back(self, request: str) -> None:
+        self._common.pop()
 
 
-class DistinctAttribute:
+class DistinctAttribute(_OfAttribute):
     """All devices have the attribute, with no value in common."""
 
-    __slots__ = ("_lists", "_name", "_requests", "_values")
+    __slots__ = ("_values",)
 
     def __init__(self, name: str, requests: frozenset[str], *, lists: bool) -> None:
-        self._name = name
-        self._requests = requests
-        self._lists = lists
+        super().__init__(name, requests, lists=lists)
         self._values: list[Values] = []
 
-    def add(self, request: str, subrequest: str, ref: DeviceRef, look_up: LookUp) -> bool:
-        if not concerns(self._requests, request, subrequest):
-            return True
-        attribute = look_up(ref, self._name)
-        if attribute is None:
-            return False
-        values = values_of(attribute, lists=self._lists)
-        if self._values and (not values or any(values & other for other in self._values)):
+    def _take(self, request: str, values: Values) -> bool:
+        if not _is_distinct(values, self._values):
             return False
         self._values.append(values)
         return True
 
-    def remove(self, request: str, subrequest: str) -> None:
-        if concerns(self._requests, request, subrequest):
-            self._values.pop()
+    def _take_back(self, request: str) -> None:
+        self._values.pop()
 
 
-class DistinctFromLast:
+class DistinctFromLast(_OfAttribute):
     """All devices have the attribute, with no value in common with the last device of every request."""
 
-    __slots__ = ("_lists", "_name", "_requests", "_values")
+    __slots__ = ("_values",)
 
     def __init__(self, name: str, requests: frozenset[str], *, lists: bool) -> None:
-        self._name = name
-        self._requests = requests
-        self._lists = lists
+        super().__init__(name, requests, lists=lists)
         self._values: dict[str, Values] = {}
 
-    def add(self, request: str, subrequest: str, ref: DeviceRef, look_up: LookUp) -> bool:
-        if not concerns(self._requests, request, subrequest):
-            return True
-        attribute = look_up(ref, self._name)
-        if attribute is None:
-            return False
-        values = values_of(attribute, lists=self._lists)
-        if self._values and (not values or any(values & other for other in self._values.values())):
+    def _take(self, request: str, values: Values) -> bool:
+        if not _is_distinct(values, self._values.values()):
             return False
         self._values[request] = values
         return True
 
-    def remove(self, request: str, subrequest: str) -> None:
-        if concerns(self._requests, request, subrequest):
-            self._values.pop(request, None)
+    def _take_back(self, request: str) -> None:
+        self._values.pop(request, None)
+
+
+def _is_distinct(values: Values, others: Collection[Values]) -> bool:
+    """Whether a device has none of the values that others have; the first one may have any."""
+    return not others or (bool(values) and not any(values & other for other in others))
 
 
 def look_up(ref: DeviceRef, name: str) -> DeviceAttribute | None:

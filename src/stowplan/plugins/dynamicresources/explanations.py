@@ -32,8 +32,9 @@ _NEARLY_NOTHING: Final = 0.05
 class DeviceExplanations:
     """Says what nodes lack for the claims of pods."""
 
-    def __init__(self, table: ClusterTable, verdicts: Verdicts) -> None:
+    def __init__(self, table: ClusterTable, verdicts: Verdicts, *, groups: bool = False) -> None:
         self._table = table
+        self._groups = groups
         self._devices = table.devices
         self._verdicts = verdicts
         self._holders = Holders(table.devices.claims)
@@ -130,7 +131,7 @@ class DeviceExplanations:
     def failure(self, pod: PodInfo, nodes: Sequence[str]) -> str:
         """The device that an expression fails for on one of the nodes."""
         try:
-            claims = claims_of(pod.pod, self._devices.claims)
+            claims = claims_of(pod.pod, self._devices.claims, groups=self._groups)
         except ClaimError:
             return ""
         asking = [claim for claim in claims if claim.allocation is None]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from stowplan.api.devices import ResourceClaim
+from stowplan.api.devices import EXTENDED_RESOURCE_CLAIM, ResourceClaim
 from stowplan.api.pod import Pod
 from stowplan.cluster.devices import Claims
 from stowplan.framework import (
@@ -22,8 +22,9 @@ from stowplan.releases import Behaviour
 class ClaimHints:
     """Hints about claims and about the waiting pod itself."""
 
-    def __init__(self, claims: Claims, behaviour: Behaviour) -> None:
+    def __init__(self, claims: Claims, behaviour: Behaviour, *, groups: bool = False) -> None:
         self._claims = claims
+        self._groups = groups
         self._pods = pod_resources(behaviour)
         self._deletions = behaviour.queueing.claim_deletion_events
 
@@ -44,11 +45,15 @@ class ClaimHints:
         )
 
     def after_claim_change(self, pod: PodInfo, old: ResourceClaim | None, new: ResourceClaim | None) -> Hint:
-        """Devices that are free again may help any pod, a change of its own claims the pod they belong to."""
+        """Devices that are free again may help any pod, a change of its own claims the pod they belong to.
+
+        So does the end of a claim for extended resources that an earlier attempt left behind and PostFilter
+        deletes: kube-scheduler lets the pod wait until it tries all pods again.
+        """
         if new is None:
-            return queue_if(old is not None and old.allocation is not None)
+            return queue_if(old is not None and (old.allocation is not None or _is_made_for(old, pod)))
         try:
-            claims = claims_of(pod.pod, self._claims)
+            claims = claims_of(pod.pod, self._claims, groups=self._groups)
         except ClaimError:
             return Hint.SKIP
         if _lost_devices(old, new):
@@ -62,10 +67,19 @@ class ClaimHints:
         if new.metadata.uid != pod.uid:
             return Hint.SKIP
         try:
-            claims_of(new, self._claims)
+            claims_of(new, self._claims, groups=self._groups)
         except ClaimError:
             return Hint.SKIP
         return Hint.QUEUE
+
+
+def _is_made_for(claim: ResourceClaim, pod: PodInfo) -> bool:
+    return _is_special(claim) and any(one.uid == pod.uid for one in claim.metadata.owner_references)
+
+
+def _is_special(claim: ResourceClaim) -> bool:
+    """Whether the scheduler made a claim, for extended resources."""
+    return claim.metadata.annotations.get(EXTENDED_RESOURCE_CLAIM) == "true"
 
 
 def _lost_devices(old: ResourceClaim | None, new: ResourceClaim | None) -> bool:
@@ -75,4 +89,6 @@ def _lost_devices(old: ResourceClaim | None, new: ResourceClaim | None) -> bool:
 def _only_claim(old: ResourceClaim | None, new: ResourceClaim | None) -> str | None:
     """Devices that are free again may help any pod, everything else only the users of the claim."""
     changed = new or old
-    return None if changed is None or _lost_devices(old, new) else changed.key
+    if changed is None or _lost_devices(old, new) or (new is None and _is_special(changed)):
+        return None
+    return changed.key

@@ -4,7 +4,7 @@ Devices can be mapped to resources of their node. What a pod gets of such device
 had requested it; the pod's status says how much that is, claim by claim.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -39,8 +39,10 @@ def with_statuses(pod: Pod, statuses: Statuses) -> Pod:
 class NodeAllocatable:
     """Looks at nodes for a pod whose claims may take of the nodes' own resources."""
 
-    def __init__(self, table: ClusterTable) -> None:
+    def __init__(self, table: ClusterTable, *, groups: bool = False) -> None:
         self._table = table
+        self._for_groups = groups
+        """Whether claims can be reserved for groups."""
         self._version = -1
         self._is_mapped = False
 
@@ -59,8 +61,13 @@ class NodeAllocatable:
     def _concerns(device: Device) -> bool:
         return bool(device.node_allocatable_resource_mappings)
 
-    def is_shared(self, pod: Pod, row: int, claims: Sequence[ResourceClaim]) -> Status | None:
-        """Why a claim cannot be used on a node: it takes of the node's resources for another pod already."""
+    def is_shared(
+        self, pod: Pod, row: int, claims: Sequence[ResourceClaim], shared: Collection[str] = ()
+    ) -> Status | None:
+        """Why a claim cannot be used on a node: it takes of the node's resources for another pod already.
+
+        `shared` are the uids of claims that other members of the pod's group are about to use.
+        """
         users: dict[str, set[str]] = {}
         for info in self._table.pods_on[row].values():
             if info.namespace == pod.namespace:

@@ -4,7 +4,7 @@ Claims that were allocated before count like those that are allocated now. A cla
 one pod; one with overhead alone can be shared.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from stowplan.api.devices import Device, DeviceID, NodeAllocatableMapping, ResourceClaim
@@ -18,6 +18,7 @@ from stowplan.api.pod import (
 from stowplan.api.quantity import Quantity, quantity_of
 from stowplan.api.resources import is_hugepages, pod_requests
 from stowplan.framework import Status, error, unresolvable
+from stowplan.plugins.dynamicresources.claims import is_reserved_for
 from stowplan.plugins.dynamicresources.nodeallocatable import (
     Footprint,
     FoundFor,
@@ -45,11 +46,16 @@ class NodeOverhead(NodeAllocatable):
     def _concerns(device: Device) -> bool:
         return bool(device.node_allocatable_resources)
 
-    def is_shared(self, pod: Pod, row: int, claims: Sequence[ResourceClaim]) -> Status | None:
+    def is_shared(
+        self, pod: Pod, row: int, claims: Sequence[ResourceClaim], shared: Collection[str] = ()
+    ) -> Status | None:
         for claim in claims:
-            if claim.allocation is None or not claim.status.reserved_for:
+            if claim.allocation is None:
                 continue
-            if not claim.is_reserved_for(pod.metadata.uid) and self._is_for_one(claim):
+            by_others = claim.metadata.uid in shared or (
+                bool(claim.status.reserved_for) and not is_reserved_for(claim, pod, groups=self._for_groups)
+            )
+            if by_others and self._is_for_one(claim):
                 return unresolvable(
                     f"node allocatable resource claim {claim.name} has a mapped device and cannot be shared "
                     "across pods"

@@ -2,33 +2,42 @@
 
 import asyncio
 from collections.abc import Coroutine, Hashable, Iterable, Sequence
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from stowplan.api.devices import MOST_SUBREQUESTS, AllocationResult, ResourceClaim
+from stowplan.api.coscheduling import CoschedulingPodGroup
+from stowplan.api.devices import (
+    MOST_SUBREQUESTS,
+    AllocationResult,
+    ResourceClaim,
+)
 from stowplan.api.pod import Pod
 from stowplan.api.status import ApiError
 from stowplan.cluster.changes import NO_ROWS, Rows
 from stowplan.cluster.devices import with_allocation
+from stowplan.cluster.pod_groups import GroupLookupError
 from stowplan.framework import (
     ALL_ROWS,
     SKIP,
     SKIP_CLASS,
     Codes,
     Cycle,
+    Evaluation,
     EventRegistration,
     Extremes,
+    GroupCycle,
     Handle,
     NodeRows,
-    NotBuiltError,
     Plugin,
+    PodGroupInfo,
+    PodGroupPostFilterResult,
     PodInfo,
     PostFilterResult,
     Reads,
     Remedy,
+    ScheduleGroup,
     Scores,
     Shortfall,
     StaleRows,
@@ -37,15 +46,29 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
+from stowplan.framework.resizes import RESIZE_PREEMPTION
 from stowplan.gocompat.durations import Duration
 from stowplan.plugins.dynamicresources import extended
 from stowplan.plugins.dynamicresources.allocator import AllocationError
 from stowplan.plugins.dynamicresources.args import DynamicResourcesArgs
 from stowplan.plugins.dynamicresources.binder import ClaimBinder, ClaimWriteError
-from stowplan.plugins.dynamicresources.claims import ClaimError, claims_of
+from stowplan.plugins.dynamicresources.claims import (
+    ClaimError,
+    claims_of,
+    existing_claims,
+    is_reserved_for,
+)
 from stowplan.plugins.dynamicresources.conditions import BindingFailedError, has_timed_out, is_ready
 from stowplan.plugins.dynamicresources.explanations import DeviceExplanations
 from stowplan.plugins.dynamicresources.features import features_of
+from stowplan.plugins.dynamicresources.groupclaims import (
+    DELETE,
+    GroupClaims,
+    GroupPostFilter,
+    MemberClaims,
+    consumers_of,
+    freeing_for,
+)
 from stowplan.plugins.dynamicresources.hints import ClaimHints
 from stowplan.plugins.dynamicresources.nodeallocatable import Statuses, with_statuses
 from stowplan.plugins.dynamicresources.pools import compiled
@@ -70,6 +93,7 @@ class DynamicResources(Plugin):
 
     args_type = DynamicResourcesArgs
     reads = Reads.NODE
+    skips_deferred_resizes = True
     row_local = False
     signs_template = True
     scores_only_if_filtering = True
@@ -85,13 +109,25 @@ class DynamicResources(Plugin):
         self._features = features_of(handle.gates)
         self._devices.slices.heed_rules(handle.gates["DRADeviceTaintRules"])
         self._verdicts = Verdicts(handle.table, self._features, self._filter_limit)
-        self.changes_assumed_pods = self._features.node_allocatable
+        self.changes_assumed_pods = self.filters_by_pods = self._features.node_allocatable
         if self.changes_assumed_pods:
             handle.table.count_claims()
         self._tasks: set[asyncio.Task[None]] = set()
         self._releases: dict[str, set[asyncio.Task[None]]] = {}
         """By the uid of a pod, the reservations for it that are being taken back."""
-        self._explanations = DeviceExplanations(self._table, self._verdicts)
+        self._for_groups = self._features.workload_claims
+        self.mixes_up_shared = False
+        """Whether a member's own claims and those it shares get each other's devices where the shared ones
+        come first in its spec, as in kube-scheduler 1.37. That is a mistake there: a claim gets devices that
+        it did not ask for, and devices are given twice. Recordings have it."""
+        self._explanations = DeviceExplanations(self._table, self._verdicts, groups=self._for_groups)
+        self._group_post_filter = GroupPostFilter(
+            self._devices.claims,
+            handle.table.groups,
+            self._binder,
+            lambda: handle.scheduler,
+            for_groups=self._for_groups,
+        )
 
     def sign(self, pod: PodInfo) -> Hashable:
         return self._concerns(pod)
@@ -103,16 +139,23 @@ class DynamicResources(Plugin):
         return self._features.extended_resources and extended.asks_for_devices(pod, self._devices.classes)
 
     def events(self) -> Sequence[EventRegistration]:
-        return ClaimHints(self._devices.claims, self.handle.behaviour).registrations()
+        return ClaimHints(
+            self._devices.claims, self.handle.behaviour, groups=self._for_groups
+        ).registrations()
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         if not pod.spec.resource_claims:
             return None
         try:
-            claims_of(pod.pod, self._devices.claims)
+            self._claims_of(pod.pod)
         except ClaimError as cause:
+            self._clear_leftovers(pod)
             return unresolvable(str(cause))
         return None
+
+    def _claims_of(self, pod: Pod) -> list[ResourceClaim]:
+        """The claims of a pod. Raises ClaimError."""
+        return claims_of(pod, self._devices.claims, groups=self._for_groups)
 
     # PreFilter
 
@@ -120,26 +163,25 @@ class DynamicResources(Plugin):
         if not self._concerns(pod):
             cycle.write(self, True)
             return SKIP_CLASS
-        if self._features.workload_claims and pod.spec.scheduling_group is not None:
-            raise NotBuiltError(
-                self.name,
-                "resource claims of pods of a PodGroup are not supported with the gate "
-                "DRAWorkloadResourceClaims",
-            )
         cycle.write(self, StateData(pod, [], None))
         try:
-            claims = claims_of(pod.pod, self._devices.claims)
-        except ClaimError as cause:
+            claims = self._claims_of(pod.pod)
+            special = self._extended_claim(pod)
+            consumers = consumers_of(pod.pod, self._table.groups) if self._for_groups else ()
+        except (ClaimError, GroupLookupError) as cause:
             return unresolvable(str(cause))
-        special = self._extended_claim(pod)
         if not claims and special is None:
             return SKIP
         state = StateData(pod, claims, special)
+        state.consumers = consumers
+        kept = self._kept_for_group(cycle)
+        if kept is not None:
+            kept.share(state, self._devices.claims)
         for index, claim in enumerate(state.claims):
             status = self._check_claim(state, index, claim)
             if status is not None:
                 return status
-        if state.to_allocate():
+        if state.to_find():
             state.allocator = self._verdicts.allocator()
         cycle.write(self, state)
         return None
@@ -152,8 +194,13 @@ class DynamicResources(Plugin):
             return None
         return extended.find_claim(pod.pod, self._devices.claims) or extended.new_claim(pod.pod)
 
+    def _kept_for_group(self, cycle: Cycle) -> GroupClaims | None:
+        """What is kept while the pod's group is placed, None if nothing is or the pod is alone."""
+        found: GroupClaims | None = None if cycle.group is None else cycle.group.read(self)
+        return found
+
     def _check_claim(self, state: StateData, index: int, claim: ResourceClaim) -> Status | None:
-        allocation = claim.allocation
+        allocation = state.allocations[index] if index in state.pending else claim.allocation
         if allocation is not None:
             if allocation.node_selector is not None:
                 selector = compiled(allocation.node_selector)
@@ -286,54 +333,64 @@ class DynamicResources(Plugin):
         what it wants to know is missing, and the whole phase ends here.
         """
         state: object = cycle.read(self)
-        if state is None:
+        if state is None and not self._is_skipped(pod):
+            self._clear_leftovers(pod)
             return error(NOT_FOUND)
         if not isinstance(state, StateData) or not state.claims:
+            self._clear_leftovers(pod)
             return self._cannot_help(REASON_NO_CLAIMS)
         return self._free(cycle, pod, state)
 
+    def _is_skipped(self, pod: PodInfo) -> bool:
+        """Whether PreFilter skips the pod because it has its devices and waits for a resize."""
+        return pod.template.resize_deferred and self.handle.gates[RESIZE_PREEMPTION]
+
     def _free(self, cycle: Cycle, pod: PodInfo, state: StateData) -> PostFilterResult:
-        for index in self._unavailable(cycle, state):
-            if state.is_extended(index):
-                break
-            claim = state.claims[index]
-            if all(one.uid == pod.uid for one in claim.status.reserved_for):
-                return self._having_written(REASON_DEALLOCATED, "deallocate", claim)
-        special = state.extended
-        if special is not None and not is_in_memory(special):
-            return self._having_written(REASON_DELETED, "delete", special)
-        writes = tuple(
-            partial(self._let_go, claim, pod.uid)
-            for claim in state.user_claims
-            if claim.is_reserved_for(pod.uid)
-        )
-        return PostFilterResult(self._cannot_help(REASON_STILL_NOT), writes=writes)
+        freeing = freeing_for(pod.uid, state, self._unavailable(cycle.evaluation, state))
+        if freeing is not None:
+            write = self._group_post_filter.having_done(freeing)
+            reason = REASON_DELETED if freeing.what == DELETE else REASON_DEALLOCATED
+            return PostFilterResult(unschedulable(reason), writes=(write,))
+        self._clear_leftovers(pod)
+        return PostFilterResult(self._cannot_help(REASON_STILL_NOT))
 
     def _cannot_help(self, reason: str) -> Status:
         """What PostFilter says of a pod that it can do nothing for."""
         return unschedulable(reason) if self.handle.behaviour.devices.post_filter_text else unschedulable()
 
-    async def _let_go(self, claim: ResourceClaim, pod_uid: str) -> None:
-        """Take back a reservation from an attempt that nobody ended, as when the scheduler was restarted."""
-        self._release(claim, pod_uid)
+    def _clear_leftovers(self, pod: PodInfo) -> None:
+        """Take back what an attempt left behind that nobody ended, as when the scheduler was restarted.
 
-    def _having_written(self, reason: str, what: str, claim: ResourceClaim) -> PostFilterResult:
-        """What is said once a claim has been written."""
+        kube-scheduler leaves it until the pod is scheduled or gone. A pod that waits for something else would
+        keep devices from others, and a claim of which it has a reservation could never be deleted.
+        """
+        if self.handle.services is None or pod.uid in self._releases:
+            return
+        claims = self._devices.claims
+        reserved = [claim for claim in existing_claims(pod.pod, claims) if claim.is_reserved_for(pod.uid)]
+        special = extended.find_claim(pod.pod, claims)
+        if reserved or special is not None:
+            clearing = self._clear(pod, reserved, special)
+            self._note_release(pod.uid, self._start(clearing, f"clear claims of {pod.key}"))
 
-        async def write() -> Status | None:
-            binder = self._binder()
-            try:
-                await (binder.delete(claim) if what == "delete" else binder.deallocate(claim))
-            except (ApiError, ClaimWriteError) as cause:
-                return error(str(cause))
-            return None
+    async def _clear(
+        self, pod: PodInfo, reserved: Sequence[ResourceClaim], special: ResourceClaim | None
+    ) -> None:
+        """Give back claims of a pod, unless somebody else has bound it: then it uses them.
 
-        return PostFilterResult(unschedulable(reason), writes=(write,))
+        That is so if this scheduler stopped for a while, and another one took over from it.
+        """
+        binder = self._binder()
+        if await binder.is_placed(pod.pod):
+            return
+        for claim in reserved:
+            await binder.unreserve(claim, pod.uid)
+        if special is not None:
+            await binder.delete(special, patiently=True)
 
-    def _unavailable(self, cycle: Cycle, state: StateData) -> list[int]:
+    def _unavailable(self, evaluation: Evaluation | None, state: StateData) -> list[int]:
         """The claims that were not available on nodes where this plugin was the first to say no."""
-        evaluation = cycle.evaluation
-        if evaluation is None:
+        if evaluation is None or all(mask is None for mask in state.available):
             return []
         found: set[int] = set()
         for status, rows in evaluation.rejections().items():
@@ -342,6 +399,41 @@ class DynamicResources(Plugin):
                     if mask is not None and not mask[rows].all():
                         found.add(index)
         return sorted(found)
+
+    # Groups
+
+    def member_filtered(self, cycle: Cycle, evaluation: Evaluation) -> None:
+        """Remember a member's claims that were not available; it had to get as far as this plugin."""
+        found: object = cycle.read(self)
+        if found is None or cycle.group is None:
+            return
+        state = found if isinstance(found, StateData) else StateData(cycle.pod, [], None)
+        kept = self._keep_for_group(cycle.group)
+        kept.members[cycle.pod.uid] = MemberClaims(state, self._unavailable(evaluation, state))
+
+    def _keep_for_group(self, cycle: GroupCycle) -> GroupClaims:
+        kept: GroupClaims | None = cycle.read(self)
+        if kept is None:
+            kept = GroupClaims()
+            cycle.write(self, kept)
+        return kept
+
+    def pod_group_post_filter(
+        self, cycle: GroupCycle, group: PodGroupInfo, schedule: ScheduleGroup
+    ) -> Status | PodGroupPostFilterResult:
+        """Free devices for a group; not for groups of groups, nor where it is bound to a part of the nodes.
+
+        What it wants to know is missing if no member got as far as this plugin's PreFilter: an error for a
+        built-in group, as in kube-scheduler, but not for one of scheduler-plugins.
+        """
+        placed = self.handle.gates["TopologyAwareWorkloadScheduling"]
+        if group.is_composite or (placed and group.object.spec.scheduling_constraints is not None):
+            return unschedulable()
+        kept: GroupClaims | None = cycle.read(self)
+        if kept is None:
+            known_by_label = isinstance(group.object, CoschedulingPodGroup)
+            return unschedulable() if known_by_label else error(NOT_FOUND)
+        return self._group_post_filter.run(kept, group)
 
     # Score
 
@@ -374,11 +466,12 @@ class DynamicResources(Plugin):
         if found is None:
             return 0
         new = iter(found.found)
+        claims = [state.seen_claim(index) for index in range(len(state.claims))]
         return sum(
             _score(claim, {chosen.request.full_name for chosen in next(new).devices})
             if claim.allocation is None
             else _score(claim, {result.request for result in claim.allocation.devices.results})
-            for claim in state.claims
+            for claim in claims
         )
 
     def normalize(self, cycle: Cycle, pod: PodInfo, scores: Scores, extremes: Extremes) -> Scores:
@@ -389,7 +482,7 @@ class DynamicResources(Plugin):
         found = self._verdicts.found_on(state, node)
         if found is None:
             return []
-        claims = [self._claim_for(state, index, found) for index in state.to_allocate()]
+        claims = [self._claim_for(state, index, found) for index in state.to_find()]
         return [
             (claim, allocation_result(claim, one, node, self._features, self.handle.rng))
             for claim, one in zip(claims, found.found, strict=True)
@@ -406,9 +499,30 @@ class DynamicResources(Plugin):
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
         """The allocation is in flight from now on: nobody else gets these devices."""
         state = self._state(cycle)
-        if state is None or state.allocator is None:
+        if state is None or not (state.pending or state.allocator is not None):
             return None
-        places = state.to_allocate()
+        kept = None if cycle.group is None else self._keep_for_group(cycle.group)
+        if state.allocator is not None and state.reserved_on != node:
+            problem = self._decide(state, node)
+            if problem is not None:
+                return problem
+        for index in state.to_allocate():
+            allocation = state.allocations[index]
+            if allocation is None:
+                continue
+            claim = state.claims[index]
+            if state.chosen is not None:
+                claim = self._claim_for(state, index, state.chosen)
+            problem = self._signal(claim, allocation)
+            if problem is not None:
+                return problem
+            if kept is not None:
+                kept.pending.setdefault(claim.metadata.uid, set()).add(pod.uid)
+        return None
+
+    def _decide(self, state: StateData, node: str) -> Status | None:
+        """Choose the devices that were found on a node."""
+        places = state.to_find()
         try:
             found = self._verdicts.found_on(state, node)
         except AllocationError as cause:
@@ -427,11 +541,13 @@ class DynamicResources(Plugin):
             allocations = self.allocations(state, node)
         except AllocationError as cause:
             return error(str(cause))
-        for index, (claim, allocation) in zip(places, allocations, strict=True):
+        decided = [allocation for _, allocation in allocations]
+        if self.mixes_up_shared and state.pending:
+            decided += [one for index in sorted(state.pending) if (one := state.allocations[index])]
+            places = state.to_allocate()
+        for index, allocation in zip(places, decided, strict=True):
             state.allocations[index] = allocation
-            problem = self._signal(claim, allocation)
-            if problem is not None:
-                return problem
+        state.reserved_on = node
         return None
 
     def _signal(self, claim: ResourceClaim, allocation: AllocationResult) -> Status | None:
@@ -456,6 +572,10 @@ class DynamicResources(Plugin):
         state = self._state(cycle)
         if state is None or not state.claims:
             return
+        if cycle.group is not None:
+            # The group was only tried: nothing was written.
+            self._take_back_tried(state, self._keep_for_group(cycle.group))
+            return
         if self._statuses(state, node):
             self._start(self._binder().tell_pod(pod, ()), f"clear status of {pod.key}")
         if state.writing is None or state.writing.done():
@@ -464,6 +584,15 @@ class DynamicResources(Plugin):
             self._note_release(
                 pod.uid, self._start(self._take_back_later(state, pod), f"unreserve {pod.key}")
             )
+
+    def _take_back_tried(self, state: StateData, kept: GroupClaims) -> None:
+        """The same for a member of a group while the group is tried."""
+        uids = [claim.metadata.uid for claim in state.user_claims]
+        if state.extended is not None:
+            uids.append(state.extended_uid)
+        for uid in uids:
+            if self._devices.claims.remove_pending(uid):
+                kept.pending.pop(uid, None)
 
     async def _take_back_later(self, state: StateData, pod: PodInfo) -> None:
         assert state.writing is not None
@@ -478,27 +607,27 @@ class DynamicResources(Plugin):
                 # What was written counts, whether or not the API server has told of it yet.
                 claims.restore(claim.key)
             if claim.allocation is not None and claim.is_reserved_for(pod.uid):
-                self._release(claim, pod.uid)
+                self._release(claim, pod)
         special = state.extended
         if special is None:
             return
         if is_in_memory(special):
             claims.remove_pending(state.extended_uid)
         else:
-            self._start(self._delete_extended(state, special), f"delete {special.key}")
+            self._start(self._delete_extended(state, special, pod), f"delete {special.key}")
 
-    async def _delete_extended(self, state: StateData, special: ResourceClaim) -> None:
+    async def _delete_extended(self, state: StateData, special: ResourceClaim, pod: PodInfo) -> None:
         """The devices of the claim stay taken until it is gone, though nobody may know of it yet."""
         try:
-            await self._binder().delete(special, patiently=True)
+            await self._clear(pod, (), special)
         finally:
             if self._devices.claims.remove_pending(state.extended_uid):
                 self._devices.claims.restore(special.key)
 
-    def _release(self, claim: ResourceClaim, pod_uid: str) -> None:
+    def _release(self, claim: ResourceClaim, pod: PodInfo) -> None:
         """Take back the reservation of a pod in the background; its next binding waits for that."""
-        task = self._start(self._binder().unreserve(claim, pod_uid), f"unreserve {claim.key}")
-        self._note_release(pod_uid, task)
+        task = self._start(self._clear(pod, (claim,), None), f"unreserve {claim.key}")
+        self._note_release(pod.uid, task)
 
     def _note_release(self, pod_uid: str, task: asyncio.Task[None]) -> None:
         under_way = self._releases.setdefault(pod_uid, set())
@@ -567,7 +696,7 @@ class DynamicResources(Plugin):
         written: list[str] = []
         try:
             for index, claim in enumerate(state.claims):
-                if not claim.is_reserved_for(pod.uid):
+                if not is_reserved_for(claim, pod.pod, groups=self._for_groups):
                     await self._write(state, index, pod)
                     written.append(state.extended_uid if state.is_extended(index) else claim.metadata.uid)
             statuses = self._statuses(state, node)

@@ -1,14 +1,16 @@
 """What is known of the claims of one pod during an attempt."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from stowplan.api.devices import AllocationResult, ResourceClaim
+from stowplan.api.devices import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from stowplan.api.nodeselector import CompiledNodeSelector
 from stowplan.api.pod import ContainerExtendedResourceRequest, NodeAllocatableResourceClaimStatus
+from stowplan.cluster.devices import with_allocation
 from stowplan.framework import PodInfo, Status
 from stowplan.plugins.dynamicresources.allocator import Allocator, Found
 from stowplan.plugins.dynamicresources.extended import IN_MEMORY_NAME
@@ -38,6 +40,10 @@ class StateData:
     zero. `nodes` are what was found on nodes, as far as anybody asked. `available` are the rows where claims
     that are allocated can be used, None: all. `writing` is the write of a claim that is under way or was the
     last.
+
+    For a member of a group: `consumers` are for whom claims are reserved, None: for the pod. `pending` are
+    the places of claims that an earlier member got devices for, which `allocations` has; `shared` are the
+    uids of claims that other members have in mind.
     """
 
     __slots__ = (
@@ -47,13 +53,17 @@ class StateData:
         "chosen",
         "claims",
         "codes",
+        "consumers",
         "errors",
         "extended_uid",
         "has_extended",
         "nodes",
+        "pending",
         "pod",
         "reasons",
+        "reserved_on",
         "selectors",
+        "shared",
         "writing",
     )
 
@@ -73,6 +83,11 @@ class StateData:
         self.reasons: list[Status] = []
         """What codes from `OWN_REASON` on mean."""
         self.writing: asyncio.Task[None] | None = None
+        self.consumers: Sequence[ResourceClaimConsumerReference | None] = ()
+        self.pending: set[int] = set()
+        self.shared: frozenset[str] = frozenset()
+        self.reserved_on = ""
+        """The node that `allocations` are for."""
 
     @property
     def extended(self) -> ResourceClaim | None:
@@ -88,6 +103,32 @@ class StateData:
     def to_allocate(self) -> list[int]:
         """The places of the claims that have no devices yet."""
         return [index for index, claim in enumerate(self.claims) if claim.allocation is None]
+
+    def to_find(self) -> list[int]:
+        """The same, but for those that another member of the group has found devices for."""
+        return [index for index in self.to_allocate() if index not in self.pending]
+
+    def share(self, index: int, allocation: AllocationResult) -> None:
+        """Use what another member of the group found for a claim."""
+        self.pending.add(index)
+        self.allocations[index] = allocation
+
+    def seen_claim(self, index: int) -> ResourceClaim:
+        """A claim, with the devices that another member of the group found."""
+        claim, allocation = self.claims[index], self.allocations[index]
+        return with_allocation(claim, allocation) if index in self.pending and allocation else claim
+
+    def seen_user_claims(self) -> list[ResourceClaim]:
+        if not self.pending:
+            return self.user_claims
+        return [self.seen_claim(index) for index in range(len(self.user_claims))]
+
+    def consumer(self, index: int) -> ResourceClaimConsumerReference:
+        """For whom a claim is to be reserved."""
+        found = self.consumers[index] if index < len(self.consumers) else None
+        if found is not None:
+            return found
+        return ResourceClaimConsumerReference(resource="pods", name=self.pod.name, uid=self.pod.uid)
 
 
 def is_in_memory(claim: ResourceClaim) -> bool:

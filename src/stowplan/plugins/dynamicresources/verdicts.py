@@ -17,7 +17,7 @@ from stowplan.api.nodeselector import CompiledNodeSelector
 from stowplan.cluster.devices import DeviceRef
 from stowplan.cluster.selection import matching_selector
 from stowplan.cluster.table import ClusterTable
-from stowplan.framework import Code, PodInfo, Status, error
+from stowplan.framework import Code, PodInfo, Status, error, unresolvable
 from stowplan.plugins.dynamicresources import extended
 from stowplan.plugins.dynamicresources.allocator import (
     AllocationError,
@@ -68,7 +68,9 @@ class Verdicts:
         self._columns = DeviceColumns(table, features)
         self._comparison = Comparison(self._columns, self._selectors, features)
         overhead = features.choices.node_allocatable_fields == "mapping-and-overhead"
-        self._node_allocatable = (NodeOverhead if overhead else NodeAllocatable)(table)
+        self._node_allocatable = (NodeOverhead if overhead else NodeAllocatable)(
+            table, groups=features.workload_claims
+        )
 
     def allocator(self) -> Allocator:
         return Allocator(
@@ -80,15 +82,37 @@ class Verdicts:
         self._columns.sync()
         codes = self._codes(state)
         for index, claim in enumerate(state.claims):
-            if claim.allocation is None:
+            if index in state.pending:
+                self._check_operations(state, index, codes)
+                mask = self._available(state.selectors[index], claim, usable=True)
+            elif claim.allocation is None:
                 continue
-            mask = self._available(state.selectors[index], claim, usable=is_available(claim))
+            else:
+                mask = self._available(state.selectors[index], claim, usable=is_available(claim))
             state.available[index] = mask
             if mask is not None:
                 codes[(codes == 0) & ~mask] = UNAVAILABLE
         if self.depends_on_usage:
             self._look_at_resources(state, codes)
         return codes
+
+    def _check_operations(self, state: StateData, index: int, codes: Codes) -> None:
+        """Nodes that cannot skip operations for the devices that another member of the group found."""
+        claim = state.seen_claim(index)
+        if not (self._features.choices.skip_node_operations and skips_operations(claim)):
+            return
+        key = claim.key
+        text = f"resource claim {key} allocation requires DRAOptionalNodeOperations feature on the node"
+        codes[~self._skipping_nodes() & ~np.isin(codes, (NO_RESOURCE, STALE_CLAIM))] = _own_reason(
+            state, unresolvable(text)
+        )
+
+    def _skipping_nodes(self) -> "npt.NDArray[np.bool_]":
+        """The rows whose nodes can skip operations."""
+        table = self._table
+        declare = [OPTIONAL_OPERATIONS in (features or ()) for features in table.feature_sets]
+        found: npt.NDArray[np.bool_] = np.array(declare, dtype=np.bool_)[table.feature_set]
+        return found
 
     @property
     def depends_on_usage(self) -> bool:
@@ -97,10 +121,11 @@ class Verdicts:
 
     def _look_at_resources(self, state: StateData, codes: Codes) -> None:
         """Heed what devices take of the nodes' own resources, node by node."""
+        claims = state.seen_user_claims()
         for row in np.flatnonzero(self._table.valid).tolist():
             problem = None
             if codes[row] not in (NO_RESOURCE, STALE_CLAIM):
-                problem = self._node_allocatable.is_shared(state.pod.pod, row, state.user_claims)
+                problem = self._node_allocatable.is_shared(state.pod.pod, row, claims, state.shared)
             if problem is None and not codes[row]:
                 problem = self._lacking(state, row)
             if problem is None:
@@ -108,9 +133,7 @@ class Verdicts:
             if problem.code is Code.ERROR:
                 codes[row] = _failed(state, problem.message)
                 continue
-            if problem not in state.reasons:
-                state.reasons.append(problem)
-            codes[row] = OWN_REASON + state.reasons.index(problem)
+            codes[row] = _own_reason(state, problem)
 
     def _lacking(self, state: StateData, row: int) -> Status | None:
         """Why a node cannot give what the devices found there take of it."""
@@ -119,9 +142,9 @@ class Verdicts:
             found = self._found_on(state, name, row)
         except AllocationError as cause:
             return error(str(cause))
-        claims = [state.claims[index] for index in state.to_allocate() if not state.is_extended(index)]
+        claims = [state.claims[index] for index in state.to_find() if not state.is_extended(index)]
         new = {claim.key: one for claim, one in zip(claims, found.found if found else (), strict=False)}
-        taken = self._node_allocatable.footprint(state.pod.pod, row, state.user_claims, new)
+        taken = self._node_allocatable.footprint(state.pod.pod, row, state.seen_user_claims(), new)
         if found is not None or taken.statuses:
             known = NodeAllocation([]) if found is None else found
             state.nodes[name] = known._replace(statuses=taken.statuses)
@@ -132,7 +155,7 @@ class Verdicts:
         if special is None:
             if state.allocator is None:
                 return np.zeros(capacity, dtype=np.int64)
-            return self._column(state, [state.claims[index] for index in state.to_allocate()]).copy()
+            return self._column(state, [state.claims[index] for index in state.to_find()]).copy()
         if special.spec.devices.requests:
             return np.full(capacity, STALE_CLAIM, dtype=np.int64)
         return self._by_resources(state)
@@ -150,8 +173,7 @@ class Verdicts:
             True if selector is None else matching_selector(selector, table.all_rows())
         )
         if skips:
-            declare = [OPTIONAL_OPERATIONS in (features or ()) for features in table.feature_sets]
-            mask &= np.array(declare, dtype=np.bool_)[table.feature_set]
+            mask &= self._skipping_nodes()
         return mask
 
     # Extended resources
@@ -200,7 +222,7 @@ class Verdicts:
             special = extended.with_requests(special, asked.requests)
         claims = [
             special if special is not None and state.is_extended(index) else state.claims[index]
-            for index in state.to_allocate()
+            for index in state.to_find()
         ]
         return claims, special, asked
 
@@ -350,3 +372,10 @@ def _failed(state: StateData, text: str) -> int:
     if text not in state.errors:
         state.errors.append(text)
     return -state.errors.index(text) - 1
+
+
+def _own_reason(state: StateData, status: Status) -> int:
+    """The code of what is said of single nodes."""
+    if status not in state.reasons:
+        state.reasons.append(status)
+    return OWN_REASON + state.reasons.index(status)

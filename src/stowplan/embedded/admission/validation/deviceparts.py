@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.fielderrors import (
     FieldError,
     Kind,
@@ -24,12 +25,13 @@ from stowplan.api.names import (
 from stowplan.api.requests import Json
 from stowplan.cel.devices import (
     COST_LIMIT,
-    FEATURES_1_36,
     INTERNAL_ERROR,
     Features,
     SelectorError,
     compile_selector,
+    features_of,
 )
+from stowplan.releases import Release
 
 MAX_REQUESTS: Final = 32
 MAX_CONFIGS: Final = 32
@@ -44,15 +46,13 @@ _MAX_EXPRESSION: Final = 10 * 1024
 _MAX_PARAMETERS: Final = 10 * 1024
 _MAX_BINDING_CONDITIONS: Final = 4
 _IDENTIFIER: Final = r"[A-Za-z_][A-Za-z0-9_]*"
-NEW_SELECTORS: Final[Features] = FEATURES_1_36._replace(includes=False)
-"""What selectors may use that are written now; those that are stored may use more."""
 
 Errors = Iterator[FieldError]
 Item = TypeVar("Item")
 
 
 def too_many(path: str, count: int, most: int) -> FieldError:
-    return FieldError(path, Kind.TOO_MANY, count, f"must have at most {most} items")
+    return FieldError(path, Kind.TOO_MANY, count, f"must have at most {most} item{'' if most == 1 else 's'}")
 
 
 def too_long(path: str, most: int) -> FieldError:
@@ -171,8 +171,15 @@ class _Refusal(NamedTuple):
     detail: str
 
 
-def selectors_errors(selectors: Sequence[Json], path: str, *, compiled: bool) -> Errors:
-    """Selectors of devices, with their expressions `compiled` if they are new."""
+def new_selectors(release: Release) -> Features:
+    """What selectors may use that are written now; those that are stored may use more."""
+    lists = FeatureGates(release=release)["DRAListTypeAttributes"]
+    stored = features_of(release.behaviour.devices)
+    return stored._replace(list_attributes=lists, dyn_attributes=lists, includes=lists)
+
+
+def selectors_errors(selectors: Sequence[Json], path: str, features: Features | None) -> Errors:
+    """Selectors of devices; expressions that are new are compiled with what they may use."""
     if len(selectors) > _MAX_SELECTORS:
         yield too_many(path, len(selectors), _MAX_SELECTORS)
         return
@@ -180,15 +187,16 @@ def selectors_errors(selectors: Sequence[Json], path: str, *, compiled: bool) ->
         cel = selector.get("cel")
         if cel is None:
             yield required(f"{path}[{i}].cel")
-        elif compiled:
-            yield from _expression_errors(cel.get("expression") or "", f"{path}[{i}].cel.expression")
+        elif features is not None:
+            here = f"{path}[{i}].cel.expression"
+            yield from _expression_errors(cel.get("expression") or "", here, features)
 
 
-def _expression_errors(expression: str, path: str) -> Errors:
+def _expression_errors(expression: str, path: str, features: Features) -> Errors:
     if len(expression.encode()) > _MAX_EXPRESSION:
         yield too_long(path, _MAX_EXPRESSION)
         return
-    refusal = _refusal(expression, NEW_SELECTORS)
+    refusal = _refusal(expression, features)
     if refusal is not None:
         yield FieldError(path, refusal.kind, expression, refusal.detail)
 

@@ -1,15 +1,18 @@
 """Validation of ResourceClaims, their templates, DeviceClasses and DeviceTaintRules."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource
 from stowplan.api.fielderrors import FieldError, invalid, not_supported, required
 from stowplan.api.names import is_extended_resource, subdomain_problems
 from stowplan.api.requests import Json
+from stowplan.cel.devices import Features
 from stowplan.embedded.admission.validation.claimstatus import claim_status_errors
 from stowplan.embedded.admission.validation.conditions import conditions_errors
+from stowplan.embedded.admission.validation.devicecapacity import CapacityRules
 from stowplan.embedded.admission.validation.deviceparts import (
     MAX_CONFIGS,
     MAX_REQUESTS,
@@ -19,6 +22,7 @@ from stowplan.embedded.admission.validation.deviceparts import (
     label_errors,
     list_errors,
     name_of,
+    new_selectors,
     opaque_errors,
     pool_name_errors,
     reference_errors,
@@ -29,8 +33,9 @@ from stowplan.embedded.admission.validation.deviceparts import (
     toleration_errors,
     too_many,
 )
-from stowplan.embedded.admission.validation.deviceslices import slice_errors, slice_update_errors
+from stowplan.embedded.admission.validation.deviceslices import slice_errors
 from stowplan.embedded.admission.validation.meta import IMMUTABLE, name_errors
+from stowplan.releases import Release
 
 _MAX_CONSTRAINTS: Final = 32
 _MAX_SUB_REQUESTS: Final = 8
@@ -41,20 +46,20 @@ _MODES: Final = ("All", "ExactCount")
 # Claims
 
 
-def _claim_errors(obj: Json, *, compiled: bool) -> Errors:
-    return _devices_errors((obj.get("spec") or {}).get("devices") or {}, "spec.devices", compiled)
+def _claim_errors(obj: Json, features: Features | None) -> Errors:
+    return _devices_errors((obj.get("spec") or {}).get("devices") or {}, "spec.devices", features)
 
 
-def _template_errors(obj: Json, *, compiled: bool) -> Errors:
+def _template_errors(obj: Json, features: Features | None) -> Errors:
     spec = (obj.get("spec") or {}).get("spec") or {}
-    return _devices_errors(spec.get("devices") or {}, "spec.spec.devices", compiled)
+    return _devices_errors(spec.get("devices") or {}, "spec.spec.devices", features)
 
 
-def _devices_errors(devices: Json, path: str, compiled: bool) -> Errors:
+def _devices_errors(devices: Json, path: str, features: Features | None) -> Errors:
     known = request_names(devices)
 
     def request_errors(request: Json, here: str) -> Errors:
-        return _request_errors(request, here, compiled)
+        return _request_errors(request, here, features)
 
     def constraint_errors(constraint: Json, here: str) -> Errors:
         return _constraint_errors(constraint, here, known)
@@ -92,30 +97,30 @@ def _constraint_errors(constraint: Json, path: str, known: Mapping[str, frozense
         yield required(path, text)
 
 
-def _request_errors(request: Json, path: str, compiled: bool) -> Errors:
+def _request_errors(request: Json, path: str, features: Features | None) -> Errors:
     yield from label_errors(request.get("name"), f"{path}.name")
     exactly, first = request.get("exactly"), request.get("firstAvailable") or ()
     text = "exactly one of `exactly` or `firstAvailable` is required"
 
     def sub_request_errors(sub: Json, here: str) -> Errors:
         yield from label_errors(sub.get("name"), f"{here}.name")
-        yield from _wanted_errors(sub, here, compiled)
+        yield from _wanted_errors(sub, here, features)
 
     if exactly is None and not first:
         yield required(path, text)
     elif exactly is not None and first:
         yield invalid(path, None, f"{text}, but multiple fields are set")
     elif exactly is not None:
-        yield from _wanted_errors(exactly, f"{path}.exactly", compiled)
+        yield from _wanted_errors(exactly, f"{path}.exactly", features)
     else:
         here = f"{path}.firstAvailable"
         yield from list_errors(first, here, _MAX_SUB_REQUESTS, sub_request_errors, name_of)
 
 
-def _wanted_errors(wanted: Json, path: str, compiled: bool) -> Errors:
+def _wanted_errors(wanted: Json, path: str, features: Features | None) -> Errors:
     """What a request asks for, exactly or among others."""
     yield from name_errors(f"{path}.deviceClassName", wanted.get("deviceClassName"), subdomain_problems)
-    yield from selectors_errors(wanted.get("selectors") or (), f"{path}.selectors", compiled=compiled)
+    yield from selectors_errors(wanted.get("selectors") or (), f"{path}.selectors", features)
     mode, count = wanted.get("allocationMode") or "", wanted.get("count") or 0
     if mode == "All":
         if count:
@@ -138,19 +143,19 @@ def spec_update_errors(old: Json, new: Json) -> list[FieldError]:
 # Classes
 
 
-def _class_errors(obj: Json, *, selectors_compiled: bool) -> Errors:
+def _class_errors(obj: Json, features: Features | None) -> Errors:
     spec = obj.get("spec") or {}
-    yield from selectors_errors(spec.get("selectors") or (), "spec.selectors", compiled=selectors_compiled)
+    yield from selectors_errors(spec.get("selectors") or (), "spec.selectors", features)
     yield from list_errors(spec.get("config") or (), "spec.config", MAX_CONFIGS, opaque_errors)
     resource = spec.get("extendedResourceName")
     if resource is not None and not is_extended_resource(resource):
         yield invalid("spec.extendedResourceName", resource, "must be a valid extended resource name")
 
 
-def class_update_errors(old: Json, new: Json) -> list[FieldError]:
+def _class_update_errors(old: Json, new: Json, features: Features) -> Errors:
     """Expressions that are as they were are not compiled again: they may be from a release that had more."""
     before, after = (spec.get("spec", {}).get("selectors") for spec in (old, new))
-    return [*_class_errors(new, selectors_compiled=before != after)]
+    return _class_errors(new, features if before != after else None)
 
 
 # Rules
@@ -180,28 +185,44 @@ def rule_status_errors(old: Json, new: Json) -> list[FieldError]:
     return errors
 
 
-ALWAYS: Final[Mapping[Resource, Callable[[Json], list[FieldError]]]] = {}
-ON_CREATE: Final[Mapping[Resource, Callable[[Json], list[FieldError]]]] = {
-    catalogue.RESOURCE_CLAIMS: lambda obj: [*_claim_errors(obj, compiled=True)],
-    catalogue.RESOURCE_CLAIM_TEMPLATES: lambda obj: [*_template_errors(obj, compiled=True)],
-    catalogue.DEVICE_CLASSES: lambda obj: [*_class_errors(obj, selectors_compiled=True)],
-    catalogue.RESOURCE_SLICES: lambda obj: [*slice_errors(obj)],
-    catalogue.DEVICE_TAINT_RULES: lambda obj: [*_rule_errors(obj)],
-}
-ON_LOAD: Final[Mapping[Resource, Callable[[Json], list[FieldError]]]] = {
-    **ON_CREATE,
-    catalogue.RESOURCE_CLAIMS: lambda obj: [*_claim_errors(obj, compiled=False)],
-    catalogue.RESOURCE_CLAIM_TEMPLATES: lambda obj: [*_template_errors(obj, compiled=False)],
-    catalogue.DEVICE_CLASSES: lambda obj: [*_class_errors(obj, selectors_compiled=False)],
-}
-"""Objects that another server has stored already."""
-ON_UPDATE: Final[Mapping[Resource, Callable[[Json, Json], list[FieldError]]]] = {
-    catalogue.RESOURCE_CLAIMS: spec_update_errors,
-    catalogue.RESOURCE_CLAIM_TEMPLATES: spec_update_errors,
-    catalogue.DEVICE_CLASSES: class_update_errors,
-    catalogue.RESOURCE_SLICES: slice_update_errors,
-    catalogue.DEVICE_TAINT_RULES: rule_update_errors,
-}
+class DeviceRules(NamedTuple):
+    """The rules of a release for new objects, for those that come from another server, and for updates."""
+
+    on_create: Mapping[Resource, Callable[[Json], list[FieldError]]]
+    on_load: Mapping[Resource, Callable[[Json], list[FieldError]]]
+    on_update: Mapping[Resource, Callable[[Json, Json], list[FieldError]]]
+
+
+@lru_cache(maxsize=16)
+def rules_of(release: Release) -> DeviceRules:
+    features, capacity = new_selectors(release), CapacityRules.of(release)
+
+    def slice_update_errors(old: Json, new: Json) -> list[FieldError]:
+        return [*slice_errors(new, capacity, old.get("spec") or {})]
+
+    on_create: Mapping[Resource, Callable[[Json], list[FieldError]]] = {
+        catalogue.RESOURCE_CLAIMS: lambda obj: [*_claim_errors(obj, features)],
+        catalogue.RESOURCE_CLAIM_TEMPLATES: lambda obj: [*_template_errors(obj, features)],
+        catalogue.DEVICE_CLASSES: lambda obj: [*_class_errors(obj, features)],
+        catalogue.RESOURCE_SLICES: lambda obj: [*slice_errors(obj, capacity)],
+        catalogue.DEVICE_TAINT_RULES: lambda obj: [*_rule_errors(obj)],
+    }
+    on_load: Mapping[Resource, Callable[[Json], list[FieldError]]] = {
+        **on_create,
+        catalogue.RESOURCE_CLAIMS: lambda obj: [*_claim_errors(obj, None)],
+        catalogue.RESOURCE_CLAIM_TEMPLATES: lambda obj: [*_template_errors(obj, None)],
+        catalogue.DEVICE_CLASSES: lambda obj: [*_class_errors(obj, None)],
+    }
+    on_update: Mapping[Resource, Callable[[Json, Json], list[FieldError]]] = {
+        catalogue.RESOURCE_CLAIMS: spec_update_errors,
+        catalogue.RESOURCE_CLAIM_TEMPLATES: spec_update_errors,
+        catalogue.DEVICE_CLASSES: lambda old, new: [*_class_update_errors(old, new, features)],
+        catalogue.RESOURCE_SLICES: slice_update_errors,
+        catalogue.DEVICE_TAINT_RULES: rule_update_errors,
+    }
+    return DeviceRules(on_create, on_load, on_update)
+
+
 ON_STATUS: Final[Mapping[Resource, Callable[[Json, Json], list[FieldError]]]] = {
     catalogue.RESOURCE_CLAIMS: claim_status_errors,
     catalogue.DEVICE_TAINT_RULES: rule_status_errors,

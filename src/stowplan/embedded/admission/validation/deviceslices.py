@@ -1,14 +1,14 @@
-"""Validation of ResourceSlices: pools, devices, their attributes and capacities, shared counters."""
+"""Validation of ResourceSlices: pools, devices and their attributes, shared counters."""
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any, Final
 
-from stowplan.api.fielderrors import FieldError, Kind, forbidden, invalid, required
+from stowplan.api.fielderrors import FieldError, Kind, invalid, required
 from stowplan.api.names import subdomain_problems
-from stowplan.api.quantity import Quantity, quantity_of
+from stowplan.api.quantity import quantity_of
 from stowplan.api.requests import Json
+from stowplan.embedded.admission.validation.devicecapacity import CapacityRules
 from stowplan.embedded.admission.validation.deviceparts import (
     Errors,
     binding_errors,
@@ -33,7 +33,6 @@ _MAX_CONSUMED_SETS: Final = 2
 _MAX_PROPERTIES: Final = 32
 _MAX_VALUES: Final = 48
 _MAX_TEXT: Final = 64
-_MAX_POLICY_VALUES: Final = 10
 _LISTS: Final = ("bools", "ints", "strings", "versions")
 _ATTRIBUTES: Final = ("bool", "int", "string", "version", *_LISTS)
 _NODES: Final = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
@@ -51,7 +50,7 @@ _VERSION: Final = re.compile(
 )
 
 
-def slice_errors(obj: Json, old: Mapping[str, Any] | None = None) -> Errors:
+def slice_errors(obj: Json, rules: CapacityRules, old: Mapping[str, Any] | None = None) -> Errors:
     """What is wrong with a slice; `old` is its spec before, of which what has not changed is still good."""
     spec = obj.get("spec") or {}
     yield from driver_errors(spec.get("driver"), "spec.driver")
@@ -66,17 +65,13 @@ def slice_errors(obj: Json, old: Mapping[str, Any] | None = None) -> Errors:
     by_device = bool(spec.get("perDeviceNodeSelection"))
 
     def device_errors(device: Json, path: str) -> Errors:
-        return _device_errors(device, path, before.get(name_of(device)), by_device)
+        return _device_errors(device, path, before.get(name_of(device)), by_device, rules)
 
     most = _MAX_ADVANCED_DEVICES if any(map(_is_advanced, devices or ())) else _MAX_DEVICES
     yield from list_errors(devices or (), "spec.devices", most, device_errors, name_of)
     yield from list_errors(
         counters or (), "spec.sharedCounters", _MAX_COUNTER_SETS, _counter_set_errors, name_of
     )
-
-
-def slice_update_errors(old: Json, new: Json) -> list[FieldError]:
-    return [*slice_errors(new, old.get("spec") or {})]
 
 
 def _fixed_errors(old: Mapping[str, Any], new: Json) -> Errors:
@@ -165,7 +160,9 @@ def _counters_errors(counters: Json, path: str) -> Errors:
 # Devices
 
 
-def _device_errors(device: Json, path: str, old: Json | None, by_device: bool) -> Errors:
+def _device_errors(
+    device: Json, path: str, old: Json | None, by_device: bool, rules: CapacityRules
+) -> Errors:
     yield from label_errors(device.get("name"), f"{path}.name")
     attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
     properties = len(attributes) + len(capacity)
@@ -179,9 +176,10 @@ def _device_errors(device: Json, path: str, old: Json | None, by_device: bool) -
         yield from qualified_name_errors(key, f"{path}.attributes")
         yield from _attribute_errors(attribute or {}, f"{path}.attributes[{key}]")
     shared = bool(device.get("allowMultipleAllocations"))
-    for key, one in capacity.items():
+    changed = old is None or not rules.ratchets or (old.get("capacity") or {}) != capacity
+    for key, one in capacity.items() if changed else ():
         yield from qualified_name_errors(key, f"{path}.capacity")
-        yield from _capacity_errors(one or {}, f"{path}.capacity[{key}]", shared)
+        yield from rules.errors(one or {}, f"{path}.capacity[{key}]", shared)
     if old is None or old.get("taints") != device.get("taints"):
         yield from taints_errors(device.get("taints") or (), f"{path}.taints")
     consumed = device.get("consumesCounters") or ()
@@ -275,97 +273,3 @@ def _version_errors(text: str, path: str) -> Errors:
     if not _VERSION.fullmatch(text):
         yield invalid(path, text, "must be a string compatible with semver.org spec 2.0.0")
     yield from _text_errors(text, path)
-
-
-# Capacity
-
-
-def _capacity_errors(capacity: Json, path: str, shared: bool) -> Errors:
-    policy = capacity.get("requestPolicy")
-    if policy is None:
-        return
-    here = f"{path}.requestPolicy"
-    if not shared:
-        yield forbidden(here, "allowMultipleAllocations must be true")
-    elif policy.get("validValues") and policy.get("validRange") is not None:
-        both = 'cannot specify "validValues" and "validRange" at the same time'
-        yield forbidden(here, f"exactly one policy can be specified, {both}")
-    elif policy.get("validValues"):
-        yield from _choice_errors(capacity, policy, here)
-    elif policy.get("validRange") is not None:
-        yield from _range_errors(capacity, policy, here)
-
-
-def _choice_errors(capacity: Json, policy: Json, path: str) -> Errors:
-    """A policy by which only some amounts can be requested."""
-    if policy.get("default") is None:
-        yield required(f"{path}.default", "required when validValues is defined")
-        return
-    most, default = quantity_of(capacity.get("value") or 0), quantity_of(policy["default"])
-    values = [quantity_of(one) for one in policy["validValues"]]
-    here = f"{path}.validValues"
-    for i, (before, after) in enumerate(pairwise(values)):
-        if before > after:
-            text = "values must be sorted in ascending order"
-            yield invalid(f"{here}[{i + 1}]", after.canonical(), text)
-
-    def errors(value: Quantity, at: str) -> Errors:
-        if value > most:
-            text = f"option is larger than capacity value: {most.canonical()}"
-            yield invalid(at, value.canonical(), text)
-
-    yield from list_errors(values, here, _MAX_POLICY_VALUES, errors, lambda one: str(one.value()))
-    if default not in values:
-        text = "default value is not valid according to the requestPolicy"
-        yield invalid(here, default.canonical(), text)
-
-
-def _range_errors(capacity: Json, policy: Json, path: str) -> Errors:
-    """A policy by which amounts from a range can be requested."""
-    if policy.get("default") is None:
-        yield required(f"{path}.default", "required when validRange is defined")
-        return
-    most, default = quantity_of(capacity.get("value") or 0), quantity_of(policy["default"])
-    given, here = policy["validRange"], f"{path}.validRange"
-    if given.get("min") is None:
-        yield required(f"{here}.min", "required when validRange is defined")
-        return
-    least = quantity_of(given["min"])
-    if least > most:
-        text = f"min is larger than capacity value: {most.canonical()}"
-        yield invalid(f"{here}.min", least.canonical(), text)
-    if default < least:
-        yield invalid(f"{here}.min", default.canonical(), f"default is less than min: {least.canonical()}")
-    limit = None if given.get("max") is None else quantity_of(given["max"])
-    if limit is not None:
-        yield from _limit_errors(least, default, limit, most, f"{here}.max")
-    if given.get("step") is not None:
-        step = quantity_of(given["step"])
-        yield from _step_errors(
-            step, least, [default] if limit is None else [default, limit], most, f"{here}.step"
-        )
-
-
-def _limit_errors(least: Quantity, default: Quantity, limit: Quantity, most: Quantity, path: str) -> Errors:
-    if least > limit:
-        yield invalid(path, least.canonical(), f"min is larger than max: {limit.canonical()}")
-    if limit > most:
-        yield invalid(path, limit.canonical(), f"max is larger than capacity value: {most.canonical()}")
-    if default > limit:
-        yield invalid(path, default.canonical(), f"default is more than max: {limit.canonical()}")
-
-
-def _step_errors(
-    step: Quantity, least: Quantity, values: Sequence[Quantity], most: Quantity, path: str
-) -> Errors:
-    added = least.add(step)
-    if added > most:
-        text = f"one step {added.canonical()} is larger than capacity value: {most.canonical()}"
-        yield invalid(path, step.canonical(), text)
-    if step.value() <= 0:
-        yield invalid(path, step.canonical(), "must be greater than zero")
-        return
-    for value in values:
-        if (value.value() - least.value()) % step.value():
-            text = f"value is not a multiple of a given step ({step.canonical()}) from ({least.canonical()})"
-            yield invalid(path, value.canonical(), text)
