@@ -130,6 +130,10 @@ def test_placements_are_those_of_the_cluster_where_it_is_applied(
     assert (sum(one["asked"] for one in found["workloads"]), found["replicas"]) == (asked, placed)
     assert len(really.placements()) == asked
     assert found["fits"] == (asked == placed)
+    said = {why for one in found["workloads"] for why in one["pending"].values()}
+    assert {why.partition(" preemption:")[0] for why in said} == {
+        why.partition(" preemption:")[0] for why in really.messages()
+    }
 
 
 def test_the_most_that_fits_is_what_a_scheduler_places(tmp_path: Path) -> None:
@@ -146,6 +150,8 @@ def test_the_most_that_fits_is_what_a_scheduler_places(tmp_path: Path) -> None:
     assert found["placements"] == really.by_node()
     assert found["replicas"] == 17
     assert found["stoppedBy"]["reason"] == "node(s) didn't match pod topology spread constraints"
+    [message] = really.messages()
+    assert message.startswith(found["stoppedBy"]["message"])
     assert not cluster.placements
 
 

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from msgspec import to_builtins
 
 from simulate.test_fit import DEPLOYMENT, SPREAD, STATEFUL, nodes
 from simulate.worlds import World, done_for_real, parsed
 from stowplan.api.catalogue import DEPLOYMENTS, NODES, PODS
 from stowplan.api.meta import LabelSelector, Object, ObjectMeta
+from stowplan.api.node import Node
 from stowplan.api.requests import DeleteOptions
 from stowplan.api.workloads import PodDisruptionBudget, PodDisruptionBudgetSpec
 from stowplan.cli.main import stowplan
@@ -20,6 +22,8 @@ from stowplan.simulate.changes import Change, Labelling, Tainting
 from stowplan.simulate.measure import skews_of
 from stowplan.simulate.rollout import restarted, strategy_for
 from stowplan.simulate.whatif import rolling_drain, what_if
+from stowplan.snapshot.places import Place
+from stowplan.snapshot.shapes import nodes_of
 from stowplan.testing import node, pod
 
 SEED = 3
@@ -40,6 +44,7 @@ def compared(text: str, change: Change, act: Any, seed: int = SEED) -> tuple[dic
             for one in found.drained.outcome.evictions:
                 placed.pop(one.pod, None)
             placed.update(found.drained.outcome.placed)
+            placed.update(found.now_placed)
         if change.scale is not None and not found.drained.outcome.placed:
             with cluster.fork():
                 cluster.scale("deployment/web", change.scale["deployment/web"])
@@ -65,6 +70,28 @@ def scale_for_real(replicas: int) -> Any:
     return lambda world: world.store.patch(DEPLOYMENTS, "default", "web", {"spec": {"replicas": replicas}})
 
 
+MANY = DEPLOYMENT.replace("replicas: 9", "replicas: 40")
+SPARE = {"name": "spare", "count": 1, "cpu": 4, "memory": "16Gi"}
+
+
+def add_spare_node(world: World) -> None:
+    found = nodes_of({"nodes": [SPARE]}, Place("", ""))
+    world.store.create(NODES, to_builtins(next(one for one in found if isinstance(one, Node))))
+
+
+def cordon_for_real(world: World, name: str) -> None:
+    world.store.patch(NODES, "", name, {"spec": {"unschedulable": True}})
+
+
+def remove_for_real(world: World) -> None:
+    """The node goes, and its pods with it; their controller creates others."""
+    world.store.delete(NODES, "", "n0")
+    for key, where in sorted(world.placements().items()):
+        if where == "n0":
+            namespace, name = key.split("/")
+            world.store.delete(PODS, namespace, name, DeleteOptions(0))
+
+
 @pytest.mark.parametrize(
     ("text", "change", "act"),
     [
@@ -76,8 +103,11 @@ def scale_for_real(replicas: int) -> Any:
             scale_for_real(11),
         ),
         (STATEFUL, Change(apply="APP"), lambda world: world.create(*parsed(DEPLOYMENT))),
+        (MANY, Change(add_nodes=[SPARE]), add_spare_node),
+        (MANY, Change(remove=["n0"]), remove_for_real),
+        (DEPLOYMENT, Change(cordon=["n0"]), lambda world: cordon_for_real(world, "n0")),
     ],
-    ids=["drain", "drain with spread", "scale", "apply"],
+    ids=["drain", "drain with spread", "scale", "apply", "add nodes", "remove", "cordon"],
 )
 def test_it_happens_as_it_was_said(text: str, change: Change, act: Any, tmp_path: Path) -> None:
     if change.apply:

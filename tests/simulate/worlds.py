@@ -78,6 +78,15 @@ class World:
             for one in self.store.list(PODS).items
         }
 
+    def messages(self) -> set[str]:
+        """Why pods wait, as their PodScheduled conditions say."""
+        return {
+            condition["message"]
+            for one in self.store.list(PODS).items
+            for condition in one["status"].get("conditions", ())
+            if condition["type"] == "PodScheduled" and condition["status"] == "False"
+        }
+
     def by_node(self, prefix: str = "") -> dict[str, int]:
         """How many pods of a name are on each node."""
         return dict(

@@ -5,27 +5,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
-from stowplan.api.decode import DecodeError, convert
-from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates, gates_with
+from stowplan.api.node import Node
 from stowplan.api.pod import Pod
+from stowplan.api.pod_groups import GATES, PodGroup
 from stowplan.cli.one_line import one_line_errors
 from stowplan.cli.progress import Progress, elapsed, ticking
 from stowplan.cli.running import Document
-from stowplan.cli.targets import NoSuchPodError, chosen, some_pods
+from stowplan.cli.targets import NoSuchPodError, chosen, groups_and_rest, some_pods
 from stowplan.client.http import HttpClient
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.config import default_config
 from stowplan.config.legacy import load_any_file
 from stowplan.explain.explainer import PodExplanation
+from stowplan.explain.group_members import explained_as_member
 from stowplan.explain.pending import NEAREST, causes
 from stowplan.explain.states import GONE
 from stowplan.framework.registry import installed_plugins, load_plugin
 from stowplan.scheduler.settings import Settings
 from stowplan.snapshot import Engine, Snapshot, read_cluster, read_files
 from stowplan.snapshot.preemptions import last_preemption
-from stowplan.snapshot.sources import documents
 
 if TYPE_CHECKING:
     from stowplan.cli.explain import Configuration, Wanted
@@ -57,16 +59,29 @@ async def read_lists(client: HttpClient, address: str) -> Snapshot:
 
 def engine_of_files(files: Sequence[Path], configuration: "Configuration") -> Engine:
     """The engine of a configuration over the cluster of files."""
-    settings = scheduler_settings(*configuration)
+    scheduler_settings(*configuration)
     snapshot = read_dump(files)
-    with elapsed("building the table"):
-        return Engine(snapshot, settings)
+    return _engine(snapshot, configuration)
 
 
 async def engine_of_cluster(client: HttpClient, address: str, configuration: "Configuration") -> Engine:
     """The engine of a configuration over the lists of a cluster."""
-    settings = scheduler_settings(*configuration)
+    scheduler_settings(*configuration)
     snapshot = await read_lists(client, address)
+    return _engine(snapshot, configuration)
+
+
+def _engine(snapshot: Snapshot, configuration: "Configuration") -> Engine:
+    """The engine of a configuration over a snapshot.
+
+    A cluster that has PodGroups has them for a scheduler that knows them: unless gates say otherwise, those
+    of pod groups are taken to be on.
+    """
+    gates = configuration.gates
+    if gates is None and any(type(obj) is PodGroup for obj in snapshot.objects):
+        gates = gates_with(GATES)
+        snapshot.notes.append("there are PodGroups: explained with the feature gates of pod groups")
+    settings = scheduler_settings(configuration.config, gates, configuration.plugins)
     with elapsed("building the table"):
         return Engine(snapshot, settings)
 
@@ -92,18 +107,42 @@ async def explained(
 
 def evaluated(engine: Engine, wanted: "Wanted", namespace: str) -> list[Document]:
     """The explanations by an engine of our own."""
+    groups, targets = groups_and_rest(wanted.targets)
+    found = [_group(engine, kind, namespace, name) for kind, name in groups]
     if wanted.manifests:
-        pods = from_manifests(wanted.manifests, namespace)
+        pods = from_manifests(wanted.manifests, namespace, engine.snapshot)
+    elif groups and not targets and not wanted.selector:
+        return found
     else:
-        pods = chosen(engine.pods, engine.replica_sets, wanted.targets, namespace, wanted.selector)
+        pods = chosen(engine.pods, engine.replica_sets, targets, namespace, wanted.selector)
     alike = one_of_each(some_pods(pods, namespace), engine.table)
     with Progress("explaining", len(alike), "pods") as progress:
-        found = []
         for pod in alike:
             progress.tick(pod.key)
-            found.append(engine.explainer_for(pod).explain(engine.info(pod)).document())
+            document = engine.explainer_for(pod).explain(engine.info(pod)).document()
+            group = _group_of(engine, pod)
+            found.append(document if group is None else explained_as_member(document, group))
             progress.advance()
     return found
+
+
+def _group(engine: Engine, kind: str, namespace: str, name: str) -> Document:
+    found = engine.explain_group(f"{kind.lower()}/{namespace}/{name}")
+    if found is None:
+        if not engine.table.groups.enabled:
+            raise click.ClickException(
+                f"{kind.lower()}/{name}: groups need --feature-gates GenericWorkload=true or a profile with "
+                "Coscheduling"
+            )
+        raise click.ClickException(f'{kind.lower()}s "{name}" not found in namespace {namespace}')
+    return found.document()
+
+
+def _group_of(engine: Engine, pod: Pod) -> Document | None:
+    """The explanation of the group of a pod that waits."""
+    key = None if pod.spec.node_name else engine.table.groups.key_of(pod)
+    found = None if key is None else engine.explain_group(key)
+    return None if found is None else found.document()
 
 
 async def _gone(client: HttpClient, engine: Engine, namespace: str, name: str) -> Document | None:
@@ -147,7 +186,15 @@ def causes_of(engine: Engine, namespace: str) -> tuple[Document, list[str]]:
             progress.advance()
             return found
 
-        found = causes(waiting, engine.info, explained)
+        groups: dict[str, Document | None] = {}
+
+        def group_of(pod: Pod) -> Document | None:
+            key = engine.table.groups.key_of(pod)
+            if key is not None and key not in groups:
+                groups[key] = _group_of(engine, pod)
+            return None if key is None else groups[key]
+
+        found = causes(waiting, engine.info, explained, group_of)
     document = {
         "pods": len(waiting),
         "causes": [cause.document() for cause in found],
@@ -159,39 +206,22 @@ def causes_of(engine: Engine, namespace: str) -> tuple[Document, list[str]]:
 # Pods that do not exist yet, and those that are alike
 
 
-def from_manifests(paths: Sequence[Path], namespace: str) -> list[Pod]:
-    """Pods as manifests would make them: pods themselves, and the templates of those that make pods."""
+def from_manifests(paths: Sequence[Path], namespace: str, snapshot: Snapshot) -> list[Pod]:
+    """A pod of everything in manifests that makes pods, as it would be created in a cluster."""
+    from stowplan.simulate.workloads import Surroundings, read_manifests
+
+    manifests = read_manifests(paths, namespace)
+    objects = [*snapshot.objects, *manifests.objects]
+    nodes = [one for one in objects if isinstance(one, Node)]
+    around = Surroundings.of(nodes, objects, manifests.claim_templates)
     found = []
-    for path in paths:
-        for place, document in documents(path):
-            pod = _pod_of(document, namespace)
-            if pod is None:
-                continue
-            try:
-                found.append(convert(pod, Pod))
-            except DecodeError as error:
-                raise place.says(str(error)) from None
+    for workload in manifests.workloads:
+        for pod in workload.pods(1, around).pods[:1]:
+            metadata = replace(pod.metadata, name=workload.name, uid=f"new-{workload.name}")
+            found.append(replace(pod, metadata=metadata))
     if not found:
         raise click.ClickException(f"{paths[0]}: expected a pod or something that makes pods")
     return found
-
-
-def _pod_of(document: dict[str, Any], namespace: str) -> dict[str, Any] | None:
-    metadata = document.get("metadata") or {}
-    spec = document.get("spec") or {}
-    if document["kind"] == "CronJob":
-        spec = (spec.get("jobTemplate") or {}).get("spec") or {}
-    template = document if document["kind"] == "Pod" else spec.get("template")
-    if not isinstance(template, dict):
-        return None
-    own = template.get("metadata") or {}
-    name = metadata.get("name") or metadata.get("generateName") or "new"
-    space = metadata.get("namespace") or namespace
-    return {
-        **template,
-        "kind": "Pod",
-        "metadata": {**own, "name": name, "namespace": space, "uid": f"new-{name}"},
-    }
 
 
 def one_of_each(pods: Iterable[Pod], table: ClusterTable | None = None) -> list[Pod]:

@@ -163,6 +163,8 @@ def report_of(found: WhatIf, title: str) -> Report:
     outcome, document = found.drained.outcome, found.document()
     moved, pending = len(found.moved), len(outcome.pending)
     summary = f"{moved:,} pods move, {pending:,} stay pending"
+    if document["placed"]:
+        summary += f", {len(document['placed']):,} new ones get a node"
     if outcome.lost:
         summary += f", {len(outcome.lost):,} have no controller and are gone"
     if found.drained.blocked:
@@ -174,7 +176,10 @@ def report_of(found: WhatIf, title: str) -> Report:
         parts.append(_steps(found.steps))
     parts += _who(found)
     if found.fills is not None:
-        before, after = (Section([Tiles([one], "cpu requested")], title=one.name) for one in found.fills)
+        before, after = (
+            Section([Tiles([replace(one, name="cpu requested")], "cpu requested")], title=one.name)
+            for one in found.fills
+        )
         parts.append(Columns([before, after], title="nodes"))
     return Report(f"what if: {title}", f"{summary}.", parts, document)
 

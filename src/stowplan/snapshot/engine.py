@@ -1,8 +1,11 @@
 """The scheduler's engine over a snapshot: one table, every profile, and the pods that wait."""
 
 from functools import cached_property
+from typing import TYPE_CHECKING
 
+from stowplan.api.coscheduling import see_pod
 from stowplan.api.pod import Pod
+from stowplan.api.pod_groups import GroupObject
 from stowplan.api.workloads import ReplicaSet
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable, load
@@ -12,6 +15,13 @@ from stowplan.framework.simulation import Nominations
 from stowplan.scheduler.settings import Settings
 from stowplan.snapshot.files import Snapshot
 
+if TYPE_CHECKING:
+    from stowplan.scheduler.group_explainer import GroupExplanation
+
+
+def _as_it_is(pod: Pod) -> Pod:
+    return pod
+
 
 class Engine:
     """Answers for the profiles of `settings` on the cluster of a snapshot."""
@@ -19,13 +29,22 @@ class Engine:
     def __init__(self, snapshot: Snapshot, settings: Settings) -> None:
         self.snapshot = snapshot
         self.table = ClusterTable(settings.release)
+        self._gates = gates = settings.gates
+        groups = self.table.groups
+        if gates.pod_groups:
+            groups.enable(composite=gates["CompositePodGroup"])
+        see = see_pod(gates) or _as_it_is
         self.pods: dict[str, Pod] = {
-            obj.key: obj for obj in snapshot.objects if isinstance(obj, Pod) and not obj.is_finished
+            obj.key: see(obj) for obj in snapshot.objects if isinstance(obj, Pod) and not obj.is_finished
         }
         load(self.table, (obj for obj in snapshot.objects if not isinstance(obj, Pod)))
+        for obj in snapshot.objects:
+            if isinstance(obj, GroupObject):
+                groups.put(obj)
         for pod in self.pods.values():
             if pod.spec.node_name:
                 self.table.put_pod(pod)
+            groups.put_pod(pod)
         self.frameworks = {
             profile.scheduler_name: Framework(profile, self.table, settings.registry, settings.gates)
             for profile in settings.config.profiles
@@ -47,6 +66,16 @@ class Engine:
 
     def explainer_for(self, pod: Pod) -> Explainer:
         return Explainer(self.framework_of(pod), self.snapshot.source, self.nominations)
+
+    def explain_group(self, key: str) -> "GroupExplanation | None":
+        """Why a group waits, by its key; None if nothing is known of it."""
+        from stowplan.scheduler.group_explainer import GroupExplainer
+
+        first = next((pod for pod in self.waiting if self.table.groups.key_of(pod) == key), None)
+        framework = next(iter(self.frameworks.values())) if first is None else self.framework_of(first)
+        topology = self._gates["TopologyAwareWorkloadScheduling"]
+        source = self.snapshot.source
+        return GroupExplainer(framework, source, self.nominations, placements=topology).explain(key)
 
     @cached_property
     def nominations(self) -> Nominations:

@@ -13,22 +13,28 @@ from msgspec import structs
 
 from stowplan.api import catalogue
 from stowplan.api.decode import DecodeError, convert_any
-from stowplan.api.meta import Object
+from stowplan.api.meta import Object, timestamp
 from stowplan.api.pod import Pod
 from stowplan.api.status import ApiError
 from stowplan.api.workloads import PriorityClass
 from stowplan.client import Listing, Reader
+from stowplan.recording.files import RecordingError, is_recording
+from stowplan.recording.objects import objects_at
 from stowplan.scheduler.watched import (
     AROUND_PODS,
+    COMPOSITE_POD_GROUPS,
+    COSCHEDULING_GROUPS,
     DEVICE_TAINT_RULES,
     DEVICES,
     NODES,
+    POD_GROUPS,
     PODS,
     STORAGE,
     Watched,
 )
 from stowplan.snapshot.files import Snapshot, SnapshotError, is_snapshot, read_snapshot
 from stowplan.snapshot.places import Place, not_yaml
+from stowplan.snapshot.tracefiles import has_mapping, is_trace, objects_of_mapping, objects_of_trace
 
 _PRIORITIES: Final = Watched(
     catalogue.PRIORITY_CLASSES,
@@ -66,7 +72,22 @@ async def read_cluster(client: Reader, source: str, progress: Progress = _silent
             continue
         _take(found, kind, listing, progress)
     await _read_taint_rules(client, found, progress)
+    await _read_groups(client, found, progress)
     return found
+
+
+async def _read_groups(client: Reader, found: Snapshot, progress: Progress) -> None:
+    """List groups of pods of every kind that the server has. Without any there are no groups."""
+    for kind in (POD_GROUPS, COMPOSITE_POD_GROUPS, COSCHEDULING_GROUPS):
+        try:
+            listing = await client.list(kind.served, kind.cls, not_older_than="0")
+        except ApiError as error:
+            if error.code == 403:
+                found.notes.append(f"{kind.served.qualified} could not be read: {kind.without}")
+            elif error.code != 404:
+                raise SnapshotError(f"list {kind.served.qualified}: {error.message}") from None
+            continue
+        _take(found, kind, listing, progress)
 
 
 async def _read_taint_rules(client: Reader, found: Snapshot, progress: Progress) -> None:
@@ -99,6 +120,12 @@ def read_files(paths: Sequence[Path], progress: Progress = _silent) -> Snapshot:
     found = Snapshot([], names)
     skipped: dict[str, int] = {}
     for file in files:
+        if is_trace(file):
+            _take_trace(found, file, progress)
+            continue
+        if is_recording(file):
+            _take_recording(found, file, progress)
+            continue
         if is_snapshot(file):
             kept = read_snapshot(file)
             found.objects += kept.objects
@@ -121,6 +148,23 @@ def read_files(paths: Sequence[Path], progress: Progress = _silent) -> Snapshot:
     return found
 
 
+def _take_trace(found: Snapshot, file: Path, progress: Progress) -> None:
+    objects = objects_of_trace(file)
+    found.objects += objects
+    progress(str(file), len(objects))
+
+
+def _take_recording(found: Snapshot, file: Path, progress: Progress) -> None:
+    """The cluster of a recording as it was at its end."""
+    try:
+        objects, time = objects_at(file)
+    except RecordingError as error:
+        raise SnapshotError(str(error)) from None
+    found.objects += objects
+    found.notes.append(f"{file}: the cluster as it was at {timestamp(time)}, the end of the recording")
+    progress(str(file), len(objects))
+
+
 def _identified(obj: Object) -> Object:
     """A pod that somebody wrote by hand gets what every pod of a cluster has: a namespace and a uid."""
     metadata = obj.metadata
@@ -138,6 +182,8 @@ def _with_shapes(file: Path, found: Snapshot) -> Iterator[tuple[Place, dict[str,
             from stowplan.snapshot.shapes import nodes_of
 
             found.objects += nodes_of(document, place)
+        elif has_mapping(document):
+            found.objects += objects_of_mapping(document, place)
         else:
             yield from _objects(place, document)
 

@@ -1,6 +1,6 @@
 """Scenarios: a cluster, what arrives in it and what fails, under the real scheduler in virtual time.
 
-* `model`, `traces`: the file
+* `model`, `recorded`: the file, or a recording
 * `world`, `autoscaler`, `agenda`, `objects`: the run
 * `measures`, `report`, `comparison`: what came of it
 """

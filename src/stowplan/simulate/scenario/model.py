@@ -20,10 +20,11 @@ from stowplan.api.requests import Json
 from stowplan.api.workloads import PriorityClass
 from stowplan.embedded.kubelets.config import Shape, ShapeError, shapes_of
 from stowplan.gocompat.durations import Duration, DurationError
-from stowplan.simulate.scenario.traces import Trace, TracePod, TraceSpec, read_trace
+from stowplan.recording.files import is_recording
 from stowplan.snapshot.files import SnapshotError
 from stowplan.snapshot.places import Place, convert_at, not_yaml, read_text
 from stowplan.snapshot.sources import read_files
+from stowplan.snapshot.traces import Trace, TracePod, TraceSpec, read_trace
 
 DAY: Final = 86_400.0
 _RATE: Final = re.compile(r"(?P<number>[0-9]*\.?[0-9]+)\s*/\s*(?P<unit>s|m|h|d)")
@@ -214,7 +215,14 @@ class Scenario:
 
 
 def read_scenario(path: Path, duration: float | None = None) -> Scenario:
-    """Read a scenario; `duration` is taken instead of that of the file. Raises SnapshotError."""
+    """Read a scenario; `duration` is taken instead of that of the file. Raises SnapshotError.
+
+    A recording is one, too (recorded.py).
+    """
+    if is_recording(path):
+        from stowplan.simulate.scenario.recorded import recorded_scenario
+
+        return recorded_scenario(path, duration)
     text = read_text(path)
     try:
         data = yaml.safe_load(text)

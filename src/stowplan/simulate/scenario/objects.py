@@ -13,7 +13,7 @@ from stowplan.embedded.kubelets.config import NamedNode
 from stowplan.embedded.kubelets.nodes import node_object
 from stowplan.releases import DEFAULT
 from stowplan.simulate.scenario.model import NodeGroup
-from stowplan.simulate.scenario.traces import TracePod
+from stowplan.snapshot.traces import TracePod
 
 EVICTED_AFTER: Final = 300
 """Seconds that a pod without a toleration of its own stays on such a node (DefaultTolerationSeconds)."""

@@ -88,7 +88,7 @@ class _NoEvents(Writer):
         """Nothing is kept."""
 
     async def bind(self, binding: Binding) -> None:
-        raise NotImplementedError("events only")
+        raise RuntimeError("this client is for events, which are never bound")
 
     async def patch(
         self,

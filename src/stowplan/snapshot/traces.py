@@ -116,7 +116,7 @@ def read_trace(path: Path, spec: TraceSpec, place: Place, where: str, duration: 
     except OSError as error:
         raise place.wrong(f"{where}.file", f"{spec.file}: {error.strerror}") from None
     with file:
-        rows = _Rows(str(path), file, layout)
+        rows = Rows(str(path), file, layout)
         pods = [pod for row in rows for pod in rows.pods(row)]
     if not pods:
         raise SnapshotError(f"{path}: expected at least one row")
@@ -169,7 +169,7 @@ def _layout(spec: TraceSpec, place: Place, where: str) -> Layout:
     )
 
 
-class _Rows:
+class Rows:
     """The rows of a file; a mistake names file, line and column."""
 
     def __init__(self, path: str, lines: Iterator[str], layout: Layout) -> None:
@@ -205,22 +205,26 @@ class _Rows:
             raise self._wrong(about["count"], f"expected 0 to {_MOST_PODS}, got {int(count)}")
         pod = TracePod(
             float(at),
-            self._text(row, about["namespace"]) if "namespace" in about else "",
+            self.text(row, about["namespace"]) if "namespace" in about else "",
             None if priority is None else int(priority),
-            tuple((name, self._quantity(row, name)) for name in self._resources),
-            tuple(self._annotations(row)),
+            tuple(self.quantities(row)),
+            tuple(self.annotations(row)),
             None if lifetime is None else float(lifetime),
         )
         for _ in range(1 if count is None else int(count)):
             yield pod
 
-    def _annotations(self, row: list[str]) -> Iterator[tuple[str, str]]:
+    def quantities(self, row: list[str]) -> Iterator[tuple[str, str]]:
+        """The amounts of a row by resource."""
+        return ((name, self._quantity(row, name)) for name in self._resources)
+
+    def annotations(self, row: list[str]) -> Iterator[tuple[str, str]]:
         for key, column in self._layout.annotations.items():
-            text = self._text(row, column)
+            text = self.text(row, column)
             if text not in ("", "0"):
                 yield key, text
 
-    def _text(self, row: list[str], column: str) -> str:
+    def text(self, row: list[str], column: str) -> str:
         position = self._place_of[column]
         if position >= len(row):
             raise self._wrong(column, f"missing: expected {len(self._place_of)} columns, got {len(row)}")
@@ -231,7 +235,7 @@ class _Rows:
         column = self._layout.columns.get(name)
         if column is None:
             return None
-        text = self._text(row, column)
+        text = self.text(row, column)
         if not text:
             return None
         amount = _amount(text)

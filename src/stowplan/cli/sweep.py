@@ -1,0 +1,117 @@
+"""`stowplan sweep`: an experiment of many simulations, here or on a Dask cluster."""
+
+import os
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from stowplan.cli.output import report_options, show
+from stowplan.cli.progress import Progress
+from stowplan.cli.values import AtLeast
+
+if TYPE_CHECKING:
+    from stowplan.simulate.sweep import Row, Run
+
+_FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+_DASK: Final = "dask://"
+_CONNECT_WITHIN: Final = 30
+"""Seconds that a Dask scheduler is waited for."""
+
+
+@click.command("sweep")
+@click.argument("experiment", type=_FILE)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    default=None,
+    show_default="EXPERIMENT with .parquet",
+    help="Parquet file for the results, a row for every run.",
+)
+@click.option("--jobs", type=AtLeast(1), help="Number of runs at a time [default: one for each CPU].")
+@click.option("--on", metavar="dask://HOST:PORT", default="", help="Dask scheduler whose workers run it.")
+@report_options
+def sweep(
+    experiment: Path, output: Path | None, jobs: int | None, on: str, as_json: bool, page: Path | None
+) -> None:
+    """Simulate every combination of EXPERIMENT.
+
+    The file names scenarios, configurations, seeds and parameters. Finished runs are kept in a journal beside
+    the results; a sweep that was interrupted goes on where it was, and one with more seeds runs those only.
+    """
+    from stowplan.simulate.combined import combined_report
+    from stowplan.simulate.sweep import Journal, read_experiment, read_results, write_results
+
+    _expect("pyarrow", "sweep")
+    if on:
+        _expect("distributed", "dask")
+        if not on.startswith(_DASK) or not on.removeprefix(_DASK).rpartition(":")[0]:
+            raise click.ClickException(f"--on: expected dask://HOST:PORT, got {on!r}")
+    asked = read_experiment(experiment)
+    results = experiment.with_suffix(".parquet") if output is None else output
+    journal = Journal(results)
+    wanted = {run.key: run for run in asked.runs}
+    done = {str(row.get("run")): row for row in (*read_results(results), *journal.rows())}
+    finished = {key: done[key] for key in wanted if key in done}
+    before = len(finished)
+    open_runs = [run for key, run in wanted.items() if key not in finished]
+    with Progress("simulating", len(open_runs), "runs") as progress:
+        for row in _on_dask(open_runs, on) if on else _here(open_runs, jobs or os.cpu_count() or 1):
+            journal.add(row)
+            finished[str(row["run"])] = row
+            progress.advance(detail=f"{row['configuration']}, {row['workload']}, seed {row['seed']}")
+    rows = [finished[key] for key in wanted]
+    others = [row for key, row in done.items() if key not in wanted]
+    write_results(results, [*rows, *others])
+    journal.path.unlink(missing_ok=True)
+    show(combined_report(asked.name, rows, before, str(results)), as_json=as_json, page=page)
+
+
+def _expect(module: str, extra: str) -> None:
+    if find_spec(module) is None:
+        raise click.ClickException(f"sweep needs {module}: pip install 'stowplan[{extra}]'")
+
+
+def _here(runs: "Sequence[Run]", jobs: int) -> "Iterator[Row]":
+    """Carry out runs in processes of this machine; in this one if there is only one at a time."""
+    from stowplan.simulate.sweep import carry_out
+
+    if jobs == 1 or len(runs) < 2:
+        for run in runs:
+            yield carry_out(run)
+        return
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+    from multiprocessing import get_context
+
+    with ProcessPoolExecutor(min(jobs, len(runs)), mp_context=get_context("spawn")) as pool:
+        futures = [pool.submit(carry_out, run) for run in runs]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _on_dask(runs: "Sequence[Run]", address: str) -> "Iterator[Row]":
+    """Carry out runs on the workers of a Dask scheduler, which need stowplan installed."""
+    from distributed import Client, as_completed
+
+    from stowplan.simulate.sweep import carry_out
+
+    place = f"tcp://{address.removeprefix(_DASK)}"
+    try:
+        client: Any = Client(place, timeout=_CONNECT_WITHIN, set_as_default=False)
+    except (OSError, TimeoutError) as error:
+        raise click.ClickException(f"--on: no Dask scheduler at {address}: {error}") from None
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=_CONNECT_WITHIN)
+        except TimeoutError:
+            raise click.ClickException(f"--on: the Dask scheduler at {address} has no workers") from None
+        futures = [client.submit(carry_out, run, pure=False) for run in runs]
+        for future in as_completed(futures, loop=client.loop):
+            yield future.result()
