@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Gauge, Histogram
 
 from metrics.reading import made, scraped, touch_everything
-from stowplan.metrics.catalogue import exponential
+from stowplan.metrics.descriptions import exponential
 from stowplan.metrics.exposition import number_text
 from stowplan.metrics.families import Distribution
 
@@ -97,7 +97,7 @@ def test_a_plugin_in_two_bundles_is_counted_for_both() -> None:
 def test_gauges_of_the_state_are_read_when_somebody_looks() -> None:
     metrics = made()
     counts = {"active": 1, "backoff": 2, "unschedulable": 3, "gated": 4}
-    metrics.watch_queue(lambda: counts)
+    metrics.watch_queue(lambda: counts, lambda: {(queue, "pod"): count for queue, count in counts.items()})
     metrics.watch_cache(lambda: {"nodes": 5, "pods": 50, "assumed_pods": 7})
     counts["active"] = 10
     assert scraped(metrics, "pending_pods") == {
@@ -105,6 +105,8 @@ def test_gauges_of_the_state_are_read_when_somebody_looks() -> None:
         ("backoff",): 2,
         ("unschedulable",): 3,
         ("gated",): 4,
+        ("incomplete",): 0,
+        ("pending",): 0,
     }
     assert scraped(metrics, "cache_size") == {("nodes",): 5, ("pods",): 50, ("assumed_pods",): 7}
 

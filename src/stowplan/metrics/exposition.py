@@ -1,6 +1,7 @@
 """The exposition formats of Prometheus: text, and delimited protobuf messages."""
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from itertools import groupby
 from math import isinf, isnan
@@ -11,6 +12,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
+from stowplan.metrics.native import ZERO_THRESHOLD, NativeBuckets, spans_and_deltas
 from stowplan.metrics.options import SHOW_EVERYTHING, Visibility
 
 _PLAIN_INTEGERS_BELOW: Final = 1_000_000
@@ -20,6 +22,9 @@ _MAX_PLAIN_EXPONENT: Final = 6
 _TYPES: Final = {"counter": 0, "gauge": 1, "summary": 2, "unknown": 3, "histogram": 4}
 _GAUGE, _COUNTER, _SUMMARY, _UNTYPED, _HISTOGRAM = 2, 3, 4, 5, 7
 _VALUE_FIELDS: Final = {"counter": _COUNTER, "gauge": _GAUGE}
+
+Natives = Mapping[tuple[tuple[str, str], ...], NativeBuckets]
+_NO_NATIVES: Final[Natives] = {}
 
 
 # Text
@@ -32,6 +37,8 @@ class ExposedFamily(NamedTuple):
     help: str
     type: str
     samples: list[Sample]
+    natives: Natives = _NO_NATIVES
+    """The native buckets of histograms, by the labels of the series."""
 
 
 def exposed_families(
@@ -59,15 +66,17 @@ def _with_samples(metric: Metric) -> Iterator[ExposedFamily]:
     samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
     if samples:
         name = samples[0].name if metric.type == "counter" else metric.name
-        yield ExposedFamily(name, metric.documentation, metric.type, samples)
+        natives: Natives = getattr(metric, "natives", _NO_NATIVES)
+        yield ExposedFamily(name, metric.documentation, metric.type, samples, natives)
 
 
 def _with_allowed_labels(family: ExposedFamily, visibility: Visibility) -> ExposedFamily:
-    """The family with disallowed label values replaced."""
+    """The family with disallowed label values replaced; series that are joined have classic buckets only."""
     allowed = visibility.allowed.get(family.name)
     if allowed is None:
         return family
-    return family._replace(samples=visibility.folded(family.samples, family.type, allowed))
+    folded = visibility.folded(family.samples, family.type, allowed)
+    return family._replace(samples=folded, natives=_NO_NATIVES)
 
 
 def _lines(family: ExposedFamily) -> Iterator[str]:
@@ -161,8 +170,30 @@ def _distribution_messages(family: ExposedFamily) -> Iterable[bytes]:
                 count = sample.value
             else:
                 total = sample.value
+        native = family.natives.get(labels)
+        if native is not None:
+            parts += _native_fields(native)
         whole = _varint_field(1, int(count)) + _double_field(2, total) + parts
         yield _label_pairs(dict(labels)) + _bytes_field(field, whole)
+
+
+def _native_fields(native: NativeBuckets) -> bytes:
+    """The schema and the buckets of a native histogram."""
+    head = _signed_field(5, native.schema) + _double_field(6, ZERO_THRESHOLD) + _varint_field(7, native.zeros)
+    return head + _native_buckets(9, 10, native.negative) + _native_buckets(12, 13, native.positive)
+
+
+def _native_buckets(spans_field: int, deltas_field: int, found: Counter[int]) -> bytes:
+    spans, deltas = spans_and_deltas(found)
+    return b"".join(
+        (
+            *(
+                _bytes_field(spans_field, _signed_field(1, span.offset) + _varint_field(2, span.length))
+                for span in spans
+            ),
+            *(_signed_field(deltas_field, delta) for delta in deltas),
+        )
+    )
 
 
 def _series_labels(sample: Sample) -> tuple[tuple[str, str], ...]:
@@ -195,6 +226,10 @@ def _string_field(field: int, value: str) -> bytes:
 
 def _varint_field(field: int, value: int) -> bytes:
     return _varint(field << 3) + _varint(value)
+
+
+def _signed_field(field: int, value: int) -> bytes:
+    return _varint_field(field, value * 2 if value >= 0 else -value * 2 - 1)
 
 
 def _double_field(field: int, value: float) -> bytes:

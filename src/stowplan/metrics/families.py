@@ -15,8 +15,10 @@ import numpy as np
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from stowplan.api.feature_gates import FeatureGates
-from stowplan.metrics.catalogue import SCHEDULING, Catalogue, MetricDescription
+from stowplan.metrics.catalogue import SCHEDULING
+from stowplan.metrics.descriptions import Catalogue, MetricDescription
 from stowplan.metrics.exposition import number_text
+from stowplan.metrics.native import NativeBuckets
 from stowplan.releases import Release
 
 Labels = tuple[str, ...]
@@ -38,9 +40,10 @@ class Distribution:
     Values are buffered and sorted into buckets some hundreds at a time, or when the series is read.
     """
 
-    __slots__ = ("_bounds", "_buffer", "_counts", "_sink", "_total")
+    __slots__ = ("_bounds", "_buffer", "_counts", "_native", "_sink", "_total")
 
-    def __init__(self, bounds: tuple[float, ...]) -> None:
+    def __init__(self, bounds: tuple[float, ...], *, native: bool = False) -> None:
+        self._native = NativeBuckets() if native else None
         self._bounds = np.array(bounds, dtype=np.float64)
         self._counts = [0] * (len(bounds) + 1)
         self._total = 0.0
@@ -74,6 +77,12 @@ class Distribution:
         self.flush()
         return self._total
 
+    @property
+    def native(self) -> NativeBuckets | None:
+        """The native buckets, if they are kept."""
+        self.flush()
+        return self._native
+
     def flush(self) -> None:
         """Sort buffered values into buckets."""
         if self._buffer:
@@ -85,6 +94,8 @@ class Distribution:
         places = self._bounds.searchsorted(values)
         found = np.bincount(places, minlength=len(self._counts))
         self._counts = [before + more for before, more in zip(self._counts, found.tolist(), strict=True)]
+        if self._native is not None:
+            self._native.take(values)
         if self._sink is not None:
             self._sink(values)
 
@@ -92,13 +103,14 @@ class Distribution:
 class Distributions(dict[Labels, Distribution]):
     """The series of a histogram, created on first access."""
 
-    def __init__(self, bounds: tuple[float, ...]) -> None:
+    def __init__(self, bounds: tuple[float, ...], *, native: bool = False) -> None:
         super().__init__()
         self._bounds = bounds
+        self._native = native
         self._sink: Callable[[Labels], Sink | None] | None = None
 
     def __missing__(self, labels: Labels) -> Distribution:
-        made = self[labels] = Distribution(self._bounds)
+        made = self[labels] = Distribution(self._bounds, native=self._native)
         if self._sink is not None:
             made.forward_to(self._sink(labels))
         return made
@@ -195,25 +207,34 @@ class Gauge(Family[float]):
         """Gauges are not reset: later decrements would make them negative."""
 
 
+class _HistogramFamily(HistogramMetricFamily):
+    """A histogram with the native buckets of its series, by their labels."""
+
+    def __init__(self, described: MetricDescription) -> None:
+        super().__init__(described.full_name, described.text, labels=described.labels)
+        self.natives: dict[tuple[tuple[str, str], ...], NativeBuckets] = {}
+
+
 class Histogram(Family[Distribution]):
     """A histogram. Without labels its one series exists from the start."""
 
-    def __init__(self, description: MetricDescription) -> None:
+    def __init__(self, description: MetricDescription, *, native: bool = False) -> None:
         super().__init__(description)
-        self.series = Distributions(description.bounds)
+        self.series = Distributions(description.bounds, native=native)
         self._les = [*(number_text(bound) for bound in description.bounds), "+Inf"]
         if not description.labels:
-            self.series[UNLABELLED] = Distribution(description.bounds)
+            self.series[UNLABELLED] = Distribution(description.bounds, native=native)
 
-    def empty(self) -> HistogramMetricFamily:
-        described = self.description
-        return HistogramMetricFamily(described.full_name, described.text, labels=described.labels)
+    def empty(self) -> _HistogramFamily:
+        return _HistogramFamily(self.description)
 
-    def filled(self) -> HistogramMetricFamily:
+    def filled(self) -> _HistogramFamily:
         family = self.empty()
         for labels, found in self._sorted(self.series):
             cumulated = list(zip(self._les, accumulate(found.counts), strict=True))
             family.add_metric(labels, cumulated, found.total)
+            if found.native is not None:
+                family.natives[tuple(zip(self.description.labels, labels, strict=True))] = found.native
         return family
 
     def reset(self) -> None:
@@ -228,10 +249,12 @@ class Families:
     """
 
     def __init__(self, gates: FeatureGates, catalogue: Catalogue = SCHEDULING) -> None:
-        release = gates.release
+        release, native = gates.release, gates["NativeHistograms"]
         self._counters = {one.name: Counter(one) for one in _by_name(catalogue.counters, release)}
         self._gauges = {one.name: Gauge(one) for one in _by_name(catalogue.gauges, release)}
-        self._histograms = {one.name: Histogram(one) for one in _by_name(catalogue.histograms, release)}
+        self._histograms = {
+            one.name: Histogram(one, native=native) for one in _by_name(catalogue.histograms, release)
+        }
         self._all: list[Family[Any]] = [
             *self._counters.values(),
             *self._gauges.values(),
@@ -244,6 +267,10 @@ class Families:
     def shown(self) -> list[MetricDescription]:
         """The families that are enabled."""
         return [family.description for family in self._shown]
+
+    def shows(self, name: str) -> bool:
+        """Whether a family is enabled."""
+        return any(described.name == name for described in self.shown)
 
     def labels(self, name: str) -> tuple[str, ...]:
         """The labels of a counter, which may differ between releases."""

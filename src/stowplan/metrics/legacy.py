@@ -14,7 +14,7 @@ from typing import Final
 from prometheus_client.core import Metric
 
 from stowplan.api.feature_gates import FeatureGates
-from stowplan.metrics.catalogue import Catalogue, MetricDescription, Stability, exponential
+from stowplan.metrics.descriptions import Catalogue, MetricDescription, Stability, exponential
 from stowplan.metrics.families import UNLABELLED, Families, Labels, Sink
 
 PREDICATES: Final = "predicate_evaluation"

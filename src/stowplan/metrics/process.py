@@ -11,12 +11,13 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.registry import Collector
 
 import stowplan
-from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.api.feature_gates import DEFAULT_GATES, GATE_GROUPS, FeatureGates
 from stowplan.clock import LoopWatchdog
-from stowplan.metrics.catalogue import HEALTH, PROCESS, MetricDescription
+from stowplan.metrics.descriptions import MetricDescription
 from stowplan.metrics.exposition import delimited, exposition
 from stowplan.metrics.families import UNLABELLED, Families, Labels
 from stowplan.metrics.options import MetricsOptions
+from stowplan.metrics.process_catalogue import HEALTH, PROCESS
 from stowplan.metrics.scheduling import SchedulerMetrics
 from stowplan.releases import DEFAULT, NEWEST, Stage
 
@@ -142,6 +143,9 @@ class ProcessMetrics:
         families.read_gauge("kubernetes_build_info").read_series_from(lambda: info)
         features: dict[Labels, float] = {
             (name, _stage(gates.release.gates[name].stage)): float(on) for name, on in gates.items()
+        }
+        features |= {
+            (name, _stage(stage)): float(name in gates.groups) for name, stage in GATE_GROUPS.items()
         }
         families.read_gauge("kubernetes_feature_enabled").read_series_from(lambda: features)
         emulated, compatible = str(gates.release.emulated), str(gates.release.compatible)

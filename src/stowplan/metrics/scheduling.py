@@ -12,11 +12,22 @@ from stowplan.framework.events import Answer, ClusterEvent
 from stowplan.framework.interface import DeviceMetrics
 from stowplan.framework.status import Status
 from stowplan.metrics.buffers import SCHEDULED, BoundPods, BufferedHistogram, CallCounter, Evaluations
-from stowplan.metrics.catalogue import MetricDescription
+from stowplan.metrics.descriptions import MetricDescription
 from stowplan.metrics.exposition import exposition
 from stowplan.metrics.families import UNLABELLED, Families, Labels
 from stowplan.metrics.legacy import LegacyMetrics
-from stowplan.queue.instrument import ACTIVE, BACKOFF, GATED, UNSCHEDULABLE, QueueInstrument
+from stowplan.queue.instrument import (
+    ACTIVE,
+    BACKOFF,
+    GATED,
+    INCOMPLETE,
+    PENDING,
+    POD,
+    POD_GROUP,
+    UNSCHEDULABLE,
+    QueueInstrument,
+)
+from stowplan.queue.queued_group import QueuedGroup
 from stowplan.queue.queued_pod import QueuedPod
 
 SAMPLED_SHARE: Final = 0.1
@@ -34,9 +45,6 @@ PRIORITIZING_EXTENDER: Final = "prioritizing_extender"
 
 _QUEUES: Final = (ACTIVE, BACKOFF, UNSCHEDULABLE, GATED)
 _CACHED: Final = ("nodes", "pods", "assumed_pods")
-
-POD: Final = "pod"
-"""The type of an entity in the queue that is a single pod."""
 
 SUCCESS: Final = "success"
 FAILURE: Final = "failure"
@@ -69,6 +77,8 @@ class QueueMetrics(QueueInstrument):
         self._incoming = families.counter("queue_incoming_pods_total")
         self._entities = families.counter("queue_incoming_entities_total")
         families.before_collect(self._count_entities)
+        self._group_pods: Counter[tuple[str, str]] = Counter()
+        self._groups: Counter[tuple[str, str]] = Counter()
         self._gated = 0
         self._rejected = families.gauge("unschedulable_pods")
         self._in_flight = families.read_gauge("inflight_events")
@@ -89,14 +99,25 @@ class QueueMetrics(QueueInstrument):
         if queued.gating_plugin:
             self._gated += 1
 
+    def incoming_group(self, group: QueuedGroup, queue: str, event: str, is_new: bool) -> None:
+        self._incoming[queue, event] += group.size
+        self._group_pods[queue, event] += group.size
+        self._groups[queue, event] += is_new
+        if group.gating_plugin:
+            self._gated += group.size
+
     def stayed_gated(self, event: str, count: int) -> None:
         self._incoming[UNSCHEDULABLE, event] += count
         self._gated += count
 
     def _count_entities(self) -> None:
-        """Every pod is an entity of its own in the queue."""
+        """Every pod without a group is an entity of its own in the queue."""
         for (queue, event), count in self._incoming.items():
-            self._entities[queue, event, POD] = count
+            members = self._group_pods.get((queue, event), 0)
+            if count > members:
+                self._entities[queue, event, POD] = count - members
+        for (queue, event), count in self._groups.items():
+            self._entities[queue, event, POD_GROUP] = count
 
     def rejected(self, plugin: str, profile: str, change: int) -> None:
         self._rejected[plugin, profile] += change
@@ -153,11 +174,14 @@ class SchedulerMetrics(QueueMetrics):
         self.registry = CollectorRegistry()
         self.registry.register(families)
         self._families = families
+        of_members = (INCOMPLETE, PENDING) if gates.behaviour.queueing.group_entities else ()
+        self._member_queues = dict.fromkeys(of_members, 0)
         self.batches = BatchMetrics(families)
         self.devices = DeviceCounts(families)
         self.volumes = VolumeMetrics(families)
         self.async_calls = AsyncCallMetrics(families)
         self.pod_groups = PodGroupMetrics(families)
+        self.preempting = PreemptingMetrics(families, shown=gates["GenericWorkload"])
         self._attempts = families.counter("schedule_attempts_total")
         self._unexpected = families.counter("unexpected_errors_total")
         self._attempt_seconds = families.histogram("scheduling_attempt_duration_seconds")
@@ -166,6 +190,7 @@ class SchedulerMetrics(QueueMetrics):
         """Observes the duration of the scheduling algorithm; buffered like `taker`."""
         self.handling = families.histogram("event_handling_duration_seconds")
         """The series of `event_handled`, for hot code."""
+        self._processing = families.histogram("informer_processing_latency_seconds")
         self._preemptions = families.counter("preemption_attempts_total")
         self._victims = families.distribution("preemption_victims")
         self._preemption_runs = families.counter("preemption_goroutines_execution_total")
@@ -181,17 +206,20 @@ class SchedulerMetrics(QueueMetrics):
         self._buffers = (searches, self._took)
         for buffer in (bound, *self._buffers, self._evaluations):
             families.before_collect(buffer.flush)
-        self.watch_queue(lambda: dict.fromkeys(_QUEUES, 0))
+        nothing = dict.fromkeys(_QUEUES, 0)
+        self.watch_queue(lambda: nothing, lambda: {(queue, POD): 0 for queue in _QUEUES})
         self.watch_cache(lambda: dict.fromkeys(_CACHED, 0))
         self._legacy = LegacyMetrics(families, gates, timer) if legacy else None
         if self._legacy is not None:
             self.registry.register(self._legacy)
 
-    def watch_queue(self, counts: Callable[[], Mapping[str, int]]) -> None:
-        """Read pending pods from a callback: `active`, `backoff`, `unschedulable` and `gated`."""
-        self._families.read_gauge("pending_pods").read_from(counts)
-        entities = self._families.read_gauge("queued_entities")
-        entities.read_series_from(lambda: {(queue, POD): count for queue, count in counts().items()})
+    def watch_queue(
+        self, counts: Callable[[], Mapping[str, int]], entities: Callable[[], Mapping[Labels, int]]
+    ) -> None:
+        """Read pending pods from a callback, by queue, and entities from another, by queue and type."""
+        members = self._member_queues
+        self._families.read_gauge("pending_pods").read_from(lambda: {**members, **counts()})
+        self._families.read_gauge("queued_entities").read_series_from(entities)
 
     def watch_informers(self, versions: Callable[[], Mapping[Labels, str]]) -> None:
         """Read resource versions of informers from a callback, by group, version and resource."""
@@ -199,9 +227,21 @@ class SchedulerMetrics(QueueMetrics):
         def series(number: Callable[[str], int]) -> Mapping[Labels, int]:
             return {(_INFORMERS, *labels): number(seen) for labels, seen in versions().items()}
 
+        for labels in versions():
+            self._processing[_INFORMERS, *labels].flush()
         stores = self._families.read_gauge("informer_store_resource_version")
         stores.read_series_from(lambda: series(_low_digits))
         self._families.read_gauge("informer_queued_items").read_series_from(lambda: series(lambda seen: 0))
+
+    def processing(self, *labels: str) -> Callable[[float], None] | None:
+        """Observes how long changes take that an informer hears of, given group, version and resource.
+
+        None in releases that do not measure it.
+        """
+        if not self._families.shows("informer_processing_latency_seconds"):
+            return None
+        series, key = self._processing, (_INFORMERS, *labels)
+        return lambda seconds: series[key].observe(seconds)
 
     def watch_cache(self, sizes: Callable[[], Mapping[str, int]]) -> None:
         """Read the cache size from a callback: `nodes`, `pods` and `assumed_pods`."""
@@ -314,6 +354,8 @@ class SchedulerMetrics(QueueMetrics):
         if self._legacy is not None:
             self._legacy.reset()
         self._families.reset()
+        self._group_pods.clear()
+        self._groups.clear()
         self._gated = 0
 
 
@@ -490,6 +532,9 @@ class PodGroupMetrics:
         self._attempts = families.counter("podgroup_schedule_attempts_total")
         self._attempt_seconds = families.histogram("podgroup_scheduling_attempt_duration_seconds")
         self._algorithm = families.distribution("podgroup_scheduling_algorithm_duration_seconds")
+        self._generated = families.counter("generated_placements_total")
+        self._evaluated = families.counter("placement_evaluations_total")
+        self._evaluation_seconds = families.histogram("placement_evaluation_duration_seconds")
 
     def attempt(self, result: str, profile: str, seconds: float) -> None:
         """An attempt ended: `scheduled`, `unschedulable`, `waiting_on_preemption` or `error`."""
@@ -497,6 +542,65 @@ class PodGroupMetrics:
         self._attempts[labels] += 1
         self._attempt_seconds[labels].observe(seconds)
 
+    @property
+    def attempts(self) -> int:
+        """How many attempts there were, whatever came of them."""
+        return sum(sum(series.counts) for series in self._attempt_seconds.values())
+
+    @property
+    def mean_seconds(self) -> float:
+        """How long an attempt took on average."""
+        return sum(series.total for series in self._attempt_seconds.values()) / max(self.attempts, 1)
+
     def algorithm(self, seconds: float) -> None:
         """The scheduling algorithm ran for a group."""
         self._algorithm.observe(seconds)
+
+    def placements(self, profile: str, count: int) -> None:
+        """So many placements of a group were generated."""
+        self._generated[profile,] += count
+
+    def placement(self, result: str, profile: str, seconds: float) -> None:
+        """A group was tried in a placement: `feasible` or `infeasible`."""
+        labels = (result, profile)
+        self._evaluated[labels] += 1
+        self._evaluation_seconds[labels].observe(seconds)
+
+
+class PreemptingMetrics:
+    """Preemption by pods and by groups; `preemptor` is `pod`, `podgroup` or `compositepodgroup`.
+
+    `shown`: somebody can see it.
+    """
+
+    def __init__(self, families: Families, *, shown: bool) -> None:
+        self.shown = shown
+        self._attempts = families.counter("workload_preemption_attempts_total")
+        self._victims = families.distribution("workload_preemption_victims")
+        self._disruptions = families.histogram("preemption_workload_disruptions")
+        self._violations = families.counter("preemption_pdb_violations_total")
+        self._evaluations = families.histogram("preemption_evaluation_duration_seconds")
+        self._executions = families.histogram("preemption_execution_duration_seconds")
+
+    def attempted_by_group(self, result: str) -> None:
+        """A group tried to preempt; `result` is a code's label."""
+        self._attempts[result,] += 1
+
+    def evaluated(self, preemptor: str, result: str, seconds: float) -> None:
+        """A search for victims ended; `result` is a code's label."""
+        self._evaluations[preemptor, result].observe(seconds)
+
+    def selected_by_group(self, victims: int) -> None:
+        """A group selected so many pods to go."""
+        self._victims.observe(victims)
+
+    def disrupted(self, preemptor: str, units: int, violations: int) -> None:
+        """So many groups, or single pods of one, are disrupted, and so many pods violate a budget."""
+        if units:
+            self._disruptions[preemptor,].observe(units)
+        if violations:
+            self._violations[preemptor,] += violations
+
+    def executed(self, preemptor: str, result: str, seconds: float) -> None:
+        """The victims were deleted, or could not be: `success` or `error`."""
+        self._executions[preemptor, result].observe(seconds)

@@ -11,7 +11,14 @@ from typing import Final
 
 from stowplan.releases import v1_36, v1_37
 from stowplan.releases.behaviour import Behaviour, Choice, Difference, choices, differences
-from stowplan.releases.gates import Gate, GateHistory, Stage, histories, value_without_gate
+from stowplan.releases.gates import (
+    Gate,
+    GateHistory,
+    Stage,
+    histories,
+    value_without_gate,
+    why_without_effect,
+)
 from stowplan.releases.plugins import ReleasePlugin
 from stowplan.releases.release import Release
 from stowplan.releases.versions import Version
@@ -65,4 +72,5 @@ __all__ = [
     "histories",
     "release",
     "value_without_gate",
+    "why_without_effect",
 ]

@@ -48,6 +48,10 @@ class Queueing:
     new_pods_wake_with: Literal["GangScheduling", "GenericWorkload"] = _choice(
         "The feature gate with which a new pod without a node is an event that may wake others."
     )
+    group_entities: bool = _choice(
+        "With the gate GenericWorkload the pods of a PodGroup (or of a tree of groups) stand in the queue as "
+        "one entity and are scheduled together; pending_pods has the queues incomplete and pending."
+    )
     unschedulable_sub_queue: Literal["unschedulablePods", "unschedulableEntities"] = _choice(
         "The name of the sub-queue of unschedulable pods in logs and in the SIGUSR2 summary."
     )
@@ -120,6 +124,11 @@ class Devices:
     capacity_errors: Literal["skip-device", "fail"] = _choice(
         "A capacity request that cannot be represented in the device's range skips the device, or is an "
         "error."
+    )
+    capacity_range_errors: Literal["limit", "default"] = _choice(
+        "The API server refuses a default out of a capacity's range as an error of the limit, or of the "
+        "default. Since then it refuses limits beyond int64 and does not check capacities again that an "
+        "update leaves as they are."
     )
     distinct_attribute: Literal["last-device", "every-device"] = _choice(
         "distinctAttribute compares a device with the last one of each request, or with all of them."
@@ -196,7 +205,6 @@ class Batching:
         "dropped (node_not_full)."
     )
     skips_nominated_pods: bool = _choice("A pod with a nominated node gets no hint (pod_nominated).")
-    flush_reasons: tuple[str, ...] = _choice("Reasons that batch_cache_flushed_total counts.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,9 @@
 
 One line per gate: `Name: VERSION STAGE [on] [locked] [compatible VERSION], ...`, an entry for each version in
 which something changed (from the one in force at 1.33 on); then `needs` (gates that must be on with it,
-`@VERSION` where that is new) and `removed`. A gate with `*` is read by the scheduler; the others belong to
-other components, and one list of gates is often given to every component of a cluster. Long lines are
-continued with four spaces.
+`@VERSION` where that is new) and `removed`. A gate with `*` is read here. Others change nothing: most of them
+belong to other components, and one list of gates is often given to every component of a cluster; the rest is
+in `UNUSED`. Long lines are continued with four spaces.
 """
 
 from typing import Final
@@ -40,7 +40,7 @@ CRIListStreaming: 1.36 Alpha
 CSIServiceAccountTokenSecrets: 1.35 Beta on, 1.36 GA on locked
 CSIVolumeHealth: 1.21 Alpha
 ChangeContainerStatusOnKubeletRestart: 1.0 GA on, 1.35 Deprecated
-*ClearingNominatedNodeNameAfterBinding: 1.34 Alpha, 1.35 Beta on
+ClearingNominatedNodeNameAfterBinding: 1.34 Alpha, 1.35 Beta on
 ClientsAllowCARotation: 1.36 Beta on
 ClientsAllowCBOR: 1.32 Alpha
 ClientsAllowTLSCacheGC: 1.36 Beta on
@@ -59,7 +59,7 @@ ConstrainedImpersonation: 1.35 Alpha, 1.36 Beta on
 ContainerCheckpoint: 1.30 Beta on
 ContainerRestartRules: 1.34 Alpha, 1.35 Beta on
 ContainerStopSignals: 1.33 Alpha
-*ContextualLogging: 1.30 Beta on
+ContextualLogging: 1.30 Beta on
 *CoordinatedLeaderElection: 1.33 Beta
 CrossNamespaceVolumeDataSource: 1.26 Alpha
 CustomCPUCFSQuotaPeriod: 1.12 Alpha, 1.36 GA on
@@ -83,7 +83,7 @@ DRAPartitionableDevicesType: 1.37 Alpha; needs DRAPartitionableDevices DRAResour
 *DRAPrioritizedList: 1.33 Alpha, 1.34 Beta on, 1.36 GA on, 1.37 GA on locked; needs
     DynamicResourceAllocation
 *DRAResourceClaimDeviceStatus: 1.33 Beta on, 1.37 GA on locked
-*DRAResourceClaimGranularStatusAuthorization: 1.36 Beta on; needs DRAResourceClaimDeviceStatus
+DRAResourceClaimGranularStatusAuthorization: 1.36 Beta on; needs DRAResourceClaimDeviceStatus
     DynamicResourceAllocation
 DRAResourcePoolStatus: 1.36 Alpha; needs DynamicResourceAllocation
 *DRASchedulerFilterTimeout: 1.34 Beta on; needs DynamicResourceAllocation
@@ -126,7 +126,7 @@ ImageVolume: 1.33 Beta, 1.35 Beta on, 1.36 GA on locked
 ImageVolumeWithDigest: 1.35 Alpha; needs ImageVolume
 InOrderInformers: 1.33 Beta on, 1.36 GA on locked
 InOrderInformersBatchProcess: 1.35 Beta on
-*InPlacePodLevelResourcesVerticalScaling: 1.35 Alpha, 1.36 Beta on; needs InPlacePodVerticalScaling
+InPlacePodLevelResourcesVerticalScaling: 1.35 Alpha, 1.36 Beta on; needs InPlacePodVerticalScaling
     NodeDeclaredFeatures PodLevelResources
 *InPlacePodVerticalScaling: 1.33 Beta on, 1.35 GA on locked
 InPlacePodVerticalScalingExclusiveCPUs: 1.32 Alpha; needs InPlacePodVerticalScaling
@@ -137,7 +137,7 @@ InPlacePodVerticalScalingMemoryBackedVolumes: 1.37 Alpha; needs InPlacePodVertic
     NodeDeclaredFeatures
 *InPlacePodVerticalScalingSchedulerPreemption: 1.37 Alpha; needs InPlacePodVerticalScaling
 InformerResourceVersion: 1.30 Alpha, 1.35 GA on
-*InterPodAffinityHostnameFastPath: 1.37 Alpha
+InterPodAffinityHostnameFastPath: 1.37 Alpha
 JobBackoffLimitPerIndex: 1.33 GA on locked; removed 1.37
 JobManagedBy: 1.32 Beta on, 1.35 GA on locked
 JobPodReplacementPolicy: 1.29 Beta on, 1.34 GA on locked; removed 1.37
@@ -167,7 +167,7 @@ LogarithmicScaleDown: 1.31 GA on locked; removed 1.37
 ManifestBasedAdmissionControlConfig: 1.36 Alpha, 1.37 Beta on
 *MatchLabelKeysInPodAffinity: 1.33 GA on locked
 *MatchLabelKeysInPodTopologySpread: 1.27 Beta on
-*MatchLabelKeysInPodTopologySpreadSelectorMerge: 1.34 Beta on; needs MatchLabelKeysInPodTopologySpread
+MatchLabelKeysInPodTopologySpreadSelectorMerge: 1.34 Beta on; needs MatchLabelKeysInPodTopologySpread
 MaxUnavailableStatefulSet: 1.24 Alpha, 1.35 Beta, 1.37 Beta on
 MemoryQoS: 1.22 Alpha, 1.37 Beta on
 MultiCIDRServiceAllocator: 1.33 GA on, 1.34 GA on locked
@@ -196,7 +196,7 @@ PodCertificateRequest: 1.34 Alpha, 1.35 Beta, 1.37 GA on; needs AuthorizeNodeWit
 PodDeletionCost: 1.22 Beta on
 *PodGroupPreemptionPolicy: 1.37 Alpha; needs GenericWorkload
 PodLevelResourceManagers: 1.36 Alpha, 1.37 Beta; needs PodLevelResources
-*PodLevelResources: 1.32 Alpha, 1.34 Beta on
+PodLevelResources: 1.32 Alpha, 1.34 Beta on
 PodLevelResourcesFixDefaulting: 1.37 Beta on; needs PodLevelResources
 PodLevelResourcesFixKubeletQOSClass: 1.37 Beta on; needs PodLevelResources
 PodLifecycleSleepAction: 1.30 Beta on, 1.34 GA on locked; removed 1.37

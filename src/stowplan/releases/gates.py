@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from types import MappingProxyType
+from typing import Final
 
 from stowplan.releases.gate_table import TABLE
 from stowplan.releases.versions import Version
@@ -27,8 +28,7 @@ class Stage(StrEnum):
 class Gate:
     """A gate at one version: stage, default, whether that default can be changed, and the gates it needs.
 
-    `has_effect` says whether the scheduler reads it; others are gates of other components, which every
-    component of a cluster accepts.
+    `has_effect` says whether it changes anything here; `why_without_effect` has the reason if not.
     """
 
     stage: Stage
@@ -77,6 +77,22 @@ class GateHistory:
             return None
         needs = tuple(name for name, since in self.needs if since <= emulated)
         return Gate(found.stage, found.default, found.locked, needs, self.has_effect)
+
+
+UNUSED: Final = {
+    "ContextualLogging": "log lines have the same fields without it",
+    "InPlacePodLevelResourcesVerticalScaling": "resources in the status of a pod count in any case",
+    "InterPodAffinityHostnameFastPath": "pods are counted by domain as they come and go, which is as fast",
+    "PodLevelResources": "resources of a pod as a whole count in any case",
+}
+"""Gates that kube-scheduler reads and that change nothing here, and why."""
+
+
+def why_without_effect(name: str) -> str:
+    """Why a gate changes nothing; "" if it does. Raises KeyError for a name that no release knows."""
+    if histories()[name].has_effect:
+        return ""
+    return UNUSED.get(name, "it is not a gate of the scheduler")
 
 
 def gates_at(release: Version, emulated: Version, compatible: Version) -> Mapping[str, Gate]:

@@ -1,8 +1,9 @@
 """A release of Kubernetes: all in which kube-scheduler of that release differs from others, as data."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import MappingProxyType
 
 from stowplan.releases.behaviour import Behaviour
 from stowplan.releases.gates import Gate, gates_at
@@ -31,11 +32,15 @@ class Release:
     behaviour: Behaviour
     emulated: Version
     compatible: Version
+    defaults: Mapping[str, bool] = field(default_factory=dict)
+    """Feature gates with another default than in their table: for comparing releases one thing at a time."""
 
     @cached_property
     def gates(self) -> Mapping[str, Gate]:
         """The feature gates that the release knows, at the version it emulates."""
-        return gates_at(self.minor, self.emulated, self.compatible)
+        known = gates_at(self.minor, self.emulated, self.compatible)
+        changed = {name: replace(known[name], default=on) for name, on in self.defaults.items()}
+        return MappingProxyType({**known, **changed}) if changed else known
 
     @cached_property
     def minor(self) -> Version:

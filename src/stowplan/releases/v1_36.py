@@ -77,6 +77,7 @@ BEHAVIOUR: Final = Behaviour(
         claim_deletion_events=False,
         nominate_before_pre_enqueue=False,
         new_pods_wake_with="GangScheduling",
+        group_entities=False,
         unschedulable_sub_queue="unschedulablePods",
     ),
     rules=Rules(
@@ -97,6 +98,7 @@ BEHAVIOUR: Final = Behaviour(
         counter_slices="every-node",
         all_mode_capacity="remaining",
         capacity_errors="skip-device",
+        capacity_range_errors="limit",
         distinct_attribute="last-device",
         shared_device_counters="every-share",
         rounded_capacity_format="BinarySI",
@@ -119,16 +121,6 @@ BEHAVIOUR: Final = Behaviour(
     batching=Batching(
         rescores_last_node=False,
         skips_nominated_pods=False,
-        flush_reasons=(
-            "pod_failed",
-            "pod_skipped",
-            "node_missing",
-            "node_not_full",
-            "empty_list",
-            "expired",
-            "pod_incompatible",
-            "pod_not_batchable",
-        ),
     ),
     messages=Messages(not_assumed="pod {uid}({key}) wasn't assumed so cannot be forgotten"),
 )

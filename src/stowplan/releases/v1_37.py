@@ -64,6 +64,7 @@ BEHAVIOUR: Final = Behaviour(
         claim_deletion_events=True,
         nominate_before_pre_enqueue=True,
         new_pods_wake_with="GenericWorkload",
+        group_entities=True,
         unschedulable_sub_queue="unschedulableEntities",
     ),
     rules=replace(
@@ -87,6 +88,7 @@ BEHAVIOUR: Final = Behaviour(
         counter_slices="targeted-nodes",
         all_mode_capacity="total",
         capacity_errors="fail",
+        capacity_range_errors="default",
         distinct_attribute="every-device",
         shared_device_counters="once",
         rounded_capacity_format="step",
@@ -111,14 +113,6 @@ BEHAVIOUR: Final = Behaviour(
         _BEFORE.batching,
         rescores_last_node=True,
         skips_nominated_pods=True,
-        flush_reasons=(
-            *(reason for reason in _BEFORE.batching.flush_reasons if reason != "node_not_full"),
-            "pod_nominated",
-            "filter_error",
-            "prescore_error",
-            "rescore_error",
-            "normalize_error",
-        ),
     ),
     messages=replace(
         _BEFORE.messages,
