@@ -15,6 +15,7 @@ from stowplan.api import catalogue as c
 from stowplan.api.requests import Json
 from stowplan.clock import RealClock
 from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
+from stowplan.embedded.admission.groupfeatures import GroupFeatures
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.store import FieldManager, Store
 from stowplan.embedded.usage import PretendUsage
@@ -102,13 +103,16 @@ def serving(
     watch_limit: int = 1 << 24,
     stored_only: Collection[c.Resource] = (),
     usage: PretendUsage | None = None,
+    groups: GroupFeatures | None = None,
     **store_options: Any,
 ) -> Iterator[Served]:
     """A server of the recorded release for a while; without TLS if nobody asks for it, to be quick."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    rules = ClusterAdmission() if admission else None
+    rules = ClusterAdmission(groups=groups) if admission else None
+    if groups is not None:
+        store_options["catalogue"] = groups.catalogue()
     store = Store(RealClock(), random.Random(1), admission=rules, **store_options, fields=FieldManager())
     create_bootstrap_objects(store)
     listening = Listening(plain=plain, token="the-token", open_to_all=open_to_all)

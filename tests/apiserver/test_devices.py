@@ -6,6 +6,11 @@ from typing import Any
 import pytest
 
 from apiserver.served import Served, serving
+from releases import V1_36, V1_37
+from stowplan.api import catalogue as c
+from stowplan.api.status import ApiError
+from stowplan.embedded.admission.validation import check_created
+from stowplan.releases import Release
 
 Json = dict[str, Any]
 V1 = "/apis/resource.k8s.io/v1"
@@ -227,6 +232,18 @@ def shared(**policy: Any) -> Json:
             "not a multiple of a given step (2) from (1)",
         ),
         (
+            {"default": "1", "validRange": {"min": "1", "step": "0"}},
+            'validRange.step: Invalid value: "0": must be greater than zero',
+        ),
+        (
+            {"default": "-2", "validRange": {"min": "-2", "step": "1"}},
+            'validRange.min: Invalid value: "-2": must be greater than or equal to 0',
+        ),
+        (
+            {"default": "1", "validRange": {"min": "1", "step": "18446744073709551616"}},
+            'validRange.step: Invalid value: "18446744073709551616": must not be larger than',
+        ),
+        (
             {"default": "3", "validValues": ["1", "2"]},
             "default value is not valid according to the requestPolicy",
         ),
@@ -239,6 +256,31 @@ def shared(**policy: Any) -> Json:
 )
 def test_policies_of_shared_devices(api: Served, policy: Json, message: str) -> None:
     assert message in api.ask("POST", f"{V1}/resourceslices", shared(**policy)).body["message"]
+
+
+def test_refusals_are_those_of_the_release() -> None:
+    """A default out of its range is an error of another field, and `matches` has another cost."""
+    every = "device.attributes.all({}, "
+    costly = every.format("a") + every.format("b") + every.format("c") + "matches(a, '(x+x+)+y'))))"
+
+    chosen = [{"cel": {"expression": f"{costly} && {costly}"}}]
+
+    def refusals(release: Release) -> list[str]:
+        found = []
+        for resource, body in (
+            (c.RESOURCE_SLICES, shared(default="1", validRange={"min": "2"})),
+            (c.RESOURCE_CLAIMS, claim("c", allocationMode="ExactCount", count=1, selectors=chosen)),
+        ):
+            body["metadata"]["namespace"] = "default" if resource.namespaced else ""
+            try:
+                check_created(resource, body, release=release)
+            except ApiError as error:
+                found.append(error.message)
+        return found
+
+    before, after = refusals(V1_36), refusals(V1_37)
+    assert [".validRange.min: " in before[0], ".validRange.default: " in after[0]] == [True, True]
+    assert [len(before), "too complex, exceeds cost limit" in after[1]] == [1, True]
 
 
 def test_what_cannot_be_changed(api: Served) -> None:

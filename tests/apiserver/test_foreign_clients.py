@@ -5,14 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kubernetes import client as official
-from kubernetes import config, watch
-from lightkube import ApiError, Client, KubeConfig
-from lightkube.models.core_v1 import Container, PodSpec
-from lightkube.models.meta_v1 import ObjectMeta
-from lightkube.resources.core_v1 import Pod as LightPod
 
 from apiserver.served import Served, pod, serving
+from lazily import Lazily
+
+official = Lazily("kubernetes.client")
+config = Lazily("kubernetes.config")
+watch = Lazily("kubernetes.watch")
+lightkube = Lazily("lightkube")
+models = Lazily("lightkube.models.core_v1")
+meta = Lazily("lightkube.models.meta_v1")
+resources = Lazily("lightkube.resources.core_v1")
 
 
 @pytest.fixture(scope="module")
@@ -75,31 +78,37 @@ def test_the_official_clients_watch_survives_a_relist(core: Any, api: Served) ->
 
 
 def test_lightkube_creates_lists_watches_and_deletes(kubeconfig: Path) -> None:
-    client = Client(config=KubeConfig.from_file(str(kubeconfig)), namespace="default")
-    spec = PodSpec(containers=[Container(name="main", image="registry.example/app:1")])
-    made = client.create(LightPod(metadata=ObjectMeta(name="light", labels={"by": "light"}), spec=spec))
+    client = lightkube.Client(config=lightkube.KubeConfig.from_file(str(kubeconfig)), namespace="default")
+    spec = models.PodSpec(containers=[models.Container(name="main", image="registry.example/app:1")])
+    made = client.create(
+        resources.Pod(metadata=meta.ObjectMeta(name="light", labels={"by": "light"}), spec=spec)
+    )
     assert made.metadata is not None
     assert made.metadata.uid
-    found = [each.metadata.name for each in client.list(LightPod, labels={"by": "light"}) if each.metadata]
+    found = [
+        each.metadata.name for each in client.list(resources.Pod, labels={"by": "light"}) if each.metadata
+    ]
     assert found == ["light"]
-    for kind, each in client.watch(LightPod, labels={"by": "light"}, server_timeout=120):
+    for kind, each in client.watch(resources.Pod, labels={"by": "light"}, server_timeout=120):
         assert each.metadata is not None
         if kind == "ADDED":
-            client.patch(LightPod, "light", {"metadata": {"labels": {"more": "yes"}}})
+            client.patch(resources.Pod, "light", {"metadata": {"labels": {"more": "yes"}}})
         elif kind == "MODIFIED":
             assert each.metadata.labels == {"by": "light", "more": "yes"}
             break
-    client.delete(LightPod, "light")
-    with pytest.raises(ApiError) as caught:
-        client.get(LightPod, "light")
+    client.delete(resources.Pod, "light")
+    with pytest.raises(lightkube.ApiError) as caught:
+        client.get(resources.Pod, "light")
     assert caught.value.status.code == 404
 
 
 def test_lightkube_applies(kubeconfig: Path) -> None:
-    client = Client(config=KubeConfig.from_file(str(kubeconfig)), namespace="default", field_manager="me")
-    spec = PodSpec(containers=[Container(name="main", image="registry.example/app:1")])
-    wanted = LightPod(
-        apiVersion="v1", kind="Pod", metadata=ObjectMeta(name="applied", labels={"x": "1"}), spec=spec
+    client = lightkube.Client(
+        config=lightkube.KubeConfig.from_file(str(kubeconfig)), namespace="default", field_manager="me"
+    )
+    spec = models.PodSpec(containers=[models.Container(name="main", image="registry.example/app:1")])
+    wanted = resources.Pod(
+        apiVersion="v1", kind="Pod", metadata=meta.ObjectMeta(name="applied", labels={"x": "1"}), spec=spec
     )
     assert client.apply(wanted).metadata is not None
     assert wanted.metadata is not None

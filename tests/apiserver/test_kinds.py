@@ -172,7 +172,7 @@ def test_groups_come_by_priority_and_versions_the_newest_stable_one_first(warned
     assert names[:4] == ["apiregistration.k8s.io", "apps", "events.k8s.io", "authentication.k8s.io"]
     versions = {group["name"]: [each["version"] for each in group["versions"]] for group in groups}
     assert versions["autoscaling"] == ["v2", "v1"]
-    assert versions["scheduling.k8s.io"] == ["v1", "v1alpha2"]
+    assert versions["scheduling.k8s.io"] == ["v1", "v1beta1", "v1alpha3"]
 
 
 @pytest.mark.parametrize("resource", [*BUILT_IN, *CREATE_ONLY], ids=lambda resource: resource.dotted)

@@ -22,7 +22,8 @@ from stowplan.scheduler.cache import Cache
 from stowplan.scheduler.event_handlers import NodeEventHandler
 from stowplan.scheduler.failure_handler import FailureHandler
 
-SEEDS: Final = range(25)
+SEEDS: Final = (20, 15, 23, *range(25))
+"""The first few show everything below; the others are for when plans have become different ones."""
 
 Break = Callable[[pytest.MonkeyPatch], None]
 
@@ -63,7 +64,7 @@ def _lose_deletions(patch: pytest.MonkeyPatch) -> None:
 def _lose_the_failed(patch: pytest.MonkeyPatch) -> None:
     """A pod whose attempt failed is not put back."""
 
-    def drop(self: FailureHandler, queued: Any, failure: Any) -> None:
+    def drop(self: FailureHandler, queued: Any, failure: Any, **more: Any) -> None:
         self._context.queue.done(queued.uid)
 
     patch.setattr(FailureHandler, "_requeue", drop)
@@ -132,5 +133,5 @@ def test_the_scheduler_dying_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
         raise ZeroDivisionError("on purpose")
 
     monkeypatch.setattr(SchedulingQueue, "flush_backoff", explode)
-    found = [finding for seed in SEEDS for finding in execute(plan_of(seed)).findings[:1]]
-    assert "the scheduler survives: ZeroDivisionError: on purpose" in str(found[0])
+    found = next(finding for seed in SEEDS for finding in execute(plan_of(seed)).findings[:1])
+    assert "the scheduler survives: ZeroDivisionError: on purpose" in str(found)

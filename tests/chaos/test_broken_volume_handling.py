@@ -1,6 +1,7 @@
 """A scheduler that is careless with volumes does not get away with it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count, islice
 from typing import Any, Final
 
 import pytest
@@ -13,8 +14,15 @@ from stowplan.plugins.volumebinding.binder import PodVolumes
 from stowplan.plugins.volumebinding.results import VolumeResults
 from stowplan.plugins.volumerestrictions import VolumeRestrictions
 
+FIRST: Final = (21, 62, 5)
+"""These show everything below; the others are for when plans have become different ones."""
 LOOKED_AT: Final = 25
-SEEDS: Final = [seed for seed in range(200) if plan_of(seed).storage is not None][:LOOKED_AT]
+
+
+def _seeds() -> Iterator[int]:
+    yield from FIRST
+    yield from islice((seed for seed in count() if plan_of(seed).storage is not None), LOOKED_AT)
+
 
 Break = Callable[[pytest.MonkeyPatch], None]
 
@@ -78,7 +86,7 @@ SABOTAGES: Final[dict[str, tuple[Break, str]]] = {
 def test_carelessness_with_volumes_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sabotage, invariant = SABOTAGES[name]
     sabotage(monkeypatch)
-    for seed in SEEDS:
+    for seed in _seeds():
         if invariant in {finding.invariant for finding in execute(plan_of(seed)).findings}:
             return
-    pytest.fail(f"{invariant!r} was not found broken within {len(SEEDS)} seeds")
+    pytest.fail(f"{invariant!r} was not found broken within {LOOKED_AT} seeds")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from effort import examples
 from stowplan.chaos import execute, make_plan, plan_of
 
-BATCH = 20
+BATCH = 12
 BATCHES = 3
 
 

@@ -19,8 +19,10 @@ from stowplan.api.catalogue import (
     RESOURCE_CLAIMS,
     RESOURCE_QUOTAS,
     STORAGE_CLASSES,
+    Resource,
 )
-from stowplan.api.requests import Json
+from stowplan.api.requests import DeleteOptions, Json
+from stowplan.api.status import unreachable
 from stowplan.embedded.controllers.controller import Context, Controller
 from stowplan.embedded.controllers.garbagecollector import GarbageCollector
 from stowplan.embedded.controllers.manager import volume_controllers
@@ -217,6 +219,40 @@ def test_a_claim_is_freed_when_its_pod_is_done() -> None:
     live(story, lambda context: [ResourceClaimController(context)])
 
 
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_pod_gets_one_claim_of_a_template_though_the_informer_is_late(answered: bool) -> None:
+    """The answer to the first request may be lost besides."""
+    sent = 0
+
+    async def story(world: World) -> None:
+        create = world.client.create
+
+        async def first_lost(resource: Resource, *args: Any, **options: Any) -> Json:
+            nonlocal sent
+            made = await create(resource, *args, **options)
+            sent += resource == RESOURCE_CLAIMS
+            if resource == RESOURCE_CLAIMS and sent == 1 and not answered:
+                raise unreachable("the connection broke")
+            return made
+
+        world.client.create = first_lost  # type: ignore[method-assign]
+        claims = world.context.informers.known(RESOURCE_CLAIMS)
+        assert claims is not None
+        claims.added = lambda new: None  # type: ignore[method-assign]
+        world.put(RESOURCE_CLAIM_TEMPLATES, CLAIM_TEMPLATE)
+        asked = [{"name": "gpu", "resourceClaimTemplateName": CLAIM_TEMPLATE["metadata"]["name"]}]
+        world.put(PODS, {**template(resourceClaims=asked), "metadata": {"name": "p"}})
+        await world.until(lambda: world.get(PODS, "p").get("status", {}).get("resourceClaimStatuses"))
+        world.store.bind(NAMESPACE, "p", {"metadata": {"name": "p"}, "target": {"name": "n"}})
+        await world.settle(30)
+        [claim] = world.all(RESOURCE_CLAIMS)
+        [named] = world.get(PODS, "p")["status"]["resourceClaimStatuses"]
+        assert named == {"name": "gpu", "resourceClaimName": claim["metadata"]["name"]}
+
+    live(story, lambda context: [ResourceClaimController(context)])
+    assert sent == 1
+
+
 def allocate(world: World, claim: Json, *pods: Json) -> None:
     result = {"request": "r", "driver": "d.example.com", "pool": "p", "device": "x"}
     reserved = [
@@ -395,3 +431,19 @@ def test_an_eviction_is_cancelled_when_its_taint_goes() -> None:
         assert told(world, "TaintManagerEviction") == [f"Cancelling deletion of Pod {NAMESPACE}/p"]
 
     live(story, lambda context: [TaintEvictionController(context)])
+
+
+def test_what_belongs_to_a_pod_goes_with_it_though_no_informer_ever_told_of_the_pod() -> None:
+    async def story(world: World) -> None:
+        pods = world.context.informers.known(PODS)
+        assert pods is not None
+        pods.added = lambda new: None  # type: ignore[method-assign]
+        pod = world.put(PODS, {**template(), "metadata": {"name": "p"}})
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": pod["metadata"]["uid"]}
+        world.put(CONFIG_MAPS, {"metadata": {"name": "c", "ownerReferences": [owner]}})
+        await world.settle(5)
+        assert world.names(CONFIG_MAPS) == ["c"]
+        world.store.delete(PODS, NAMESPACE, "p", DeleteOptions(grace_period_seconds=0))
+        await world.until(lambda: world.names(CONFIG_MAPS) == [], 60)
+
+    live(story, lambda context: [GarbageCollector(context, (PODS, CONFIG_MAPS))])

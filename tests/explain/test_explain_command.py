@@ -152,7 +152,7 @@ def test_something_that_does_not_exist_yet_is_explained(dump: Path, tmp_path: Pa
                 "apiVersion": "apps/v1",
                 "kind": "Deployment",
                 "metadata": {"name": "app"},
-                "spec": {"template": template},
+                "spec": {"selector": {"matchLabels": {"app": "x"}}, "template": template},
             }
         )
     )
@@ -183,7 +183,8 @@ def test_waiting_pods_are_grouped_by_cause(dump: Path) -> None:
         (["pod/nobody"], 'Error: pods "nobody" not found in namespace shop'),
         (
             ["service/x"],
-            "Error: service/x: expected a pod, deployment, replicaset, statefulset, daemonset or job",
+            "Error: service/x: expected a pod, podgroup, deployment, replicaset, statefulset, "
+            "daemonset or job",
         ),
         (["job/x"], "Error: job/x: no pods found in namespace shop"),
         (["-l", "a in (b"], "Error: --selector: "),

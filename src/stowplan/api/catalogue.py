@@ -402,8 +402,24 @@ PRIORITY_CLASSES: Final = Resource(
     generation=True,
     short_names=("pc",),
 )
-POD_GROUPS: Final = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup", status=True)
-WORKLOADS: Final = Resource("scheduling.k8s.io", "v1alpha2", "workloads", "Workload")
+POD_GROUPS: Final = Resource(
+    "scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup", status=True, blind_update=False
+)
+WORKLOADS: Final = Resource("scheduling.k8s.io", "v1beta1", "workloads", "Workload", blind_update=False)
+COMPOSITE_POD_GROUPS: Final = Resource(
+    "scheduling.k8s.io",
+    "v1alpha3",
+    "compositepodgroups",
+    "CompositePodGroup",
+    status=True,
+    blind_update=False,
+)
+POD_GROUPS_V1ALPHA3: Final = msgspec.structs.replace(
+    POD_GROUPS, version="v1alpha3", storage_version=POD_GROUPS.api_version
+)
+WORKLOADS_V1ALPHA3: Final = msgspec.structs.replace(
+    WORKLOADS, version="v1alpha3", storage_version=WORKLOADS.api_version
+)
 LEASES: Final = Resource(
     "coordination.k8s.io", "v1", "leases", "Lease", blind_update=False, create_on_update=True
 )

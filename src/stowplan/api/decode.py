@@ -4,7 +4,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from stowplan.api import devices, node, pod, storage, workloads, writes
+from stowplan.api import coscheduling, devices, node, pod, pod_groups, storage, workloads, writes
 from stowplan.api.meta import Namespace, Object
 
 T = TypeVar("T", bound=Object)
@@ -32,6 +32,9 @@ KINDS: dict[str, type[Object]] = {
         workloads.StatefulSet,
         workloads.PodDisruptionBudget,
         workloads.PriorityClass,
+        pod_groups.PodGroup,
+        pod_groups.CompositePodGroup,
+        coscheduling.CoschedulingPodGroup,
         writes.Binding,
         writes.Event,
         writes.Lease,
@@ -44,8 +47,16 @@ class DecodeError(ValueError):
     """An object that cannot be read; the message names the field and what was expected."""
 
 
-class _Head(msgspec.Struct):
+class _Head(msgspec.Struct, rename="camel"):
     kind: str = ""
+    api_version: str = ""
+
+
+def _class_of(kind: str, api_version: Any) -> type[Object] | None:
+    """The type of a kind; the pod groups of scheduler-plugins have the same name as the built-in ones."""
+    if kind == pod_groups.PodGroup.__name__ and api_version == coscheduling.POD_GROUPS.api_version:
+        return coscheduling.CoschedulingPodGroup
+    return KINDS.get(kind)
 
 
 _decoders: dict[type[Object], msgspec.json.Decoder[Any]] = {}
@@ -81,17 +92,17 @@ def convert_any(data: Any) -> Object | None:
     """Turn plain data into an object of the kind it names, None for a kind stowplan does not read."""
     if not isinstance(data, dict) or not isinstance(data.get("kind"), str):
         raise DecodeError("object: expected a map with the field `kind`")
-    cls = KINDS.get(data["kind"])
+    cls = _class_of(data["kind"], data.get("apiVersion"))
     return None if cls is None else convert(data, cls)
 
 
 def decode_any(data: bytes | str) -> Object | None:
     """Decode JSON as the kind it names, None for a kind stowplan does not read."""
     try:
-        kind = msgspec.json.decode(data, type=_Head).kind
+        head = msgspec.json.decode(data, type=_Head)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
         raise DecodeError(f"object: {error}") from None
-    cls = KINDS.get(kind)
+    cls = _class_of(head.kind, head.api_version)
     return None if cls is None else decode(data, cls)
 
 

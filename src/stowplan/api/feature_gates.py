@@ -5,8 +5,9 @@ in the middle of scheduling a pod. They carry the release with them: wherever ga
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
-from stowplan.releases import DEFAULT, Behaviour, Release, histories, value_without_gate
+from stowplan.releases import DEFAULT, Behaviour, Release, Stage, histories, value_without_gate
 
 
 class FeatureGates(Mapping[str, bool]):
@@ -17,17 +18,25 @@ class FeatureGates(Mapping[str, bool]):
     programming error and raises KeyError.
     """
 
-    __slots__ = ("_enabled", "release")
+    __slots__ = ("_enabled", "coscheduling", "groups", "release")
 
     release: Release
     """The release whose gates these are."""
+    groups: frozenset[str]
+    """Groups of gates that were turned on: AllAlpha, AllBeta."""
+
+    coscheduling: bool
+    """Whether a profile has the plugin Coscheduling, so pod groups of scheduler-plugins are honoured."""
 
     def __init__(
         self,
         changed: Mapping[str, bool] | Iterable[tuple[str, bool]] = (),
         release: Release = DEFAULT,
+        groups: Iterable[str] = (),
     ) -> None:
         self.release = release
+        self.groups = frozenset(groups)
+        self.coscheduling = False
         self._enabled = {name: gate.default for name, gate in release.gates.items()}
         for name, value in dict(changed).items():
             if name not in self._enabled:
@@ -38,6 +47,22 @@ class FeatureGates(Mapping[str, bool]):
     def behaviour(self) -> Behaviour:
         """The choices of the release where rules differ."""
         return self.release.behaviour
+
+    @property
+    def pod_groups(self) -> bool:
+        """Whether pods of a group are scheduled together, for whichever reason."""
+        return self.coscheduling or self.built_in_pod_groups
+
+    @property
+    def built_in_pod_groups(self) -> bool:
+        """Whether that holds for PodGroups of scheduling.k8s.io (gate GenericWorkload, from 1.37 on)."""
+        return self["GenericWorkload"] and self.behaviour.queueing.group_entities
+
+    def with_coscheduling(self) -> "FeatureGates":
+        """The same gates, for profiles of which one has the plugin Coscheduling."""
+        gates = FeatureGates(self.changed(), self.release, self.groups)
+        gates.coscheduling = True
+        return gates
 
     def changed(self) -> dict[str, bool]:
         """The gates that are not at their defaults."""
@@ -59,7 +84,8 @@ class FeatureGates(Mapping[str, bool]):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, FeatureGates):
-            return self.release is other.release and self._enabled == other._enabled
+            same = self.release is other.release and self.coscheduling == other.coscheduling
+            return same and self._enabled == other._enabled
         return Mapping.__eq__(self, other)
 
     def __hash__(self) -> int:
@@ -73,6 +99,9 @@ def gates_with(names: Iterable[str], release: Release = DEFAULT) -> FeatureGates
     """The defaults of a release with some gates enabled; those that it does not have are left alone."""
     return FeatureGates({name: True for name in names if name in release.gates}, release)
 
+
+GATE_GROUPS: Final = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
+"""Names that set all gates of a stage which are not locked."""
 
 DEFAULT_GATES = FeatureGates()
 """All gates of the default release at their defaults."""

@@ -344,10 +344,20 @@ def _pod_level_requests(pod: Pod, use_status: bool, infeasible: bool, per_view: 
 
 
 def _resize_is_infeasible(pod: Pod) -> bool:
+    return _pending_resize(pod) == "Infeasible"
+
+
+def is_resize_deferred(pod: Pod) -> bool:
+    """Whether a pod runs and waits for room on its node to be resized."""
+    return _pending_resize(pod) == "Deferred"
+
+
+def _pending_resize(pod: Pod) -> str:
+    """Why a resize has not been carried out; "" if none is pending."""
     for condition in pod.status.conditions:
         if condition.type == "PodResizePending":
-            return condition.reason == "Infeasible"
-    return False
+            return condition.reason
+    return ""
 
 
 def _resized(spec: ResourceList, status: ContainerStatus, infeasible: bool) -> Amounts:

@@ -11,7 +11,9 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median, quantiles
+from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 
 import msgspec
@@ -20,10 +22,12 @@ from stowplan.api.catalogue import EVENTS, NODES, PODS, RESOURCE_CLAIMS, Catalog
 from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
 from stowplan.api.requests import Json
+from stowplan.bench.gangs import GANG_WORKLOADS, gang_workload
 from stowplan.bench.processes import MIB, longest_hold_ms, peak_rss, run_watched
-from stowplan.bench.workloads import WORKLOADS, node, node_name
+from stowplan.bench.workloads import WORKLOADS, Workload, node, node_name
 from stowplan.client import Client
 from stowplan.clock import LoopWatchdog, RealClock
+from stowplan.config import LoadedConfig
 from stowplan.config.dump import dump
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.controllers.controller import Context, ControllerManager
@@ -31,6 +35,7 @@ from stowplan.embedded.controllers.resourceclaim import ResourceClaimController
 from stowplan.embedded.store import Change, Store
 from stowplan.inspection import Inspection, Routes
 from stowplan.inspection.web import PageServer
+from stowplan.recording import Recording, recorded_scheduler
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.scheduler.gc_tuning import calm_collector
 
@@ -57,6 +62,8 @@ class LoopRun:
     pods: int = 10_000
     seed: int = 0
     churn: bool = False
+    group_size: int = 64
+    """How many pods are a group, in workloads with groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +84,9 @@ class LoopFigures:
     longest_hold_ms: float
     """The longest time the event loop was held, 0 if never for more than 50 ms."""
     held_by: str
+    group_attempts: int = 0
+    group_attempt_ms: float = 0.0
+    """How long an attempt to schedule a group took on average."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +107,29 @@ class InspectedFigures:
     pods_per_turn: int
 
 
+@dataclass(frozen=True, slots=True)
+class RecordedFigures:
+    """What recording costs: CPU time in microseconds a pod, in turns, as `InspectedFigures` has them."""
+
+    without_us: float
+    with_us: float
+    ratio: float
+    median_ratio: float
+    bytes_per_pod: float
+    turns: int
+    pods_per_turn: int
+
+
+LOOP_WORKLOADS = (*WORKLOADS, *GANG_WORKLOADS)
+
+
+def workload_of(run: LoopRun) -> Workload:
+    """The workload that a run names."""
+    if run.workload in GANG_WORKLOADS:
+        return gang_workload(run.workload, run.group_size)
+    return WORKLOADS[run.workload]
+
+
 def measure(run: LoopRun) -> LoopFigures:
     """Run a scheduler against a store with nodes, and create pods."""
     return run_watched(lambda watchdog: _measure(run, watchdog))
@@ -107,11 +140,14 @@ async def _measure(run: LoopRun, watchdog: LoopWatchdog) -> LoopFigures:
     clock = RealClock()
     store = Store(clock, random.Random(run.seed))
     fill(store, run)
-    bodies = [pod_to_create(WORKLOADS[run.workload].pod(number)) for number in range(run.pods)]
+    workload = workload_of(run)
+    bodies = [pod_to_create(workload.pod(number)) for number in range(run.pods)]
     if run.churn:
         _make_unschedulable(bodies)
     async with AsyncExitStack() as running:
-        scheduler = await running.enter_async_context(running_scheduler(store, run.seed))
+        scheduler = await running.enter_async_context(
+            running_scheduler(store, run.seed, config=workload.config)
+        )
         if any("resourceClaims" in body["spec"] for body in bodies):
             await running.enter_async_context(_claim_controller(store, run.seed))
         setup_s = perf_counter() - began
@@ -123,7 +159,7 @@ async def _measure(run: LoopRun, watchdog: LoopWatchdog) -> LoopFigures:
             await load.run()
             await scheduler.context.recorder.drain()
             seconds, cpu = perf_counter() - started, process_time() - cpu
-        recorder = scheduler.context.recorder
+        recorder, groups = scheduler.context.recorder, scheduler.context.metrics.pod_groups
         return LoopFigures(
             pods_per_s=round(load.bound / seconds, 1),
             cpu_us_per_pod=round(cpu / max(load.bound, 1) * 1e6, 1),
@@ -138,6 +174,8 @@ async def _measure(run: LoopRun, watchdog: LoopWatchdog) -> LoopFigures:
             peak_rss_mib=round(peak_rss() / MIB, 1),
             longest_hold_ms=longest_hold_ms(watchdog),
             held_by=watchdog.longest.holder.where,
+            group_attempts=groups.attempts,
+            group_attempt_ms=round(groups.mean_seconds * 1e3, 3),
         )
 
 
@@ -153,11 +191,11 @@ def measure_inspected(run: LoopRun, pairs: int) -> InspectedFigures:
 async def _measure_inspected(run: LoopRun, pairs: int) -> InspectedFigures:
     store = Store(RealClock(), random.Random(run.seed))
     fill(store, run)
-    bodies = [document(WORKLOADS[run.workload].pod(number)) for number in range(run.pods)]
+    bodies = [document(workload_of(run).pod(number)) for number in range(run.pods)]
     per_turn = run.pods // (2 * pairs + 1)
     spent: dict[bool, list[float]] = {False: [], True: []}
     samples: list[float] = []
-    async with running_scheduler(store, run.seed) as scheduler:
+    async with running_scheduler(store, run.seed, config=workload_of(run).config) as scheduler:
         inspection = Inspection(lambda: scheduler, cluster="bench", release="bench")
         routes = Routes(inspection, lambda: dump(scheduler.settings.config.config))
         with calm_collector():
@@ -187,6 +225,50 @@ async def _measure_inspected(run: LoopRun, pairs: int) -> InspectedFigures:
     )
 
 
+def measure_recorded(run: LoopRun, pairs: int) -> RecordedFigures:
+    """Place pods in turns, in pairs of a scheduler that is not recorded and one that is, in random order.
+
+    They have a cluster each, of the same kind; the one whose turn it is not has nothing to do.
+    """
+    return asyncio.run(_measure_recorded(run, pairs))
+
+
+async def _measure_recorded(run: LoopRun, pairs: int) -> RecordedFigures:
+    bodies = [document(workload_of(run).pod(number)) for number in range(run.pods // 2)]
+    per_turn = len(bodies) // (pairs + 1)
+    spent: dict[bool, list[float]] = {False: [], True: []}
+    with TemporaryDirectory() as directory:
+        recording = Recording(Path(directory) / "bench.rec")
+        async with AsyncExitStack() as stack:
+            hosts = {}
+            for recorded in spent:
+                store = Store(RealClock(), random.Random(run.seed))
+                fill(store, run)
+                chosen = recording if recorded else None
+                running = running_scheduler(store, run.seed, recording=chosen)
+                hosts[recorded] = store, await stack.enter_async_context(running)
+            with calm_collector():
+                order = random.Random(run.seed)
+                for turn in range(pairs + 1):
+                    part = bodies[turn * per_turn : (turn + 1) * per_turn]
+                    for recorded in order.sample((False, True), 2):
+                        took = await _turn(*hosts[recorded], [{**one} for one in part], run)
+                        if turn:
+                            spent[recorded].append(took)
+        size = sum(file.stat().st_size for file in Path(directory).iterdir())
+    off, on = (quantiles(spent[recorded], n=4)[0] for recorded in (False, True))
+    neighbours = median(one / other for other, one in zip(spent[False], spent[True], strict=True))
+    return RecordedFigures(
+        round(off, 2),
+        round(on, 2),
+        round(on / off, 4),
+        round(neighbours, 4),
+        round(size / len(bodies), 1),
+        2 * pairs,
+        per_turn,
+    )
+
+
 async def _turn(store: Store, scheduler: Scheduler, bodies: list[Json], run: LoopRun) -> float:
     """Microseconds of CPU time a pod."""
     load = _LoadGenerator(store, scheduler, bodies, run)
@@ -198,14 +280,20 @@ async def _turn(store: Store, scheduler: Scheduler, bodies: list[Json], run: Loo
 
 @asynccontextmanager
 async def running_scheduler(
-    store: Store, seed: int, client: Client | None = None
+    store: Store,
+    seed: int,
+    client: Client | None = None,
+    config: LoadedConfig | None = None,
+    recording: Recording | None = None,
 ) -> AsyncIterator[Scheduler]:
-    """A scheduler at work on a store, in real time."""
-    scheduler = Scheduler(
+    """A scheduler at work on a store, in real time; it may be recorded."""
+    scheduler = recorded_scheduler(
+        recording,
         client or InProcessClient(store),
-        Settings.of(),
+        Settings.of(config),
         clock=RealClock(),
-        rng=random.Random(seed),
+        seed=seed,
+        report=print,
         timer=perf_counter,
     )
     async with scheduler.running():
@@ -220,7 +308,7 @@ def _claim_controller(store: Store, seed: int) -> AbstractAsyncContextManager[Co
 
 def fill(store: Store, run: LoopRun) -> None:
     """Nodes, pods that run on them, and what both and the pods to place refer to."""
-    workload = WORKLOADS[run.workload]
+    workload = workload_of(run)
     known = Catalogue()
     for obj in workload.objects(run.nodes, run.existing_per_node, run.pods):
         resource = known.of_kind(obj.api_version, obj.kind)
@@ -228,7 +316,9 @@ def fill(store: Store, run: LoopRun) -> None:
         if resource is not RESOURCE_CLAIMS or not obj.metadata.owner_references or obj.metadata.finalizers:
             store.load(resource, document(obj), handed_over=True)
     for number in range(run.nodes):
-        store.create(NODES, document(node(number)))
+        made = document(node(number))
+        made["metadata"]["labels"] |= workload.node_labels(number)
+        store.create(NODES, made)
         for pod in workload.existing(number, run.existing_per_node):
             store.load(PODS, document(pod), handed_over=True)
 
@@ -264,7 +354,10 @@ class _LoadGenerator:
         self._created = 0
         self.bound = 0
         self.node_updates = 0
-        unschedulable = len(bodies[::UNSCHEDULABLE_EVERY]) if run.churn else 0
+        workload = workload_of(run)
+        self._unbindable = workload.unbindable(len(bodies))
+        self._most_unbound = self._unbindable + max(MAX_UNBOUND, 2 * workload.together)
+        unschedulable = len(bodies[::UNSCHEDULABLE_EVERY]) if run.churn else self._unbindable
         self._wanted = len(bodies) - unschedulable
 
     async def run(self) -> None:
@@ -278,7 +371,7 @@ class _LoadGenerator:
         while self.bound < self._wanted:
             settled = self.bound + (self._created // UNSCHEDULABLE_EVERY if self._run.churn else 0)
             burst = min(MAX_UNBOUND // 5, len(self._bodies) - self._created)
-            if burst and self._created + burst - settled <= MAX_UNBOUND:
+            if burst and self._created + burst - settled <= self._most_unbound:
                 self._create(burst)
                 await asyncio.sleep(0)
                 continue

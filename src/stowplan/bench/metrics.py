@@ -22,9 +22,10 @@ from stowplan.cluster.table import ClusterTable
 from stowplan.framework.events import ASSIGNED_POD_ADD, Action, ClusterEvent, pod_resources
 from stowplan.framework.status import SUCCESS, Status
 from stowplan.metrics import SchedulerMetrics
-from stowplan.metrics.catalogue import COUNTERS, GAUGES, HISTOGRAMS, MetricDescription
-from stowplan.metrics.scheduling import POD, PRE_ENQUEUE, SAMPLED_SHARE
-from stowplan.queue.instrument import ACTIVE
+from stowplan.metrics.catalogue import COUNTERS, GAUGES, HISTOGRAMS
+from stowplan.metrics.descriptions import MetricDescription
+from stowplan.metrics.scheduling import PRE_ENQUEUE, SAMPLED_SHARE
+from stowplan.queue.instrument import ACTIVE, POD
 from stowplan.queue.queued_pod import QueuedPod
 
 _ROUNDS: Final = 5

@@ -20,7 +20,8 @@ from stowplan.config import default_profile
 from stowplan.framework.events import NODE_ADD
 from stowplan.framework.runtime import Framework
 from stowplan.plugins.registry import in_tree_registry
-from stowplan.queue.scheduling_queue import SchedulingQueue, queue_for
+from stowplan.queue.build import queue_for
+from stowplan.queue.scheduling_queue import SchedulingQueue
 
 _ROUNDS = 20
 _LONG = 60.0

@@ -34,6 +34,7 @@ from stowplan.api.storage import (
     VolumeNodeAffinity,
 )
 from stowplan.bench import devices
+from stowplan.config import LoadedConfig
 
 Document = dict[str, Any]
 ZONE = "topology.kubernetes.io/zone"
@@ -241,7 +242,25 @@ class Workload:
         if self.every_pod_its_own:
             own, milli_cpu = f"-{number}", 100 + number % 900
         kind = self.kinds[number % len(self.kinds)]
-        return _pod(f"new-{number}", kind(number, own), milli_cpu, node_name)
+        return make_pod(f"new-{number}", kind(number, own), milli_cpu, node_name)
+
+    def node_labels(self, number: int) -> dict[str, str]:
+        """Labels of a node beside those that all nodes have."""
+        return {}
+
+    def unbindable(self, pods: int) -> int:
+        """How many of so many pods to place are never bound."""
+        return 0
+
+    @property
+    def config(self) -> LoadedConfig | None:
+        """What a scheduler of these pods is set up with; None: as by default."""
+        return None
+
+    @property
+    def together(self) -> int:
+        """How many pods have to be there before any of them is scheduled."""
+        return 1
 
     def existing(self, node: int, count: int) -> Iterator[Pod]:
         """The pods already on a node: the first ones of a kind of this workload, the others basic.
@@ -256,7 +275,7 @@ class Workload:
                 kind = basic if kind is node_affinity else kind
                 own = f"-{node}" if self.every_pod_its_own else ""
                 own = f"-old-{slot}" if kind is shared_claim else own
-            yield _pod(f"old-{node}-{slot}", kind(node, own), 100, node_name(node))
+            yield make_pod(f"old-{node}-{slot}", kind(node, own), 100, node_name(node))
 
 
 _FIVE: tuple[Kind, ...] = (basic, spread, anti_affinity, preferred_affinity, node_affinity)
@@ -326,7 +345,7 @@ def node(number: int) -> Node:
     return decode(_encode(document), Node)
 
 
-def _pod(name: str, shape: Shape, milli_cpu: int, on: str) -> Pod:
+def make_pod(name: str, shape: Shape, milli_cpu: int, on: str) -> Pod:
     """A pod with one container that requests what it is limited to, and one port that is no host port."""
     amounts = {"cpu": f"{milli_cpu}m", "memory": "500Mi", **shape.amounts}
     container = {

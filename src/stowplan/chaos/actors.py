@@ -11,10 +11,12 @@ from typing import Any, ClassVar
 
 from stowplan.api.catalogue import (
     DEVICE_CLASSES,
+    DEVICE_TAINT_RULES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     POD_DISRUPTION_BUDGETS,
+    POD_GROUPS,
     PODS,
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
@@ -29,6 +31,7 @@ from stowplan.api.requests import DeleteOptions, Json, PatchType
 from stowplan.api.status import ApiError
 from stowplan.api.storage import ObjectReference
 from stowplan.api.writes import Binding
+from stowplan.chaos.deviceobjects import BROKEN, READY
 from stowplan.chaos.invariants import Bindings
 from stowplan.chaos.objects import NAMESPACE, TAINT, Body
 from stowplan.chaos.plan import Action, ExtenderPlan, FaultPhase
@@ -37,6 +40,7 @@ from stowplan.chaos.world import NO_FAULTS, World
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.controllers.controller import Context, Controller, ControllerManager
+from stowplan.embedded.controllers.devicetainteviction import DeviceTaintEvictionController
 from stowplan.embedded.controllers.garbagecollector import GarbageCollector
 from stowplan.embedded.controllers.manager import volume_controllers
 from stowplan.embedded.controllers.provisioner import Behaviour, ProvisionerSettings
@@ -51,6 +55,8 @@ from stowplan.testing.extenders import letters
 from stowplan.testing.faults import Faults, FaultyClient
 
 ActionHandler = Callable[[str, Body], object]
+DeviceKey = tuple[str, str, str]
+"""Driver, pool and name."""
 
 
 class Users:
@@ -80,6 +86,7 @@ class Users:
             "put-budget": self._put_budget,
             **StorageUsers(world.store).handlers,
             **DeviceUsers(world.store).handlers,
+            **GroupUsers(world.store).handlers,
         }
 
     @property
@@ -177,6 +184,25 @@ class Users:
         )
 
 
+class GroupUsers:
+    """The actions on pod groups. Refusals are raised to the caller."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.handlers: dict[str, ActionHandler] = {
+            "put-group": lambda name, body: store.create(POD_GROUPS, body),
+            "delete-group": lambda name, body: store.delete(POD_GROUPS, NAMESPACE, name),
+            "set-min-count": self._set_min_count,
+        }
+
+    def _set_min_count(self, name: str, body: Body) -> None:
+        """Change the minimum of a gang; other groups have none."""
+        group = self._store.get(POD_GROUPS, NAMESPACE, name)
+        if "gang" in group["spec"]["schedulingPolicy"]:
+            patch = {"spec": {"schedulingPolicy": {"gang": body}}}
+            self._store.patch(POD_GROUPS, NAMESPACE, name, patch, PatchType.MERGE)
+
+
 class StorageUsers:
     """The actions on storage objects. Refusals are raised to the caller."""
 
@@ -223,6 +249,8 @@ class DeviceUsers:
             "put-device-class": lambda name, body: store.create(DEVICE_CLASSES, body),
             "delete-device-class": lambda name, body: store.delete(DEVICE_CLASSES, "", name),
             "put-template": lambda name, body: store.create(RESOURCE_CLAIM_TEMPLATES, body),
+            "put-taint-rule": lambda name, body: store.create(DEVICE_TAINT_RULES, body),
+            "delete-taint-rule": lambda name, body: store.delete(DEVICE_TAINT_RULES, "", name),
             "put-resource-claim": lambda name, body: store.create(RESOURCE_CLAIMS, body),
             "delete-resource-claim": lambda name, body: store.delete(RESOURCE_CLAIMS, NAMESPACE, name),
             "delete-claim-of-pod": self._delete_claim_of_pod,
@@ -308,6 +336,51 @@ class Kubelets:
         self._world.store.delete(PODS, metadata["namespace"], metadata["name"], options)
 
 
+class Driver:
+    """Makes allocated devices ready, after a while. While there are faults it may fail or forget."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._rng = world.rng("driver")
+        world.store.watch(RESOURCE_CLAIMS, self._claim_changed)
+
+    def _claim_changed(self, change: Change) -> None:
+        if change.type == DELETED:
+            return
+        before = {} if change.previous is None else change.previous
+        wanted = _to_make_ready(change.object)
+        if not wanted or wanted == _to_make_ready(before):
+            return
+        fate = self._rng.random() if self._world.phase is not NO_FAULTS else 0.0
+        if fate < 0.8:
+            seconds = self._rng.random() * 4
+            condition = READY if fate < 0.7 else BROKEN
+            loop = asyncio.get_running_loop()
+            loop.call_later(seconds, self._report, change.object["metadata"], wanted, condition)
+
+    def _report(self, metadata: Json, devices: list[DeviceKey], condition: str) -> None:
+        store, name = self._world.store, metadata["name"]
+        claim = store.find(RESOURCE_CLAIMS, NAMESPACE, name)
+        if claim is None or claim["metadata"]["uid"] != metadata["uid"] or _to_make_ready(claim) != devices:
+            return
+        self._world.counts["devices reported"] += 1
+        reported = {"type": condition, "status": "True", "reason": "Driver", "message": ""}
+        reported["lastTransitionTime"] = timestamp(self._world.clock.now())
+        entries = [
+            {"driver": driver, "pool": pool, "device": device, "conditions": [reported]}
+            for driver, pool, device in devices
+        ]
+        patch = {"status": {"devices": entries}}
+        store.patch(RESOURCE_CLAIMS, NAMESPACE, name, patch, PatchType.MERGE, subresource="status")
+
+
+def _to_make_ready(claim: Json) -> list[DeviceKey]:
+    """The devices of a claim that the driver has to make ready."""
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    results = (allocation.get("devices") or {}).get("results") or ()
+    return [(one["driver"], one["pool"], one["device"]) for one in results if one.get("bindingConditions")]
+
+
 class FaultyProvisioner(ProvisionerSettings):
     """A provisioner that fails at random; half of its failures ask for another node."""
 
@@ -341,6 +414,7 @@ class Controllers:
             controllers += volume_controllers(context, self._provisioner)
         if world.plan.devices:
             controllers.append(ResourceClaimController(context))
+            controllers.append(DeviceTaintEvictionController(context))
             controllers.append(GarbageCollector(context, (PODS, RESOURCE_CLAIMS)))
         self._manager = ControllerManager(context, controllers)
         self._task: asyncio.Task[None] | None = None

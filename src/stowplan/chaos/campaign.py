@@ -19,8 +19,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-import aiohttp
-
+from stowplan.chaos.campaign_claims import UNREACHABLE, CampaignClaims
 from stowplan.chaos.processes import JITTER, LEASE, RETRY, Json, SchedulerProcess, ServerProcess
 
 NODES: Final = 12
@@ -43,7 +42,6 @@ OVERLOADED: Final = 1.5
 _LEASE_PATH: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
 _PODS_PATH: Final = "/api/v1/namespaces/default/pods"
 _LOST: Final = "lost"
-_UNREACHABLE: Final = (OSError, aiohttp.ClientError, asyncio.TimeoutError)
 
 
 @dataclass(slots=True)
@@ -54,6 +52,8 @@ class RoundResult:
     seed: str
     fault: str
     bound: int = 0
+    claims: int = 0
+    """Claims that have devices at the end of the round."""
     without_leader: float = 0.0
     """The longest time without a renewal of the lease while the API server could be reached."""
     exits: list[str] = field(default_factory=list)
@@ -65,8 +65,8 @@ class RoundResult:
         ended = f", ended: {', '.join(self.exits)}" if self.exits else ""
         slow = ", machine overloaded" if self.overloaded else ""
         return (
-            f"round {self.number} (seed {self.seed}) {self.fault}: {self.bound} bound, at most "
-            f"{self.without_leader:.1f} s without a leader{ended}{slow}: {state}"
+            f"round {self.number} (seed {self.seed}) {self.fault}: {self.bound} bound, {self.claims} claims, "
+            f"at most {self.without_leader:.1f} s without a leader{ended}{slow}: {state}"
         )
 
 
@@ -111,6 +111,8 @@ class _Campaign:
     def __init__(self, folder: Path, schedulers: int) -> None:
         self.server = ServerProcess(folder, _free_port())
         self.schedulers = [SchedulerProcess(one, folder, self.server.port) for one in range(schedulers)]
+        names = [f"node-{number}" for number in range(NODES)]
+        self.claims = CampaignClaims(self.server, names, PODS_PER_NODE, self.server.kubeconfig)
         self._where: dict[str, str] = {}
         self._result = RoundResult(0, "", "start")
         self._renewed = ("", 0.0)
@@ -122,6 +124,7 @@ class _Campaign:
         await self.start_server()
         for number in range(NODES):
             await self.server.request("POST", "/api/v1/nodes", _node(number))
+        await self.claims.start()
         for one in self.schedulers:
             await one.start()
         self._renewed = ("", time.monotonic())
@@ -132,6 +135,7 @@ class _Campaign:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.claims.close()
         for one in self.schedulers:
             await one.close()
         await self.server.close()
@@ -170,23 +174,32 @@ class _Campaign:
         await self._until_all_bound(f"r{number}")
         await self._check(f"r{number}")
         await self._delete_pods()
+        for problem in await self.claims.end_round(f"r{number}"):
+            self._find(problem)
         return result
 
     async def _create_pods(self, prefix: str) -> None:
+        for path, body in self.claims.bodies(prefix, PODS):
+            await self._create(path, body)
         for number in range(PODS):
-            body = _pod(f"{prefix}-{number}")
-            while True:
-                try:
-                    await self.server.request("POST", _PODS_PATH, body)
-                    break
-                except _UNREACHABLE:
-                    await asyncio.sleep(0.2)
+            pod = self.claims.with_devices(_pod(f"{prefix}-{number}"), prefix, number)
+            await self._create(_PODS_PATH, pod)
             await asyncio.sleep(1 / PODS_PER_SECOND)
+
+    async def _create(self, path: str, body: Json) -> None:
+        while True:
+            try:
+                await self.server.request("POST", path, body)
+                return
+            except UNREACHABLE:
+                await asyncio.sleep(0.2)
 
     async def _until_all_bound(self, prefix: str) -> None:
         deadline = time.monotonic() + ALL_BOUND_WITHIN
         while time.monotonic() < deadline:
             pods = await self._pods()
+            for problem in await self.claims.check_devices():
+                self._find(problem)
             if sum(1 for pod in pods if pod["spec"].get("nodeName")) == PODS:
                 return
             await asyncio.sleep(0.2)
@@ -197,7 +210,7 @@ class _Campaign:
             try:
                 listing = await self.server.request("GET", _PODS_PATH)
                 break
-            except _UNREACHABLE:
+            except UNREACHABLE:
                 await asyncio.sleep(0.2)
         pods: list[Json] = listing["items"]
         for pod in pods:
@@ -216,11 +229,16 @@ class _Campaign:
             self._find(f"{missing} pods are gone")
         bound = [pod for pod in pods if pod["spec"].get("nodeName")]
         self._result.bound = len(bound)
-        if len(bound) < len(pods):
-            self._find(f"{len(pods) - len(bound)} pods are not bound after {ALL_BOUND_WITHIN:.0f} s")
+        waiting = [_waiting(pod) for pod in pods if not pod["spec"].get("nodeName")]
+        if waiting:
+            shown = ", ".join(waiting[:3])
+            self._find(f"{len(waiting)} pods are not bound after {ALL_BOUND_WITHIN:.0f} s: {shown}")
         for node, count in Counter(pod["spec"]["nodeName"] for pod in bound).items():
             if count > PODS_PER_NODE:
                 self._find(f"{node} has {count} pods, and room for {PODS_PER_NODE}")
+        for problem in await self.claims.check(pods):
+            self._find(problem)
+        self._result.claims = sum(1 for claim in await self.claims.all() if claim["status"].get("allocation"))
         await self._check_events(names)
         allowed = LEADER_WITHIN + (STARTED_WITHIN if self._result.fault in STARTING else 0.0)
         if self._result.without_leader > allowed and not self._result.overloaded:
@@ -271,7 +289,7 @@ class _Campaign:
             await asyncio.sleep(0.1)
             try:
                 lease = await self.server.request("GET", _LEASE_PATH)
-            except _UNREACHABLE:
+            except UNREACHABLE:
                 continue
             spec: Mapping[str, str] = lease.get("spec") or {}
             renewed, now = f"{spec.get('holderIdentity')} {spec.get('renewTime')}", time.monotonic()
@@ -403,6 +421,13 @@ def _pod(name: str) -> Json:
     container = {"name": "main", "image": "i", "resources": {"requests": {"cpu": "1"}}}
     spec = {"containers": [container], "terminationGracePeriodSeconds": 0}
     return {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+
+def _waiting(pod: Json) -> str:
+    """A pod that is not bound, and why the scheduler says so."""
+    conditions = pod.get("status", {}).get("conditions") or ()
+    why = [one.get("message", "") for one in conditions if one["type"] == "PodScheduled"]
+    return f"{pod['metadata']['name']} ({why[0] if why else 'never tried'})"
 
 
 def _free_port() -> int:

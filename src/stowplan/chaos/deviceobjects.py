@@ -11,6 +11,9 @@ EXTENDED_RESOURCE: Final = "example.com/gpu"
 MODELS: Final = ("a", "b")
 COUNTER_SET: Final = "card"
 TAINT: Final = {"key": "example.com/health", "value": "bad", "effect": "NoSchedule"}
+READY: Final = "example.com/ready"
+BROKEN: Final = "example.com/broken"
+"""What the driver reports of devices that have to be made ready before a pod can be bound."""
 
 
 def device_class() -> Body:
@@ -70,7 +73,20 @@ def _device(rng: Random, number: int, kind: str) -> Body:
         device["consumesCounters"] = [{"counterSet": COUNTER_SET, "counters": drawn}]
     if rng.random() < 0.1:
         device["taints"] = [TAINT]
+    if rng.random() < 0.15:
+        device |= {"bindingConditions": [READY], "bindingFailureConditions": [BROKEN]}
+        device["bindsToNode"] = rng.random() < 0.5
     return device
+
+
+def random_taint_rule(rng: Random, name: str) -> Body:
+    """A rule that taints all devices of a model or of a pool, or one device of every pool."""
+    selector: Body = rng.choice(
+        ({}, {"pool": f"node-{rng.randrange(6)}"}, {"device": f"dev-{rng.randrange(3)}"})
+    )
+    effect = rng.choice(("NoSchedule", "NoSchedule", "NoExecute"))
+    spec = {"deviceSelector": {"driver": DRIVER, **selector}, "taint": {**TAINT, "effect": effect}}
+    return {"metadata": {"name": name}, "spec": spec}
 
 
 def random_claim_spec(rng: Random) -> Body:

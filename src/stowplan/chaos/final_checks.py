@@ -12,6 +12,7 @@ from stowplan.api.pod import Pod
 from stowplan.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from stowplan.chaos.actors import FaultyPlugin
 from stowplan.chaos.devicechecks import DeviceFinalChecks, asks_for_devices
+from stowplan.chaos.groupchecks import GroupFinalChecks
 from stowplan.chaos.oracle import (
     Oracle,
     StorageObjects,
@@ -20,17 +21,20 @@ from stowplan.chaos.oracle import (
     overcommitment,
     rejection,
 )
-from stowplan.chaos.world import World
+from stowplan.chaos.world import UNSEEN_CLAIMS, World
 from stowplan.embedded.client import typed
 from stowplan.plugins.defaultpreemption import DefaultPreemption
 from stowplan.scheduler import Scheduler
 
-TRANSIENT_TASKS: Final = {"binding": 1, "preemption": 0, "pod status": 0}
+TRANSIENT_TASKS: Final = {"binding": 1, "preemption": 0, "pod status": 0, "pod group status": 0}
 """Names of tasks that come and go, and how many of each an idle scheduler has."""
 
 
 CLAIM_PLUGINS: Final = frozenset(("VolumeBinding", "VolumeRestrictions", "VolumeZone", "DynamicResources"))
 """Plugins that reject a pod for its claims before looking at nodes."""
+
+PREEMPTED: Final = "preempted by DefaultPreemption"
+"""What is said of a pod that was to be bound."""
 
 MISSES_EVENTS: Final = frozenset(("VolumeBinding",))
 """Plugins whose registered events do not cover every case that would help a pod."""
@@ -53,6 +57,7 @@ class FinalChecks:
         self._nominated = [pod for pod in self._pending if pod.status.nominated_node_name]
         self._storage = StorageFinalChecks(world, scheduler)
         self._devices = DeviceFinalChecks(world, scheduler)
+        self._groups = GroupFinalChecks(world, scheduler) if world.plan.groups else None
 
     def check(self) -> None:
         self._check_leftovers()
@@ -62,6 +67,8 @@ class FinalChecks:
         self._check_schedulable()
         self._storage.check(self._nodes, self._stored)
         self._devices.check(self._stored)
+        if self._groups is not None:
+            self._groups.check()
 
     def has_caught_up(self) -> bool:
         """Whether the scheduler's informers equal the store."""
@@ -73,6 +80,7 @@ class FinalChecks:
             and dict(informers.pods.objects) == unfinished
             and self._storage.has_caught_up()
             and self._devices.has_caught_up()
+            and (self._groups is None or self._groups.has_caught_up())
         )
 
     def check_requeued(self) -> None:
@@ -81,8 +89,8 @@ class FinalChecks:
         With us as with kube-scheduler some pods miss their event: a preemptor, if the event came
         while its victims were still being deleted; a pod with affinity to pods like itself, which may go
         anywhere once the last of those is gone; and a pod that found no volume because another pod had
-        assumed it and then released it. So does a pod with a claim for extended resources left from an
-        earlier attempt, which is deleted: nobody listens for that.
+        assumed it and then released it. So does a pod that waits for devices which were in flight for a claim
+        that was deleted before the informer told of it: nobody is told that they are free.
         """
         queue = self._scheduler.context.queue
         for pod, node in self._schedulable_pending():
@@ -95,20 +103,30 @@ class FinalChecks:
     def _missed_its_event(self, pod: Pod) -> bool:
         if self._was_rejected_by(pod, MISSES_EVENTS):
             return True
-        extended = asks_for_devices(pod) and not pod.spec.resource_claims
-        return extended and self._was_rejected_by(pod, frozenset(("DynamicResources",)))
+        unseen = self._world.counts[UNSEEN_CLAIMS] > 0
+        return unseen and self._was_rejected_by(pod, frozenset(("DynamicResources",)))
 
     def _schedulable_pending(self) -> list[tuple[Pod, str]]:
-        """Pending pods for which a node is feasible, each with such a node."""
+        """Pending pods without a group for which a node is feasible, each with such a node."""
         placed = [(pod, pod.spec.node_name) for pod in self._placed]
         oracle = Oracle(self._scheduler, self._world.plan.extenders, self._nodes, placed)
         oracle.add_storage(self._storage.objects)
         oracle.add_devices(self._devices.objects)
         candidates = [
-            pod for pod in self._pending if not pod.spec.scheduling_gates and not pod.is_terminating
+            pod
+            for pod in self._pending
+            if not (pod.spec.scheduling_gates or pod.is_terminating or pod.spec.scheduling_group)
         ]
         found = ((pod, oracle.feasible(pod, nominated=self._nominated)) for pod in candidates)
-        return [(pod, nodes[0]) for pod, nodes in found if nodes]
+        return [(pod, nodes[0]) for pod, nodes in found if nodes and not self._is_preempted_in_vain(pod)]
+
+    def _is_preempted_in_vain(self, pod: Pod) -> bool:
+        """Whether a pod is preempted each time while it waits to be bound, for one that an extender rejects.
+
+        So it goes in kube-scheduler, too, if the extender is not asked about preemption.
+        """
+        unasked = any(one.filters and not one.preempts for one in self._world.plan.extenders)
+        return unasked and any(PREEMPTED in one.message for one in pod.status.conditions)
 
     def _was_rejected_by(self, pod: Pod, plugins: frozenset[str]) -> bool:
         """Whether one of these plugins was among the pod's last rejectors."""
@@ -169,8 +187,9 @@ class FinalChecks:
     def _check_nominations(self) -> None:
         """Only pending pods are nominated, and no nomination lasts for ever.
 
-        Some do, with us as with kube-scheduler: those of pods that are gated, may not preempt or are rejected
-        for their claims whatever the node, and those of nodes that an extender rejects.
+        Some do, with us as with kube-scheduler: those of pods that are gated, may not preempt, are members of
+        a group or are rejected for their claims whatever the node, and those of nodes that an extender
+        rejects.
         """
         pending = {pod.metadata.uid: pod for pod in self._pending}
         for node, pods in self._scheduler.context.queue.nominator.by_node.items():
@@ -182,6 +201,7 @@ class FinalChecks:
                 pod.spec.scheduling_gates
                 or pod.spec.preemption_policy == "Never"
                 or pod.is_terminating
+                or pod.spec.scheduling_group is not None
                 or self._was_rejected_by(pod, CLAIM_PLUGINS)
             )
             if not exempt and not self._world.plan.extenders:

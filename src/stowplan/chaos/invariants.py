@@ -20,6 +20,7 @@ from stowplan.api.pod import Pod
 from stowplan.api.requests import Json
 from stowplan.api.storage import PersistentVolume, PersistentVolumeClaim
 from stowplan.chaos.devicechecks import ReservationChecks, known_devices
+from stowplan.chaos.groupchecks import GangChecks
 from stowplan.chaos.oracle import (
     Oracle,
     claims_of,
@@ -35,6 +36,7 @@ from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.embedded.client import typed
 from stowplan.embedded.store import DELETED, Change
+from stowplan.queue.queued_group import QueuedGroup
 from stowplan.queue.queued_pod import QueuedPod
 from stowplan.scheduler import Scheduler, SchedulingObserver
 from stowplan.scheduler.cache import Cache
@@ -119,7 +121,7 @@ class Decision:
 class Bindings:
     """Decisions and the bindings that follow from them.
 
-    `claims` checks the volumes of pods, `reservations` their devices.
+    `claims` checks the volumes of pods, `reservations` their devices, `gangs` their groups.
     """
 
     def __init__(
@@ -127,8 +129,10 @@ class Bindings:
         world: World,
         claims: ClaimChecks | None = None,
         reservations: ReservationChecks | None = None,
+        gangs: GangChecks | None = None,
     ) -> None:
         self._world = world
+        self.gangs = gangs
         self.claims = claims
         self.reservations = reservations
         self._decisions: dict[str, Decision] = {}
@@ -168,6 +172,8 @@ class Bindings:
         self._under_way.add(uid)
         if self.claims is not None:
             self.claims.begin(uid, node)
+        if self.gangs is not None:
+            self.gangs.begin(uid, scheduler)
 
     def end(self, uid: str, *, acknowledged: bool) -> None:
         """The scheduler has its answer, or gave up waiting for one."""
@@ -335,6 +341,7 @@ class CycleChecks(SchedulingObserver):
         self._assumed_volumes = AssumedVolumes(world, scheduler.context.cache)
         self._known_nodes: dict[str, Node] = {}
         self._known_pods: dict[str, str] = {}
+        self._assumed_in_cycle: list[str] = []
         scheduler.observe(self)
 
     def popped(self, queued: QueuedPod) -> None:
@@ -353,7 +360,9 @@ class CycleChecks(SchedulingObserver):
         self._known_pods = {
             pod.metadata.uid: pod.spec.node_name for pod in pods.values() if pod.spec.node_name
         }
-        self.check_queue(queued.uid)
+        self._assumed_in_cycle = []
+        members = queued.pods() if isinstance(queued, QueuedGroup) else (queued,)
+        self.check_queue({one.uid for one in members})
         self.check_cache()
         self._assumed_volumes.check()
 
@@ -377,19 +386,31 @@ class CycleChecks(SchedulingObserver):
             claims.decide(pod, known)
         if self._bindings.reservations is not None:
             self._bindings.reservations.decide(pod)
+        if self._bindings.gangs is not None:
+            self._bindings.gangs.assuming(pod, self._number)
         self._assumed_volumes.decide(pod)
         self._check_decision(pod, node, known)
+        self._assumed_in_cycle.append(pod.metadata.uid)
 
     # Decisions
 
     def _check_decision(self, pod: Pod, node: str, known: Node | None) -> None:
         problem = "the node is not known" if known is None else rejection(pod, known)
-        if problem is None and node not in self._fresh_evaluation(pod):
+        if problem is None and not self._lost_a_member() and node not in self._fresh_evaluation(pod):
             problem = "a fresh evaluation rejects the node"
         if problem is None and pod.spec.scheduling_gates:
             problem = "the pod is gated"
         if problem is not None:
             self._world.violated("no pod is bound to an infeasible node", f"{pod.key} to {node}: {problem}")
+
+    def _lost_a_member(self) -> bool:
+        """Whether a member of the group that is being placed was given a node and has lost it.
+
+        The others get the nodes that were found with it, which topology spread or affinity may forbid without
+        it: with us as with kube-scheduler.
+        """
+        placed = self.scheduler.context.cache.table.pods
+        return any(uid not in placed for uid in self._assumed_in_cycle)
 
     def _fresh_evaluation(self, pod: Pod) -> list[str]:
         cache = self.scheduler.context.cache
@@ -410,7 +431,7 @@ class CycleChecks(SchedulingObserver):
 
     # Cache and queue
 
-    def check_queue(self, popped: str = "") -> None:
+    def check_queue(self, popped: Set[str] = frozenset()) -> None:
         """Every pending pod is either in the queue, or in a scheduling or binding cycle; never both."""
         context = self.scheduler.context
         queue, assumed = context.queue, context.cache.assumed
@@ -420,7 +441,7 @@ class CycleChecks(SchedulingObserver):
             uid = pod.metadata.uid
             queued = queue.get(pod.key)
             waits = queued is not None and queued.uid == uid
-            tried = uid == popped or uid in assumed
+            tried = uid in popped or uid in assumed
             if waits == tried:
                 where = "in the queue and in a cycle" if waits else "neither in the queue nor in a cycle"
                 self._world.violated("no pod is lost", f"{pod.key} is {where}")

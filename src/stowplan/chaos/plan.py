@@ -81,7 +81,7 @@ class Plan(msgspec.Struct, frozen=True):
     No faults are injected after `end`. `history` is how many changes the store keeps for watches that
     resume, `buffer` how far a watch may lag behind. `faulty_profiles` have the plugin that fails. Without
     `storage` no pod has volumes, without `devices` none has resource claims, and their controllers do not
-    run.
+    run. With `groups` there are pod groups (1.37).
     """
 
     seed: int
@@ -95,6 +95,7 @@ class Plan(msgspec.Struct, frozen=True):
     actions: tuple[Action, ...]
     storage: StoragePlan | None = None
     devices: bool = False
+    groups: bool = False
 
     def text(self) -> str:
         """The plan in readable form: its settings, then one line per action."""
@@ -130,11 +131,6 @@ _NODE_CHANGES = (
     "put-node",
     "put-node",
 )
-
-
-def plan_of(seed: int) -> Plan:
-    """The plan of a seed, the same on every machine."""
-    return make_plan(Random(f"plan {seed}"), seed)
 
 
 def make_plan(rng: Random, seed: int) -> Plan:
@@ -402,7 +398,6 @@ class _DeviceActionMaker:
         self._pools = [*nodes, ""]
         self._templates = [f"template-{number}" for number in range(rng.randrange(1, 4))]
         self._claims = [f"common-{number}" for number in range(rng.randrange(1, 4))]
-        self._generation = 0
         self._actions = [self._with_devices(action) for action in plan.actions]
 
     def all(self) -> tuple[Action, ...]:
@@ -428,7 +423,7 @@ class _DeviceActionMaker:
 
     def _add_incident(self) -> None:
         rng = self._rng
-        kind = rng.randrange(11)
+        kind = rng.randrange(13)
         if kind < 4:
             self._publish(self._later(), rng.choice(self._pools))
         elif kind < 5:
@@ -439,17 +434,22 @@ class _DeviceActionMaker:
             self._put_claim(self._later(), rng.choice(self._claims))
         elif kind < 10:
             self._add(self._later(), "delete-claim-of-pod", f"pod-{rng.randrange(30):02}")
-        else:
+        elif kind < 11:
             at = self._later()
             self._add(at, "delete-device-class", deviceobjects.CLASS)
             self._add(
                 self._moment_after(at), "put-device-class", deviceobjects.CLASS, deviceobjects.device_class()
             )
+        else:
+            at, name = self._later(), f"rule-{rng.randrange(2)}"
+            self._add(at, "put-taint-rule", name, deviceobjects.random_taint_rule(rng, name))
+            if rng.random() < 0.7:
+                self._add(self._moment_after(at), "delete-taint-rule", name)
 
     def _publish(self, at: float, pool: str) -> None:
         """New slices of a pool, of a later generation, in the place of those there are."""
-        self._generation += 1
-        slices = deviceobjects.random_slices(self._rng, pool, self._generation)
+        generation = 1 + round(at * 1000)
+        slices = deviceobjects.random_slices(self._rng, pool, generation)
         self._add(at, "publish-slices", pool or "fabric", {"slices": slices})
 
     def _put_claim(self, at: float, name: str) -> None:

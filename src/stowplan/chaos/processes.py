@@ -44,7 +44,7 @@ class Link:
         self._context: ssl.SSLContext = self._certificate.context()
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._writers: set[asyncio.StreamWriter] = set()
+        self._open: set[_Connection] = set()
         self._to_server = self._to_client = True
         self.port = 0
 
@@ -78,29 +78,32 @@ class Link:
             await self.open()
 
     def _reset(self) -> None:
-        for writer in list(self._writers):
-            writer.transport.abort()
+        """Whatever was sent before and has not arrived is lost."""
+        for connection in self._open:
+            connection.is_lost = True
+            connection.near.transport.abort()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
-        self._writers.add(writer)
+        connection = _Connection(writer)
+        self._open.add(connection)
         try:
             with contextlib.suppress(OSError):
-                await self._forward(reader, writer)
+                await self._forward(reader, connection)
         except asyncio.CancelledError:
             writer.transport.abort()
         finally:
             writer.close()
-            self._writers.discard(writer)
+            self._open.discard(connection)
             self._tasks.discard(task)
 
-    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _forward(self, reader: asyncio.StreamReader, connection: "_Connection") -> None:
         far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
         copies = [
-            asyncio.ensure_future(self._copy(reader, far_writer, "_to_server")),
-            asyncio.ensure_future(self._copy(far_reader, writer, "_to_client")),
+            asyncio.ensure_future(self._copy(connection, reader, far_writer, "_to_server")),
+            asyncio.ensure_future(self._copy(connection, far_reader, connection.near, "_to_client")),
         ]
         try:
             await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
@@ -110,11 +113,21 @@ class Link:
             await asyncio.gather(*copies, return_exceptions=True)
             far_writer.close()
 
-    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: str) -> None:
+    async def _copy(
+        self, connection: "_Connection", reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: str
+    ) -> None:
         while data := await reader.read(_CHUNK):
-            if getattr(self, way):
+            if getattr(self, way) and not connection.is_lost:
                 writer.write(data)
                 await writer.drain()
+
+
+class _Connection:
+    """A connection of a link, by its near side."""
+
+    def __init__(self, near: asyncio.StreamWriter) -> None:
+        self.near = near
+        self.is_lost = False
 
 
 class Process:
@@ -237,6 +250,7 @@ class ServerProcess(Process):
         super().__init__("apiserver")
         self._folder = folder
         self.port = port
+        self.kubeconfig = folder / "admin.kubeconfig"
         self.session: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:
@@ -249,7 +263,7 @@ class ServerProcess(Process):
             "--insecure-http",
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
             f"--data-dir={self._folder / 'data'}",
-            f"--kubeconfig-out={self._folder / 'admin.kubeconfig'}",
+            f"--kubeconfig-out={self.kubeconfig}",
         )
         deadline = time.monotonic() + _STARTED_WITHIN
         while not self.says("listening on"):

@@ -9,27 +9,37 @@ from typing import Any, Final
 
 import msgspec
 
+from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.chaos.actors import (
     FAULTY_PLUGIN,
     ChaosExtender,
     Controllers,
+    Driver,
     Kubelets,
     Users,
     faulty_plugin_for,
 )
 from stowplan.chaos.devicechecks import DeviceOwnership, ReservationChecks
 from stowplan.chaos.final_checks import FinalChecks
+from stowplan.chaos.groupchecks import GangChecks, partly_bound
 from stowplan.chaos.invariants import Bindings, ClaimChecks, CycleChecks, VolumeOwnership
 from stowplan.chaos.plan import Action, FaultPhase, Plan
 from stowplan.chaos.server import FaultyConnection
-from stowplan.chaos.world import Finding, World
+from stowplan.chaos.world import UNSEEN_CLAIMS, Finding, World
 from stowplan.clock import LoopWatchdog, VirtualClock, VirtualTimeError
 from stowplan.clock import run as run_virtual
 from stowplan.clock.watchdog import LIMIT
 from stowplan.config import LoadedConfig, load
 from stowplan.config.types import API_VERSION, KIND
 from stowplan.logs import Logger
+from stowplan.recording import Recording, recorded_scheduler
+from stowplan.releases import release
 from stowplan.scheduler import Scheduler, Settings
+
+GROUP_GATES: Final = FeatureGates(
+    {"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True}, release("1.37")
+)
+"""The gates of runs with groups."""
 
 SETTLED: Final = 75.0
 """Seconds in which pending pods are bound once the informers have caught up."""
@@ -39,6 +49,14 @@ QUIET: Final = 480.0
 
 QUIET_WITH_DEVICES: Final = QUIET + 330.0
 """The same with devices: a flush may delete a claim left from before, and nobody is told of its devices."""
+
+WATCHED_FOR: Final = 3.0
+WATCHED_EVERY: Final = 0.02
+"""How long, and how often in seconds, it is looked whether a group is being bound."""
+SLOW: Final = 1.0
+"""Up to how many seconds requests take at that time."""
+DEVICES_READY_WITHIN: Final = "20s"
+"""What devices get for becoming ready before a pod's binding fails."""
 
 PATIENCE: Final = 200_000
 """Turns of the event loop without time passing before a run counts as stuck."""
@@ -67,12 +85,21 @@ def execute(plan: Plan, *, keep_log: bool = False) -> Outcome:
     return outcome if held is None else replace(outcome, findings=[*outcome.findings, held])
 
 
-def _execute_once(plan: Plan, keep_log: bool) -> tuple[Outcome, Finding | None]:
+def execute_recorded(plan: Plan, recording: Recording) -> Outcome:
+    """Carry out a plan and record its schedulers, whose plugins and extenders must not fail at random."""
+    assert not plan.faulty_profiles
+    assert not plan.extenders
+    return _execute_once(plan, keep_log=False, recording=recording)[0]
+
+
+def _execute_once(
+    plan: Plan, keep_log: bool, recording: Recording | None = None
+) -> tuple[Outcome, Finding | None]:
     """What a run came to, and the longest hold of the event loop if it was too long."""
     watchdog = LoopWatchdog(by_cpu=True)
 
     async def main(clock: VirtualClock) -> Outcome:
-        return await _Run(plan, World(plan, clock, watchdog, keep_log=keep_log)).run()
+        return await _Run(plan, World(plan, clock, watchdog, keep_log=keep_log), recording).run()
 
     try:
         with watchdog:
@@ -88,17 +115,18 @@ def _execute_once(plan: Plan, keep_log: bool) -> tuple[Outcome, Finding | None]:
 
 
 class _Run:
-    def __init__(self, plan: Plan, world: World) -> None:
+    def __init__(self, plan: Plan, world: World, recording: Recording | None = None) -> None:
         self._plan = plan
         self._world = world
         self._users = Users(self._world)
         Kubelets(self._world)
-        self._host = SchedulerHost(self._world)
+        self._host = SchedulerHost(self._world, recording)
         needs_controllers = plan.storage is not None or plan.devices
         self._controllers = Controllers(self._world) if needs_controllers else None
         self._ownership = VolumeOwnership(self._world) if plan.storage is not None else None
         if plan.devices:
             DeviceOwnership(self._world)
+            Driver(self._world)
 
     async def run(self) -> Outcome:
         world = self._world
@@ -149,10 +177,26 @@ class _Run:
     async def _act(self, action: Action) -> None:
         if action.what == "restart":
             await self._host.restart()
+        elif action.what == "change-leader":
+            await self._change_leader()
         elif action.what == "hang-up":
             self._host.cut_watches()
         else:
             self._users.do(action)
+
+    async def _change_leader(self) -> None:
+        """Another scheduler takes over while a group is being bound, if one is within a few seconds.
+
+        Requests are slow meanwhile, or else all bindings would be there at the same moment.
+        """
+        world = self._world
+        until = min(world.second + WATCHED_FOR, self._plan.end)
+        delay, world.faults.delay = world.faults.delay, max(world.faults.delay, SLOW)
+        while world.second < until and not self._host.binds_group():
+            await asyncio.sleep(WATCHED_EVERY)
+        world.counts["leader changes in gangs"] += self._host.binds_group()
+        world.faults.delay = delay
+        await self._host.restart()
 
     async def _until(self, second: float) -> None:
         await asyncio.sleep(max(0.0, second - self._world.second))
@@ -165,15 +209,17 @@ class _Run:
 
 
 class SchedulerHost:
-    """Runs the scheduler of a run with its faulty connection, and restarts it."""
+    """Runs the scheduler of a run with its faulty connection, and restarts it. It may be recorded."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, recording: Recording | None = None) -> None:
         self._world = world
+        self._recording = recording
         claims = (
             ClaimChecks(world, lambda: self.scheduler.context.cache.table) if world.plan.storage else None
         )
         reservations = ReservationChecks(world) if world.plan.devices else None
-        self._bindings = Bindings(world, claims, reservations)
+        gangs = GangChecks(world, lambda: self.scheduler) if world.plan.groups else None
+        self._bindings = Bindings(world, claims, reservations, gangs)
         self._settings = Settings.of(_config(world.plan), (faulty_plugin_for(world),))
         self._number = 0
         self._task: asyncio.Task[None] | None = None
@@ -189,20 +235,26 @@ class SchedulerHost:
             ChaosExtender(plan, world, self._bindings, number, world.rng(f"{plan.name} {number}"))
             for plan in sorted(world.plan.extenders, key=lambda plan: plan.ignorable)
         ]
-        self.scheduler = Scheduler(
+        self.scheduler = recorded_scheduler(
+            self._recording,
             self._connection,
             self._settings,
             clock=world.clock,
-            rng=Random(f"scheduler {number} {world.plan.seed}"),
+            seed=Random(f"scheduler {number} {world.plan.seed}").getrandbits(64),
+            report=self._cannot_record,
             extenders=extenders,
             logger=Logger(self._log),
         )
         self.checks = CycleChecks(self.scheduler, number, world, self._bindings)
         self._task = asyncio.create_task(self.scheduler.run(), name="the scheduler")
 
+    def _cannot_record(self, why: str) -> None:
+        self._world.violated("the run is recorded", why)
+
     def _log(self, level: int, message: str, values: Mapping[str, object]) -> None:
         """Note what the scheduler logs. An exception that nobody expected is a finding."""
         self._world.note(f"log {message} {_shown(values)}")
+        self._world.counts[UNSEEN_CLAIMS] += message == "Claim not stored in assume cache"
         if "traceback" in values:
             self._world.violated("nothing fails unexpectedly", f"{message}: {values['traceback']}")
 
@@ -222,6 +274,12 @@ class SchedulerHost:
         self._world.counts["restarts"] += 1
         await self.stop()
         self.start()
+
+    def binds_group(self) -> bool:
+        """Whether some but not all members of a group are bound, and more are about to be."""
+        if not self._world.plan.groups or not partly_bound(self._world):
+            return False
+        return any(state.assumed for state in self.scheduler.context.cache.groups)
 
     def cut_watches(self) -> None:
         self._connection.recording.cut_watches()
@@ -245,20 +303,23 @@ def _config(plan: Plan) -> LoadedConfig:
         {
             "schedulerName": name,
             **(_faulty_profile() if name in plan.faulty_profiles else {}),
-            **_volume_args(plan),
+            **_plugin_args(plan),
         }
         for name in plan.profiles
     ]
     config = {"apiVersion": API_VERSION, "kind": KIND, "profiles": profiles}
-    return load(msgspec.json.encode(config))
+    gates = GROUP_GATES if plan.groups else DEFAULT_GATES
+    return load(msgspec.json.encode(config), gates)
 
 
-def _volume_args(plan: Plan) -> dict[str, Any]:
-    """bindTimeoutSeconds of VolumeBinding."""
-    if plan.storage is None:
-        return {}
-    args = {"bindTimeoutSeconds": plan.storage.bind_timeout}
-    return {"pluginConfig": [{"name": "VolumeBinding", "args": args}]}
+def _plugin_args(plan: Plan) -> dict[str, Any]:
+    """bindTimeoutSeconds of VolumeBinding, bindingTimeout of DynamicResources."""
+    args: list[dict[str, Any]] = []
+    if plan.storage is not None:
+        args.append({"name": "VolumeBinding", "args": {"bindTimeoutSeconds": plan.storage.bind_timeout}})
+    if plan.devices:
+        args.append({"name": "DynamicResources", "args": {"bindingTimeout": DEVICES_READY_WITHIN}})
+    return {"pluginConfig": args} if args else {}
 
 
 def _faulty_profile() -> dict[str, Any]:

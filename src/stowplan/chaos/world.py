@@ -13,6 +13,7 @@ from stowplan.api.catalogue import (
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     POD_DISRUPTION_BUDGETS,
+    POD_GROUPS,
     PODS,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
@@ -56,8 +57,10 @@ _LOGGED = (
     PERSISTENT_VOLUME_CLAIMS,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
+    POD_GROUPS,
 )
 NO_FAULTS = FaultPhase(start=0.0, end=0.0)
+UNSEEN_CLAIMS = "claims the informer never told of"
 
 
 class RunLog:

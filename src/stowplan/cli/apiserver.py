@@ -76,9 +76,8 @@ def apiserver(
         listening = replace(listening, token=token)
     clock = RealClock()
     disabled = _plugins(disable_admission_plugins)
-    store = Store(
-        clock, random.Random(), admission=ClusterAdmission(disabled=disabled), fields=FieldManager()
-    )
+    admission = ClusterAdmission(disabled=disabled, release=release)
+    store = Store(clock, random.Random(), admission=admission, fields=FieldManager())
     try:
         keeper = None if data_dir is None else open_data_dir(store, data_dir)
         try:

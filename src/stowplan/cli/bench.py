@@ -36,6 +36,7 @@ from stowplan.bench.soak import SoakRun
 from stowplan.bench.table import TableRun
 from stowplan.bench.up import UpRun
 from stowplan.bench.workloads import ENGINE_WORKLOADS, WORKLOADS
+from stowplan.cli.perf import perf
 from stowplan.cli.progress import elapsed
 from stowplan.cli.values import AtLeast, OneOf
 from stowplan.clock.watchdog import LIMIT
@@ -59,6 +60,9 @@ def echo_json(values: dict[str, Any]) -> None:
 @click.group("bench")
 def bench() -> None:
     """Measure stowplan on this machine."""
+
+
+bench.add_command(perf)
 
 
 @bench.command("engine")
@@ -233,6 +237,39 @@ def day_command(nodes: int, pods: int, hours: int, seed: int, as_json: bool) -> 
     click.echo(f"  report     {figures.digest}: the same for the same seed")
 
 
+@bench.command("questions")
+@click.option("--nodes", type=AT_LEAST_ONE, default=5000, show_default=True, help="Number of nodes.")
+@click.option("--existing", type=AtLeast(0), default=10, show_default=True, help="Pods on every node.")
+@click.option("--drain", type=AT_LEAST_ONE, default=100, show_default=True, help="Nodes that are drained.")
+@JSON
+def questions_command(nodes: int, existing: int, drain: int, as_json: bool) -> None:
+    """Measure how long `fit --max` and `whatif --drain` take."""
+    from stowplan.bench import questions
+
+    with elapsed("measuring"):
+        figures = questions.measure(questions.QuestionsRun(nodes, existing, drain))
+    if as_json:
+        echo_json(asdict(figures))
+        return
+    click.echo(f"{nodes:,} nodes with {existing} pods each: a snapshot of {figures.snapshot_mb:,.1f} MB")
+    click.echo(
+        f"  loading           {figures.read_s:,.2f} s to read, {figures.build_s:,.2f} s to build the table"
+    )
+    click.echo(
+        f"  fit --max         {figures.fit_max_s:,.2f} s, {figures.fit_max_cpu_s:,.2f} s of CPU time: "
+        f"{figures.fit_max_replicas:,} replicas"
+    )
+    click.echo(
+        f"  with hard spread  {figures.fit_max_spread_s:,.2f} s, {figures.fit_max_spread_cpu_s:,.2f} s of "
+        f"CPU time: {figures.fit_max_spread_replicas:,} replicas"
+    )
+    click.echo(
+        f"  drain             {figures.drain_s:,.2f} s, {figures.drain_cpu_s:,.2f} s of CPU time: "
+        f"{drain} nodes, "
+        f"{figures.drained_pods:,} pods move"
+    )
+
+
 @bench.command("hostile")
 @click.option("--nodes", type=AT_LEAST_ONE, default=5000, show_default=True, help="Number of nodes.")
 @click.option(
@@ -308,27 +345,49 @@ def metrics_command(pods: int, as_json: bool) -> None:
 
 
 @bench.command("loop")
-@click.option("--workload", type=OneOf(WORKLOADS), default="basic", show_default=True, help="Kind of pods.")
+@click.option(
+    "--workload",
+    type=OneOf(loop_bench.LOOP_WORKLOADS),
+    default="basic",
+    show_default=True,
+    help="Kind of pods.",
+)
 @click.option("--nodes", type=AT_LEAST_ONE, default=5000, show_default=True, help="Number of nodes.")
 @click.option(
     "--existing-per-node", type=NOT_NEGATIVE, default=10, show_default=True, help="Pods already on each node."
 )
 @click.option("--pods", type=AT_LEAST_ONE, default=10_000, show_default=True, help="Pods to place.")
+@click.option(
+    "--group-size",
+    type=AT_LEAST_ONE,
+    default=64,
+    show_default=True,
+    help="Pods of a group, in workloads with groups.",
+)
 @_SEED
 @click.option(
     "--inspect",
     is_flag=True,
     help="Measure what the API and the page cost while nobody looks, in turns with and without them.",
 )
-@click.option("--turns", type=AtLeast(2), default=20, show_default=True, help="Pairs of turns of --inspect.")
+@click.option("--record", is_flag=True, help="Measure what recording costs, in turns.")
+@click.option(
+    "--turns",
+    type=AtLeast(2),
+    default=20,
+    show_default=True,
+    help="Pairs of turns of --inspect and --record.",
+)
 @JSON
 def loop_command(
     workload: str,
     nodes: int,
     existing_per_node: int,
     pods: int,
+    group_size: int,
     seed: int,
     inspect: bool,
+    record: bool,
     turns: int,
     as_json: bool,
 ) -> None:
@@ -336,19 +395,49 @@ def loop_command(
 
     Pods are created in an in-process store and bound by a scheduler with watches, queue, events, metrics and
     explanations on. Creating and storing the pods is part of the figures. The workloads are those of
-    `stowplan bench engine`.
+    `stowplan bench engine`, and:
+
+    \b
+    gang           groups that are placed as a whole or not at all
+    gang-topology  the same, each group in one of 100 racks
+    gang-nofit     one group that finds room for nine tenths of its pods, among pods without a group
     """
-    run = LoopRun(workload, nodes, existing_per_node, pods, seed)
+    run = LoopRun(workload, nodes, existing_per_node, pods, seed, group_size=group_size)
+    if inspect and record:
+        raise click.UsageError("--inspect and --record exclude each other")
     if inspect:
         _measure_inspected(run, turns, as_json=as_json)
+        return
+    if record:
+        _measure_recorded(run, turns, as_json=as_json)
         return
     with elapsed("measuring"):
         figures = loop_bench.measure(run)
     click.echo(f"{workload}: {pods:,} pods on {nodes:,} nodes with {existing_per_node} pods each")
     _echo_loop_figures(figures)
+    if figures.group_attempts:
+        click.echo(
+            f"  groups     {figures.group_attempts:,} attempts, {figures.group_attempt_ms:,.1f} ms each"
+        )
     if as_json:
         echo_json({**asdict(run), **asdict(figures)})
     _check_hold(figures.longest_hold_ms, figures.held_by)
+
+
+def _measure_recorded(run: LoopRun, pairs: int, *, as_json: bool) -> None:
+    least = 20 * (pairs + 1)
+    if run.pods < least:
+        raise click.BadParameter(f"expected at least {least}, ten for each turn", param_hint="--pods")
+    with elapsed("measuring"):
+        figures = loop_bench.measure_recorded(run, pairs)
+    click.echo(
+        f"{run.workload}: {figures.turns} turns of {figures.pods_per_turn:,} pods on {run.nodes:,} nodes"
+    )
+    click.echo(f"  without    {figures.without_us:,.1f} µs CPU a pod")
+    click.echo(f"  recorded   {figures.with_us:,.1f} µs CPU a pod, {figures.bytes_per_pod:,.0f} bytes")
+    click.echo(f"  ratio      {figures.ratio:.3f} ({figures.median_ratio:.3f}: median of neighbouring turns)")
+    if as_json:
+        echo_json({**asdict(run), **asdict(figures)})
 
 
 def _measure_inspected(run: LoopRun, pairs: int, *, as_json: bool) -> None:

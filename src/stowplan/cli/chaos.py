@@ -16,15 +16,17 @@ from stowplan.cli.values import AtLeast, OneOf
 _SHOWN = (
     "attempts",
     "bound",
+    "bindings of gangs",
     "volumes claimed",
     "claims allocated",
     "preempted",
     "restarts",
+    "leader changes in gangs",
     "faults",
     "plugin refusals",
     "extender failures",
 )
-_IN_PROCESS = ("seeds", "first", "verbose")
+_IN_PROCESS = ("seeds", "first", "verbose", "groups")
 _WITH_PROCESSES = ("rounds", "schedulers", "fault")
 
 
@@ -40,6 +42,7 @@ _WITH_PROCESSES = ("rounds", "schedulers", "fault")
     "--schedulers", type=AtLeast(2), default=2, show_default=True, help="Scheduler processes of --processes."
 )
 @click.option("--fault", type=OneOf(FAULTS), help="Fault of every round of --processes; by default random.")
+@click.option("--groups", is_flag=True, help="Pod groups in every run, not only in some.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object on the last line.")
 @click.option("--verbose", is_flag=True, help="Print the plan and the history of every run.")
 @click.pass_context
@@ -52,6 +55,7 @@ def chaos(
     rounds: int,
     schedulers: int,
     fault: str | None,
+    groups: bool,
     as_json: bool,
     verbose: bool,
 ) -> None:
@@ -60,13 +64,16 @@ def chaos(
     Each seed is a small cluster and a few minutes of virtual time: pods and nodes are created, changed and
     deleted, API requests fail, are slow or lose their response, watches are cut, plugins and extenders fail,
     other schedulers bind pods, the scheduler restarts. In some runs pods compete for few volumes or few
-    devices while the controllers of these are slow or fail. Invariants are checked throughout. A seed always
-    gives the same run.
+    devices while the controllers and drivers of these are slow or fail; in some, groups of pods compete for
+    nodes, and the scheduler is replaced while one of them is being bound. Invariants are checked throughout.
+    A seed always gives the same run.
 
     With --processes, real `stowplan run` processes with leader election use an API server process. Each round
     has one fault: a process is killed, paused, disconnected, reloaded or given another time, or the server
     restarts. Every pod must be bound once and stay there, no node may be overcommitted, a leader must be
-    elected within the time the lease allows, and no process may exit without cause.
+    elected within the time the lease allows, and no process may exit without cause. Most pods ask for
+    devices: none may be given to two claims, every claim must be reserved for the pods that are bound with
+    it, and when they are gone no claim may be left.
 
     Exits with 1 if an invariant is violated.
     """
@@ -74,7 +81,8 @@ def chaos(
     if processes:
         _run_campaign(seed or 0, rounds, schedulers, fault, as_json)
     else:
-        _run_seeds(range(first, first + seeds) if seed is None else range(seed, seed + 1), as_json, verbose)
+        chosen = range(first, first + seeds) if seed is None else range(seed, seed + 1)
+        _run_seeds(chosen, groups or None, as_json, verbose)
 
 
 def _refuse_unused(ctx: click.Context, names: tuple[str, ...], processes: bool) -> None:
@@ -89,17 +97,17 @@ def _refuse_unused(ctx: click.Context, names: tuple[str, ...], processes: bool) 
 # Runs in this process
 
 
-def _run_seeds(chosen: range, as_json: bool, verbose: bool) -> None:
+def _run_seeds(chosen: range, groups: bool | None, as_json: bool, verbose: bool) -> None:
     counts: Counter[str] = Counter()
     failed: list[Outcome] = []
     with Progress("running", len(chosen), "runs") as progress:
         for number, one in enumerate(chosen, start=1):
-            outcome = _run(one, verbose)
+            outcome = _run(one, groups, verbose)
             counts.update(outcome.counts)
             if not outcome.ok:
                 failed.append(outcome)
                 progress.clear()
-                _show(outcome)
+                _show(outcome, groups)
             elif number % 50 == 0 and number < len(chosen) and not progress.is_shown:
                 click.echo(f"{number:,} of {len(chosen):,} runs, {len(failed)} failed")
             progress.advance(detail=f"{len(failed)} failed")
@@ -111,8 +119,8 @@ def _run_seeds(chosen: range, as_json: bool, verbose: bool) -> None:
         raise SystemExit(1)
 
 
-def _run(seed: int, verbose: bool) -> Outcome:
-    plan = plan_of(seed)
+def _run(seed: int, groups: bool | None, verbose: bool) -> Outcome:
+    plan = plan_of(seed, groups=groups)
     if verbose:
         click.echo(plan.text())
     outcome = execute(plan, keep_log=verbose)
@@ -123,11 +131,11 @@ def _run(seed: int, verbose: bool) -> Outcome:
     return outcome
 
 
-def _show(outcome: Outcome) -> None:
+def _show(outcome: Outcome, groups: bool | None) -> None:
     more = len(outcome.findings) - 1
     also = f", and {more} more" if more else ""
     click.echo(f"seed {outcome.seed}: {outcome.findings[0]}{also}")
-    click.echo(f"  again: stowplan chaos --seed {outcome.seed} --verbose")
+    click.echo(f"  again: stowplan chaos --seed {outcome.seed}{' --groups' * bool(groups)} --verbose")
 
 
 def _document(chosen: range, failed: list[Outcome], counts: Counter[str]) -> dict[str, Any]:
@@ -158,9 +166,10 @@ def _run_campaign(seed: int, rounds: int, schedulers: int, fault: str | None, as
         result = run_campaign(seeds, schedulers=schedulers, faults=faults, show=show)
     longest = max(one.without_leader for one in result.rounds)
     bound = sum(one.bound for one in result.rounds)
+    claims = sum(one.claims for one in result.rounds)
     click.echo(
-        f"{len(result.rounds)} rounds, {len(result.failed)} failed: {bound:,} pods bound, "
-        f"at most {longest:.1f} s without a leader"
+        f"{len(result.rounds)} rounds, {len(result.failed)} failed: {bound:,} pods bound, {claims:,} claims "
+        f"allocated, at most {longest:.1f} s without a leader"
     )
     if as_json:
         click.echo(msgspec.json.encode(_campaign_document(result)).decode())

@@ -7,8 +7,9 @@ import click
 
 from stowplan.api.feature_gates import FeatureGates
 from stowplan.cli.options import gates_options, plugins_option
+from stowplan.cli.output import report_options, show
 from stowplan.cli.progress import Progress
-from stowplan.cli.simulate import FILE, show
+from stowplan.cli.simulate import FILE
 from stowplan.cli.values import AtLeast, Seconds
 
 if TYPE_CHECKING:
@@ -26,13 +27,7 @@ DEFAULT: Final = "default"
 @click.option("--jobs", type=AtLeast(1), default=1, show_default=True, help="Number of runs at a time.")
 @gates_options
 @plugins_option
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@click.option(
-    "--report",
-    "page",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Also write the result to this HTML file.",
-)
+@report_options
 def compare(
     configurations: tuple[str, ...],
     workload: Path,

@@ -153,8 +153,8 @@ def read_gates(
     with one_line_errors():
         release = emulated_release(emulated, compatible)
         gates = parse_feature_gates(settings, release)
-    names = sorted(name for name in gates.changed() if not release.gates[name].has_effect)
-    echo_notes(f"feature gate {name} has no effect: it is not a gate of the scheduler" for name in names)
+    reasons = ((name, releases.why_without_effect(name)) for name in sorted(gates.changed()))
+    echo_notes(f"feature gate {name} has no effect: {why}" for name, why in reasons if why)
     return gates
 
 

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import wraps
 from pathlib import Path
@@ -26,9 +26,10 @@ from stowplan.api.pod import Pod
 from stowplan.api.workloads import ReplicaSet
 from stowplan.cli.options import gates_options, plugins_option
 from stowplan.cli.running import Document, RunningScheduler
-from stowplan.cli.targets import chosen, single_pods, some_pods
+from stowplan.cli.targets import chosen, groups_and_rest, single_pods, some_pods
 from stowplan.client.http import AccessError, HttpClient, default_kubeconfigs, load_kubeconfig
 from stowplan.clock import RealClock
+from stowplan.explain.group_text import render_group
 from stowplan.explain.layout import Palette
 from stowplan.explain.pending_text import only_of
 from stowplan.explain.pending_text import render as render_pending
@@ -157,7 +158,7 @@ def explain(
     where: Where,
     output: str,
 ) -> None:
-    """Explain why a pod is pending, or why it is on its node.
+    """Explain why a pod or pod group is pending, or a pod on its node.
 
     If a stowplan schedules the cluster and serves its API, it is asked what really happened. Any other
     cluster is only read, and decisions are made here, by the default profile or that of --config. A
@@ -166,6 +167,7 @@ def explain(
     \b
       stowplan explain pod/web-7 -n shop
       stowplan explain deployment/web
+      stowplan explain podgroup/training
       stowplan explain -f new-job.yaml
       kubectl get nodes,pods -A -o yaml | stowplan explain --from - pod/web-7
     """
@@ -257,7 +259,15 @@ async def _explanations(where: Where, wanted: Wanted) -> tuple[list[Document], l
 async def _told(
     running: RunningScheduler, client: HttpClient, wanted: Wanted, namespace: str
 ) -> list[Document] | None:
-    """What the running scheduler says; None where it does not know all of the pods."""
+    """What the running scheduler says; None where it does not know all of the pods and groups."""
+    groups, rest = groups_and_rest(wanted.targets)
+    if groups:
+        told = [await running.group(kind, namespace, name) for kind, name in groups]
+        known = [one for one in told if one is not None]
+        if len(known) < len(groups) or not (rest or wanted.selector):
+            return known if len(known) == len(groups) else None
+        others = await _told(running, client, replace(wanted, targets=tuple(rest)), namespace)
+        return None if others is None else [*known, *others]
     names = single_pods(wanted.targets, wanted.selector)
     if names is not None:
         return await running.pods([f"{namespace}/{name}" for name in names])
@@ -317,7 +327,12 @@ async def _follow_pending(where: Where, namespace: str, every: float, output: st
 def _show(found: Sequence[Document], output: str, all_nodes: bool) -> None:
     if output == "text":
         palette, now = Palette.of(sys.stdout, os.environ), time.time()
-        texts = [render(one, all_nodes=all_nodes, palette=palette, now=now) for one in found]
+        texts = [
+            render_group(one, all_nodes=all_nodes, palette=palette)
+            if "domains" in one
+            else render(one, all_nodes=all_nodes, palette=palette, now=now)
+            for one in found
+        ]
         click.echo("\n".join(texts), nl=False, color=palette.enabled)
         return
     dump(found[0] if len(found) == 1 else {"items": found}, output)

@@ -8,7 +8,8 @@ import msgspec
 
 from stowplan.cli.progress import Progress
 from stowplan.cli.values import AtLeast
-from stowplan.fuzz import Case, FuzzResult, FuzzRun, Hold, corpus, random_case, run_cases
+from stowplan.fuzz import Case, Finding, FuzzResult, FuzzRun, Hold, corpus, random_case, run_cases
+from stowplan.fuzz.claims import compare_claims
 
 _SLOWEST = 5
 
@@ -46,10 +47,13 @@ def fuzz(
     extremes that API validation accepts: thousands of selector keys, terms, ports and resources, quantities
     whose sums overflow, names and uids that are used again. No pod may be bound to a node that Kubernetes'
     rules exclude, no attempt may fail or block the event loop for longer than --limit, and memory must be
-    freed when the objects are deleted. The corpus of known cases always runs first. Exits with 1 if a check
-    fails.
+    freed when the objects are deleted. The corpus of known cases always runs first.
+
+    Each seed is also a history of devices and resource claims: what the scheduler allocates on every node is
+    compared with an allocator that tries all choices one after the other. Exits with 1 if a check fails.
     """
-    cases = list(_chosen(name, range(first, first + seeds), size, nodes))
+    chosen = range(first, first + seeds)
+    cases = list(_chosen(name, chosen, size, nodes))
     progress = Progress("running", len(cases), "cases")
 
     def show(case: Case) -> None:
@@ -65,6 +69,7 @@ def fuzz(
 
     with progress:
         result = run_cases(FuzzRun(nodes=nodes, size=size, limit_ms=limit), cases, show)
+    _compare_claims(_histories(name, chosen), result)
     _report(result, verbose)
     if as_json:
         click.echo(msgspec.json.encode(_document(result)).decode())
@@ -85,6 +90,25 @@ def _chosen(name: str | None, seeds: range, size: int, nodes: int) -> Iterator[C
             known = "; ".join(case.name for case in corpus(10))
             raise click.ClickException(f"--case: expected a seed or a part of one of: {known}; got {name!r}")
         yield from found
+
+
+def _histories(name: str | None, seeds: range) -> range:
+    """The seeds of histories of claims that were asked for; a case of the corpus has none."""
+    if name is None:
+        return seeds
+    return range(int(name), int(name) + 1) if name.isdigit() else range(0)
+
+
+def _compare_claims(seeds: range, result: FuzzResult) -> None:
+    with Progress("comparing claims of", len(seeds), "histories") as progress:
+        for seed in seeds:
+            compared = compare_claims(seed)
+            result.counts["claims compared"] += compared.claims
+            result.findings += [
+                Finding(str(seed), "claims get the devices that the slow allocator finds", difference)
+                for difference in compared.differences
+            ]
+            progress.advance()
 
 
 def _report(result: FuzzResult, verbose: bool) -> None:

@@ -28,10 +28,13 @@ _PLACES: Final = {
     "node": "stowplan.cli.node:node_group",
     "pending": "stowplan.cli.explain:pending",
     "plan": "stowplan.cli.plan:plan",
+    "record": "stowplan.cli.record:record",
+    "replay": "stowplan.cli.replay:replay",
     "run": "stowplan.cli.run:run",
     "shadow": "stowplan.cli.shadow:shadow",
     "simulate": "stowplan.cli.simulate:simulate",
     "snapshot": "stowplan.cli.snapshot:snapshot",
+    "sweep": "stowplan.cli.sweep:sweep",
     "top": "stowplan.cli.top:top",
     "up": "stowplan.cli.up:up",
     "verify": "stowplan.cli.verify:verify_command",
@@ -51,7 +54,7 @@ _SUMMARIES: Final = {
     "controllers": "Run controllers against an API server.",
     "demo": "Replay kube-scheduler's decisions and explain one.",
     "doctor": "Check whether stowplan can schedule a cluster.",
-    "explain": "Explain why a pod is pending, or why it is on its node.",
+    "explain": "Explain why a pod or pod group is pending, or a pod on its node.",
     "fit": "Tell whether a workload fits, and where it would go.",
     "fuzz": "Test the scheduler with hostile objects.",
     "kubelets": "Run simulated kubelets against an API server.",
@@ -59,10 +62,13 @@ _SUMMARIES: Final = {
     "node": "Make simulated nodes fail and recover.",
     "pending": "Group waiting pods by cause.",
     "plan": "Plan steps that improve a cluster.",
+    "record": "Record what happens in a cluster.",
+    "replay": "Replay RECORDING: the same decisions, or others.",
     "run": "Run the scheduler in place of kube-scheduler.",
     "shadow": "Judge every binding of a cluster's scheduler.",
     "simulate": "Run SCENARIO in virtual time with the whole scheduler.",
     "snapshot": "Write a cluster to one compact file.",
+    "sweep": "Simulate every combination of EXPERIMENT.",
     "top": "Show queue, rate and causes of a cluster, live.",
     "up": "Run a Kubernetes cluster in this process.",
     "verify": "Compare decisions with recorded ones.",
@@ -144,9 +150,10 @@ def _user_errors() -> tuple[type[ValueError], ...]:
     from stowplan.api.decode import DecodeError
     from stowplan.config import ConfigError
     from stowplan.framework.status import ProfileError
+    from stowplan.recording.files import RecordingError
     from stowplan.snapshot.files import SnapshotError
 
-    return ConfigError, DecodeError, ProfileError, SnapshotError
+    return ConfigError, DecodeError, ProfileError, RecordingError, SnapshotError
 
 
 @click.group(

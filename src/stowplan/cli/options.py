@@ -87,6 +87,6 @@ def plugins_option(command: _Command) -> _Command:
         "plugins",
         metavar="MODULE:CLASS",
         multiple=True,
-        help="Out-of-tree plugin, as module:Class or file.py:Class. Can be repeated.",
+        help="Out-of-tree plugin, as module:Class or file.py:Class[@sha256:DIGEST]. Can be repeated.",
     )
     return option(command)

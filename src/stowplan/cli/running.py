@@ -48,6 +48,10 @@ class RunningScheduler:
             found.append(document)
         return found
 
+    async def group(self, kind: str, namespace: str, name: str) -> Document | None:
+        """The explanation of a group of pods, `kind` as objects say it; None if there is none."""
+        return await self.ask(f"/{kind.lower()}s/{quote(namespace, safe='')}/{quote(name, safe='')}")
+
     async def pending(self) -> Document | None:
         document = await self.ask("/pending")
         return None if document is None else {**document, "source": "the running scheduler"}

@@ -1,38 +1,18 @@
 """`stowplan simulate`: a scenario under the real scheduler, in virtual time."""
 
-import os
-import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
 from stowplan.api.feature_gates import FeatureGates
 from stowplan.cli.options import gates_options, plugins_option
+from stowplan.cli.output import report_options, show
 from stowplan.cli.progress import Progress
 from stowplan.cli.values import AtLeast, Seconds
-from stowplan.explain.layout import Palette
-
-if TYPE_CHECKING:
-    from stowplan.report import Report
 
 FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
-
-
-def show(report: "Report", *, as_json: bool, page: Path | None) -> None:
-    """Print a report in the form that was asked for, and write the page."""
-    from stowplan.report.page import render as render_page
-    from stowplan.report.terminal import render
-
-    if page is not None:
-        page.write_text(render_page(report), encoding="utf-8")
-        click.echo(f"report: {page}", err=True)
-    if as_json:
-        click.echo(report.json())
-        return
-    palette = Palette.of(sys.stdout, os.environ)
-    click.echo("\n".join(render(report, palette=palette)), color=palette.enabled)
 
 
 @click.command("simulate")
@@ -42,13 +22,7 @@ def show(report: "Report", *, as_json: bool, page: Path | None) -> None:
 @plugins_option
 @click.option("--seed", type=AtLeast(0), help="Seed of everything random [default: that of the scenario].")
 @click.option("--duration", type=Seconds(), help="Virtual time to run [default: that of the scenario].")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@click.option(
-    "--report",
-    "page",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Also write the result to this HTML file.",
-)
+@report_options
 def simulate(
     scenario: Path,
     config: Path | None,

@@ -1,8 +1,6 @@
 """What commands that simulate have in common: cluster, configuration, seed, and the form of the answer."""
 
 import asyncio
-import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -12,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from stowplan.api.feature_gates import FeatureGates
-from stowplan.cli.explain import Configuration, connect, dump
+from stowplan.cli.explain import Configuration, connect
 from stowplan.cli.options import gates_options, plugins_option
+from stowplan.cli.output import page_option, show
 from stowplan.cli.values import AtLeast
-from stowplan.explain.layout import Palette
 
 if TYPE_CHECKING:
     from stowplan.report import Report
@@ -79,19 +77,7 @@ class Simulation:
 
     def show(self, report: "Report") -> None:
         """Print the answer in the form that was asked for, and write the page."""
-        from stowplan.report.page import render as render_page
-        from stowplan.report.terminal import render
-
-        if self.output == "json":
-            click.echo(report.json())
-        elif self.output == "yaml":
-            dump(report.data, "yaml")
-        else:
-            palette = Palette.of(sys.stdout, os.environ)
-            click.echo("\n".join(render(report, palette=palette)), color=palette.enabled)
-        if self.page is not None:
-            self.page.write_text(render_page(report), encoding="utf-8")
-            click.echo(f"report: {self.page}", err=True)
+        show(report, form=self.output, page=self.page)
 
 
 def simulation_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -131,7 +117,7 @@ def simulation_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 type=click.Path(exists=True, allow_dash=True, path_type=Path),
                 multiple=True,
                 help="Where the cluster comes from: a snapshot, a dump (file, directory or tar archive of "
-                "`kubectl get … -o yaml`, or -), a file of shapes, or a kubeconfig.",
+                "`kubectl get … -o yaml`, or -), a recording, a trace, a file of shapes, or a kubeconfig.",
             ),
             click.option("--kubeconfig", type=_FILE, help="Kubeconfig of the cluster [default: as kubectl]."),
             click.option("--context", default="", help="Context of the kubeconfig to use."),
@@ -154,12 +140,7 @@ def simulation_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 help="Output format.",
             ),
             click.option("--json", "as_json", is_flag=True, help="The same as -o json."),
-            click.option(
-                "--report",
-                "page",
-                type=click.Path(dir_okay=False, writable=True, path_type=Path),
-                help="Also write the answer to this HTML file.",
-            ),
+            page_option,
         )
     ):
         decorated = option(decorated)

@@ -16,7 +16,12 @@ _NAMES: Final = {
     "StatefulSet": "sts statefulset statefulsets statefulset.apps statefulsets.apps",
     "DaemonSet": "ds daemonset daemonsets daemonset.apps daemonsets.apps",
     "Job": "job jobs job.batch jobs.batch",
+    "PodGroup": "pg pgs podgroup podgroups podgroup.scheduling.k8s.io podgroups.scheduling.k8s.io "
+    "podgroup.scheduling.x-k8s.io podgroups.scheduling.x-k8s.io",
+    "CompositePodGroup": "compositepodgroup compositepodgroups compositepodgroup.scheduling.k8s.io "
+    "compositepodgroups.scheduling.k8s.io",
 }
+GROUPS: Final = ("PodGroup", "CompositePodGroup")
 _KINDS: Final = {name: kind for kind, names in _NAMES.items() for name in names.split()}
 """How kubectl calls the kinds whose pods can be explained."""
 
@@ -28,6 +33,19 @@ class NoSuchPodError(click.ClickException):
         super().__init__(f'pods "{name}" not found in namespace {namespace}')
         self.namespace = namespace
         self.name = name
+
+
+def groups_and_rest(targets: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
+    """The groups of pods that are asked for (kind and name), and all other targets."""
+    groups: list[tuple[str, str]] = []
+    rest: list[str] = []
+    for kind, name in _pairs(targets):
+        known = _KINDS.get(kind.lower(), "")
+        if known in GROUPS:
+            groups.append((known, name))
+        else:
+            rest.append(f"{kind}/{name}")
+    return groups, rest
 
 
 def single_pods(targets: Sequence[str], selector: str) -> list[str] | None:
@@ -78,7 +96,7 @@ def _pods_of(
 ) -> list[Pod]:
     known = _KINDS.get(kind.lower())
     if known is None:
-        expected = "pod, deployment, replicaset, statefulset, daemonset or job"
+        expected = "pod, podgroup, deployment, replicaset, statefulset, daemonset or job"
         raise click.ClickException(f"{kind}/{name}: expected a {expected}")
     if known == "Pod":
         pod = pods.get(f"{namespace}/{name}")

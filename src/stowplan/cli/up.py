@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.api.pod_groups import GATES as GANGS
 from stowplan.cli.config import echo_notes
 from stowplan.cli.one_line import one_line_errors
 from stowplan.cli.options import gates_options, plugins_option
@@ -34,6 +35,7 @@ from stowplan.embedded.kubelets import (
 from stowplan.embedded.usage import PretendUsage
 from stowplan.inspection.web import PageServer
 from stowplan.logs import LogSettings, ProcessLogger, logger_for
+from stowplan.recording import Recording
 from stowplan.scheduler import Settings
 from stowplan.scheduler.gc_tuning import calm_collector, patient_collector
 from stowplan.serving import ServingError
@@ -96,11 +98,22 @@ class Wishes:
     help="Another scheduler: its name and its KubeSchedulerConfiguration. Can be repeated.",
 )
 @gates_options
+@click.option(
+    "--gangs",
+    is_flag=True,
+    help="Turn on everything about groups of pods: PodGroup, Workload and CompositePodGroup, topology "
+    "placement, Jobs that create groups (all feature gates of these).",
+)
 @plugins_option
 @click.option(
     "--annotate-results",
     is_flag=True,
     help="Annotate bound pods with the results of filters and scores, as kube-scheduler-simulator does.",
+)
+@click.option(
+    "--record",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="File to record watch events and decisions of the scheduler to, for `stowplan replay`.",
 )
 @click.option(
     "--scheduler-port", type=_PORT, help="Port for the scheduler's health, metrics and configuration."
@@ -163,8 +176,10 @@ def up(
     config: Path | None,
     more: tuple[str, ...],
     gates: FeatureGates | None,
+    gangs: bool,
     plugins: tuple[str, ...],
     annotate_results: bool,
+    record: Path | None,
     scheduler_port: int | None,
     verbosity: int | None,
     port: int,
@@ -213,7 +228,7 @@ def up(
         source = SchedulerSource(
             str(config or ""),
             plugins,
-            gates or DEFAULT_GATES,
+            _with_gangs(gates or DEFAULT_GATES) if gangs else gates or DEFAULT_GATES,
             annotate_results=annotate_results,
         )
         loaded_config = source.load()
@@ -244,6 +259,7 @@ def up(
             loaded=loaded,
             seed=seed,
             data_dir=data_dir,
+            recording=None if record is None else Recording(record),
         )
         with elapsed("loading the cluster"):
             cluster = LocalCluster(plan, report=lambda text: click.echo(text, err=True))
@@ -254,6 +270,14 @@ def up(
     finally:
         stack.close()
     sys.exit(code)
+
+
+def _with_gangs(gates: FeatureGates) -> FeatureGates:
+    """Gates with those of pod groups on. Raises UsageError if the release does not have them."""
+    if missing := [name for name in GANGS if name not in gates]:
+        release = gates.release.name
+        raise click.UsageError(f"--gangs: Kubernetes {release} does not have {', '.join(missing)}")
+    return FeatureGates({**gates.changed(), **dict.fromkeys(GANGS, True)}, gates.release, gates.groups)
 
 
 def _serving(bind: str, port: int) -> ServingSettings:

@@ -33,11 +33,17 @@ class ObjectStore(Generic[T]):
     """The objects of one resource as last seen.
 
     An object that cannot be read is skipped: its last readable state stays. Each is reported once, until
-    it becomes readable or goes.
+    it becomes readable or goes. With a `transform` objects are kept and shown as it gives them back.
     """
 
-    def __init__(self, handler: Handler[T], report: Callable[[Unreadable], None]) -> None:
+    def __init__(
+        self,
+        handler: Handler[T],
+        report: Callable[[Unreadable], None],
+        transform: Callable[[T], T] | None = None,
+    ) -> None:
         self._handler = handler
+        self._transform = transform
         self._report = report
         self._objects: dict[str, T] = {}
         self._unreadable: set[str] = set()
@@ -53,10 +59,16 @@ class ObjectStore(Generic[T]):
         """The keys of objects whose present state cannot be read."""
         return frozenset(self._unreadable)
 
+    def restore(self, objects: Iterable[T]) -> None:
+        """Hold these objects without telling the handler, which knows of them."""
+        self._objects.update((obj.key, obj) for obj in objects)
+
     def put(self, key: str, obj: T) -> None:
         """An object is there, new or changed. Another object of the same name first ends the old one."""
         if self._unreadable:
             self._unreadable.discard(key)
+        if self._transform is not None:
+            obj = self._transform(obj)
         objects = self._objects
         old = objects.get(key)
         if old is None:
@@ -77,8 +89,11 @@ class ObjectStore(Generic[T]):
         self._unreadable.discard(key)
         old = self._objects.pop(key, None)
         if old is not None:
-            same = last is not None and last.metadata.uid == old.metadata.uid
-            self._handler.deleted(last if same and last is not None else old)
+            if last is None or last.metadata.uid != old.metadata.uid:
+                last = old
+            elif self._transform is not None:
+                last = self._transform(last)
+            self._handler.deleted(last)
 
     def skip(self, unreadable: Unreadable) -> None:
         """An object is there, but cannot be read."""

@@ -37,6 +37,7 @@ class Reflector(Generic[T]):
 
     `without` says what suffers while the server forbids or lacks the resource: that is told once, and the
     reflector goes on trying. Empty means that nothing goes without it, and every failure is told.
+    `transform` is applied to every object before anybody sees it.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Reflector(Generic[T]):
         stream: bool = False,
         without: str = "",
         inform: Callable[[str], None] = lambda text: None,
+        transform: Callable[[T], T] | None = None,
     ) -> None:
         self._reader = reader
         self._resource = resource
@@ -65,7 +67,7 @@ class Reflector(Generic[T]):
         self._selection = selection
         self._stream = stream
         self._availability = WatchAvailability(resource.qualified, without, reader.pause, report, inform)
-        self._store: ObjectStore[T] = ObjectStore(handler, self._report_unreadable)
+        self._store: ObjectStore[T] = ObjectStore(handler, self._report_unreadable, transform)
         self._version = ""
         self._is_current = False
         self._has_moved = False
@@ -84,9 +86,19 @@ class Reflector(Generic[T]):
         return self._resource
 
     @property
+    def cls(self) -> type[T]:
+        """The type of its objects."""
+        return self._cls
+
+    @property
     def objects(self) -> Mapping[str, T]:
         """The objects as last seen, by `namespace/name`."""
         return self._store.objects
+
+    @property
+    def store(self) -> ObjectStore[T]:
+        """Where they are kept, for who replays what another reflector has seen."""
+        return self._store
 
     @property
     def skipped(self) -> int:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from random import Random
 from typing import Final
 
 from stowplan.api.status import ApiError
@@ -19,10 +18,13 @@ _NAMELESS: Final = ("", "Unknown")
 async def retried(
     call: Callable[[], Awaitable[object]],
     is_retriable: Callable[[ApiError], bool],
-    rng: Random,
+    random: Callable[[], float],
     tries: int = TRIES,
 ) -> None:
-    """Make a call, and make it again after errors that may pass. Raises the last ApiError."""
+    """Make a call, and make it again after errors that may pass. Raises the last ApiError.
+
+    `random` gives numbers from 0 to 1, by which pauses differ.
+    """
     delay = INITIAL_BACKOFF
     for attempt in range(1, tries + 1):
         try:
@@ -32,7 +34,7 @@ async def retried(
                 raise
         else:
             return
-        await asyncio.sleep(delay * (1 + BACKOFF_JITTER * rng.random()))
+        await asyncio.sleep(delay * (1 + BACKOFF_JITTER * random()))
         delay *= BACKOFF_FACTOR
 
 

@@ -146,6 +146,9 @@ class Slices:
         if self._heeds_rules:
             self._put_again()
 
+    def rules(self) -> Iterable[DeviceTaintRule]:
+        return self._rules.values()
+
     def heed_rules(self, heeded: bool) -> None:
         """Whether taint rules count (gate DRADeviceTaintRules)."""
         if heeded != self._heeds_rules:

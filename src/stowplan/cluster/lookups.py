@@ -33,9 +33,9 @@ class Lookups:
     """What is known of the objects around pods.
 
     `namespaces_version` changes with the labels of namespaces, `groups_version` with what groups pods: the
-    selectors of services and controllers, and the extended resources that mean devices. An update that
-    changes neither (a ReplicaSet's status, say) changes no version, so nothing that was worked out is thrown
-    away for it.
+    selectors of services and controllers, the labels that affinity terms look at, and the extended resources
+    that mean devices. An update that changes neither (a ReplicaSet's status, say) changes no version, so
+    nothing that was worked out is thrown away for it.
     """
 
     __slots__ = (

@@ -16,6 +16,7 @@ from stowplan.api.resources import (
     PodRequests,
     accounted_requests,
     incoming_requests,
+    is_resize_deferred,
     requests_for_scoring,
 )
 from stowplan.cluster.columns import CPU, EPHEMERAL_STORAGE, MEMORY
@@ -39,6 +40,7 @@ class PodTemplate:
         "__weakref__",
         "_all_groups",
         "_groups",
+        "_seen",
         "accounted",
         "carries_terms",
         "class_keys",
@@ -50,6 +52,7 @@ class PodTemplate:
         "pod",
         "ports",
         "requests",
+        "resize_deferred",
         "rules",
         "scalars",
         "taken",
@@ -69,11 +72,14 @@ class PodTemplate:
             if _may_be_resized(pod)
             else self.requests
         )
+        self.resize_deferred = is_resize_deferred(pod)
+        """Whether pods run already and wait for room to be resized."""
         self.ports: tuple[HostPort, ...] = host_ports(pod)
         self.terms: PodTerms = parse_terms(pod.namespace, pod.spec.affinity)
         self.carries_terms = bool(self.terms.terms)
         self._all_groups = groups
         self._groups: tuple[TermGroup, ...] | None = None
+        self._seen: tuple[int, LabelSet] = (-1, label_set)
         self.taken: tuple[tuple[int, int], ...] = core_lines(self.accounted)
         """What a pod takes of the first three resources, as (line of the resource columns, amount)."""
         self.scalars: tuple[tuple[str, int], ...] = tuple(
@@ -98,6 +104,16 @@ class PodTemplate:
         if self._groups is None:
             self._groups = tuple(map(self._all_groups.group, self.terms.terms))
         return self._groups
+
+    @property
+    def seen_label_set(self) -> LabelSet:
+        """The label set without the labels that no affinity term looks at (`TermGroups.seen_labels`)."""
+        version, seen = self._seen
+        groups = self._all_groups
+        if version != groups.keys_version:
+            seen = groups.seen_labels(self.label_set, self.terms)
+            self._seen = (groups.keys_version, seen)
+        return seen
 
     def note(self, key: str, fact: object) -> None:
         """Keep something worked out for the template. Plugins that are gone leave theirs behind, so at some

@@ -1,6 +1,6 @@
 """The cluster table: nodes are rows, what plugins read are columns, counts are kept as things change."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from stowplan.cluster.lookups import DisruptionBudgets, Lookups
 from stowplan.cluster.matchers import Matchers
 from stowplan.cluster.nodecontents import HostPortIndex, ImageIndex
 from stowplan.cluster.nodelabels import LabelColumn, NodeLabels
+from stowplan.cluster.pod_groups import GROUP_TYPES, PodGroups
 from stowplan.cluster.podinfo import PodInfo, PodTemplate, Templates, counted_alike
 from stowplan.cluster.storage import STORAGE_TYPES, Storage
 from stowplan.cluster.terms import TermGroups
@@ -63,6 +64,7 @@ class ClusterTable:
         self.budgets = DisruptionBudgets(release.behaviour.preempting.pdb_grouping == "stop-at-exceeded")
         self.storage = Storage()
         self.devices = Devices()
+        self.groups = PodGroups()
         self.images = ImageIndex()
         self.host_ports = HostPortIndex()
 
@@ -114,6 +116,11 @@ class ClusterTable:
     def row_of(self, name: str) -> int | None:
         """The row of a node, None if there is no such node."""
         return self._row_of.get(name)
+
+    @property
+    def free_rows(self) -> Sequence[int]:
+        """Rows without a node; the last one is used next."""
+        return self._free_rows
 
     def name_of(self, row: int) -> str:
         return self.names[row]
@@ -183,6 +190,7 @@ class ClusterTable:
             "feature sets": len(self.feature_sets),
             "templates": len(self._templates),
             "images": len(self.images.states),
+            **self.groups.sizes(),
             **self.labels.sizes(),
             **self._label_sets.sizes(),
             **self.matchers.sizes(),
@@ -206,6 +214,8 @@ class ClusterTable:
             self.volumes_in_use.storage_changed(obj)
         elif isinstance(obj, DEVICE_TYPES):
             self._around_devices(obj, self.devices.put)
+        elif isinstance(obj, GROUP_TYPES):
+            self.groups.put(obj)
         else:
             self._around(obj, self.lookups.put)
 
@@ -218,6 +228,8 @@ class ClusterTable:
             self.volumes_in_use.storage_changed(obj)
         elif isinstance(obj, DEVICE_TYPES):
             self._around_devices(obj, self.devices.remove)
+        elif isinstance(obj, GROUP_TYPES):
+            self.groups.remove(obj)
         else:
             self._around(obj, self.lookups.remove)
 

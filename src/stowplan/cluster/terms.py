@@ -1,8 +1,9 @@
 """Affinity terms that pods on nodes carry, which bear on the pods that come after them."""
 
+from collections import Counter
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -162,10 +163,22 @@ class TermGroup:
         """Nothing to do: carriers are counted as they and their nodes change."""
 
 
+_MOST_KEYS: Final = 4096
+"""Beyond so many label keys every label of a pod counts."""
+
+
 class TermGroups:
-    """Every term carried by some pod on a node. A label set lists the groups whose term selects it."""
+    """Every term carried by some pod on a node. A label set lists the groups whose term selects it.
+
+    `seen_labels` leaves out of a label set what no term looks at: pods that differ in nothing else (the names
+    of their jobs, say, or their numbers) are one and the same to all terms. When terms look at another key,
+    `Lookups.groups_version` changes; one that they look at no longer makes finer differences than needed.
+    """
 
     def __init__(self, label_sets: LabelSets, lookups: Lookups, labels: NodeLabels) -> None:
+        self._label_sets = label_sets
+        self._keys: Counter[str] = Counter()
+        self.keys_version = 0
         self._selectors: SelectorIndex[TermGroup] = SelectorIndex(label_sets, "term_groups")
         self._groups: WeakValueDictionary[Term, TermGroup] = WeakValueDictionary()
         self._lookups = lookups
@@ -184,6 +197,7 @@ class TermGroups:
         """A carrier came to or left a row."""
         if not group.carriers:
             group.hold(self._labels)
+            self._look_at(group.term.selector)
             self._selectors.add(group)
         group.carriers += delta
         domain = group.column.ids.item(row)
@@ -191,7 +205,32 @@ class TermGroups:
             group.counts.add(domain, delta)
         if not group.carriers:
             self._selectors.remove(group)
+            self._look_away(group.term.selector)
             group.let_go(self._labels)
 
     def namespace_changed(self, namespace: str) -> None:
         self._selectors.revisit(namespace)
+
+    def seen_labels(self, label_set: LabelSet, terms: PodTerms) -> LabelSet:
+        """The label set of the labels that count for terms on nodes or for a pod's own ones."""
+        keys = self._keys
+        if len(keys) > _MOST_KEYS:
+            return label_set
+        own = {requirement.key for term in terms.terms for requirement in term.selector.requirements}
+        seen = {key: value for key, value in label_set.labels.items() if key in keys or key in own}
+        if len(seen) == len(label_set.labels):
+            return label_set
+        return self._label_sets.of(label_set.namespace, seen)
+
+    def _look_at(self, selector: Selector) -> None:
+        before = len(self._keys)
+        self._keys.update({requirement.key for requirement in selector.requirements})
+        if len(self._keys) > before:
+            self.keys_version += 1
+            self._lookups.groups_version += 1
+
+    def _look_away(self, selector: Selector) -> None:
+        for key in {requirement.key for requirement in selector.requirements}:
+            self._keys[key] -= 1
+            if not self._keys[key]:
+                del self._keys[key]

@@ -3,16 +3,15 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from stowplan.api.feature_gates import FeatureGates
+from stowplan.api.feature_gates import GATE_GROUPS, FeatureGates
 from stowplan.api.fielderrors import aggregate
 from stowplan.config.load import ConfigError
 from stowplan.gocompat.quoting import quote
-from stowplan.releases import DEFAULT, NEWEST, Release, Stage, histories
+from stowplan.releases import DEFAULT, NEWEST, Release, histories
 
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 _COMPONENT: Final = "kube:"
-GATE_GROUPS: Final = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
 
 
 def parse_feature_gates(values: Iterable[str], release: Release = DEFAULT) -> FeatureGates:
@@ -25,7 +24,8 @@ def parse_feature_gates(values: Iterable[str], release: Release = DEFAULT) -> Fe
         for setting in filter(None, (part.strip() for part in value.split(","))):
             name, on = parse_setting(setting)
             settings[name] = on
-    gates = FeatureGates(_changes(settings, release), release)
+    groups = [name for name in GATE_GROUPS if settings.get(name)]
+    gates = FeatureGates(_changes(settings, release), release, groups)
     if errors := list(_missing_dependencies(gates)):
         raise ConfigError("flags", aggregate(errors))
     return gates

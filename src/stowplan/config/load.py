@@ -22,11 +22,13 @@ from stowplan.gocompat.jsontext import (
     TextError,
     Tree,
     as_json,
+    float_text,
     kind_of,
     looks_like_json,
     parse_json,
     to_python,
 )
+from stowplan.gocompat.numbers import fits_int64
 from stowplan.gocompat.quoting import path_error, quote
 from stowplan.gocompat.types import DocumentError, StrictDocumentError, StructOf, decode_strictly
 from stowplan.gocompat.yamltext import yaml_to_json
@@ -263,7 +265,7 @@ def _decode_args(plugin: str, tree: Tree, release: Release) -> tuple[Any, tuple[
     """The arguments of one plugin: typed if it is in-tree and has any, otherwise plain data."""
     expected = TypeMeta(GROUP, _V1, f"{plugin}Args")
     if expected.kind not in PLUGIN_ARGS:
-        return to_python(tree), ()
+        return _as_read_again(to_python(tree)), ()
     try:
         meta = _type_meta(tree).or_else(expected)
         if not meta.version:
@@ -279,3 +281,22 @@ def _decode_args(plugin: str, tree: Tree, release: Release) -> tuple[Any, tuple[
 
 def _shown_text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
+
+
+def _as_read_again(value: Any) -> Any:
+    """Arguments without a type as they would be read after they were written out.
+
+    A whole number may be written as a float, and is an integer then; one that needs more than 64 bits is a
+    float.
+    """
+    if isinstance(value, dict):
+        return {name: _as_read_again(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_as_read_again(inner) for inner in value]
+    if not isinstance(value, int | float) or (isinstance(value, int) and fits_int64(value)):
+        return value
+    try:
+        text = float_text(float(value))
+    except (OverflowError, TextError):
+        return value
+    return int(text) if text.removeprefix("-").isdigit() and fits_int64(int(text)) else float(text)

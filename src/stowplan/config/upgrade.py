@@ -8,6 +8,7 @@ from stowplan.config.defaults import complete
 from stowplan.config.dump import dump
 from stowplan.config.load import decode_document
 from stowplan.config.types import SchedulerConfig
+from stowplan.gocompat.jsontext import as_json
 from stowplan.plugins.registry import catalog
 from stowplan.releases import Choice, Gate, Release, differences
 
@@ -96,7 +97,7 @@ def _argument_notes(old: SchedulerConfig, new: SchedulerConfig) -> Iterator[str]
         for plugin in sorted(before.keys() & after.keys()):
             for field in sorted(after[plugin]):
                 if after[plugin][field] != before[plugin].get(field):
-                    yield f"{plugin}Args.{field}: the default is {after[plugin][field]}"
+                    yield f"{plugin}Args.{field}: the default is {as_json(after[plugin][field])}"
 
 
 def _arguments(config: SchedulerConfig) -> Iterator[dict[str, dict[str, Any]]]:

@@ -109,10 +109,17 @@ class InProcessClient(Client):
         *,
         subresource: str = "",
     ) -> Json:
-        stored = stored_as(resource)
+        stored = self._written(resource)
         if stored is not resource and isinstance(patch, dict):
             patch = from_served(resource, patch)
         return self._store.patch(stored, namespace, name, patch, kind, subresource=subresource, by=self._by)
+
+    def _written(self, resource: Resource) -> Resource:
+        """What objects are stored as; a custom resource may be named by where it is served alone."""
+        stored = stored_as(resource)
+        if stored.custom and not stored.kind:
+            return self._store.catalogue.named(stored.dotted) or stored
+        return stored
 
     async def delete(
         self, resource: Resource, namespace: str, name: str, options: DeleteOptions = ORDINARY_DELETION

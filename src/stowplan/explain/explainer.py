@@ -31,7 +31,7 @@ from stowplan.framework.runtime import Framework
 from stowplan.framework.simulation import NO_NOMINATIONS, Nominations
 from stowplan.framework.status import PluginError
 from stowplan.plugins.noderesources.fit import NodeResourcesFit
-from stowplan.queue.scheduling_queue import rules_of
+from stowplan.queue.build import rules_of
 
 TOP: Final = 5
 """How many of the best nodes are shown with their scores."""

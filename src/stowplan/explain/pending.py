@@ -3,13 +3,14 @@
 Pods of one template are alike to the scheduler, so each template is explained once.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from stowplan.api.pod import Pod
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.explain.explainer import PodExplanation
+from stowplan.explain.group_members import is_waiting, what_would_help, why_it_waits
 from stowplan.explain.states import FITS
 from stowplan.explain.terminal import too_large
 from stowplan.explain.wakes import objects_awaited
@@ -53,13 +54,24 @@ class Cause:
 
 
 def causes(
-    waiting: Iterable[Pod], info: Callable[[Pod], PodInfo], explain: Callable[[PodInfo], PodExplanation]
+    waiting: Iterable[Pod],
+    info: Callable[[Pod], PodInfo],
+    explain: Callable[[PodInfo], PodExplanation],
+    group_of: Callable[[Pod], Mapping[str, Any] | None] = lambda pod: None,
 ) -> list[Cause]:
-    """The causes that pods wait for. `explain` is asked once for every template."""
+    """The causes that pods wait for. `explain` is asked once for every template.
+
+    `group_of` gives the explanation of the group that a pod belongs to: if that waits, it is the cause.
+    """
     by_template: dict[Any, PodExplanation] = {}
     found: dict[tuple[str, str, str], Cause] = {}
     for pod in waiting:
-        if pod.spec.scheduling_gates:
+        group = group_of(pod)
+        if group is not None and is_waiting(group):
+            reason, helped = why_it_waits(group), what_would_help(group, SHOWN)
+            known = None
+            helped = helped or "no single change was found"
+        elif pod.spec.scheduling_gates:
             gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
             known, reason, helped = None, f"scheduling gate {gates}", "whoever owns the gate"
         else:

@@ -16,6 +16,8 @@ QUEUES: Final = {
     "backoff": "It is in backoffQ after a failed attempt.",
     "unschedulable": "It is in unschedulablePods until an event may make it schedulable.",
     "gated": "A PreEnqueue plugin keeps it out of the queue.",
+    "incomplete": "Its group, or a group above that, does not exist yet.",
+    "pending": "Its group is in its scheduling cycle, and it joins the next one.",
     "in flight": "It is in its scheduling cycle.",
     "waiting": "Its node is reserved, and it waits at Permit.",
     "binding": "It is in its binding cycle.",

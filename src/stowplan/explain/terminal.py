@@ -7,6 +7,7 @@ from a running scheduler.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from stowplan.explain.group_members import is_waiting, what_would_help, why_it_waits
 from stowplan.explain.layout import (
     PLAIN,
     WIDTH,
@@ -37,6 +38,8 @@ _PLACES: Final = {
     "backoff": "in backoff",
     "unschedulable": "tried again on an event below",
     "gated": "held back before the queue",
+    "incomplete": "waits for its group to exist",
+    "pending": "waits for the next cycle of its group",
     "in flight": "being scheduled at this moment",
     "waiting": "waits at Permit",
     "binding": "being bound",
@@ -78,6 +81,9 @@ def _why_pending(found: Document) -> str:
         gates = found["gates"]
         return f"held by scheduling {'gate' if len(gates) == 1 else 'gates'} {', '.join(gates)}"
     queue = found.get("queue") or {}
+    group = found.get("group")
+    if group and is_waiting(group):
+        return why_it_waits(group)
     if queue.get("place") == "waiting":
         return f"{queue['node']} is reserved, {', '.join(queue['heldBy']) or 'Permit'} holds it"
     if not found["funnel"]:
@@ -171,6 +177,13 @@ def _why_evicted(found: Document, palette: Palette) -> list[str]:
 
 def _pending(found: Document, all_nodes: bool, palette: Palette) -> list[str]:
     lines = _funnel(found, palette)
+    group = found.get("group")
+    if group and is_waiting(group) and group["changes"]:
+        lines += ["", palette.paint("Any one of these would place its group", "bold")]
+        lines += [f"  {what_would_help({'changes': [change]}, 1)}" for change in group["changes"]]
+    if group and is_waiting(group) and found.get("wouldGoTo"):
+        count = plural(found["feasible"], "node")
+        return [*lines, "", f"The pod alone would fit: {count} of {found['nodes']} would take it."]
     if found.get("wouldGoTo"):
         would, count = found["wouldGoTo"], plural(found["feasible"], "node")
         text = f"Let go it would be placed on {would}: {count} of {found['nodes']} fit."

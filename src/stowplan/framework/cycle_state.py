@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from stowplan.framework.evaluation import Evaluation
     from stowplan.framework.extension_points import Probe
     from stowplan.framework.interface import Plugin
+    from stowplan.framework.placement import GroupCycle, PlacementCycle
     from stowplan.framework.simulation import SimulatedRow
 
 NOBODY: Final[frozenset[str]] = frozenset()
@@ -35,7 +36,11 @@ class Cycle:
 
     `skipped` and `skipped_score` name the plugins that have nothing to say of the pod at Filter and at Score.
 
+    `placement` is where the pod's group is being tried; None for a pod that is scheduled on its own.
+
     `watch` is told how long every single plugin takes; it is there in a few attempts only, for a sample.
+
+    `group` is the scratch pad of the group while the pod is placed together with others, else None.
     """
 
     __slots__ = (
@@ -46,7 +51,9 @@ class Cycle:
         "feasible",
         "feasible_count",
         "feasible_version",
+        "group",
         "memos",
+        "placement",
         "pod",
         "pods_to_activate",
         "simulated",
@@ -69,6 +76,8 @@ class Cycle:
         self.evaluation: Evaluation | None = None
         self.pods_to_activate: list[Pod] = []
         self.watch: Probe | None = None
+        self.placement: PlacementCycle | None = None
+        self.group: GroupCycle | None = None
         self._states: Mapping[str, Any] = NOTHING
         self._score_states: Mapping[str, Any] = NOTHING
         self._rows: Rows | None = None

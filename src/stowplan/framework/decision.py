@@ -22,7 +22,7 @@ NO_NODES = "no nodes available to schedule pods"
 
 def fit_error(evaluation: Evaluation, post_filter_message: str = "") -> str:
     """Why an evaluation found no node; `post_filter_message` is what was said about making room."""
-    node_count = evaluation.cycle.table.node_count
+    node_count = evaluation.node_count
     if not node_count:
         return NO_NODES
     outright = evaluation.rejected_outright
@@ -38,11 +38,11 @@ def every_reason(evaluation: Evaluation) -> Counter[str]:
     A filter written by node is not asked about nodes that are out of the question already.
     """
     counts: Counter[str] = Counter()
-    cycle = evaluation.cycle
+    cycle, nodes_at_hand = evaluation.cycle, evaluation.all_rows()
     for column in evaluation.filters():
         if column.codes is None:
             continue
-        for code, nodes in zip(*np.unique(column.codes[cycle.table.valid], return_counts=True), strict=True):
+        for code, nodes in zip(*np.unique(column.codes[nodes_at_hand], return_counts=True), strict=True):
             if code:
                 reasons = column.status(cycle, cycle.pod, int(code)).reasons
                 counts.update(dict.fromkeys(reasons, int(nodes)))
@@ -172,7 +172,7 @@ class Record:
         table = evaluation.cycle.table
         self.pod = evaluation.cycle.pod.key
         self.node = None if row is None else table.name_of(row)
-        self.nodes = table.node_count
+        self.nodes = evaluation.node_count
         self.feasible = evaluation.feasible_count
         self.ties = ties
         self.nominated = evaluation.only_row is not None

@@ -9,7 +9,7 @@ import numpy as np
 from stowplan.cluster.changes import NO_ROWS, Rows
 from stowplan.framework.cycle_state import NOBODY, Cycle
 from stowplan.framework.equivalence_class import EquivalenceClass
-from stowplan.framework.filter_results import NOT_ASKED_FOR, OVERRULED, PASSED, FilterColumn
+from stowplan.framework.filter_results import NOT_ASKED_FOR, OUTSIDE, OVERRULED, PASSED, FilterColumn
 from stowplan.framework.interface import Codes
 from stowplan.framework.profile import ProfileSpec
 from stowplan.framework.simulation import NO_NOMINATIONS, Nominations, Simulations
@@ -123,7 +123,7 @@ class Evaluation:
         first = int(filters.first[row])
         if first == NOT_ASKED_FOR:
             return self.left_out
-        if first == OVERRULED:
+        if first in (OVERRULED, OUTSIDE):
             return _NOT_LOOKED_AT
         if first == PASSED:
             return SUCCESS
@@ -180,7 +180,7 @@ class Evaluation:
         found: dict[Status, Rows] = {
             status: np.array(rows, dtype=np.intp) for status, rows in overruled.items()
         }
-        rejected = np.flatnonzero((first != PASSED) & valid)
+        rejected = np.flatnonzero((first != PASSED) & (first != OUTSIDE) & valid)
         by_whom = first[rejected]
         counted = np.bincount(by_whom - OVERRULED).tolist()
         rejecting = {who + OVERRULED for who, rows in enumerate(counted) if rows}
@@ -202,7 +202,7 @@ class Evaluation:
         """The rows whose verdict has a code, in row order."""
         outright = self.rejected_outright
         if outright is not None:
-            return np.flatnonzero(self.cycle.table.valid) if outright.code is code else NO_ROWS
+            return self.all_rows() if outright.code is code else NO_ROWS
         found = [rows for status, rows in self.rejections().items() if status.code is code]
         if len(found) == 1 and not self.overruled:
             return found[0]
@@ -210,6 +210,19 @@ class Evaluation:
         for rows in found:
             chosen[rows] = True
         return np.flatnonzero(chosen)
+
+    def all_rows(self) -> Rows:
+        """The rows of all nodes, or of all in the placement at hand."""
+        table, placement = self.cycle.table, self.cycle.placement
+        return np.flatnonzero(table.valid) if placement is None else placement.placement.rows_of(table)
+
+    @property
+    def node_count(self) -> int:
+        """How many nodes there are; in the placement, where a group is being placed."""
+        placement = self.cycle.placement
+        return (
+            self.cycle.table.node_count if placement is None else placement.placement.count(self.cycle.table)
+        )
 
     def filters(self) -> list[FilterColumn]:
         """The filters that were asked, in the order they run, with their codes by row."""
@@ -318,7 +331,7 @@ def rejectors_of(evaluation: Evaluation) -> Rejectors:
     Besides those that rejected nodes these are the ones that narrowed the choice beforehand. Without any
     node nobody rejected anything.
     """
-    if not evaluation.cycle.table.node_count:
+    if not evaluation.node_count:
         return Rejectors()
     outright = evaluation.rejected_outright
     verdicts: list[Status] = [*evaluation.rejections()] if outright is None else [outright]

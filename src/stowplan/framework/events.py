@@ -36,6 +36,7 @@ class Resource(StrEnum):
     RESOURCE_SLICE = "resource.k8s.io/ResourceSlice"
     DEVICE_CLASS = "resource.k8s.io/DeviceClass"
     POD_GROUP = "scheduling.k8s.io/PodGroup"
+    COMPOSITE_POD_GROUP = "scheduling.k8s.io/CompositePodGroup"
     ANY = "*"
 
 
@@ -225,12 +226,16 @@ class EventRegistration(NamedTuple):
 
     `only_claim(old, new)` names the ResourceClaim (`namespace/name`) whose users alone the event may help,
     so that no other pod has to be asked; None: it may help any.
+
+    `only_group`: the event may help nobody but pods of the group, or tree of groups, that its object is or
+    is a member of.
     """
 
     event: ClusterEvent
     hint: HintFunction | None = None
     by_template: bool = False
     only_claim: Callable[[Any, Any], str | None] | None = None
+    only_group: bool = False
 
 
 EXTENDER: Final = "Extender"
@@ -280,6 +285,7 @@ class Registered(NamedTuple):
     hint: HintFunction | None = None
     by_template: bool = True
     only_claim: Callable[[Any, Any], str | None] | None = None
+    only_group: bool = False
 
     def ask(self, pod: PodInfo, old: Any, new: Any) -> Answer:
         """What the plugin thinks an event means for a pod. A hint that fails says try again."""
@@ -349,7 +355,8 @@ def build_hint_map(
 
 def _everything(gates: FeatureGates) -> tuple[EventRegistration, ...]:
     """What a plugin hears of that does not say what it wants to hear of."""
-    resources = (*_EVERYTHING, Resource.POD_GROUP) if gates["GenericWorkload"] else _EVERYTHING
+    with_groups = gates.coscheduling or gates["GenericWorkload"]
+    resources = (*_EVERYTHING, Resource.POD_GROUP) if with_groups else _EVERYTHING
     return tuple(EventRegistration(ClusterEvent(resource, Action.ALL)) for resource in resources)
 
 
@@ -360,7 +367,14 @@ def _registered(plugin: str, events: Sequence[EventRegistration], wakes_by_taint
     the same, and always says try again: a new node could be noticed first when its taints went away.
     """
     found = [
-        Registered(plugin, entry.event, entry.hint, entry.by_template or entry.hint is None, entry.only_claim)
+        Registered(
+            plugin,
+            entry.event,
+            entry.hint,
+            entry.by_template or entry.hint is None,
+            entry.only_claim,
+            entry.only_group,
+        )
         for entry in events
     ]
     if not wakes_by_taints:

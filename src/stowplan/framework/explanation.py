@@ -148,3 +148,42 @@ class PreemptionSearchPlugin(Protocol):
     def not_candidates(self) -> Sequence[RuledOut]:
         """Asked right after `post_filter`; empty if it did not come to a search, or it was not kept."""
         ...
+
+
+# Preemption for a group
+
+
+class UnitOutcome(NamedTuple):
+    """What becomes of pods that go together or not at all, when a group preempts.
+
+    `unit` is the key of a group (`podgroup/namespace/name`), or of a pod (`pod/namespace/name`). `problem`
+    says why they have to go, empty if they stay: the first member that would not fit beside them.
+    """
+
+    unit: str
+    priority: int
+    pods: int
+    violations: int
+    problem: str
+
+
+class GroupPreemption(NamedTuple):
+    """How a group's search for victims went; little data, to be kept with the decision.
+
+    `candidates` is how many units have a lower priority than the group. `victims` are those that have to go,
+    `spared` some of the others, both the most important first and not all if there are many. `disruptions`
+    is how many of the victims are groups or pods of one, `violations` how many pods violate a disruption
+    budget. `without_victims` is why the group finds no place even if all candidates were gone. `result` is
+    the label of the status code that it came to, `seconds` how long it took; None if the group may not
+    preempt, or its victims are going already.
+    """
+
+    result: str
+    seconds: float | None = None
+    candidates: int = 0
+    victims: tuple[UnitOutcome, ...] = ()
+    victim_units: int = 0
+    spared: tuple[UnitOutcome, ...] = ()
+    violations: int = 0
+    disruptions: int = 0
+    without_victims: str = ""

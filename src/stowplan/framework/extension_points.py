@@ -426,6 +426,10 @@ class Lifecycle:
         status = self.reserve(cycle, pod, node)
         return self.permit(cycle, pod, node) if status.is_success else (status, NO_WAITS)
 
+    def reserves_nothing(self, plain: bool) -> bool:
+        """Whether Reserve plugins have nothing to do for a pod; `plain`: it has neither disks nor devices."""
+        return not self._reserve or (plain and not self._reserve_plain)
+
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
         """Run Reserve plugins; the first that rejects the pod ends it."""
         began = self._begin()
@@ -440,6 +444,10 @@ class Lifecycle:
 
     def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> list[str]:
         """Run `unreserve` of every Reserve plugin in reverse order; returns what went wrong."""
+        if cycle.watch is None and pod.template.is_plain and not self._reserve_plain:
+            if self._probe is not None:
+                self._probe.took["Unreserve", "Success"](0.0)
+            return []
         began = self._begin()
         problems = []
         for plugin in self._unreserve:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from stowplan.cluster.changes import Rows, merge_rows
+from stowplan.cluster.changes import NO_ROWS, Rows, merge_rows
 from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
@@ -215,6 +215,8 @@ NOT_ASKED_FOR = -2
 """In `first`: a PreFilter plugin left the row out."""
 OVERRULED = -3
 """In `first`: out for this attempt only: pods are nominated to the row, or others than filters said so."""
+OUTSIDE = -4
+"""In `first`: not part of the placement that the pod's group is tried in; nobody is told of such rows."""
 
 
 class FilterResults:
@@ -239,6 +241,7 @@ class FilterResults:
         "count",
         "feasible",
         "first",
+        "inside",
         "rejections_version",
         "version",
     )
@@ -249,6 +252,9 @@ class FilterResults:
         self.first = np.full(table.capacity, PASSED, dtype=np.int16)
         self.feasible: BoolColumn = np.zeros(table.capacity, dtype=np.bool_)
         self.asked_for: BoolColumn | None = None
+        """The rows that PreFilter plugins ask for; None: all."""
+        self.inside: BoolColumn | None = None
+        """The rows of the placement at hand; None: all."""
         self.count = 0
         self.version = 0
         self.rejections_version = 0
@@ -359,18 +365,29 @@ class FilterResults:
                 touched = merge_rows(rows, touched)
         return touched
 
-    def restrict(self, rows: BoolColumn | None) -> None:
-        """Only these rows are worth looking at for the pod at hand; None: all are."""
-        before, now = (
-            np.ones(self._table.capacity, dtype=np.bool_) if asked is None else asked
-            for asked in (self.asked_for, rows)
-        )
-        self._revisit += np.flatnonzero(before != now).tolist()
-        self.asked_for = rows
+    def restrict(self, asked_for: BoolColumn | None, inside: BoolColumn | None) -> None:
+        """Only these rows are worth looking at for the pod at hand, and only those inside; None: all are."""
+        revisit: Rows = NO_ROWS
+        for before, now in ((self.asked_for, asked_for), (self.inside, inside)):
+            if before is not now:
+                revisit = merge_rows(revisit, self._differing(before, now))
+        self._revisit += revisit.tolist()
+        self.asked_for, self.inside = asked_for, inside
+
+    def _differing(self, before: BoolColumn | None, now: BoolColumn | None) -> Rows:
+        if before is None:
+            return NO_ROWS if now is None else np.flatnonzero(~now)
+        return np.flatnonzero(~before if now is None else before != now)
+
+    @property
+    def is_restricted(self) -> bool:
+        return self.asked_for is not None or self.inside is not None
 
     def asks_for(self, row: int) -> bool:
         """Is this row worth looking at?"""
-        return self.asked_for is None or bool(self.asked_for[row])
+        return (self.asked_for is None or bool(self.asked_for[row])) and (
+            self.inside is None or bool(self.inside[row])
+        )
 
     def verdict_with(self, cycle: Cycle, row: int, others: Sequence[PodInfo]) -> Status | None:
         """The first rejection of a row as if other pods stood there as well; None: it passes.
@@ -413,8 +430,9 @@ class FilterResults:
     def _alive(self, before: int) -> BoolColumn:
         """Rows that no plugin before a position rejects."""
         result = self._table.valid.copy()
-        if self.asked_for is not None:
-            result &= self.asked_for
+        for mask in (self.asked_for, self.inside):
+            if mask is not None:
+                result &= mask
         for column in self.columns[:before]:
             if column.codes is not None:
                 result &= column.codes == 0
@@ -438,6 +456,8 @@ class FilterResults:
                 np.putmask(first, column.codes[:used] != 0, column.index)
         if self.asked_for is not None:
             first[~self.asked_for[:used]] = NOT_ASKED_FOR
+        if self.inside is not None:
+            first[~self.inside[:used]] = OUTSIDE
         feasible = (first == PASSED) & self._table.valid[:used]
         if not np.array_equal(feasible, self.feasible[:used]):
             self.version += 1
@@ -452,6 +472,8 @@ class FilterResults:
                 break
         if self.asked_for is not None and not self.asked_for[row]:
             found = NOT_ASKED_FOR
+        if self.inside is not None and not self.inside[row]:
+            found = OUTSIDE
         if found != PASSED or self.first.item(row) != PASSED:
             self.rejections_version += 1
             self.first[row] = found
@@ -468,6 +490,8 @@ class FilterResults:
                 np.putmask(found, column.codes[rows] != 0, column.index)
         if self.asked_for is not None:
             found[~self.asked_for[rows]] = NOT_ASKED_FOR
+        if self.inside is not None:
+            found[~self.inside[rows]] = OUTSIDE
         self.rejections_version += 1
         self.first[rows] = found
         feasible = (found == PASSED) & self._table.valid[rows]

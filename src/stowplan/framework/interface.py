@@ -313,6 +313,9 @@ class Plugin:
     row_local: ClassVar[bool] = True
     depends_on_pods: ClassVar[bool] = True
     """False: what it looks at in other rows is their nodes; its answers change only when some node does."""
+    filters_by_pods: bool = True
+    """False: which pods are on nodes makes no difference to `filter`. What it looks at besides nodes may be
+    claims and volumes."""
     signs_template: ClassVar[bool] = False
     """`sign` looks only at what all pods of one template share (not at names, annotations or status)."""
     signs_volumes: ClassVar[bool] = False
@@ -329,11 +332,22 @@ class Plugin:
     constant_pre_score: ClassVar[bool] = False
     """What `pre_score` says, and leaves in the cycle, depends on the signature alone."""
 
+    skips_deferred_resizes: ClassVar[bool] = False
+    """Whether `pre_filter` skips pods that run and wait for room to be resized: what it looks at was decided
+    when they got their node. Counts with the gate InPlacePodVerticalScalingSchedulerPreemption."""
+
     can_fail: ClassVar[bool] = False
     """`filter` gives some rows codes below zero: whoever gets as far as such a row fails the attempt."""
 
+    pre_enqueue_by_group: ClassVar[bool] = False
+    """`pre_enqueue` gives one answer to all pods of a group, or of a tree of groups: it is asked once."""
+
     changes_assumed_pods: bool = False
     """`assumed_pod` may give a pod another status as soon as it is assumed on a node."""
+
+    scores_placements_by_count: ClassVar[bool] = False
+    """`score_placements` goes by which pods are placed and by the nodes of the placement, not by which of
+    these nodes the pods get. Then placements need not be worked out pod by pod to be compared."""
 
     parallel_pre_bind: ClassVar[bool] = False
     """`pre_bind` may run beside that of its neighbours."""
@@ -402,6 +416,9 @@ _METHODS: dict[Point, tuple[str, ...]] = {
     Point.PRE_BIND: ("pre_bind",),
     Point.BIND: ("bind",),
     Point.POST_BIND: ("post_bind",),
+    Point.PLACEMENT_GENERATE: ("generate_placements",),
+    Point.PLACEMENT_SCORE: ("score_placements", "score_placement"),
+    Point.POD_GROUP_POST_FILTER: ("pod_group_post_filter",),
 }
 
 
@@ -418,6 +435,7 @@ class Traits:
     __slots__ = (
         "by_node_filter",
         "by_node_score",
+        "filter_copies",
         "filter_row",
         "filter_row_with_pods",
         "normalizes",
@@ -442,6 +460,7 @@ class Traits:
         self.normalizes = hasattr(plugin, "normalize")
         self.filter_row_with_pods: Callable[..., int] | None = getattr(plugin, "filter_row_with_pods", None)
         self.filter_row: Callable[..., int] | None = getattr(plugin, "filter_row", None)
+        self.filter_copies: Callable[..., Scores | None] | None = getattr(plugin, "filter_copies", None)
         self.score_row: Callable[..., int] | None = getattr(plugin, "score_row", None)
         self.score_basis: Callable[..., Any] | None = getattr(plugin, "score_basis", None)
         self.stale_filter_rows: Callable[..., StaleRows] = getattr(plugin, "stale_filter_rows", _all_rows)

@@ -10,8 +10,10 @@ change with a minor version; the changelog says how.
 from collections.abc import Awaitable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
+from stowplan.cluster.changes import Rows
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRow, NodeRows
 from stowplan.framework.events import EventRegistration
@@ -26,11 +28,23 @@ from stowplan.framework.interface import (
     Victims,
     Wait,
 )
+from stowplan.framework.placement import (
+    GroupCycle,
+    GroupSteps,
+    Placement,
+    PlacementCycle,
+    PodGroupAssignments,
+    PodGroupInfo,
+    PodGroupPostFilterResult,
+    Progress,
+    ScheduleGroup,
+)
 from stowplan.framework.status import Status
 from stowplan.logs import Logger
 
 if TYPE_CHECKING:
     from stowplan.framework.cycle_state import Cycle
+    from stowplan.framework.evaluation import Evaluation
 
 
 # In the queue
@@ -52,7 +66,11 @@ class QueueSortPlugin(Protocol):
     """Orders the active queue; exactly one is enabled. Stable."""
 
     def sort_key(self, queued: Any, /) -> Any:
-        """Something that compares: smaller comes first. `queued` has `pod`, `timestamp` and `attempts`."""
+        """Something that compares: smaller comes first.
+
+        `queued` has `pod`, `priority`, `timestamp` and `attempts`. A group of pods is sorted as one: it has a
+        priority of its own, and `pod` is one of its members.
+        """
         ...
 
 
@@ -117,6 +135,29 @@ class FilterWithNominatedPlugin(Protocol):
 
 
 @runtime_checkable
+class FilterCopiesPlugin(Protocol):
+    """Knows how many pods alike a row can take, as far as the plugin is concerned. Provisional.
+
+    Of a filter whose answer changes with the pods of a row this is what lets many members of a group be
+    judged at once, instead of one after the other.
+    """
+
+    def filter_copies(self, cycle: "Cycle", pod: PodInfo, rows: Rows, /) -> Scores | None:
+        """By row, how many pods like this one it passes one after the other; None: that cannot be told."""
+        ...
+
+
+@runtime_checkable
+class GroupMemberPlugin(Protocol):
+    """Is told how every member of a group fared that is placed together with others. Provisional."""
+
+    def member_filtered(self, cycle: "Cycle", evaluation: "Evaluation", /) -> None:
+        """All filters ran for a member. `cycle.group` is where to note what the group's PostFilter needs: the
+        evaluation is not there any more by then."""
+        ...
+
+
+@runtime_checkable
 class PostFilterPlugin(Protocol):
     """Called when no node passed: may make room for a later cycle. Stable."""
 
@@ -129,16 +170,17 @@ class PostFilterPlugin(Protocol):
 class PreemptionPlugin(Protocol):
     """A PostFilter plugin whose victims the scheduler evicts. Provisional.
 
-    While that is going on the plugin is told, so that its `pre_enqueue` can keep the preemptor gated.
+    While that is going on the plugin is told, so that its `pre_enqueue` can keep the preemptor gated. That is
+    a pod, or the topmost group of a tree: a PodGroup or a CompositePodGroup.
     """
 
-    def preemption_started(self, preemptor: Pod, /) -> None: ...
+    def preemption_started(self, preemptor: Object, /) -> None: ...
 
-    def preemption_waits_for(self, preemptor: Pod, victim: Pod, /) -> None:
+    def preemption_waits_for(self, preemptor: Object, victim: Pod, /) -> None:
         """Only the last victim is left to be evicted."""
         ...
 
-    def preemption_ended(self, preemptor: Pod, /) -> None: ...
+    def preemption_ended(self, preemptor: Object, /) -> None: ...
 
     def among_candidates(self, victims: Mapping[str, Victims], /) -> PostFilterResult:
         """The best of the candidates that extenders left over, by node."""
@@ -239,6 +281,76 @@ class PermitPlugin(Protocol):
     """Lets a pod be bound, rejects it, or has it wait. Stable."""
 
     def permit(self, cycle: "Cycle", pod: PodInfo, node: str, /) -> Status | Wait | None: ...
+
+
+# In the scheduling cycle of a group of pods (1.37)
+
+
+@runtime_checkable
+class PlacementGeneratePlugin(Protocol):
+    """Says where a group may be placed as a whole; a profile has at most one. Provisional."""
+
+    def generate_placements(
+        self, cycle: GroupCycle, group: PodGroupInfo, parent: Placement, /
+    ) -> Status | Sequence[Placement]:
+        """The placements to try, each a part of `parent`; a rejection is that of the group."""
+        ...
+
+
+@runtime_checkable
+class PlacementFeasiblePlugin(Protocol):
+    """Says whether a group has what it needs in a placement. Provisional.
+
+    Not a point of configurations: it is asked if the plugin is in the profile at all.
+    """
+
+    def placement_feasible(
+        self, cycle: PlacementCycle, group: PodGroupInfo, progress: Progress, /
+    ) -> Status | None:
+        """Asked before the first member and after each: success, WAIT if more members have to be placed
+        first, a rejection if that can no longer be."""
+        ...
+
+
+@runtime_checkable
+class PlacementScorePlugin(Protocol):
+    """Scores all placements that can take a group in one call. Provisional."""
+
+    def score_placements(
+        self, cycle: GroupCycle, group: PodGroupInfo, placements: Sequence[PodGroupAssignments], /
+    ) -> Scores:
+        """0 to 100 for every placement unless `normalize_placement_scores` brings it there."""
+        ...
+
+
+@runtime_checkable
+class PlacementScoreOnePlugin(Protocol):
+    """Scores one placement at a time. Provisional."""
+
+    def score_placement(
+        self, cycle: PlacementCycle, group: PodGroupInfo, placement: PodGroupAssignments, /
+    ) -> int: ...
+
+
+@runtime_checkable
+class PlacementScoreExtensions(Protocol):
+    """Brings raw scores of placements into the range from 0 to 100. Provisional."""
+
+    def normalize_placement_scores(
+        self, cycle: GroupCycle, group: PodGroupInfo, scores: Scores, /
+    ) -> Scores: ...
+
+
+@runtime_checkable
+class PodGroupPostFilterPlugin(Protocol):
+    """Called when a group found no place: may make room for a later cycle. Provisional."""
+
+    def pod_group_post_filter(
+        self, cycle: GroupCycle, group: PodGroupInfo, schedule: ScheduleGroup, /
+    ) -> Status | PodGroupPostFilterResult | GroupSteps:
+        """`schedule` places the group as the table is at that moment. A search that takes long is written as
+        a generator."""
+        ...
 
 
 # In the binding cycle: coroutines may wait, plain functions must not

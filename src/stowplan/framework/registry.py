@@ -1,10 +1,11 @@
 """Plugin classes by name: those of the tree, and those loaded from files, modules and entry points."""
 
+import hashlib
 import importlib
 import importlib.util
 import sys
 from collections.abc import Iterable, Mapping
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -93,12 +94,25 @@ class Registry:
 ENTRY_POINT_GROUP = "stowplan.plugins"
 
 
+PIN = "@sha256:"
+"""Between a reference and the digest that its file has to have."""
+
+
 def load_plugin(reference: str) -> type[Plugin]:
-    """The plugin class that `module:Class` or `path/to/file.py:Class` names."""
-    place, separator, name = reference.rpartition(":")
+    """The plugin class that `module:Class` or `path/to/file.py:Class` names.
+
+    `path/to/file.py:Class@sha256:DIGEST` is pinned: a file with other contents is refused before it is run.
+    """
+    unpinned, pin, digest = reference.partition(PIN)
+    place, separator, name = unpinned.rpartition(":")
     if not separator or not place or not name:
         raise ProfileError(f"plugin {reference!r}: expected module:Class or file.py:Class")
-    module = _import_file(reference, Path(place)) if place.endswith(".py") else _import(reference, place)
+    if not place.endswith(".py"):
+        if pin:
+            raise ProfileError(f"plugin {reference!r}: expected a file before {PIN}, pip pins packages")
+        module = _import(reference, place)
+    else:
+        module = _import_file(reference, Path(place), digest if pin else None)
     found = getattr(module, name, None)
     if found is None:
         raise ProfileError(f"plugin {reference!r}: {place} has no {name}")
@@ -107,13 +121,23 @@ def load_plugin(reference: str) -> type[Plugin]:
 
 def plugin_files(references: Iterable[str]) -> tuple[str, ...]:
     """The files among some references: what is read again when it changes."""
-    places = (reference.rpartition(":")[0] for reference in references)
+    places = (reference.partition(PIN)[0].rpartition(":")[0] for reference in references)
     return tuple(dict.fromkeys(place for place in places if place.endswith(".py")))
 
 
 def installed_plugins() -> list[type[Plugin]]:
     """Plugins that installed packages offer."""
-    return [checked(point.value, point.load()) for point in entry_points(group=ENTRY_POINT_GROUP)]
+    return [_installed(point) for point in entry_points(group=ENTRY_POINT_GROUP)]
+
+
+def _installed(point: EntryPoint) -> type[Plugin]:
+    package = point.dist.name if point.dist is not None else point.module
+    reference = f"{point.value} of package {package}"
+    try:
+        found = point.load()
+    except (Exception, SystemExit) as error:
+        raise ProfileError(f"plugin {reference!r}: cannot import {point.module}: {_told(error)}") from error
+    return checked(reference, found)
 
 
 def checked(reference: str, found: object) -> type[Plugin]:
@@ -128,25 +152,33 @@ def checked(reference: str, found: object) -> type[Plugin]:
 def _import(reference: str, name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ProfileError(f"plugin {reference!r}: cannot import {name}: {_told(error)}") from error
 
 
-def _import_file(reference: str, path: Path) -> ModuleType:
+def _import_file(reference: str, path: Path, digest: str | None) -> ModuleType:
+    """Run what was read and compared, and nothing that was compiled from it earlier."""
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise ProfileError(f"plugin {reference!r}: cannot read {path}: {error.strerror}") from None
+    if digest is not None:
+        found = hashlib.sha256(source).hexdigest()
+        if found != digest:
+            raise ProfileError(f"plugin {reference!r}: {path} has sha256:{found}")
     name = f"stowplan_plugin_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise ProfileError(f"plugin {reference!r}: cannot read {path}")
+    assert spec is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
-    except Exception as error:
+        exec(compile(source, path, "exec"), module.__dict__)
+    except (Exception, SystemExit) as error:
         raise ProfileError(f"plugin {reference!r}: cannot import {path}: {_told(error)}") from error
     return module
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     """An error in one line."""
     lines = str(error).splitlines()
     name = type(error).__name__

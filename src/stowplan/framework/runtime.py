@@ -4,7 +4,7 @@ Results are kept per equivalence class of pods and refreshed only where somethin
 points after Score are in extension_points.py.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import count
 from random import Random
 from typing import Any, NamedTuple
@@ -13,13 +13,19 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from stowplan.api.feature_gates import FeatureGates
-from stowplan.cluster.columns import BoolColumn
+from stowplan.cluster.columns import BoolColumn, IntColumn
 from stowplan.cluster.podinfo import PodInfo, PodTemplate
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.equivalence_class import ClassKey, EquivalenceClass, EquivalenceClasses, Settled
 from stowplan.framework.evaluation import NOTHING_SAID, Evaluation, PreFiltering
-from stowplan.framework.extension_points import Probe, call_plugin, checked_pre_filter, plugin_error
+from stowplan.framework.extension_points import (
+    Probe,
+    call_plugin,
+    checked_pre_filter,
+    guarded,
+    plugin_error,
+)
 from stowplan.framework.filter_results import FilterColumn, FilterResults
 from stowplan.framework.interface import (
     UNSIGNED,
@@ -30,9 +36,11 @@ from stowplan.framework.interface import (
     Traits,
     Unsigned,
 )
+from stowplan.framework.placement import PlacementCycle
 from stowplan.framework.profile import ProfileSpec
-from stowplan.framework.protocols import PreFilterPlugin, PreScorePlugin
+from stowplan.framework.protocols import GroupMemberPlugin, PreFilterPlugin, PreScorePlugin
 from stowplan.framework.registry import Registry
+from stowplan.framework.resizes import leave_out_deferred_resizes
 from stowplan.framework.score_results import ScoreColumn, ScoreResults
 from stowplan.framework.simulation import (
     NO_NOMINATIONS,
@@ -94,8 +102,11 @@ class Framework:
         gates = FeatureGates(release=table.release) if gates is None else gates
         if gates.release.name != table.release.name:
             raise ValueError(f"the table is of {table.release}, the feature gates are of {gates.release}")
+        if gates.pod_groups:
+            table.groups.enable(composite=gates["CompositePodGroup"])
         handle = Handle(table, gates, rng or Random(0), services)
         self.plugins: dict[str, Plugin] = registry.instantiate(profile, handle)
+        leave_out_deferred_resizes(self.plugins.values(), gates)
         self._traits = {name: Traits(plugin) for name, plugin in self.plugins.items()}
         self._trusted = registry.own
         if any(self._traits[name].reads_usage for name in self.plugins.keys() - self._trusted):
@@ -117,6 +128,7 @@ class Framework:
             plugin.name: plugin
             for plugin in (*self._pre_filters, *self._filters, *self._pre_scores, *self._scores)
         }
+        self._of_members: list[Any] = [p for p in involved.values() if isinstance(p, GroupMemberPlugin)]
         self.assuming = [plugin for plugin in involved.values() if plugin.changes_assumed_pods]
         self._by_template = [plugin for plugin in involved.values() if plugin.signs_template]
         self._by_pod = [plugin for plugin in involved.values() if not plugin.signs_template]
@@ -140,6 +152,10 @@ class Framework:
             self.plugins[use.name] for use in self.profile.plugins.get(point, ()) if use.name in self.plugins
         ]
 
+    def trusts(self, plugins: Iterable[str]) -> bool:
+        """Whether plugins are part of this project."""
+        return self._trusted.issuperset(plugins)
+
     def sizes(self) -> dict[str, int]:
         """How many entries every table of the profile has, by name."""
         return {"signatures": len(self._keys), **self._classes.sizes()}
@@ -160,21 +176,31 @@ class Framework:
         return evaluation
 
     def run_filters(
-        self, pod: PodInfo, nominations: Nominations = NO_NOMINATIONS, nominated_row: int | None = None
+        self,
+        pod: PodInfo,
+        nominations: Nominations = NO_NOMINATIONS,
+        nominated_row: int | None = None,
+        placement: PlacementCycle | None = None,
     ) -> Evaluation:
         """Filter every node for a pod.
 
         `nominations` are the nominated pods by row: a row must be able to take the pod with and without those
         of at least its priority. `nominated_row` is the row of this pod's own nominated node: if it passes,
-        it is the only one considered. Raises PluginError if a plugin fails.
+        it is the only one considered. `placement` is where the group is tried that the pod belongs to: other
+        nodes are not looked at. Raises PluginError if a plugin fails.
         """
         pod_class = self._class_of(pod)
         cycle = Cycle(self.table, pod, pod_class.memos)
         probe = self.probe
         if probe is not None and probe.begins():
             cycle.watch = probe
+        if placement is not None:
+            cycle.placement, cycle.group = placement, placement.group_cycle
         try:
             evaluation = self._run_filters(cycle, pod_class, nominations, nominated_row)
+            if placement is not None:
+                for plugin in self._of_members:
+                    guarded(plugin, "Filter", plugin.member_filtered, cycle, evaluation)
         except BaseException:
             self._classes.drop(pod_class)
             raise
@@ -261,8 +287,10 @@ class Framework:
         filters = pod_class.filters
         if not filters.columns:
             filters.start(self._filter_columns(pod_class))
-        if pre_filtering.node_names is not None or filters.asked_for is not None:
-            filters.restrict(self._rows_named(pre_filtering.node_names))
+        placement = cycle.placement
+        inside = None if placement is None else placement.placement.mask(self.table)
+        if pre_filtering.node_names is not None or inside is not None or filters.is_restricted:
+            filters.restrict(self._rows_named(pre_filtering.node_names), inside)
         filters.sync(cycle)
         evaluation = Evaluation(self, cycle, pod_class, pre_filtering, nominations=nominations)
         if nominated_row is None:
@@ -340,6 +368,45 @@ class Framework:
             self._latest = _Latest(template, self.table.lookups.groups_version, signatures, pod_class)
         return pod_class
 
+    def alike(self, pods: Sequence[PodInfo]) -> bool:
+        """Whether pods are of one class: whatever is said of one of them is said of all."""
+        first = pods[0]
+        signing = self._by_pod if first.template.volumes or first.pod.spec.node_name else self._by_plain_pod
+        signatures = [_signature(plugin, first) for plugin in signing]
+        return UNSIGNED not in signatures and all(
+            pod.template is first.template and [_signature(plugin, pod) for plugin in signing] == signatures
+            for pod in pods
+        )
+
+    def copies(self, evaluation: Evaluation) -> IntColumn | None:
+        """By row, how many pods like that of an evaluation the filters pass one after the other.
+
+        None if that cannot be told: a filter goes by more than the row, or does not know it. The evaluation
+        must be the last one.
+        """
+        if evaluation.rejected_outright is not None or not self._trusted.issuperset(self._pre_filter_names):
+            return None
+        cycle = evaluation.cycle
+        counts: IntColumn = np.zeros(self.table.capacity, dtype=np.int64)
+        rows = evaluation.feasible_rows
+        fitting = np.full(len(rows), np.iinfo(np.int64).max, dtype=np.int64)
+        limited = False
+        for column in evaluation.filters():
+            if not column.reusable:
+                return None
+            if not column.traits.watches:
+                continue
+            count = column.traits.filter_copies if column.traits.row_local else None
+            found = None if count is None else column.call(count, cycle, rows)
+            if found is None:
+                return None
+            limited = True
+            np.minimum(fitting, found, out=fitting)
+        if not limited:
+            return None
+        counts[rows] = fitting
+        return counts
+
     def _template_key(self, pod: PodInfo) -> tuple[Hashable, tuple[str, ...]]:
         """The part of the signature that all pods of a template share, worked out once for them, and the
         plugins that could not give theirs."""
@@ -347,12 +414,13 @@ class Framework:
         version = self.table.lookups.groups_version
         if kept is not None and kept[0] == version:
             return kept[1]
-        parts = tuple([_signature(plugin, pod) for plugin in self._by_template])
+        deferred = pod.template.resize_deferred
+        parts = (deferred, *[_signature(plugin, pod) for plugin in self._by_template])
         key = self._keys.get(parts)
         if key is None:
             key = self._keys[parts] = ClassKey(hash(parts))
         unsigned = tuple(
-            plugin.name for plugin, part in zip(self._by_template, parts, strict=True) if part is UNSIGNED
+            plugin.name for plugin, part in zip(self._by_template, parts[1:], strict=True) if part is UNSIGNED
         )
         if len(pod.template.class_keys) >= _MOST_PROFILES:
             pod.template.class_keys.clear()

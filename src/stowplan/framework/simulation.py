@@ -29,16 +29,22 @@ class SimulatedRow:
 
     Inside the `with` block the table counts everything as it would if it were so. On leaving it every pod is
     back in its old place and every count is what it was. `removed` and `added` say how the row differs from
-    what it is.
+    what it is. `others` are rows that are imagined differently at the same time.
     """
 
-    __slots__ = ("_home", "_table", "added", "removed", "row")
+    __slots__ = ("_home", "_table", "added", "others", "removed", "row")
 
     def __init__(self, table: ClusterTable, row: int) -> None:
         self._table = table
         self.row = row
         self.removed: dict[str, PodInfo] = {}
         self.added: list[PodInfo] = []
+        self.others: tuple[SimulatedRow, ...] = ()
+
+    @property
+    def rows(self) -> "tuple[SimulatedRow, ...]":
+        """All rows that are imagined differently, this one first."""
+        return (self, *self.others)
 
     def __enter__(self) -> Self:
         pods_on = self._table.pods_on
@@ -74,6 +80,43 @@ class SimulatedRow:
         """Remove what was added."""
         while self.added:
             self._table.take_off(self.added.pop())
+
+
+class SimulatedRows:
+    """Any number of rows with some of their pods removed; leaving the `with` block puts everything back."""
+
+    __slots__ = ("_rows", "_table", "_where")
+
+    def __init__(self, table: ClusterTable) -> None:
+        self._table = table
+        self._rows: dict[int, SimulatedRow] = {}
+        self._where: dict[str, SimulatedRow] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for simulated in reversed(self._rows.values()):
+            simulated.__exit__(kind, error, trace)
+
+    def remove_pod(self, info: PodInfo) -> None:
+        """Simulate that a pod is gone."""
+        row = info.row
+        simulated = self._rows.get(row)
+        if simulated is None:
+            simulated = self._rows[row] = SimulatedRow(self._table, row).__enter__()
+        simulated.remove_pod(info)
+        self._where[info.uid] = simulated
+
+    def row_of(self, info: PodInfo) -> int:
+        """Where a pod was that is removed."""
+        return self._where[info.uid].row
+
+    def restore_pod(self, info: PodInfo) -> None:
+        """Add a removed pod again."""
+        self._where.pop(info.uid).restore_pod(info)
 
 
 Nominations = Mapping[int, Sequence[PodInfo]]
@@ -153,6 +196,11 @@ class Simulations:
         """A simulation of one row, to be used in a `with` block."""
         return Simulation(self, row)
 
+    @property
+    def filters(self) -> Sequence[FilterColumn]:
+        """The filters that are asked."""
+        return self._columns
+
     def ask(self, simulated: SimulatedRow, passed: set[str]) -> Status | None:
         """The first rejection of a row as it looks now; None: it passes.
 
@@ -163,6 +211,8 @@ class Simulations:
         cycle.simulated = simulated
         cycle.adopt(self._constant_states())
         for plugin in self._asking:
+            if plugin.name in passed:
+                continue
             answer = ask_pre_filter(plugin, cycle)
             if isinstance(answer, Status) and answer.code is Code.SKIP:
                 cycle.skipped |= {plugin.name}
@@ -187,7 +237,10 @@ class Simulations:
 
 
 class Simulation:
-    """One row, and how it is imagined. Leaving the `with` block puts everything back as it was."""
+    """One row, and how it is imagined. Leaving the `with` block puts everything back as it was.
+
+    Pods of other rows can be imagined away, too: what the filters say of the row may depend on them.
+    """
 
     __slots__ = ("_nominated", "_passed", "_simulated", "_simulations")
 
@@ -204,15 +257,32 @@ class Simulation:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._simulated.__exit__(kind, error, trace)
+        for simulated in self._simulated.rows:
+            simulated.__exit__(kind, error, trace)
 
     def remove_pod(self, info: PodInfo) -> None:
-        """Simulate that a pod of the row is gone."""
-        self._simulated.remove_pod(info)
+        """Simulate that a pod is gone."""
+        simulated = self._simulated
+        if info.row != simulated.row:
+            simulated = self._other(info.row)
+        simulated.remove_pod(info)
 
     def restore_pod(self, info: PodInfo) -> None:
         """Add a removed pod again."""
-        self._simulated.restore_pod(info)
+        simulated = self._simulated
+        if info.uid not in simulated.removed:
+            simulated = next(other for other in simulated.others if info.uid in other.removed)
+        simulated.restore_pod(info)
+
+    def _other(self, row: int) -> SimulatedRow:
+        """Another row, from now on one that is imagined differently."""
+        main = self._simulated
+        for other in main.others:
+            if other.row == row:
+                return other
+        new = SimulatedRow(self._simulations.table, row).__enter__()
+        main.others += (new,)
+        return new
 
     def verdict(self) -> Status | None:
         """The first rejection; None if the row can take the pod, beside pods nominated to it and without."""
@@ -259,7 +329,7 @@ def filter_with_nominated_pods(
     """Rows that could not take the pod beside pods nominated to them, with the reason; they are taken out."""
     filters = pod_class.filters
     concerned = rows_with_nominated_pods(nominations, cycle.pod)
-    if filters.asked_for is not None:
+    if filters.is_restricted:
         concerned = {
             row: pods for row, pods in concerned.items() if row == nominated_row or filters.asks_for(row)
         }

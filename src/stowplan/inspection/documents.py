@@ -1,13 +1,13 @@
 """What the API says about a scheduler: plain data, made when somebody asks."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Generator
 from contextlib import asynccontextmanager
 from functools import partial
 from heapq import nsmallest
 from itertools import islice
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from stowplan.api.pod import Pod
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.explain.explainer import Explainer, PodExplanation
+from stowplan.explain.group_members import explained_as_member
 from stowplan.explain.pending import NEAREST, Cause, causes
 from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.runtime import Framework
@@ -31,9 +32,12 @@ from stowplan.inspection.nodes import (
     nodes_document,
     turned_away,
 )
-from stowplan.inspection.queues import LANES, Oldest, decision_line, lane_pods
+from stowplan.inspection.queues import LANES, Oldest, decision_line, lane_of, lane_pods
 from stowplan.inspection.turns import in_turns
 from stowplan.scheduler import Scheduler
+from stowplan.scheduler.group_explainer import GroupExplainer, GroupExplanation
+
+T = TypeVar("T")
 
 MOST_PODS: Final = 500
 """How many pods a lane or a search shows at most."""
@@ -227,16 +231,49 @@ class Inspection:
             found.now, found.attempt = known.state, known.attempt
             found.wakes = known.state.wakers or found.wakes
         document = found.document()
+        group = await self._group_of(scheduler, pod)
+        if group is not None:
+            document = explained_as_member(document, group)
         document["labels"] = pod.metadata.labels
         document["priority"] = pod.spec.priority or 0
         document["nominatedNode"] = pod.status.nominated_node_name or None
         return document
 
+    async def group(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
+        """Everything about one group of pods; `kind` is `podgroup` or `compositepodgroup`."""
+        scheduler = self.scheduler
+        if scheduler is None:
+            return None
+        found = await self._explain_group(scheduler, f"{kind}/{namespace}/{name}")
+        return None if found is None else found.document()
+
+    async def _group_of(self, scheduler: Scheduler, pod: Pod) -> dict[str, Any] | None:
+        """The explanation of the group of a pod that waits for a node."""
+        key = None if pod.spec.node_name else scheduler.context.cache.table.groups.key_of(pod)
+        found = None if key is None else await self._explain_group(scheduler, key)
+        return None if found is None else found.document()
+
+    async def _explain_group(self, scheduler: Scheduler, key: str) -> GroupExplanation | None:
+        groups = scheduler.context.cache.table.groups
+        state = groups.group(key)
+        first = None if state is None else next(iter(state.pods.values()), None)
+        explainer = GroupExplainer(
+            self.framework_of(scheduler, first),
+            SOURCE,
+            self._nominations(scheduler),
+            placements=scheduler.settings.gates["TopologyAwareWorkloadScheduling"],
+        )
+        return await self._in_steps(scheduler, explainer.steps(key))
+
     async def _explain(
         self, scheduler: Scheduler, info: PodInfo, nearest: int | None = None
     ) -> PodExplanation:
-        context = scheduler.context
         steps = self.explainer_for(scheduler, info.pod).steps(info, nearest=nearest)
+        return await self._in_steps(scheduler, steps)
+
+    async def _in_steps(self, scheduler: Scheduler, steps: Generator[None, None, T]) -> T:
+        """The result of steps, between which the scheduler goes on."""
+        context = scheduler.context
         while True:
             await asyncio.sleep(0)
             await context.freeze.free()
@@ -246,7 +283,7 @@ class Inspection:
                 while context.timer() < until:
                     next(steps)
             except StopIteration as end:
-                found: PodExplanation = end.value
+                found: T = end.value
                 return found
 
     def map(self, namespace: str, name: str) -> dict[str, Any] | None:
@@ -289,8 +326,16 @@ class Inspection:
             info = infos[pod.metadata.uid]
             if not pod.spec.scheduling_gates and info.template not in explained:
                 explained[info.template] = await self._explain(scheduler, info, NEAREST)
+        groups: dict[str, dict[str, Any] | None] = {}
+        for pod in waiting:
+            key = table.groups.key_of(pod)
+            if key is not None and key not in groups:
+                groups[key] = await self._group_of(scheduler, pod)
         found: list[Cause] = causes(
-            waiting, lambda pod: infos[pod.metadata.uid], lambda info: explained[info.template]
+            waiting,
+            lambda pod: infos[pod.metadata.uid],
+            lambda info: explained[info.template],
+            lambda pod: groups.get(table.groups.key_of(pod) or ""),
         )
         return {"pods": len(waiting), "causes": [cause.document() for cause in found]}
 
@@ -302,7 +347,9 @@ class Inspection:
         if scheduler is None:
             return dict.fromkeys(LANES, 0)
         context = scheduler.context
-        counts = context.queue.counts()
+        counts = dict.fromkeys(LANES, 0)
+        for place, count in context.queue.counts().items():
+            counts[lane_of(place)] += count
         binding = len(context.cache.assumed) - len(context.waiting)
         return {**counts, "permit": len(context.waiting), "binding": max(binding, 0)}
 
@@ -349,14 +396,15 @@ class Inspection:
     def explainer_for(self, scheduler: Scheduler, pod: Pod) -> Explainer:
         return Explainer(self.framework_of(scheduler, pod), SOURCE, self._nominations(scheduler))
 
-    def framework_of(self, scheduler: Scheduler, pod: Pod) -> Framework:
+    def framework_of(self, scheduler: Scheduler, pod: Pod | None) -> Framework:
         """A framework like that of the pod's profile, with results and chance of its own.
 
         So whatever is asked here changes nothing about the decisions of the scheduler.
         """
         self._idle = 0
         profiles = scheduler.context.profiles
-        name = pod.spec.scheduler_name if pod.spec.scheduler_name in profiles else next(iter(profiles))
+        name = "" if pod is None else pod.spec.scheduler_name
+        name = name if name in profiles else next(iter(profiles))
         original = profiles[name].framework
         kept = self._twins.get(name)
         if kept is None or kept[1] is not original:

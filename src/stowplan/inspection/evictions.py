@@ -31,7 +31,8 @@ def explain_gone(scheduler: Scheduler, key: str) -> PodExplanation | None:
     if suffered is None:
         return None
     document = suffered.document()
-    message = f"evicted from {suffered.done.node} for {suffered.preemptor}, {document['time']}"
+    where = f" from {suffered.done.node}" if suffered.done.node else ""
+    message = f"evicted{where} for {suffered.by}, {document['time']}"
     found = PodExplanation(key, GONE, SOURCE, scheduler.context.cache.table.node_count, message)
     found.facts["evicted"] = {**document, "message": ""}
     return found

@@ -22,6 +22,14 @@ class Oldest(NamedTuple):
     total: int
 
 
+def lane_of(place: str) -> str:
+    """The lane of a place in the queue: members that wait for their group are where it is.
+
+    Those of a group that does not exist yet are held back; those of one in its cycle will be tried next.
+    """
+    return {"incomplete": "gated", "pending": "active"}.get(place, place)
+
+
 def lane_pods(scheduler: Scheduler, visible: Collection[str]) -> dict[str, Oldest]:
     """The oldest pods of each lane."""
     context = scheduler.context
@@ -29,7 +37,7 @@ def lane_pods(scheduler: Scheduler, visible: Collection[str]) -> dict[str, Oldes
     for one in context.queue:
         place = context.queue.place_of(one.key)
         if place is not None and one.pod.namespace in visible:
-            queued[place].append(one)
+            queued[lane_of(place)].append(one)
     lanes = {
         name: Oldest(
             [_queued(scheduler, one) for one in nsmallest(OLDEST, pods, key=lambda one: one.timestamp)],

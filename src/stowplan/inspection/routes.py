@@ -60,6 +60,10 @@ class Routes:
             case ["pods", namespace, name]:
                 await viewer.require_pod(namespace, name)
                 return _found(await self.inspection.pod(namespace, name), "pods", name)
+            case ["podgroups" | "compositepodgroups" as plural, namespace, name]:
+                await viewer.require_pod(namespace, name)
+                found = await self.inspection.group(plural.removesuffix("s"), namespace, name)
+                return _found(found, plural, name)
             case ["pods", namespace, name, "map"]:
                 await viewer.require_pod(namespace, name)
                 await viewer.require_nodes()

@@ -1,5 +1,6 @@
 """Binds a pod by telling the API server."""
 
+from random import Random
 from typing import Any
 
 from stowplan.api.meta import ObjectMeta
@@ -14,7 +15,8 @@ class DefaultBinder(Plugin):
     """Writes the Binding of a pod. It carries the pod's uid, so no other of that name is bound.
 
     Since 1.37 a binding is sent again that the server refused because it was not well, or that did not reach
-    it. One whose answer was lost is not: it may have been made.
+    it. One whose answer was lost is not: it may have been made. How long it waits before that draws no random
+    numbers of the profile, which decisions depend on.
     """
 
     def __init__(self, args: Any, handle: Handle) -> None:
@@ -52,4 +54,9 @@ class DefaultBinder(Plugin):
         if self._tries == 1:
             await client.bind(binding)
         else:
-            await retried(lambda: client.bind(binding), had_no_effect, self.handle.rng, self._tries)
+            await retried(lambda: client.bind(binding), had_no_effect, lambda: _jitter(binding), self._tries)
+
+
+def _jitter(binding: Binding) -> float:
+    """A number of the pod's own, so that retries take nothing from the random numbers of decisions."""
+    return Random(binding.metadata.uid).random()

@@ -88,6 +88,7 @@ class NodeAffinity(Plugin):
 
     args_type = NodeAffinityArgs
     reads = Reads.NODE
+    skips_deferred_resizes = True
     signs_template = True
     constant_pre_filter = True
     constant_pre_score = True

@@ -41,6 +41,7 @@ class NodeDeclaredFeatures(Plugin):
     """What a pod needs is inferred from its spec; what a node has is in `status.declaredFeatures`."""
 
     reads = Reads.NODE
+    skips_deferred_resizes = True
     signs_template = True
     constant_pre_filter = True
 

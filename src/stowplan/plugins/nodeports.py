@@ -5,6 +5,7 @@ from collections.abc import Hashable, Iterable, Sequence
 import numpy as np
 
 from stowplan.api.pod import Pod, conflicts, host_ports
+from stowplan.cluster.changes import Rows
 from stowplan.framework import (
     NODE_ADD,
     SKIP,
@@ -19,6 +20,7 @@ from stowplan.framework import (
     PodInfo,
     Reads,
     Remedy,
+    Scores,
     Shortfall,
     Status,
     pod_resources,
@@ -33,6 +35,7 @@ class NodePorts(Plugin):
     """Finds the rows where a wanted port is taken from the index of ports in use."""
 
     reads = Reads.USAGE
+    skips_deferred_resizes = True
     signs_template = True
     constant_pre_filter = True
 
@@ -61,6 +64,11 @@ class NodePorts(Plugin):
         codes[list(taken)] = 1
         result: Codes = codes[nodes.rows]
         return result
+
+    def filter_copies(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> Scores:
+        """Two pods with the same port do not go together."""
+        codes = self.filter(cycle, pod, NodeRows(cycle.table, rows))
+        return np.ones(len(rows), dtype=np.int64) if codes is None else (codes == 0).astype(np.int64)
 
     def passes_with_fewer(self, pod: PodInfo) -> bool:
         return True

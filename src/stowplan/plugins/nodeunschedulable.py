@@ -36,6 +36,7 @@ class NodeUnschedulable(Plugin):
     """A node with `spec.unschedulable` counts as having the taint of that name."""
 
     reads = Reads.NODE
+    skips_deferred_resizes = True
     signs_template = True
     constant_pre_filter = True
 

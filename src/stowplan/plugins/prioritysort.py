@@ -2,14 +2,14 @@
 
 from typing import Protocol
 
-from stowplan.framework import Plugin, PodInfo
+from stowplan.framework import Plugin
 
 
 class Queued(Protocol):
-    """A pod in the queue and since when it stands there."""
+    """A pod or a group of pods in the queue: its priority, and since when it stands there."""
 
     @property
-    def pod(self) -> PodInfo: ...
+    def priority(self) -> int: ...
 
     @property
     def timestamp(self) -> float: ...
@@ -19,5 +19,5 @@ class PrioritySort(Plugin):
     """Higher priority first; among equals, who has waited longer."""
 
     def sort_key(self, queued: Queued) -> tuple[int, float]:
-        """Pods with smaller keys are scheduled first."""
-        return (-queued.pod.priority, queued.timestamp)
+        """Who has a smaller key is scheduled first."""
+        return (-queued.priority, queued.timestamp)

@@ -14,9 +14,12 @@ from stowplan.framework import FeatureGates, Plugin, Point
 from stowplan.framework.profile import PluginUse
 from stowplan.framework.registry import Registry
 from stowplan.plugins.args import PluginArgs
+from stowplan.plugins.coscheduling import Coscheduling
 from stowplan.plugins.defaultbinder import DefaultBinder
 from stowplan.plugins.defaultpreemption import DefaultPreemption
+from stowplan.plugins.deferredpodscheduling import DeferredPodScheduling
 from stowplan.plugins.dynamicresources import DynamicResources
+from stowplan.plugins.gangscheduling import GangScheduling
 from stowplan.plugins.imagelocality import ImageLocality
 from stowplan.plugins.interpodaffinity import InterPodAffinity
 from stowplan.plugins.legacy.nodelabel import NodeLabel
@@ -49,10 +52,12 @@ from stowplan.plugins.nodevolumelimits import (
     MaxGCEPDVolumeCount,
     NodeVolumeLimits,
 )
+from stowplan.plugins.podgrouppodscount import PodGroupPodsCount
 from stowplan.plugins.podtopologyspread import PodTopologySpread
 from stowplan.plugins.prioritysort import PrioritySort
 from stowplan.plugins.schedulinggates import SchedulingGates
 from stowplan.plugins.tainttoleration import TaintToleration
+from stowplan.plugins.topologyaware import TopologyPlacementGenerator
 from stowplan.plugins.volumebinding import VolumeBinding
 from stowplan.plugins.volumerestrictions import VolumeRestrictions
 from stowplan.plugins.volumezone import VolumeZone
@@ -90,6 +95,7 @@ IN_TREE: dict[str, type[Plugin]] = {
         TaintToleration,
         NodeAffinity,
         NodePorts,
+        DeferredPodScheduling,
         NodeResourcesFit,
         VolumeRestrictions,
         NodeVolumeLimits,
@@ -103,6 +109,9 @@ IN_TREE: dict[str, type[Plugin]] = {
         ImageLocality,
         DefaultBinder,
         NodeDeclaredFeatures,
+        GangScheduling,
+        TopologyPlacementGenerator,
+        PodGroupPodsCount,
         MaxEBSVolumeCount,
         MaxGCEPDVolumeCount,
         MaxAzureDiskVolumeCount,
@@ -165,6 +174,10 @@ LEGACY: dict[str, type[Plugin]] = {
 """Plugins that kube-scheduler no longer has, for configurations that name them."""
 
 
+SCHEDULER_PLUGINS: dict[str, type[Plugin]] = {Coscheduling.name: Coscheduling}
+"""Plugins of kubernetes-sigs/scheduler-plugins, for configurations that name them."""
+
+
 def default_plugins(gates: FeatureGates = DEFAULT_GATES) -> tuple[PluginUse, ...]:
     """The plugins of the default profile, to be used at every point they implement."""
     return tuple(
@@ -175,5 +188,8 @@ def default_plugins(gates: FeatureGates = DEFAULT_GATES) -> tuple[PluginUse, ...
 
 
 def in_tree_registry() -> Registry:
-    """A registry of the in-tree plugins and those of earlier releases, to which others can be added."""
-    return Registry(IN_TREE, LEGACY)
+    """A registry of the in-tree plugins, those of earlier releases and of scheduler-plugins.
+
+    Others can be added to it.
+    """
+    return Registry(IN_TREE, {**LEGACY, **SCHEDULER_PLUGINS})

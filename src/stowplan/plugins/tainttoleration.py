@@ -92,6 +92,7 @@ class TaintToleration(Plugin):
     """Nodes share few distinct sets of taints; each set is judged once per class of pods."""
 
     reads = Reads.NODE
+    skips_deferred_resizes = True
     signs_template = True
     constant_pre_filter = True
     constant_pre_score = True

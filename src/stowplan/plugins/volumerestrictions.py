@@ -86,6 +86,7 @@ class VolumeRestrictions(Plugin):
     needs = frozenset(("persistentvolumeclaims",))
 
     reads = Reads.USAGE
+    skips_deferred_resizes = True
     row_local = False
     signs_volumes = True
 
@@ -167,8 +168,9 @@ class VolumeRestrictions(Plugin):
         used = used_for_one(cycle, pod.namespace, wanted.for_one)
         simulated = cycle.simulated
         if simulated is not None:
-            used += sum(references(guest, wanted.for_one) for guest in simulated.added)
-            used -= sum(references(gone, wanted.for_one) for gone in simulated.removed.values())
+            for one in simulated.rows:
+                used += sum(references(guest, wanted.for_one) for guest in one.added)
+                used -= sum(references(gone, wanted.for_one) for gone in one.removed.values())
         return used > 0
 
 
@@ -193,9 +195,11 @@ def _imagined_away(cycle: Cycle, namespace: str, name: str) -> int:
     simulated = cycle.simulated
     if simulated is None:
         return 0
-    gone = sum(references(pod, (name,)) for pod in simulated.removed.values() if pod.namespace == namespace)
-    guests = sum(references(pod, (name,)) for pod in simulated.added if pod.namespace == namespace)
-    return gone - guests
+    away = 0
+    for one in simulated.rows:
+        away += sum(references(pod, (name,)) for pod in one.removed.values() if pod.namespace == namespace)
+        away -= sum(references(pod, (name,)) for pod in one.added if pod.namespace == namespace)
+    return away
 
 
 def after_pod_deletion(pod: PodInfo, old: Pod, new: None) -> Hint:

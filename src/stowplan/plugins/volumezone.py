@@ -53,6 +53,7 @@ class VolumeZone(Plugin):
     needs = frozenset(("persistentvolumes", "persistentvolumeclaims", "storageclasses"))
 
     reads = Reads.NODE
+    skips_deferred_resizes = True
     signs_volumes = True
     constant_pre_filter = True
 

@@ -5,13 +5,24 @@ from typing import Any
 
 from stowplan.framework.events import Answer, ClusterEvent
 from stowplan.framework.status import Status
+from stowplan.queue.queued_group import QueuedGroup
 from stowplan.queue.queued_pod import QueuedPod
 
 ACTIVE = "active"
 BACKOFF = "backoff"
 UNSCHEDULABLE = "unschedulable"
 GATED = "gated"
-"""What metrics call the parts of the queue."""
+INCOMPLETE = "incomplete"
+PENDING = "pending"
+"""What metrics call the parts of the queue.
+
+Incomplete are members of a group that is not known yet, or whose parent is not. Pending are members of the
+group that is being scheduled: they came meanwhile, or have failed in this cycle.
+"""
+
+POD = "pod"
+POD_GROUP = "podgroup"
+"""What metrics call the types of entities in the queue."""
 
 
 class QueueInstrument:
@@ -19,6 +30,9 @@ class QueueInstrument:
 
     def incoming(self, queued: QueuedPod, queue: str, event: str) -> None:
         """A pod came to `queue` (active, backoff or unschedulable) because of an event."""
+
+    def incoming_group(self, group: QueuedGroup, queue: str, event: str, is_new: bool) -> None:
+        """A group came to `queue` because of an event; `is_new`: it was not in that queue just before."""
 
     def stayed_gated(self, event: str, count: int) -> None:
         """So many gated pods would have been tried again because of an event, but their gate stays closed.
@@ -79,6 +93,7 @@ class Hooks:
         "before_pre_enqueue",
         "in_flight",
         "incoming",
+        "incoming_group",
         "narrowed",
         "pre_enqueue_ran",
         "problem",
@@ -88,6 +103,7 @@ class Hooks:
 
     def __init__(self, instrument: QueueInstrument | None) -> None:
         self.incoming = _hook(instrument, "incoming")
+        self.incoming_group = _hook(instrument, "incoming_group")
         self.stayed_gated = _hook(instrument, "stayed_gated")
         self.rejected = _hook(instrument, "rejected")
         self.in_flight = _hook(instrument, "in_flight")

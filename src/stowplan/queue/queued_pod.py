@@ -1,6 +1,6 @@
 """A pod in the queue: what it is, since when it waits, how often it was tried, and who turned it down."""
 
-from stowplan.cluster.podinfo import PodInfo
+from stowplan.cluster.podinfo import PodInfo, PodTemplate
 from stowplan.framework.status import Status
 
 NOBODY: frozenset[str] = frozenset()
@@ -78,6 +78,36 @@ class QueuedPod:
         self.uid = pod.uid
         self.key = pod.key
         self.profile = pod.pod.spec.scheduler_name
+
+    @property
+    def priority(self) -> int:
+        """What it is sorted by."""
+        return self.pod.pod.spec.priority or 0
+
+    @property
+    def lowest_priority(self) -> int:
+        """The lowest priority of the pods that stand here."""
+        return self.pod.priority
+
+    @property
+    def template(self) -> PodTemplate | None:
+        """What hints that look at templates need to know of it; None: it has no one template."""
+        return self.pod.template
+
+    @property
+    def claim_keys(self) -> tuple[str, ...]:
+        """The ResourceClaims it refers to, by `namespace/name`."""
+        return tuple(self.pod.pod.resource_claim_keys) if self.pod.spec.resource_claims else ()
+
+    @property
+    def size(self) -> int:
+        """How many pods stand here: more than one in a group."""
+        return 1
+
+    @property
+    def backoff_size(self) -> int:
+        """By how many pods its longest backoff is stretched."""
+        return 1
 
     @property
     def gated(self) -> bool:

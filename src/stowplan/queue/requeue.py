@@ -67,6 +67,17 @@ def _by_wildcard(queued: QueuedPod, new: Any) -> Strategy:
     return Strategy.AFTER_BACKOFF if concerned else Strategy.SKIP
 
 
+def _claim_named_by_all(matching: ByPlugin, old: Any, new: Any) -> str | None:
+    """The claim whose users alone an event may help, as all hints say that hear of it; None: any pod."""
+    found: set[str | None] = set()
+    for entries in matching.values():
+        for entry in entries:
+            if entry.only_claim is None:
+                return None
+            found.add(entry.only_claim(old, new))
+    return found.pop() if len(found) == 1 else None
+
+
 class Waker:
     """Asks the plugins that rejected a pod what an event means for it, and moves it accordingly.
 
@@ -100,7 +111,7 @@ class Waker:
         for_all = at_most_priority is None and not excluding
         together: list[QueuedPod] = []
         claims = self._narrowed(event, old, new) if self._asks_first else None
-        for group in self._concerned(event):
+        for group in self._concerned(event, old, new):
             if claims is None or not self._narrows:
                 verdicts = self._verdicts(group, event, old, new, for_all)
             else:
@@ -108,7 +119,7 @@ class Waker:
             if for_all and len(group.pods) >= MANY and not group.gating_plugin:
                 verdicts = self._sorted_out(verdicts, together, event.label)
             for queued, strategy in verdicts:
-                low_enough = at_most_priority is None or queued.pod.priority <= at_most_priority
+                low_enough = at_most_priority is None or queued.lowest_priority <= at_most_priority
                 if low_enough and queued.uid != excluding:
                     self.move(queued, strategy, event)
         if together:
@@ -164,10 +175,12 @@ class Waker:
         self._places.unschedulable.remove(queued.key)
         self._places.requeue(queued, strategy, event.label)
 
-    def _concerned(self, event: ClusterEvent) -> list[Group]:
+    def _concerned(self, event: ClusterEvent, old: Any, new: Any) -> list[Group]:
         """The groups of waiting pods that were rejected by plugins that hear of an event.
 
-        Pods that must not be tried yet are only concerned if the plugin that holds them back hears of it.
+        If all that hear of it say that it concerns only the users of one ResourceClaim, groups without such
+        users are left out. Pods that must not be tried yet are only concerned if the plugin that holds them
+        back hears of it.
         """
         unschedulable = self._places.unschedulable
         if event.is_wildcard:
@@ -175,7 +188,11 @@ class Waker:
         found: list[Group] = []
         for profile, rules in self._profiles.items():
             matching = rules.hints.matching(event)
-            groups = unschedulable.groups_of(profile, matching)
+            claim = _claim_named_by_all(matching, old, new)
+            if claim is None:
+                groups = unschedulable.groups_of(profile, matching)
+            else:
+                groups = unschedulable.groups_using(claim, profile, matching)
             found += [group for group in groups if not group.gating_plugin or group.gating_plugin in matching]
         return found
 

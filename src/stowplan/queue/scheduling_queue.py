@@ -6,12 +6,13 @@ nothing and reads no clock but the one it is given; the scheduler calls `flush_b
 `flush_unschedulable`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf, nextafter
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.pod import Pod
+from stowplan.api.pod_groups import GroupObject
 from stowplan.clock import Clock
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.events import (
@@ -22,19 +23,24 @@ from stowplan.framework.events import (
     UNSCHEDULABLE_TIMEOUT,
     Action,
     ClusterEvent,
-    build_hint_map,
     pod_resources,
 )
-from stowplan.framework.interface import Point
-from stowplan.framework.runtime import Framework
 from stowplan.logs import Logger
 from stowplan.queue.cluster_events import UpdateEvents
 from stowplan.queue.in_flight import InFlight
-from stowplan.queue.instrument import ACTIVE, BACKOFF, GATED, UNSCHEDULABLE, Hooks, QueueInstrument
+from stowplan.queue.instrument import (
+    ACTIVE,
+    BACKOFF,
+    GATED,
+    POD,
+    UNSCHEDULABLE,
+    Hooks,
+    QueueInstrument,
+)
 from stowplan.queue.nominator import Nominator
 from stowplan.queue.queued_pod import QueuedPod
 from stowplan.queue.requeue import Waker
-from stowplan.queue.sub_queues import SECOND, Backoff, ProfileRules, SortKey, Strategy, SubQueues
+from stowplan.queue.sub_queues import Backoff, ProfileRules, SortKey, Strategy, SubQueues
 
 LONGEST_WAIT: Final = 300.0
 """Seconds a pod waits for an event before it is tried again without one."""
@@ -47,6 +53,9 @@ class SchedulingQueue:
     name; `sort_key` orders active pods, smallest first. `find` finds a pod as the API server last told of it,
     by `namespace/name`.
     """
+
+    _sub_queues: ClassVar[type[SubQueues]] = SubQueues
+    _waker_type: ClassVar[type[Waker]] = Waker
 
     def __init__(
         self,
@@ -66,7 +75,6 @@ class SchedulingQueue:
         self._info = info
         self._hooks = Hooks(instrument)
         self._early = early = gates["SchedulerPopFromBackoffQ"]
-        self._groups = gates["GenericWorkload"]
         queueing = gates.behaviour.queueing
         self._nominates_first = queueing.nominate_before_pre_enqueue
         self._unschedulable_name = queueing.unschedulable_sub_queue
@@ -78,7 +86,7 @@ class SchedulingQueue:
         self.in_flight = InFlight()
         if self._hooks.in_flight is not None:
             self._hooks.in_flight(self.in_flight.counts)
-        self._places = SubQueues(
+        self._places = self._sub_queues(
             sort_key,
             backoff or (Backoff() if early else Backoff(window=1)),
             longest_wait,
@@ -90,7 +98,7 @@ class SchedulingQueue:
             Logger() if logger is None else logger,
             renominating=() if self._nominates_first else (self._added, updated),
         )
-        self._waker = Waker(profiles, self._places, self._hooks, gates)
+        self._waker = self._waker_type(profiles, self._places, self._hooks, gates)
         self._waiting = self._places.unschedulable.pods
         self._flying = self.in_flight.starts
         self.cycle = 0
@@ -150,6 +158,11 @@ class SchedulingQueue:
             GATED: gated,
         }
 
+    def entity_counts(self) -> dict[tuple[str, ...], int]:
+        """How many entities wait, by place and type: pods without a group, and groups."""
+        counts = self.counts()
+        return {(place, POD): counts[place] for place in (ACTIVE, BACKOFF, UNSCHEDULABLE, GATED)}
+
     def summary(self) -> str:
         """The line that goes with a dump of the queue."""
         places = self._places
@@ -201,10 +214,30 @@ class SchedulingQueue:
         if queued is not None:
             self._count_rejectors(queued, -1)
 
+    def restore(self, queued: QueuedPod, place: str) -> None:
+        """Put a pod where it was when the state of a queue was recorded."""
+        if place == ACTIVE:
+            self._places.active.put(queued.key, queued)
+        elif place == BACKOFF:
+            self._places.backoff.put(queued)
+        else:
+            self._places.unschedulable.put(queued)
+
+    # Groups come and go, which is of interest to a queue that keeps them
+
+    def add_group(self, obj: GroupObject) -> None:
+        """A group became known."""
+
+    def update_group(self, obj: GroupObject) -> None:
+        """A group changed."""
+
+    def delete_group(self, obj: GroupObject, root: str | None) -> None:
+        """A group is gone that was below (or at) a root."""
+
     # Pods are tried
 
     def pop(self) -> QueuedPod | None:
-        """Take out the pod to try next, None if there is none now.
+        """Take out the pod or group (`QueuedGroup`) to try next, None if there is none now.
 
         If no pod is ready, one that found no node before is tried ahead of its time. The host has to call
         `done` or `add_unschedulable_if_not_present` for what it takes.
@@ -338,18 +371,20 @@ class SchedulingQueue:
 
     def _after_flight(self, queued: QueuedPod) -> Strategy:
         """What to do with a pod that comes back, given who rejected it and what happened meanwhile."""
-        by_group = self._groups and queued.pod.spec.scheduling_group is not None
-        if not queued.rejected or by_group or queued.uid not in self.in_flight:
+        if not queued.rejected or queued.uid not in self.in_flight:
             return Strategy.AFTER_BACKOFF
         return self._waker.after(self.in_flight.since(queued.uid), queued)
 
     def _activate(self, pod: Pod) -> bool:
         """Make a pod ready that is backing off or waits for an event. False if it is neither, or is gated."""
+        return self._activate_key(pod.key)
+
+    def _activate_key(self, key: str) -> bool:
         places = self._places
-        queued = places.unschedulable.get(pod.key)
+        queued = places.unschedulable.get(key)
         if queued is not None:
             return places.to_active(queued, FORCE_ACTIVATE.label)
-        queued = places.backoff.remove(pod.key)
+        queued = places.backoff.remove(key)
         return queued is not None and places.to_active(queued, FORCE_ACTIVATE.label, from_backoff=True)
 
     def _count_rejectors(self, queued: QueuedPod, change: int) -> None:
@@ -361,54 +396,3 @@ class SchedulingQueue:
     def _tell(self, queued: QueuedPod, event: str) -> None:
         if self._hooks.incoming is not None:
             self._hooks.incoming(queued, ACTIVE, event)
-
-
-def queue_for(
-    frameworks: Sequence[Framework],
-    clock: Clock,
-    gates: FeatureGates = DEFAULT_GATES,
-    *,
-    initial_backoff: float = 1,
-    max_backoff: float = 10,
-    longest_wait: float = LONGEST_WAIT,
-    extenders: bool = False,
-    find: Callable[[str], Pod | None] | None = None,
-    instrument: QueueInstrument | None = None,
-    logger: Logger | None = None,
-) -> SchedulingQueue:
-    """A queue for profiles on one table. All sort it alike, so the first one's plugin does.
-
-    Times are in seconds: `podInitialBackoffSeconds`, `podMaxBackoffSeconds` and
-    `--pod-max-in-unschedulable-pods-duration`. `extenders`: the scheduler has some.
-    """
-    window = Backoff().window if gates["SchedulerPopFromBackoffQ"] else 1
-    return SchedulingQueue(
-        clock,
-        frameworks[0].table.info,
-        {
-            framework.profile.scheduler_name: rules_of(framework, gates, extenders=extenders)
-            for framework in frameworks
-        },
-        _sort_key(frameworks[0]),
-        backoff=Backoff(round(initial_backoff * SECOND), round(max_backoff * SECOND), window),
-        longest_wait=longest_wait,
-        find=find,
-        instrument=instrument,
-        gates=gates,
-        logger=logger,
-    )
-
-
-def rules_of(
-    framework: Framework, gates: FeatureGates = DEFAULT_GATES, *, extenders: bool = False
-) -> ProfileRules:
-    """What the queue needs to know of a profile. Plugins without PreEnqueue of their own hold nobody back."""
-    hints = build_hint_map(framework.plugins.values(), gates, extenders=extenders)
-    asking = [plugin for plugin in framework.at(Point.PRE_ENQUEUE) if hasattr(plugin, "pre_enqueue")]
-    return ProfileRules(hints, asking)
-
-
-def _sort_key(framework: Framework) -> SortKey:
-    [sorter] = framework.at(Point.QUEUE_SORT)
-    key: Callable[..., Any] = sorter.sort_key  # type: ignore[attr-defined]
-    return key

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from heapq import heapify, heappop, heappush
 from itertools import count
-from math import inf, nextafter
+from math import inf, nextafter, sqrt
 from operator import itemgetter
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -168,14 +168,15 @@ class Backoff:
     maximum: int = 10 * SECOND
     window: int = ORDERING_WINDOW
 
-    def duration(self, failures: int) -> int:
-        """How long to wait after so many failed attempts in a row."""
+    def duration(self, failures: int, pods: int = 1) -> int:
+        """How long to wait after so many failed attempts in a row; a group of many pods may wait longer."""
         if failures <= 0:
             return 0
         doublings = failures - 1
-        return self.maximum if self.initial > self.maximum >> doublings else self.initial << doublings
+        maximum = self.maximum if pods <= 1 else int(self.maximum * sqrt(pods))
+        return maximum if self.initial > maximum >> doublings else self.initial << doublings
 
-    def expiration(self, timestamp: int, unschedulable: int, errors: int = 0) -> int | None:
+    def expiration(self, timestamp: int, unschedulable: int, errors: int = 0, pods: int = 1) -> int | None:
         """When the backoff of a pod that failed at `timestamp` ends, None if it has none.
 
         Counted are the errors in a row if the last attempt ended with one, else the attempts that found
@@ -184,7 +185,7 @@ class Backoff:
         failures = errors if errors > 0 else unschedulable
         if self.maximum == 0 or failures == 0:
             return None
-        return self.aligned(timestamp + self.duration(failures))
+        return self.aligned(timestamp + self.duration(failures, pods))
 
     def aligned(self, time: int) -> int:
         """The beginning of the window a point in time is in."""
@@ -284,7 +285,10 @@ class BackoffQueue:
     def _end(self, queued: QueuedPod) -> int | None:
         if queued.backoff_until is None:
             queued.backoff_until = self._backoff.expiration(
-                nanoseconds(queued.timestamp), queued.unschedulable_count, queued.consecutive_errors
+                nanoseconds(queued.timestamp),
+                queued.unschedulable_count,
+                queued.consecutive_errors,
+                queued.backoff_size,
             )
         return queued.backoff_until
 
@@ -315,13 +319,14 @@ def run_pre_enqueue(plugins: Sequence[Plugin], queued: QueuedPod, hooks: Hooks) 
         if each and hooks.after_plugin is not None:
             hooks.after_plugin(plugin.name, status)
         if status is not SUCCESS and not status.is_success:
-            _gate(plugin.name, status, queued, hooks)
+            gate(plugin.name, status, queued, hooks)
             break
     if hooks.after_pre_enqueue is not None:
         hooks.after_pre_enqueue(queued)
 
 
-def _gate(plugin: str, status: Status, queued: QueuedPod, hooks: Hooks) -> None:
+def gate(plugin: str, status: Status, queued: QueuedPod, hooks: Hooks) -> None:
+    """Note that a plugin holds a pod back."""
     if hooks.rejected is not None and plugin not in queued.rejectors:
         hooks.rejected(plugin, queued.profile, 1)
     queued.unschedulable_plugins |= {plugin}
@@ -523,6 +528,10 @@ class SubQueues:
                 plugin=queued.gating_plugin,
                 status=queued.gate.message,
             )
+
+    def log(self, level: int, message: str, **values: object) -> None:
+        """Write a line to the log of this verbosity."""
+        self._logger.info(level, message, **values)
 
     def problem(self, message: str, queued: QueuedPod, error: str = "") -> None:
         """Log and count what should not happen; the queue goes on."""

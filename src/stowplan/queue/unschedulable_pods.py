@@ -5,7 +5,7 @@ groups whose plugins registered for it, and most hints need to be asked only onc
 costs depends on how many different pods wait for it, not on how many pods wait.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from heapq import heappop, heappush
 from itertools import count
@@ -15,20 +15,23 @@ from typing import Final
 from stowplan.cluster.podinfo import PodTemplate
 from stowplan.queue.queued_pod import QueuedPod
 
-GroupKey = tuple[str, PodTemplate, frozenset[str], frozenset[str], str]
+GroupKey = tuple[str, PodTemplate | None, frozenset[str], frozenset[str], str]
 
 
 _ticket = attrgetter("ticket")
 
 
 class Group:
-    """Pods alike in all that hints look at. Never empty."""
+    """Pods alike in all that hints look at. Never empty.
 
-    __slots__ = ("_uids", "_users", "gating_plugin", "key", "pods", "profile", "rejectors")
+    Those without a template (pod groups that wait as one) are only alike in who rejected them.
+    """
+
+    __slots__ = ("_uids", "_users", "gating_plugin", "key", "pods", "profile", "rejectors", "template")
 
     def __init__(self, key: GroupKey) -> None:
         self.key = key
-        self.profile, _, unschedulable, pending, self.gating_plugin = key
+        self.profile, self.template, unschedulable, pending, self.gating_plugin = key
         self.rejectors = unschedulable | pending
         self.pods: dict[str, QueuedPod] = {}
         self._users: dict[str, dict[str, QueuedPod]] = {}
@@ -85,6 +88,7 @@ class UnschedulablePods:
         """Those that wait, by key, for who only looks."""
         self._groups: dict[GroupKey, Group] = {}
         self._by_plugin: dict[tuple[str, str], dict[GroupKey, Group]] = {}
+        self._by_claim: dict[str, dict[GroupKey, Group]] = {}
         self._due: list[tuple[float, int, QueuedPod]] = []
         self._numbers = count()
         self.gated = 0
@@ -107,8 +111,10 @@ class UnschedulablePods:
         is_new = self.remove(queued.key) is None
         self.pods[queued.key] = queued
         group = self._group(queued)
-        queued.claims = tuple(queued.pod.pod.resource_claim_keys) if queued.pod.spec.resource_claims else ()
+        queued.claims = queued.claim_keys
         group.add(queued)
+        for claim in queued.claims:
+            self._by_claim.setdefault(claim, {})[group.key] = group
         queued.group = group
         self.gated += queued.gated
         queued.ticket = next(self._numbers)
@@ -129,7 +135,7 @@ class UnschedulablePods:
         queued.group = None
         queued.ticket = -1
         self.gated -= group.gating_plugin != ""
-        group.remove(queued)
+        self._take_out(group, queued)
         if not group.pods:
             self._forget(group)
         self._sweep()
@@ -141,7 +147,7 @@ class UnschedulablePods:
             del self.pods[queued.key]
             group = queued.group
             assert isinstance(group, Group)
-            group.remove(queued)
+            self._take_out(group, queued)
             queued.group = None
             queued.ticket = -1
             if not group.pods:
@@ -157,6 +163,18 @@ class UnschedulablePods:
         for plugin in plugins:
             found |= self._by_plugin.get((profile, plugin), {})
         return list(found.values())
+
+    def groups_using(self, claim: str, profile: str, plugins: Collection[str]) -> list[Group]:
+        """The groups of `groups_of` that have users of a ResourceClaim, in the same order."""
+        using = self._by_claim.get(claim, {})
+        found = [
+            group
+            for group in using.values()
+            if group.profile == profile and not group.rejectors.isdisjoint(plugins)
+        ]
+        if len(found) < 2:
+            return found
+        return [group for group in self.groups_of(profile, plugins) if group.key in using]
 
     def next_due(self) -> float | None:
         """After what time the first pod will have waited long enough."""
@@ -175,7 +193,7 @@ class UnschedulablePods:
     def _group(self, queued: QueuedPod) -> Group:
         key = (
             queued.profile,
-            queued.pod.template,
+            queued.template,
             queued.unschedulable_plugins,
             queued.pending_plugins,
             queued.gating_plugin,
@@ -186,6 +204,15 @@ class UnschedulablePods:
             for plugin in group.rejectors:
                 self._by_plugin.setdefault((group.profile, plugin), {})[key] = group
         return group
+
+    def _take_out(self, group: Group, queued: QueuedPod) -> None:
+        group.remove(queued)
+        for claim in queued.claims:
+            if not group.users_of(claim):
+                using = self._by_claim[claim]
+                del using[group.key]
+                if not using:
+                    del self._by_claim[claim]
 
     def _forget(self, group: Group) -> None:
         del self._groups[group.key]

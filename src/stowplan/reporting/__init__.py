@@ -1,6 +1,7 @@
 """What the scheduler writes about pods: events, conditions and nominated nodes."""
 
-from stowplan.reporting.events import NORMAL, WARNING, EventRecorder, reference
+from stowplan.reporting.events import NORMAL, WARNING, EventRecorder, Related, reference, related
+from stowplan.reporting.podgroupstatus import condition_patch, initially_scheduled, patch_group_status
 from stowplan.reporting.podstatus import (
     SCHEDULER_ERROR,
     UNSCHEDULABLE,
@@ -19,12 +20,17 @@ __all__ = [
     "UNSCHEDULABLE",
     "WARNING",
     "EventRecorder",
+    "Related",
+    "condition_patch",
     "conditions_patch",
     "failure_patch",
+    "initially_scheduled",
     "is_replaced",
     "nomination_patch",
     "not_scheduled",
+    "patch_group_status",
     "patch_status",
     "reference",
+    "related",
     "victim_patch",
 ]

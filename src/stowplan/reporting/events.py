@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from stowplan.api.catalogue import EVENTS, PODS
-from stowplan.api.meta import micro_timestamp, next_nanosecond
+from stowplan.api.meta import Object, micro_timestamp, next_nanosecond
 from stowplan.api.pod import Pod
 from stowplan.api.requests import Json, PatchType
 from stowplan.api.status import ApiError
@@ -60,8 +60,14 @@ MAX_RETRYING: Final = 1000
 
 MAX_NAME_LENGTH: Final = 253
 
-_Reported = tuple[Pod, str, str, str, str, str, float]
-"""Pod, type, reason, action, note, controller, time."""
+Related = tuple[str, str, str, str, str, str]
+"""Kind, namespace, name, uid, API version and resource version of another object that an event concerns."""
+
+_Reported = tuple[Pod, str, str, str, str, str, float, Related | None]
+"""Pod, type, reason, action, note, controller, time, related object."""
+
+
+_REFERENCE: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion")
 
 
 # Events and series
@@ -78,6 +84,7 @@ class EventKey(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     action: str
     type: str
     controller: str
+    related: Related | None = None
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
@@ -97,7 +104,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
     def body(self) -> Json:
         key = self.key
-        return {
+        body: Json = {
             "kind": _KIND,
             "apiVersion": _API_VERSION,
             "metadata": {"name": self.name, "namespace": self.namespace},
@@ -120,6 +127,9 @@ class Event(msgspec.Struct, frozen=True, gc=False):
             "deprecatedFirstTimestamp": None,
             "deprecatedLastTimestamp": None,
         }
+        if key.related is not None:
+            body["related"] = dict(zip(_REFERENCE, key.related, strict=True))
+        return body
 
 
 class EventSeries(msgspec.Struct, gc=False):
@@ -156,6 +166,12 @@ def reference(pod: Pod) -> Json:
         "apiVersion": _POD_VERSION,
         "resourceVersion": meta.resource_version,
     }
+
+
+def related(obj: Object, api_version: str, kind: str) -> Related:
+    """What an event says of another object that it concerns."""
+    meta = obj.metadata
+    return kind, meta.namespace, meta.name, meta.uid, api_version, meta.resource_version
 
 
 def truncate_note(note: str) -> str:
@@ -313,6 +329,7 @@ class EventRecorder:
         note: str,
         controller: str,
         time: float | None = None,
+        related: Related | None = None,
     ) -> None:
         """Record an event about a pod, with the current time unless one is given. Never blocks.
 
@@ -320,7 +337,7 @@ class EventRecorder:
         """
         if time is None:
             time = self._clock.now()
-        reported = (regarding, type, reason, action, note, controller, time)
+        reported = (regarding, type, reason, action, note, controller, time, related)
         if not self._writer.put(reported):
             self._drop(reported)
 
@@ -364,11 +381,11 @@ class EventRecorder:
 
     def _new_event(self, reported: _Reported) -> Event:
         """An event, named after pod and time in nanoseconds, or by a random UUID if that is too long."""
-        pod, type, reason, action, note, controller, time = reported
+        pod, type, reason, action, note, controller, time, related = reported
         meta = pod.metadata
         namespace = meta.namespace
         key = EventKey(
-            meta.uid, meta.resource_version, meta.name, namespace, reason, action, type, controller
+            meta.uid, meta.resource_version, meta.name, namespace, reason, action, type, controller, related
         )
         self._last_nanosecond = nanosecond = next_nanosecond(time, self._last_nanosecond)
         name = f"{meta.name}.{nanosecond:x}"

@@ -45,13 +45,16 @@ def not_scheduled(pod: Pod, reason: str, message: str) -> PodCondition:
     )
 
 
-def victim_patch(pod: Pod, *, scheduler_name: str, now: float) -> Json | None:
-    """The DisruptionTarget condition of a preemption victim, written before it is deleted."""
+def victim_patch(pod: Pod, *, scheduler_name: str, now: float, preemptor: str = "pod") -> Json | None:
+    """The DisruptionTarget condition of a preemption victim, written before it is deleted.
+
+    `preemptor` is the kind of what preempts: `pod`, `podgroup` or `compositepodgroup`.
+    """
     wanted = PodCondition(
         type=DISRUPTION_TARGET,
         status="True",
         reason=PREEMPTION_BY_SCHEDULER,
-        message=f"{scheduler_name}: preempting to accommodate a higher priority pod",
+        message=f"{scheduler_name}: preempting to accommodate a higher priority {preemptor}",
         observed_generation=pod.metadata.generation,
     )
     return conditions_patch(pod, (wanted,), now)
@@ -79,7 +82,7 @@ async def patch_status(client: Writer, pod: Pod, patch: Json | None, rng: random
     write = partial(
         client.patch, PODS, pod.namespace, pod.name, patch, PatchType.STRATEGIC, subresource="status"
     )
-    await retried(write, _is_retriable, rng)
+    await retried(write, is_retriable, rng.random)
 
 
 def is_replaced(error: ApiError) -> bool:
@@ -89,7 +92,8 @@ def is_replaced(error: ApiError) -> bool:
     return error.code == 422 and "metadata.uid" in error.message
 
 
-def _is_retriable(error: ApiError) -> bool:
+def is_retriable(error: ApiError) -> bool:
+    """Whether a write of a status that failed is worth another try."""
     if is_replaced(error):
         return False
     is_conflict = error.is_conflict or (error.code == 409 and error.reason in ("", "Unknown"))

@@ -200,11 +200,11 @@ class Clients:
         *,
         timeout: Duration | None = None,
         patient: bool = False,
-        may_repeat: Callable[[], bool] = lambda: True,
+        may_write: Callable[[], bool] = lambda: True,
     ) -> HttpClient:
         """A client of the server the scheduler works for. Raises ConfigError.
 
-        For `patient` and `may_repeat` see `HttpClient`.
+        For `patient` and `may_write` see `HttpClient`.
         """
         settings = self.settings
         return self._new_client(
@@ -214,7 +214,7 @@ class Clients:
             purpose,
             timeout,
             patient=patient,
-            may_repeat=may_repeat,
+            may_write=may_write,
         )
 
     def delegate(self, kubeconfig: str) -> HttpClient | None:
@@ -253,7 +253,7 @@ class Clients:
         timeout: Duration | None,
         *,
         patient: bool = False,
-        may_repeat: Callable[[], bool] = lambda: True,
+        may_write: Callable[[], bool] = lambda: True,
     ) -> HttpClient:
         try:
             return HttpClient(
@@ -269,7 +269,7 @@ class Clients:
                 observer=self._observer(server),
                 availability=self.availability(server),
                 patient=patient,
-                may_repeat=may_repeat,
+                may_write=may_write,
             )
         except AccessError as error:
             raise ConfigError("client", str(error)) from None

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
-from stowplan.api.feature_gates import EVERY_GATE, FeatureGates
+from stowplan.api.feature_gates import EVERY_GATE, GATE_GROUPS, FeatureGates
 from stowplan.config.emulation import KUBE
 from stowplan.config.featuregates import parse_feature_gates
 from stowplan.config.load import ConfigError
-from stowplan.releases import DEFAULT, Release, Stage, histories
+from stowplan.releases import DEFAULT, Release, Stage, why_without_effect
+from stowplan.releases.gates import UNUSED
 from stowplan.run.flags.values import Settings
 
 
@@ -15,16 +16,20 @@ def read_gates(settings: Settings, release: Release = DEFAULT) -> FeatureGates:
     return parse_feature_gates(_own_settings(settings), release)
 
 
-def gates_without_effect(settings: Settings) -> list[str]:
-    """Gates that were set but have no effect here: those of other components."""
-    names = (setting.partition("=")[0].strip() for _, setting in settings)
-    return [name for name in dict.fromkeys(names) if name in EVERY_GATE and not histories()[name].has_effect]
+def gates_without_effect(settings: Settings, gates: FeatureGates) -> Iterator[tuple[str, str]]:
+    """Gates that have no effect here, and why: those that were named, and of the scheduler's own also those
+    that a group (AllAlpha) changes."""
+    named = (setting.partition("=")[0].strip() for _, setting in settings)
+    for name in dict.fromkeys((*named, *(name for name in gates.changed() if name in UNUSED))):
+        if name in EVERY_GATE and (why := why_without_effect(name)):
+            yield name, why
 
 
 def enabled_alpha_gates(gates: FeatureGates) -> list[str]:
     """Gates of features that are alpha in the release and on."""
     stages = gates.release.gates
-    return [name for name, on in gates.items() if on and stages[name].stage is Stage.ALPHA]
+    names = [name for name, on in gates.items() if on and stages[name].stage is Stage.ALPHA]
+    return [*names, *(name for name in gates.groups if GATE_GROUPS[name] is Stage.ALPHA)]
 
 
 def _own_settings(settings: Settings) -> Iterator[str]:

@@ -77,6 +77,9 @@ class Options:
     plugins: tuple[str, ...]
     page: bool
     annotate_results: bool
+    record: str
+    record_max_size: int
+    wake_failed_groups: bool
     version: str
     flag_values: Mapping[str, str]
     warnings: tuple[str, ...]
@@ -136,6 +139,9 @@ def options_from(parsed: Parsed, gates: FeatureGates, logs: LogSettings) -> Opti
         plugins=parsed.texts("plugin"),
         page=parsed.on("page"),
         annotate_results=parsed.on("annotate-results"),
+        record=parsed.text("record"),
+        record_max_size=value_of(parsed.text("record-max-size")),
+        wake_failed_groups=parsed.on("wake-failed-groups"),
         version=version if version.startswith("v") else version_of(gates.release),
         flag_values=parsed.shown(),
         warnings=tuple(_warnings(parsed, gates)),
@@ -170,13 +176,11 @@ def _warnings(parsed: Parsed, gates: FeatureGates) -> Iterator[str]:
     """Flags and gates without effect, and unusual values."""
     for flag in parsed.ignored:
         yield f"--{flag.name} has no effect: {flag.ignored}"
-    if gates["CoordinatedLeaderElection"]:
-        yield "--feature-gates: CoordinatedLeaderElection has no effect: candidates take the lease themselves"
     if gates.release.emulated < NEWEST.minor and (alpha := enabled_alpha_gates(gates)):
         what = "component has alpha features enabled in emulated version, this is unsupported"
         yield f"{what}: features=[{' '.join(alpha)}]"
-    for name in gates_without_effect(parsed.value("feature-gates")):
-        yield f"--feature-gates: {name} has no effect: it is not a gate of the scheduler"
+    for name, why in gates_without_effect(parsed.value("feature-gates"), gates):
+        yield f"--feature-gates: {name} has no effect: {why}"
     content_type = "kube-api-content-type"
     if parsed.given(content_type) and "json" not in parsed.text(content_type):
         yield f"--{content_type} has no effect: the client sends JSON"

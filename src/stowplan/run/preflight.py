@@ -23,6 +23,8 @@ from stowplan.election.record import Record, UnreadableRecordError, of_lease_spe
 from stowplan.releases import NEWEST, OLDEST_EMULATED, Version
 from stowplan.scheduler.watched import (
     AROUND_PODS,
+    COMPOSITE_POD_GROUPS,
+    COSCHEDULING_GROUPS,
     DEVICE_TAINT_RULES,
     DEVICES,
     NODES,
@@ -123,7 +125,10 @@ WRITES: Final = (
 def watched_kinds(gates: FeatureGates) -> list[Watched]:
     """All that a scheduler of a release may watch."""
     optional = [DEVICE_TAINT_RULES] if gates["DRADeviceTaintRules"] else []
-    optional += [POD_GROUPS] if gates["GenericWorkload"] else []
+    if gates.coscheduling:
+        optional.append(COSCHEDULING_GROUPS)
+    if gates.built_in_pod_groups:
+        optional += [POD_GROUPS, COMPOSITE_POD_GROUPS] if gates["CompositePodGroup"] else [POD_GROUPS]
     return [
         kind._replace(served=in_version(kind.served, gates.release.apis.get(kind.served.plural, "")))
         for kind in (PODS_WATCHED, NODES, *AROUND_PODS, *STORAGE, *DEVICES, *optional)

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from time import perf_counter
 from typing import Any, Final, NoReturn
 
@@ -32,8 +33,10 @@ from stowplan.election import (
     lock_for,
 )
 from stowplan.extenders.http import extenders_for
+from stowplan.gocompat.quoting import path_error
 from stowplan.logs import Logger
 from stowplan.metrics import ProcessMetrics
+from stowplan.recording import Recording, recorded_scheduler
 from stowplan.releases import NEWEST, Release
 from stowplan.run.clients import Clients
 from stowplan.run.configuration import read_policy, watch_files
@@ -41,7 +44,7 @@ from stowplan.run.instance import SchedulerInstance
 from stowplan.run.options import Options, reload, waiting_for_restart
 from stowplan.run.secure_port import SecurePort
 from stowplan.run.startup import ResolvedConfig, StartupPlan, resolve_config
-from stowplan.scheduler import CacheCorruptedError, Scheduler, Settings
+from stowplan.scheduler import CacheCorruptedError, Settings
 from stowplan.scheduler.gc_tuning import calm_collector
 from stowplan.serving import ServingError
 
@@ -80,6 +83,16 @@ def _report_hold(logger: Logger, hold: Hold, others: int) -> None:
     if others:
         values["others"] = others
     logger.warning("Event loop was held", **values)
+
+
+def _recording(options: Options) -> Recording | None:
+    """Where the scheduler is recorded to. Raises ConfigError."""
+    if not options.record:
+        return None
+    try:
+        return Recording(Path(options.record), size=options.record_max_size)
+    except OSError as error:
+        raise ConfigError("flags", f"record: {path_error(error, options.record)}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +140,7 @@ class Process:
         self._stop = asyncio.Event()
         self._reload = asyncio.Event()
         self._instance: SchedulerInstance | None = None
+        self._recording = _recording(self.options)
 
     @property
     def is_synced(self) -> bool:
@@ -179,7 +193,7 @@ class Process:
         self.logger.info(0, "Starting Kubernetes Scheduler", version=self.options.version)
         async with AsyncExitStack() as stack:
             self._main = await stack.enter_async_context(
-                self._clients.client("scheduler", patient=True, may_repeat=self._may_write)
+                self._clients.client("scheduler", patient=True, may_write=self._may_write)
             )
             self._events = await stack.enter_async_context(self._clients.client("scheduler", patient=True))
             await self._join_election(stack)
@@ -383,12 +397,16 @@ class Process:
             self._hostname,
             legacy_metrics=options.legacy_metrics,
             annotate_results=options.annotate_results,
+            wake_failed_groups=options.wake_failed_groups,
         )
-        scheduler = Scheduler(
+        scheduler = recorded_scheduler(
+            self._recording,
             self._main,
             settings,
             clock=self.clock,
-            rng=random.Random(self._rng.getrandbits(64)),
+            seed=self._rng.getrandbits(64),
+            report=lambda why: self.logger.error("Recording ended", err=why),
+            source="stowplan run",
             timer=perf_counter,
             extenders=extenders_for(resolved.built),
             logger=self.logger,

@@ -36,6 +36,7 @@ from stowplan.scheduler.failure_handler import (
     failed_late,
     failed_on_node,
 )
+from stowplan.scheduler.turns import BOUND, FAIL
 
 WORKERS: Final = 64
 """How many pods without anything to wait for may be in Bind at a time; the others wait for their turn."""
@@ -80,7 +81,7 @@ class BindingCycle:
         announcing: bool = True,
         workers: int = WORKERS,
     ) -> None:
-        self._most_workers = workers
+        self.most_workers = workers
         self._context = context
         self._failures = failures
         self._announcing = announcing
@@ -228,7 +229,10 @@ class BindingCycle:
             await self._fail(assignment, failed_late(status), announced)
             return
         self._report_bound(assignment)
-        if assignment.profile.lifecycle.tells_of_bindings:
+        tells = assignment.profile.lifecycle.tells_of_bindings
+        if context.turns is not None and (tells or assignment.cycle.pods_to_activate):
+            await context.turns.take(BOUND, queued.uid, None)
+        if tells:
             await self._post_bind(assignment)
         if assignment.cycle.pods_to_activate:
             context.queue.activate(assignment.cycle.pods_to_activate)
@@ -288,6 +292,9 @@ class BindingCycle:
         context, queued = self._context, assignment.queued
         if context.freeze.held:
             await context.freeze.free()
+        if context.turns is not None:
+            message = await context.turns.take(FAIL, queued.uid, failure.message)
+            failure = replace(failure, message=message)
         if assignment.given_up:
             return
         if problem := context.cache.forget_problem(queued.pod.pod, assignment.node):
@@ -380,7 +387,7 @@ class BindingCycle:
 
         So where the API server answers at once, as a store in this process does, one worker binds all pods.
         """
-        if len(self._workers) < self._most_workers:
+        if len(self._workers) < self.most_workers:
             self._called = True
             worker = self._context.tasks.start(self._work(), "binding worker")
             self._workers.add(worker)

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
+from stowplan.api.pod_groups import GroupObject
 from stowplan.api.quantity import QuantityError
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
@@ -33,6 +34,7 @@ class Cache:
         self.sampler = NodeSampler(table) if sampler is None else sampler
         self._assumed: dict[str, str] = {}
         self._not_assumed = table.release.behaviour.messages.not_assumed
+        self.groups = table.groups
         self.skipped = 0
 
     # Assumed pods
@@ -67,6 +69,16 @@ class Cache:
             return False
         self.table.forget(uid).assumed = False
         return True
+
+    def remove_assumed(self, uid: str) -> bool:
+        """Take away an assumed pod that is being deleted; False if it is not assumed (any more)."""
+        return self.forget(uid)
+
+    def put_unscheduled(self, pod: Pod) -> None:
+        """A pod of ours without a node is there or changed: it may be a member of a group."""
+
+    def remove_unscheduled(self, pod: Pod) -> None:
+        """A pod of ours without a node is gone."""
 
     def forget_problem(self, pod: Pod, node: str) -> str:
         """Why a pod that was assumed on a node cannot be forgotten: somebody bound it. Empty if it can be.
@@ -134,6 +146,10 @@ class Cache:
             self.table.remove_node(node.name)
         self.sampler.remove(node)
 
+    def root_of(self, group: GroupObject) -> str | None:
+        """The key of the topmost group above a group, or of the group itself."""
+        return self.groups.root_of(group)
+
     def put(self, obj: Object) -> None:
         """Any other object is there, or changed."""
         self.table.put(obj)
@@ -159,3 +175,47 @@ class Cache:
         """Count an object that is left out because it cannot be read."""
         self.skipped += 1
         self._report(f"{problem}; the object is left out")
+
+
+class GroupCache(Cache):
+    """A cache that also keeps how far the pods of groups are (gate GenericWorkload)."""
+
+    def assume(self, info: PodInfo, node: str) -> None:
+        super().assume(info, node)
+        if info.pod.spec.scheduling_group is not None:
+            self.groups.assume(info.pod)
+
+    def forget(self, uid: str) -> bool:
+        known = self.table.pods.get(uid)
+        if not super().forget(uid):
+            return False
+        if known is not None and known.pod.spec.scheduling_group is not None:
+            self.groups.forget(known.pod)
+        return True
+
+    def remove_assumed(self, uid: str) -> bool:
+        known = self.table.pods.get(uid)
+        if not super().forget(uid):
+            return False
+        if known is not None and known.pod.spec.scheduling_group is not None:
+            self.groups.remove_pod(known.pod)
+        return True
+
+    def put_unscheduled(self, pod: Pod) -> None:
+        if pod.spec.scheduling_group is not None:
+            self.groups.put_pod(pod)
+
+    def remove_unscheduled(self, pod: Pod) -> None:
+        if pod.spec.scheduling_group is not None:
+            self.groups.remove_pod(pod)
+
+    def put_pod(self, pod: Pod) -> None:
+        super().put_pod(pod)
+        if pod.spec.scheduling_group is not None and pod.metadata.uid in self.table.pods:
+            self.groups.put_pod(pod)
+
+    def remove_pod(self, pod: Pod) -> None:
+        known = self.table.pods.get(pod.metadata.uid)
+        super().remove_pod(pod)
+        if known is not None and pod.spec.scheduling_group is not None:
+            self.groups.remove_pod(pod)

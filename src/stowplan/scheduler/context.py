@@ -31,7 +31,9 @@ from stowplan.scheduler.decisions import LastDecisions
 if TYPE_CHECKING:
     from stowplan.scheduler.api_dispatcher import ApiDispatcher
     from stowplan.scheduler.batching import Batch
+    from stowplan.scheduler.failure_handler import Failure
     from stowplan.scheduler.result_annotations import ResultAnnotations
+    from stowplan.scheduler.turns import Turns
 
 SLICE: Final = 0.01
 """Seconds that the scheduling loop may work before everybody else gets a turn of the event loop."""
@@ -64,6 +66,9 @@ class SchedulingObserver:
 
     def assuming(self, pod: PodInfo, node: str) -> None:
         """A node was chosen for a pod; the cache does not have it there yet."""
+
+    def failed(self, queued: QueuedPod, failure: "Failure") -> None:
+        """A pod could not be scheduled or bound; nothing was done about it yet."""
 
     def assigned(self, pod: Pod) -> None:
         """The API server says that a pod has a node; the cache does not have it there yet."""
@@ -212,6 +217,8 @@ class Context:
     """Writes the results of scheduling cycles to bound pods, if that is wanted."""
     dispatcher: "ApiDispatcher | None" = None
     """Executes API calls about pods (feature gate SchedulerAsyncAPICalls)."""
+    turns: "Turns | None" = None
+    """Records the order of everything that decisions depend on, or replays it."""
 
     def event(self, pod: Pod, *, type: str, reason: str, action: str, note: str) -> None:
         """Record an event about a pod in the name of its profile."""

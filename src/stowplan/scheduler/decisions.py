@@ -1,7 +1,7 @@
 """The last decision about each pod, and the explanation made of it and of where the pod is now."""
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -38,15 +38,21 @@ class LastDecision(msgspec.Struct):
 
 
 class Eviction(NamedTuple):
-    """That pods were evicted for another one, and why these."""
+    """That pods were evicted for another one, or for a group of pods, and why these."""
 
     preemptor: str
     done: Preempting
     time: float
+    is_group: bool = False
+
+    @property
+    def by(self) -> str:
+        """The preemptor in words."""
+        return f"group {self.preemptor}" if self.is_group else self.preemptor
 
     def document(self) -> dict[str, Any]:
         return {
-            "by": [self.preemptor],
+            "by": [self.by],
             "node": self.done.node,
             "victims": list(self.done.victims),
             "candidates": self.done.candidates,
@@ -82,11 +88,15 @@ class LastDecisions:
             if self._uids.get(gone.key) == gone.uid:
                 del self._uids[gone.key]
         if made.preempting is not None and made.preempting.victims:
-            self._keep(made, made.preempting)
+            self._keep(Eviction(made.key, made.preempting, made.time), (made.uid,))
 
-    def _keep(self, made: LastDecision, done: Preempting) -> None:
-        eviction = Eviction(made.key, done, made.time)
-        for key in (made.uid, *done.victims):
+    def put_group(self, key: str, members: Iterable[str], done: Preempting, time: float) -> None:
+        """A group preempted; `members` are the uids of the pods that wait for it."""
+        if self._limit:
+            self._keep(Eviction(key, done, time, is_group=True), members)
+
+    def _keep(self, eviction: Eviction, preemptors: Iterable[str]) -> None:
+        for key in (*preemptors, *eviction.done.victims):
             self._evictions[key] = eviction
             self._evictions.move_to_end(key)
         while len(self._evictions) > self._limit:

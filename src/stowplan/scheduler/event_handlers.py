@@ -8,11 +8,15 @@ from collections.abc import Callable, Container, Mapping
 from functools import partial
 from typing import Any, Final, Protocol
 
+from stowplan.api.catalogue import Resource as Served
+from stowplan.api.devices import DeviceTaintRule
 from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
+from stowplan.api.pod_groups import GroupObject, PodGroup
 from stowplan.api.quantity import QuantityError
+from stowplan.api.resources import is_resize_deferred
 from stowplan.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
@@ -20,8 +24,10 @@ from stowplan.framework.events import (
     NODE_DELETE,
     Action,
     ClusterEvent,
+    Resource,
     pod_resources,
 )
+from stowplan.framework.resizes import RESIZE_PREEMPTION
 from stowplan.framework.waiting_pods import WaitingPods
 from stowplan.logs import Logger, Ref
 from stowplan.queue.cluster_events import UpdateEvents
@@ -52,7 +58,16 @@ class CacheUpdates(Protocol):
     def assumed_pod(self, pod: Pod, /) -> Pod | None:
         """The pod on the node it was assumed on; None if it is not assumed."""
 
-    def forget(self, uid: str, /) -> bool: ...
+    def remove_assumed(self, uid: str, /) -> bool:
+        """An assumed pod is being deleted."""
+
+    def put_unscheduled(self, pod: Pod, /) -> None:
+        """A pod of ours without a node is new or changed. Told only if there are groups."""
+
+    def remove_unscheduled(self, pod: Pod, /) -> None: ...
+
+    def root_of(self, group: GroupObject, /) -> str | None:
+        """The key of the topmost group above a group."""
 
     def skip(self, problem: str, /) -> None:
         """An object cannot be read and is left out."""
@@ -66,6 +81,13 @@ class QueueUpdates(Protocol):
     def update(self, old: Pod, new: Pod, /) -> None: ...
 
     def delete(self, pod: Pod, /) -> None: ...
+
+    def add_group(self, group: GroupObject, /) -> None: ...
+
+    def update_group(self, group: GroupObject, /) -> None: ...
+
+    def delete_group(self, group: GroupObject, root: str | None, /) -> None:
+        """A group is gone that was below (or at) a root."""
 
     def move_all(
         self,
@@ -104,7 +126,9 @@ class EventHandlers:
         self._queue = queue
         self._profiles = profiles
         self._waiting = waiting
-        self._gangs = gates[gates.behaviour.queueing.new_pods_wake_with]
+        self._gangs = gates.coscheduling or gates[gates.behaviour.queueing.new_pods_wake_with]
+        self._groups = gates.pod_groups
+        self._resizes = gates[RESIZE_PREEMPTION]
         self._update_events = UpdateEvents(gates)
         self._pod_added = pod_resources(gates.behaviour).added
         self._watched: Mapping[str, Action] = {} if watched is None else watched
@@ -147,11 +171,15 @@ class EventHandlers:
 
     # Pods
 
-    def add_pod(self, pod: Pod) -> None:
-        if pod.spec.node_name:
-            self._add_to_cache(pod)
-        elif pod.spec.scheduler_name in self._profiles:
+    def add_pod(self, pod: Pod, *, is_cached: bool = False) -> None:
+        """A pod is new; one that `is_cached` is new to the queue only."""
+        placed = bool(pod.spec.node_name)
+        if pod.spec.scheduler_name in self._profiles and (
+            not placed or (self._resizes and is_resize_deferred(pod))
+        ):
             began = self._timer()
+            if self._groups and not placed:
+                self._cache.put_unscheduled(pod)
             try:
                 self._queue.add(pod)
             except QuantityError as error:
@@ -159,9 +187,13 @@ class EventHandlers:
             self._timed[self._pod_added.label,].observe(self._timer() - began)
             if self._gangs:
                 self._move_all(self._pod_added, None, pod)
+        if placed and not is_cached:
+            self._add_to_cache(pod)
 
     def update_pod(self, old: Pod, new: Pod) -> None:
         if old.spec.node_name:
+            if self._resizes:
+                self._follow_resize(old, new)
             self._cache.put_pod(new)
             for event in self._update_events.of_pod(old, new):
                 self._move_all(event, old, new)
@@ -175,24 +207,58 @@ class EventHandlers:
     def delete_pod(self, pod: Pod) -> None:
         if pod.spec.node_name:
             self._remove_from_cache(pod)
+            if self._resizes and is_resize_deferred(pod) and self.is_ours(pod):
+                self._remove_resize(pod)
         elif self.is_ours(pod):
             assumed = self._cache.assumed_pod(pod)
             self._queue.delete(pod)
-            if assumed is not None:
-                self._forget_assumed(assumed)
-            else:
-                self._nomination_ends(pod)
+            if assumed is None:
+                self._remove_unscheduled(pod)
+                return
+            if self._groups:
+                self._cache.remove_unscheduled(pod)
+            self._remove_assumed(assumed)
+
+    # Pods on nodes whose resize waits for room there
+
+    def _follow_resize(self, old: Pod, new: Pod) -> None:
+        """A pod is in the queue as long as its resize is deferred: preemption may make room for it."""
+        if not self.is_ours(new):
+            return
+        waited, waits = is_resize_deferred(old), is_resize_deferred(new)
+        if waits and not waited:
+            self._log_resize(new, "Assigned pod transitioned to deferred resize, adding to scheduling queue")
+            self.add_pod(new, is_cached=True)
+        elif waited and not waits:
+            self._log_resize(new, "Assigned pod is no longer deferred, removing from scheduling queue")
+            self._remove_resize(old)
+        elif waited:
+            self._log_resize(new, "Assigned pod spec changed while deferred, updating scheduling queue")
+            try:
+                self._queue.update(old, new)
+            except QuantityError as error:
+                self._cache.skip(f"pod {new.key}: {error}")
+
+    def _log_resize(self, pod: Pod, message: str) -> None:
+        if self._context is not None:
+            self._context.logger.info(_LOGGED, message, pod=Ref(pod.key))
+
+    def _remove_resize(self, pod: Pod) -> None:
+        self._queue.delete(pod)
+        self._nomination_ends(pod)
 
     def delete_pod_of_unknown_state(self, pod: Pod) -> None:
         """A pod is gone, and its last known state may be out of date: it is removed wherever it may be."""
         self._remove_from_cache(pod)
         if self.is_ours(pod):
             self._queue.delete(pod)
-            self._nomination_ends(pod)
+            self._remove_unscheduled(pod)
 
     def _update_in_queue(self, old: Pod, new: Pod) -> None:
         if old.metadata.resource_version == new.metadata.resource_version:
             return
+        if self._groups:
+            self._cache.put_unscheduled(new)
         assumed = self._cache.assumed_pod(new)
         if assumed is None:
             try:
@@ -202,7 +268,7 @@ class EventHandlers:
             if old.status.nominated_node_name != new.status.nominated_node_name:
                 self._nomination_ends(old)
         elif new.is_terminating and not old.is_terminating:
-            self._forget_assumed(assumed)
+            self._remove_assumed(assumed)
 
     def _add_to_cache(self, pod: Pod) -> None:
         if self._context is not None and self._context.observer is not None:
@@ -214,19 +280,45 @@ class EventHandlers:
         self._cache.remove_pod(pod)
         self._move_all(ASSIGNED_POD_DELETE, pod, None)
 
-    def _forget_assumed(self, assumed: Pod) -> None:
+    def _remove_assumed(self, assumed: Pod) -> None:
         """An assumed pod is being deleted: its wait at Permit ends, or else the cache forgets it."""
         waiting = self._waiting.get(assumed.metadata.uid)
         if waiting is not None:
             waiting.reject("", "removed")
         else:
-            self._cache.forget(assumed.metadata.uid)
+            self._cache.remove_assumed(assumed.metadata.uid)
         self._move_all(ASSIGNED_POD_DELETE, assumed, None)
+
+    def _remove_unscheduled(self, pod: Pod) -> None:
+        """A pod is gone that was neither assigned nor assumed."""
+        if self._groups:
+            self._cache.remove_unscheduled(pod)
+        self._nomination_ends(pod)
 
     def _nomination_ends(self, pod: Pod) -> None:
         """The nominated node has room again for pods of at most the same priority."""
         if pod.status.nominated_node_name:
             self._move_all(ASSIGNED_POD_DELETE, pod, None, pod.priority)
+
+    # Groups
+
+    def add_group(self, group: GroupObject) -> None:
+        self._cache.put(group)
+        self._queue.add_group(group)
+        self._move_all(_group_event(group, Action.ADD), None, group)
+
+    def update_group(self, old: GroupObject, new: GroupObject) -> None:
+        if old.metadata.resource_version == new.metadata.resource_version:
+            return
+        self._cache.put(new)
+        self._queue.update_group(new)
+        self._move_all(_group_event(new, Action.UPDATE), old, new)
+
+    def delete_group(self, group: GroupObject) -> None:
+        root = self._cache.root_of(group)
+        self._cache.remove(group)
+        self._queue.delete_group(group, root)
+        self._move_all(_group_event(group, Action.DELETE), group, None)
 
     # Everything else
 
@@ -248,11 +340,21 @@ class EventHandlers:
         self._timed[event.label,].observe(self._timer() - began)
 
 
+def _group_event(group: GroupObject, action: Action) -> ClusterEvent:
+    kind = Resource.POD_GROUP if isinstance(group, PodGroup) else Resource.COMPOSITE_POD_GROUP
+    return ClusterEvent(kind, action)
+
+
 def event_of(
     resource: str, old: Object | None, new: Object | None, watched: Mapping[str, Action]
 ) -> ClusterEvent | None:
-    """The cluster event of a changed object; None if no plugin registered for it."""
+    """The cluster event of a changed object; None if no plugin registered for it.
+
+    A taint rule that comes or goes is an update of the slices whose devices it taints.
+    """
     action = Action.ADD if old is None else Action.DELETE if new is None else Action.UPDATE
+    if isinstance(new or old, DeviceTaintRule):
+        action = Action.UPDATE
     return ClusterEvent(resource, action) if watched.get(resource, Action(0)) & action else None
 
 
@@ -272,8 +374,11 @@ class _Untimed(dict[Any, Any]):
 class Dispatcher:
     """Runs event handlers: logs events, waits while the table is frozen, survives a handler that fails."""
 
-    def __init__(self, context: Context, handlers: EventHandlers) -> None:
+    def __init__(
+        self, context: Context, handlers: EventHandlers, took: Callable[[float], None] | None = None
+    ) -> None:
         self.handlers = handlers
+        self._took = took
         self._context = context
         self._freeze = context.freeze
         self._wake = context.wake
@@ -287,6 +392,7 @@ class Dispatcher:
             return
         if self._logger.level >= _LOGGED:
             self._log.log(handler, objects)
+        began = 0.0 if self._took is None else self._context.timer()
         try:
             handler(*objects)
         except CacheCorruptedError:
@@ -300,7 +406,14 @@ class Dispatcher:
                 handler=handler.__name__,
                 object=Ref(key),
             )
+        if self._took is not None:
+            self._took(self._context.timer() - began)
         self._wake()
+
+    def of(self, resource: Served) -> "Dispatcher":
+        """A dispatcher for one informer, which times events in releases that have a metric for that."""
+        took = self._context.metrics.processing(resource.group, resource.version, resource.plural)
+        return self if took is None else Dispatcher(self._context, self.handlers, took)
 
 
 class PodEventHandler:
@@ -337,6 +450,23 @@ class NodeEventHandler:
         self._dispatch(self._handlers.delete_node, last)
 
 
+class GroupEventHandler:
+    """Handles watch events of PodGroups and CompositePodGroups."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatch = dispatcher.dispatch
+        self._handlers = dispatcher.handlers
+
+    def added(self, new: GroupObject) -> None:
+        self._dispatch(self._handlers.add_group, new)
+
+    def updated(self, old: GroupObject, new: GroupObject) -> None:
+        self._dispatch(self._handlers.update_group, old, new)
+
+    def deleted(self, last: GroupObject) -> None:
+        self._dispatch(self._handlers.delete_group, last)
+
+
 class ObjectEventHandler:
     """Handles watch events of one other kind of objects, called `resource` in cluster events."""
 
@@ -356,7 +486,10 @@ class ObjectEventHandler:
 
 
 class _EventLog:
-    """Log lines of watch events of pods and nodes: additions and deletions at level 3, updates at level 4."""
+    """Log lines of watch events of pods, nodes and groups.
+
+    Additions and deletions are at level 3, updates at level 4.
+    """
 
     def __init__(self, handlers: EventHandlers, logger: Logger) -> None:
         self._is_ours = handlers.is_ours
@@ -368,6 +501,9 @@ class _EventLog:
             handlers.add_node: lambda node: self._node(3, "Add", node),
             handlers.update_node: lambda old, new: self._node(4, "Update", new),
             handlers.delete_node: lambda node: self._node(3, "Delete", node),
+            handlers.add_group: lambda group: self._group(3, "Add", group),
+            handlers.update_group: self._group_updated,
+            handlers.delete_group: lambda group: self._group(3, "Delete", group),
         }
 
     def log(self, handler: Callable[..., Any], objects: tuple[Any, ...]) -> None:
@@ -392,3 +528,14 @@ class _EventLog:
 
     def _node(self, level: int, what: str, node: Node) -> None:
         self._logger.info(level, f"{what} event for node", node=Ref(node.name))
+
+    def _group_updated(self, old: GroupObject, new: GroupObject) -> None:
+        if old.metadata.resource_version != new.metadata.resource_version:
+            self._group(4, "Update", new)
+
+    def _group(self, level: int, what: str, group: GroupObject) -> None:
+        if isinstance(group, PodGroup):
+            self._logger.info(level, f"{what} event for pod group", podGroup=Ref(group.key))
+        else:
+            text = f"{what} event for composite pod group"
+            self._logger.info(level, text, compositePodGroup=Ref(group.key))

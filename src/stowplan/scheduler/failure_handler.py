@@ -54,6 +54,8 @@ class Failure:
     rejectors: Rejectors = _NOBODY
     nominated_node: str | None = ""
     announced: str = ""
+    by_group: bool = False
+    """The pod's group found no place; whether the pod itself would fit is another matter."""
 
 
 def failed_on_node(status: Status) -> Failure:
@@ -77,18 +79,23 @@ def failed_late(status: Status) -> Failure:
 class FailureHandler:
     """Requeues failed pods and reports why, in this order: queue, nomination, event, status."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, *, resizes: bool = False) -> None:
         self._context = context
         self._statuses = StatusWriter(context)
+        self._resizes = resizes
+        """Whether pods on nodes come here whose resize is deferred: they are requeued, and that is all."""
 
     def handle(self, queued: QueuedPod, failure: Failure, began: float) -> None:
         context = self._context
         profile = queued.profile
         result = UNSCHEDULABLE_RESULT if failure.rejected else ERROR
         context.metrics.attempt(result, profile, context.timer() - began)
+        if context.observer is not None:
+            context.observer.failed(queued, failure)
         self._log(queued, failure)
-        pod = self._requeue(queued, failure)
-        if pod is None:
+        is_resize = self._resizes and queued.pod.template.resize_deferred
+        pod = self._requeue(queued, failure, is_resize=is_resize)
+        if pod is None or is_resize:
             return
         context.queue.nominator.add(queued.pod, failure.nominated_node)
         context.event(pod, type=WARNING, reason="FailedScheduling", action="Scheduling", note=failure.message)
@@ -102,14 +109,15 @@ class FailureHandler:
             context.dispatcher.patch_status(pod, (condition,), failure.nominated_node)
         context.wake()
 
-    def _requeue(self, queued: QueuedPod, failure: Failure) -> Pod | None:
+    def _requeue(self, queued: QueuedPod, failure: Failure, *, is_resize: bool) -> Pod | None:
         """Put the pod back as it is now, if it still wants a node. None if another has its name by now."""
         context, queue = self._context, self._context.queue
         known = context.find(queued.key)
-        if known is None or known.spec.node_name or known.metadata.uid != queued.uid:
+        assigned = known is not None and bool(known.spec.node_name) and not is_resize
+        if known is None or assigned or known.metadata.uid != queued.uid:
             _log_absence(context.logger, queued, known)
             queue.done(queued.uid)
-            return queued.pod.pod if known is None or known.spec.node_name else None
+            return queued.pod.pod if known is None or assigned else None
         by = failure.rejectors.unschedulable, failure.rejectors.pending
         try:
             strategy = queue.add_unschedulable_if_not_present(queued, *by, known)
@@ -128,6 +136,8 @@ class FailureHandler:
         pod, message = Ref(queued.key), failure.message
         if message == NO_NODES:
             logger.info(2, "Unable to schedule pod; no nodes are registered to the cluster; waiting", pod=pod)
+        elif failure.by_group:
+            logger.info(2, "Unable to schedule pod belonging to a pod group; waiting", pod=pod, err=message)
         elif failure.rejectors is not _NOBODY:
             logger.info(2, "Unable to schedule pod; no fit; waiting", pod=pod, err=message)
         else:

@@ -9,19 +9,23 @@ from stowplan.api.catalogue import Resource as Served
 from stowplan.api.meta import AnyObject, Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
+from stowplan.api.pod_groups import GroupObject
 from stowplan.api.requests import EVERY_OBJECT, FieldTerm, Selection
-from stowplan.client import Reader, Reflector
+from stowplan.client import Handler, Reader, Reflector
 from stowplan.clock import Clock
 from stowplan.framework.events import Action, Resource
 from stowplan.framework.runtime import Framework
 from stowplan.scheduler.event_handlers import (
     Dispatcher,
+    GroupEventHandler,
     NodeEventHandler,
     ObjectEventHandler,
     PodEventHandler,
 )
 from stowplan.scheduler.watched import (
     AROUND_PODS,
+    COMPOSITE_POD_GROUPS,
+    COSCHEDULING_GROUPS,
     DEVICE_TAINT_RULES,
     DEVICES,
     NODES,
@@ -41,6 +45,8 @@ def kinds_to_watch(
     needed: Collection[str],
     *,
     groups: bool = False,
+    composite_groups: bool = False,
+    coscheduling: bool = False,
     taint_rules: bool = False,
     apis: Mapping[str, str] = _NO_APIS,
 ) -> list[Watched]:
@@ -50,9 +56,11 @@ def kinds_to_watch(
     built in are named `<plural>.<version>.<group>`. Raises ValueError for other names.
     """
     rules = [DEVICE_TAINT_RULES] if taint_rules else []
+    grouping = [*([COSCHEDULING_GROUPS] if coscheduling else []), *([POD_GROUPS] if groups else [])]
+    grouping += [COMPOSITE_POD_GROUPS] if composite_groups else []
     offered = [
         kind._replace(served=catalogue.in_version(kind.served, apis.get(kind.served.plural, "")))
-        for kind in (*AROUND_PODS, *STORAGE, *rules, *DEVICES, *([POD_GROUPS] if groups else []))
+        for kind in (*AROUND_PODS, *STORAGE, *rules, *DEVICES, *grouping)
     ]
     kinds = [kind for kind in offered if kind.always or kind.event in events or kind.served.plural in needed]
     known = {kind.served.dotted: place for place, kind in enumerate(kinds)}
@@ -95,10 +103,19 @@ UNFINISHED: Final = Selection(
 """Pods that can still hold a node: one that has finished looks as if it were deleted."""
 
 
+def _handler(kind: Watched, dispatcher: Dispatcher) -> ObjectEventHandler | GroupEventHandler:
+    dispatcher = dispatcher.of(kind.served)
+    if issubclass(kind.cls, GroupObject):
+        return GroupEventHandler(dispatcher)
+    return ObjectEventHandler(dispatcher, kind.event)
+
+
 class Informers:
     """Reflectors for all kinds, and the pods they know.
 
-    `report` is told of what goes wrong, `inform` of what goes right again.
+    `report` is told of what goes wrong, `inform` of what goes right again. `see_pod` is how pods are
+    seen, if not as they are. `wrap` is given the name of each resource and its event handler, and returns the
+    one to call.
     """
 
     def __init__(
@@ -111,15 +128,22 @@ class Informers:
         rng: Random,
         report: Callable[[str], None],
         inform: Callable[[str], None] = lambda text: None,
+        wrap: Callable[[str, Handler[Any]], Handler[Any]] | None = None,
+        see_pod: Callable[[Pod], Pod] | None = None,
     ) -> None:
         stream = reader.streams
 
-        def reflector(kind: Watched, handler: Any, selection: Selection = EVERY_OBJECT) -> Reflector[Any]:
+        def reflector(
+            kind: Watched,
+            handler: Any,
+            selection: Selection = EVERY_OBJECT,
+            transform: Callable[[Any], Any] | None = None,
+        ) -> Reflector[Any]:
             return Reflector(
                 reader,
                 kind.served,
                 kind.cls,
-                handler,
+                handler if wrap is None else wrap(kind.served.dotted, handler),
                 clock=clock,
                 rng=rng,
                 report=report,
@@ -127,11 +151,14 @@ class Informers:
                 stream=stream,
                 without=kind.without,
                 inform=inform,
+                transform=transform,
             )
 
-        self.pods: Reflector[Pod] = reflector(PODS, PodEventHandler(dispatcher), UNFINISHED)
-        self.nodes: Reflector[Node] = reflector(NODES, NodeEventHandler(dispatcher))
-        by_kind = [(kind, reflector(kind, ObjectEventHandler(dispatcher, kind.event))) for kind in kinds]
+        self.pods: Reflector[Pod] = reflector(
+            PODS, PodEventHandler(dispatcher.of(PODS.served)), UNFINISHED, see_pod
+        )
+        self.nodes: Reflector[Node] = reflector(NODES, NodeEventHandler(dispatcher.of(NODES.served)))
+        by_kind = [(kind, reflector(kind, _handler(kind, dispatcher))) for kind in kinds]
         self.others = [one for _, one in by_kind]
         self._by_event: dict[str, Reflector[Any]] = {
             PODS.event: self.pods,

@@ -4,6 +4,7 @@ The default is to score every node. With a percentage the search stops when enou
 where the last one ended, zone by zone in turn, so that in time every node gets its chance.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -47,6 +48,11 @@ class NodeSampler:
         self._order: Rows | None = None
         self.next_start = 0
 
+    @property
+    def names(self) -> Iterable[str]:
+        """The nodes in the order in which they came."""
+        return self._nodes.keys()
+
     def put(self, node: Node) -> None:
         """A node is there, new or changed."""
         old = self._nodes.get(node.name)
@@ -88,12 +94,15 @@ class NodeSampler:
             rest = searched[looked_at:]
             evaluation.leave_out(rest[feasible[looked_at:]])
             evaluation.unexamined = len(rest)
-        self.next_start = (self.next_start + looked_at) % len(order)
+        self.next_start = (self.next_start + looked_at) % _nodes_at_hand(order, evaluation)
 
     def searched(self, evaluation: Evaluation) -> Rows:
         """The rows that a search for nodes goes through, in its order, from wherever it begins."""
-        order, asked = self._rows(), evaluation.pod_class.filters.asked_for
-        return order if asked is None else order[asked[order]]
+        order, filters = self._rows(), evaluation.pod_class.filters
+        for mask in (filters.asked_for, filters.inside):
+            if mask is not None:
+                order = order[mask[order]]
+        return order
 
     def _rows(self) -> Rows:
         """The rows of all nodes in the order of a search."""
@@ -101,3 +110,9 @@ class NodeSampler:
             rows = [self._table.row_of(name) for name in self._tree.names()]
             self._order = np.array([row for row in rows if row is not None], dtype=np.intp)
         return self._order
+
+
+def _nodes_at_hand(order: Rows, evaluation: Evaluation) -> int:
+    """How many nodes there are, or are in the placement that a group is tried in."""
+    inside = evaluation.pod_class.filters.inside
+    return len(order) if inside is None else int(np.count_nonzero(inside[order]))

@@ -3,23 +3,50 @@
 import asyncio
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
 
 from stowplan.api.catalogue import PODS
 from stowplan.api.pod import Pod
+from stowplan.api.pod_groups import (
+    COMPOSITE_POD_GROUP_TYPE,
+    POD_GROUP_TYPE,
+    CompositePodGroup,
+    GroupObject,
+    PodGroup,
+)
 from stowplan.api.requests import DeleteOptions
 from stowplan.api.status import ApiError
 from stowplan.cluster.podinfo import PodInfo
+from stowplan.explain.preemption import Preempting
 from stowplan.extenders import Extender, ExtenderError
 from stowplan.extenders.rounds import preempt_round
 from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.extension_points import PostFilterRound, ask_post_filter
 from stowplan.framework.interface import PREEMPTION_PREFIX, Plugin, PostFilterResult
+from stowplan.framework.placement import PodGroupInfo, PodGroupPostFilterResult
 from stowplan.framework.protocols import PreemptionPlugin
 from stowplan.framework.status import error
 from stowplan.logs import Ref
-from stowplan.reporting import NORMAL, is_replaced, nomination_patch, patch_status, victim_patch
+from stowplan.reporting import (
+    NORMAL,
+    Related,
+    is_replaced,
+    nomination_patch,
+    patch_status,
+    related,
+    victim_patch,
+)
 from stowplan.scheduler.binding_cycle import BindingCycle
 from stowplan.scheduler.context import Context, Profile, TimeSlice
+from stowplan.scheduler.turns import LAST_VICTIM, PREEMPTED, VICTIM
+
+T = TypeVar("T")
+
+POD: Final = "pod"
+
+WHOLE_CLUSTER: Final = "cluster"
+"""What is said where a pod's preemption names its node."""
 
 
 async def post_filter_with_extenders(
@@ -85,6 +112,53 @@ async def _after_extenders(
     return plugin.among_candidates(left.candidates)
 
 
+@dataclass(frozen=True, slots=True)
+class Preemptor:
+    """Who preempts: a pod, or the topmost group of a tree.
+
+    `kind` is `pod`, `podgroup` or `compositepodgroup`. `pods` are the ones that wait for the victims to go;
+    at least one.
+    """
+
+    kind: str
+    object: Pod | GroupObject
+    pods: Sequence[Pod]
+
+    @classmethod
+    def of_pod(cls, pod: Pod) -> "Preemptor":
+        return cls(POD, pod, (pod,))
+
+    @classmethod
+    def of_group(cls, group: PodGroupInfo) -> "Preemptor":
+        kind = COMPOSITE_POD_GROUP_TYPE if group.is_composite else POD_GROUP_TYPE
+        return cls(kind, group.object, tuple(pod.pod for pod in group.waiting_pods()))
+
+    @property
+    def uid(self) -> str:
+        return self.object.metadata.uid
+
+    @property
+    def key(self) -> str:
+        return self.object.key
+
+    @property
+    def priority(self) -> int:
+        return self.object.priority
+
+    @property
+    def scheduler_name(self) -> str:
+        return self.pods[0].spec.scheduler_name
+
+    @property
+    def related(self) -> Related | None:
+        """What events of victims say of a group; of a pod they say nothing."""
+        if isinstance(self.object, PodGroup):
+            return related(self.object, "scheduling.k8s.io/v1beta1", "PodGroup")
+        if isinstance(self.object, CompositePodGroup):
+            return related(self.object, "scheduling.k8s.io/v1alpha3", "CompositePodGroup")
+        return None
+
+
 class Preemption:
     """Carries out what PostFilter plugins decide.
 
@@ -113,7 +187,43 @@ class Preemption:
         self._binding = binding
         self._asynchronous = asynchronous
 
-    async def prepare(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
+    async def prepare_for_pod(self, pod: Pod, found: PostFilterResult) -> None:
+        """Delete the victims of a pod's preemption, which chose a node."""
+        node = found.nominated_node
+        assert node
+        metrics = self._context.metrics.preempting
+        if metrics.shown and self._context.cache.table.budgets:
+            chosen = found.candidates.get(node)
+            metrics.disrupted(POD, 0, 0 if chosen is None else chosen.violations)
+        await self._prepare(Preemptor.of_pod(pod), node, found.victims)
+
+    async def prepare_for_group(self, group: PodGroupInfo, found: PodGroupPostFilterResult) -> None:
+        """Count a group's search for victims, and delete these if there are any."""
+        metrics, search = self._context.metrics.preempting, found.preemption
+        if search is not None:
+            metrics.attempted_by_group(search.result)
+            if search.seconds is not None:
+                metrics.evaluated(POD_GROUP_TYPE, search.result, search.seconds)
+        chosen = bool(found.victims) or (search is not None and search.seconds is not None)
+        if not found.status.is_success or not chosen:
+            return
+        preemptor = Preemptor.of_group(group)
+        metrics.selected_by_group(len(found.victims))
+        if search is not None:
+            metrics.disrupted(preemptor.kind, search.disruptions, search.violations)
+        if found.victims and self._context.decisions.wanted:
+            self._remember(preemptor, found)
+        await self._prepare(preemptor, WHOLE_CLUSTER, found.victims)
+
+    def _remember(self, preemptor: Preemptor, found: PodGroupPostFilterResult) -> None:
+        """Keep who has to go for a group, so that it can be explained."""
+        candidates = 0 if found.preemption is None else found.preemption.candidates
+        victims = tuple(victim.key for victim in found.victims)
+        done = Preempting("", victims, candidates, found.status.message)
+        members = [pod.metadata.uid for pod in preemptor.pods]
+        self._context.decisions.put_group(preemptor.key, members, done, self._context.clock.now())
+
+    async def _prepare(self, preemptor: Preemptor, node: str, victims: Sequence[Pod]) -> None:
         """Delete the victims, but for those that are being deleted already."""
         context = self._context
         staying = [victim for victim in victims if not victim.is_terminating]
@@ -127,12 +237,13 @@ class Preemption:
                 )
         if not staying:
             return
-        context.metrics.preempted(len(victims))
+        if preemptor.kind == POD:
+            context.metrics.preempted(len(victims))
         deleting = self._delete_victims(preemptor, node, staying)
         if self._asynchronous:
             gate = self._gate(preemptor)
             if gate is not None:
-                gate.preemption_started(preemptor)
+                gate.preemption_started(preemptor.object)
             self._log(
                 "Start the preemption asynchronously",
                 preemptor,
@@ -144,7 +255,7 @@ class Preemption:
         else:
             await deleting
 
-    async def _delete_victims(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
+    async def _delete_victims(self, preemptor: Preemptor, node: str, victims: Sequence[Pod]) -> None:
         """Delete victims; if anything goes wrong the preemptor is scheduled again."""
         context = self._context
         gate = self._gate(preemptor)
@@ -160,26 +271,31 @@ class Preemption:
             about = Ref(preemptor.key)
             context.unexpected("Preemption failed", cause, source="preemption", preemptor=about, node=node)
         finally:
+            succeeded = await self._turn(PREEMPTED, preemptor.uid, succeeded)
             if gate is not None:
-                gate.preemption_ended(preemptor)
+                gate.preemption_ended(preemptor.object)
         if self._measured:
-            context.metrics.preemption_executed(_result(succeeded), context.timer() - began)
+            took = context.timer() - began
+            context.metrics.preempting.executed(preemptor.kind, _result(succeeded), took)
+            if self._asynchronous:
+                context.metrics.preemption_executed(_result(succeeded), took)
         else:
             context.metrics.preemption_executed(_result(True), 0.0)
         if not succeeded or last_in_memory:
-            context.queue.activate((preemptor,))
+            context.queue.activate(preemptor.pods)
         context.wake()
 
     async def _delete_in_order(
-        self, preemptor: Pod, node: str, victims: Sequence[Pod], gate: PreemptionPlugin | None
+        self, preemptor: Preemptor, node: str, victims: Sequence[Pod], gate: PreemptionPlugin | None
     ) -> bool:
         """Clear lower nominations, delete all victims but the last, then the last; whether all went well."""
         cleared = await self._clear_nominations(preemptor, node)
         *others, last = victims
         succeeded = await self._preempt_in_parallel(preemptor, node, others)
         if succeeded:
+            await self._turn(LAST_VICTIM, preemptor.uid, None)
             if gate is not None:
-                gate.preemption_waits_for(preemptor, last)
+                gate.preemption_waits_for(preemptor.object, last)
             succeeded = await self._preempt(preemptor, node, last)
         succeeded = succeeded and cleared
         if self._asynchronous:
@@ -187,7 +303,7 @@ class Preemption:
             self._log("Async Preemption finished completely", preemptor, node=node, result=result)
         return succeeded
 
-    async def _preempt_in_parallel(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> bool:
+    async def _preempt_in_parallel(self, preemptor: Preemptor, node: str, victims: Sequence[Pod]) -> bool:
         """Preempt victims, several at a time, until one fails; whether all went well."""
         waiting = deque(victims)
         succeeded = True
@@ -201,13 +317,16 @@ class Preemption:
         await asyncio.gather(*(work() for _ in range(min(self._parallelism, len(victims)))))
         return succeeded
 
-    async def _clear_nominations(self, preemptor: Pod, node: str) -> bool:
-        """Clear nominations of lower priority pods to the node: they find another one the sooner."""
+    async def _clear_nominations(self, preemptor: Preemptor, node: str) -> bool:
+        """Clear nominations of lower priority pods to the node: they find another one the sooner.
+
+        A pod that is gone has none, though the informer may be late to tell.
+        """
         context = self._context
         lower = [
             info.pod
             for info in context.queue.nominator.pods_for(node)
-            if info.priority < preemptor.priority and info.uid != preemptor.metadata.uid
+            if info.priority < preemptor.priority and info.uid != preemptor.uid
         ]
         succeeded = True
         for pod in lower:
@@ -217,6 +336,8 @@ class Preemption:
             try:
                 await patch_status(context.client, pod, nomination_patch(pod, ""), context.rng)
             except ApiError as failure:
+                if failure.is_not_found or is_replaced(failure):
+                    continue
                 succeeded = False
                 context.logger.error(
                     "Cannot clear 'NominatedNodeName' field from lower priority pods on the same target node",
@@ -225,10 +346,11 @@ class Preemption:
                 )
         return succeeded
 
-    async def _preempt(self, preemptor: Pod, node: str, victim: Pod) -> bool:
+    async def _preempt(self, preemptor: Preemptor, node: str, victim: Pod) -> bool:
         """Preempt one victim; False if that failed. One that is gone already is as good."""
         context = self._context
-        note = f"Preempted by pod {preemptor.metadata.uid} on node {node}"
+        await self._turn(VICTIM, victim.metadata.uid, None)
+        note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {node}"
         if self._preempt_in_memory(preemptor, node, victim):
             note += " (in kube-scheduler memory)."
         else:
@@ -249,7 +371,8 @@ class Preemption:
             reason="Preempted",
             action="Preempting",
             note=note,
-            controller=preemptor.spec.scheduler_name,
+            controller=preemptor.scheduler_name,
+            related=preemptor.related,
         )
         return True
 
@@ -258,7 +381,7 @@ class Preemption:
         uid = victim.metadata.uid
         return self._context.waiting.get(uid) is not None or uid in self._binding.pre_binding
 
-    def _preempt_in_memory(self, preemptor: Pod, node: str, victim: Pod) -> bool:
+    def _preempt_in_memory(self, preemptor: Preemptor, node: str, victim: Pod) -> bool:
         """Have a victim give up its node that is not bound to it yet."""
         context, uid = self._context, victim.metadata.uid
         waiting = context.waiting.get(uid)
@@ -275,24 +398,33 @@ class Preemption:
             self._log("Preemptor rejected a pod in preBind", preemptor, podInPreBind=about, node=node)
         return stopped
 
-    async def _delete(self, preemptor: Pod, node: str, victim: Pod) -> None:
+    async def _delete(self, preemptor: Preemptor, node: str, victim: Pod) -> None:
         """Mark and delete a victim, and nobody else: not a pod that was created under its name since."""
         context = self._context
-        patch = victim_patch(victim, scheduler_name=preemptor.spec.scheduler_name, now=context.clock.now())
+        patch = victim_patch(
+            victim,
+            scheduler_name=preemptor.scheduler_name,
+            now=context.clock.now(),
+            preemptor=preemptor.kind,
+        )
         await patch_status(context.client, victim, patch, context.rng)
         exactly = DeleteOptions(uid=victim.metadata.uid)
         await context.client.delete(PODS, victim.namespace, victim.name, exactly)
         about = Ref(victim.key)
         self._log("Preemptor Pod preempted victim Pod", preemptor, victim=about, node=node)
 
-    def _log(self, message: str, preemptor: Pod, **values: object) -> None:
+    async def _turn(self, what: str, uid: str, value: T) -> T:
+        turns = self._context.turns
+        return value if turns is None else await turns.take(what, uid, value)
+
+    def _log(self, message: str, preemptor: Preemptor, **values: object) -> None:
         if self._context.logger.enabled(2):
             self._context.logger.info(2, message, preemptor=Ref(preemptor.key), **values)
 
-    def _profile(self, preemptor: Pod) -> Profile | None:
-        return self._context.profiles.get(preemptor.spec.scheduler_name)
+    def _profile(self, preemptor: Preemptor) -> Profile | None:
+        return self._context.profiles.get(preemptor.scheduler_name)
 
-    def _gate(self, preemptor: Pod) -> PreemptionPlugin | None:
+    def _gate(self, preemptor: Preemptor) -> PreemptionPlugin | None:
         """The plugin that keeps the preemptor out of the queue while its victims are being deleted."""
         profile = self._profile(preemptor)
         return None if profile is None else profile.preemption

@@ -1,11 +1,12 @@
 """The scheduler itself: its parts put together, and its loop."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, Final
 
+from stowplan.api.coscheduling import see_pod
 from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
 from stowplan.client import Client, Reflector, Writer
@@ -15,16 +16,20 @@ from stowplan.explain.state import Explanation
 from stowplan.extenders import Extender
 from stowplan.framework.events import Action
 from stowplan.framework.interface import DeviceMetrics
+from stowplan.framework.resizes import RESIZE_PREEMPTION
 from stowplan.framework.runtime import Framework
 from stowplan.framework.waiting_pods import WaitingPods
 from stowplan.logs import Logger
 from stowplan.metrics import SchedulerMetrics
-from stowplan.queue.scheduling_queue import queue_for, rules_of
+from stowplan.queue.build import queue_for, rules_of
+from stowplan.queue.group_queue import GroupSchedulingQueue
+from stowplan.queue.queued_group import QueuedGroup
+from stowplan.queue.queued_pod import QueuedPod
 from stowplan.reporting import EventRecorder
 from stowplan.scheduler.api_dispatcher import ApiDispatcher
 from stowplan.scheduler.batching import Batch
 from stowplan.scheduler.binding_cycle import WORKERS, BindingCycle, Unbound
-from stowplan.scheduler.cache import Cache
+from stowplan.scheduler.cache import Cache, GroupCache
 from stowplan.scheduler.context import Context, Profile, SchedulingObserver
 from stowplan.scheduler.cycle_log import log_plugins, reflector_values
 from stowplan.scheduler.debugger import Debugger
@@ -34,11 +39,13 @@ from stowplan.scheduler.failure_handler import FailureHandler
 from stowplan.scheduler.informers import Informers, kinds_to_watch, needed_objects
 from stowplan.scheduler.metrics_probe import ProfileProbe
 from stowplan.scheduler.node_sampler import NodeSampler
+from stowplan.scheduler.pod_group_cycle import PodGroupCycle
 from stowplan.scheduler.preemption import Preemption
 from stowplan.scheduler.random_sources import RandomSources
 from stowplan.scheduler.result_annotations import ResultAnnotations
 from stowplan.scheduler.scheduling_cycle import NodeFinder, SchedulingCycle
 from stowplan.scheduler.settings import Settings
+from stowplan.scheduler.turns import FLUSH_BACKOFF, FLUSH_UNSCHEDULABLE, Turns
 
 FLUSH_BACKOFF_EVERY: Final = 1.0
 FLUSH_UNSCHEDULABLE_EVERY: Final = 30.0
@@ -52,6 +59,9 @@ PODS_IN_A_ROW: Final = 8
 FLUSHED_AT_ONCE: Final = 500
 """How many pods are flushed before everybody else gets a turn."""
 
+REST_WITHIN: Final = 2.0
+"""Seconds that binding cycles are given to finish before the state is recorded although some have not."""
+
 
 class Scheduler:
     """A scheduler of one or more profiles against one API server.
@@ -61,6 +71,7 @@ class Scheduler:
     `events` is the client to write events with, if they shall not share the limits of everything else.
     `may_schedule` is asked before every scheduling cycle and before every binding: where it says no, as when
     another instance may lead by now, pods stay in the queue. `observer` is told of every cycle and decision.
+    `turns` records or replays the order of everything that decisions depend on.
     """
 
     def __init__(
@@ -76,19 +87,24 @@ class Scheduler:
         events: Writer | None = None,
         may_schedule: Callable[[], bool] | None = None,
         observer: SchedulingObserver | None = None,
+        turns: Turns | None = None,
     ) -> None:
         self.settings = settings
         gates = settings.gates
         logger = Logger() if logger is None else logger
         timer = clock.monotonic if timer is None else timer
         table = ClusterTable(gates.release)
-        chances = RandomSources.of(rng, len(settings.config.profiles))
+        self.chances = chances = RandomSources.of(rng, len(settings.config.profiles))
+        self._turns = turns
+        real_clock = clock
+        if turns is not None:
+            clock = turns.clock
         metrics = SchedulerMetrics(timer, gates, chances.metrics, legacy=settings.legacy_metrics)
         self._woken = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
         self._ending = False
         self.waiting = WaitingPods()
-        self._services = _Services(self, client, clock, logger)
+        self._services = _Services(self, client if turns is None else turns.wrapped(client), clock, logger)
         frameworks = [
             Framework(
                 profile,
@@ -108,7 +124,7 @@ class Scheduler:
             clock=clock,
             timer=timer,
             rng=chances.context,
-            cache=Cache(table, logger.error, sampler),
+            cache=(GroupCache if gates.pod_groups else Cache)(table, logger.error, sampler),
             queue=queue_for(
                 frameworks,
                 clock,
@@ -117,6 +133,7 @@ class Scheduler:
                 max_backoff=config.pod_max_backoff_seconds,
                 longest_wait=settings.longest_wait,
                 extenders=bool(extenders),
+                wake_failed_groups=settings.wake_failed_groups,
                 find=self.pod,
                 instrument=metrics,
                 logger=logger,
@@ -125,7 +142,7 @@ class Scheduler:
             metrics=metrics,
             recorder=EventRecorder(
                 client if events is None else events,
-                clock,
+                real_clock,
                 chances.recorder,
                 settings.hostname,
                 logger.error,
@@ -137,6 +154,7 @@ class Scheduler:
             may_schedule=may_schedule or (lambda: True),
             extenders=extenders,
             observer=observer,
+            turns=turns,
             profiles={one.profile.scheduler_name: Profile(one) for one in frameworks},
         )
         if gates["OpportunisticBatching"]:
@@ -155,7 +173,7 @@ class Scheduler:
             context.dispatcher = ApiDispatcher(context, keeps_conditions=keeps_conditions)
         if settings.annotate_results:
             context.results = ResultAnnotations(context)
-        metrics.watch_queue(context.queue.counts)
+        metrics.watch_queue(context.queue.counts, context.queue.entity_counts)
         metrics.watch_cache(context.cache.sizes)
         watched = self._events_of_interest(frameworks)
         self.informers = Informers(
@@ -164,39 +182,52 @@ class Scheduler:
             kinds_to_watch(
                 watched,
                 needed_objects(frameworks),
-                groups=gates["GenericWorkload"],
+                groups=gates.built_in_pod_groups,
+                composite_groups=gates.built_in_pod_groups and gates["CompositePodGroup"],
+                coscheduling=gates.coscheduling,
                 taint_rules=gates["DRADeviceTaintRules"],
                 apis=gates.release.apis,
             ),
-            clock=clock,
+            clock=real_clock,
             rng=chances.informers,
+            wrap=None if turns is None else turns.handler,
             report=lambda text: logger.error("Failed to watch", err=text),
             inform=lambda text: logger.info(0, text),
+            see_pod=see_pod(gates),
         )
         metrics.watch_informers(self.informers.resource_versions)
         self.debugger = Debugger(context, self.informers)
         self._explainer = Explainer(context)
-        failures = FailureHandler(context)
-        self._binding = BindingCycle(
+        failures = FailureHandler(context, resizes=gates[RESIZE_PREEMPTION])
+        self.binding = BindingCycle(
             context,
             failures,
             announcing=gates["NominatedNodeNameForExpectation"],
             workers=max(WORKERS, config.parallelism),
         )
-        self._cycle = SchedulingCycle(
+        preemption = Preemption(
             context,
-            NodeFinder(sampler, extenders, chances.node_finder, logger, timer),
-            Preemption(
-                context,
-                self._binding,
-                asynchronous=gates["SchedulerAsyncPreemption"],
-                activates=gates.behaviour.preempting.activates_preemptor,
-                measured=gates.behaviour.preempting.result_label == "real",
-                parallelism=config.parallelism,
-            ),
-            failures,
-            self._binding,
+            self.binding,
+            asynchronous=gates["SchedulerAsyncPreemption"],
+            activates=gates.behaviour.preempting.activates_preemptor,
+            measured=gates.behaviour.preempting.result_label == "real",
+            parallelism=config.parallelism,
         )
+        self.finder = NodeFinder(sampler, extenders, chances.node_finder, logger, timer)
+        self.cycle = SchedulingCycle(context, self.finder, preemption, failures, self.binding)
+        self.groups: PodGroupCycle | None = None
+        """The cycle of groups, if pods are scheduled in groups."""
+        if isinstance(context.queue, GroupSchedulingQueue):
+            self.groups = PodGroupCycle(
+                context,
+                context.queue,
+                self.finder,
+                self.cycle,
+                preemption,
+                failures,
+                gates,
+                chances.node_finder,
+            )
         for framework in frameworks:
             if isinstance(framework.probe, ProfileProbe):
                 framework.probe.show_all(framework)
@@ -225,14 +256,25 @@ class Scheduler:
 
         Raises what must not be survived, as `CacheCorruptedError`.
         """
+        async with self._with_tasks():
+            self._begin_watching()
+            yield self
+
+    @asynccontextmanager
+    async def driven(self) -> AsyncIterator["Scheduler"]:
+        """Neither watch nor schedule: the caller tells of events and runs scheduling cycles itself."""
+        async with self._with_tasks():
+            yield self
+
+    @asynccontextmanager
+    async def _with_tasks(self) -> AsyncIterator[None]:
         context = self.context
         failure: BaseException | None = None
         try:
             async with asyncio.TaskGroup() as group:
                 context.tasks.begin(group)
-                self._begin_watching()
                 try:
-                    yield self
+                    yield
                 except BaseException as cause:  # noqa: BLE001 - raised again below, when all has ended
                     failure = cause
                 self._stop()
@@ -244,6 +286,8 @@ class Scheduler:
     def _begin_watching(self) -> None:
         tasks = self.context.tasks
         tasks.start(self.context.recorder.run(), "event recorder", lasting=True)
+        if self._turns is not None:
+            tasks.start(self._turns.run(), "recording", lasting=True)
         for reflector in self.informers.all:
             tasks.start(self._reflect(reflector), f"reflector {reflector.resource.qualified}", lasting=True)
 
@@ -281,28 +325,30 @@ class Scheduler:
         """
         self._ending = True
         self._woken.set()
+        if self._turns is not None:
+            self._turns.ended()
         flushes, scheduling = self._loops[:-1], self._loops[-1:]
         for loop in flushes:
             loop.cancel()
         try:
             async with asyncio.timeout(grace):
                 await asyncio.gather(*self._loops, return_exceptions=True)
-                await self._binding.finished()
-                left = await self._binding.give_up()
+                await self.binding.finished()
+                left = await self.binding.give_up()
                 await self.context.tasks.settled()
                 await self.context.recorder.drain()
         except TimeoutError:
             for loop in scheduling:
                 loop.cancel()
             await asyncio.gather(*scheduling, return_exceptions=True)
-            left = await self._binding.give_up()
+            left = await self.binding.give_up()
         self._loops = []
         return left
 
     async def _schedule(self) -> None:
         """The scheduling loop: pop a pod, run its scheduling cycle; now and then let everybody else run."""
-        context, cycle, woken = self.context, self._cycle, self._woken
-        queue, observer = context.queue, context.observer
+        context, woken, schedule_one = self.context, self._woken, self.schedule_one
+        queue, observer, turns = context.queue, context.observer, context.turns
         time_slice, may_schedule = context.slice, context.may_schedule
         in_a_row = 0
         time_slice.begin()
@@ -310,6 +356,8 @@ class Scheduler:
             if not may_schedule():
                 await asyncio.sleep(NOT_LEADING_PAUSE)
                 continue
+            if turns is not None and turns.rest_wanted:
+                await self._rest(turns)
             queued = queue.pop()
             if queued is None:
                 woken.clear()
@@ -319,19 +367,40 @@ class Scheduler:
                 continue
             if observer is not None:
                 observer.popped(queued)
-            await cycle.schedule_one(queued)
+            if turns is None:
+                await schedule_one(queued)
+            else:
+                turns.popped(queued)
+                await schedule_one(queued)
+                turns.attempted()
             in_a_row += 1
             if in_a_row >= PODS_IN_A_ROW or time_slice.is_over:
                 await asyncio.sleep(0)
                 in_a_row = 0
                 time_slice.begin()
 
+    async def _rest(self, turns: Turns) -> None:
+        """Have nothing under way for a moment, so that the state can be recorded."""
+        try:
+            async with asyncio.timeout(REST_WITHIN):
+                await self.binding.finished()
+                await self.context.tasks.settled()
+        except TimeoutError:
+            self.context.logger.info(2, "The state is recorded while pods are being bound")
+        turns.rest()
+
+    def schedule_one(self, queued: QueuedPod) -> Coroutine[Any, Any, None]:
+        """The scheduling cycle of a pod or group that was popped from the queue."""
+        if self.groups is not None and isinstance(queued, QueuedGroup):
+            return self.groups.schedule(queued)
+        return self.cycle.schedule_one(queued)
+
     async def _flush_backoff(self) -> None:
         """Make pods ready whose backoff is over. Backoffs end at whole seconds."""
         clock = self.context.clock
         while True:
             await asyncio.sleep(FLUSH_BACKOFF_EVERY - clock.monotonic() % FLUSH_BACKOFF_EVERY)
-            while self.context.queue.flush_backoff(FLUSHED_AT_ONCE):
+            while self.flush(FLUSH_BACKOFF):
                 self._woken.set()
                 await asyncio.sleep(0)
             self._woken.set()
@@ -340,10 +409,17 @@ class Scheduler:
         """Requeue pods that have waited for an event too long."""
         while True:
             await asyncio.sleep(FLUSH_UNSCHEDULABLE_EVERY)
-            while self.context.queue.flush_unschedulable(FLUSHED_AT_ONCE):
+            while self.flush(FLUSH_UNSCHEDULABLE):
                 self._woken.set()
                 await asyncio.sleep(0)
             self._woken.set()
+
+    def flush(self, what: int) -> bool:
+        """Flush some pods of a queue whose time has come; whether there may be more."""
+        queue = self.context.queue
+        if self._turns is not None:
+            self._turns.flushing(what)
+        return (queue.flush_backoff if what == FLUSH_BACKOFF else queue.flush_unschedulable)(FLUSHED_AT_ONCE)
 
     def _stop(self) -> None:
         self.context.tasks.stop()

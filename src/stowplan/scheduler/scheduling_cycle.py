@@ -24,6 +24,7 @@ from stowplan.framework.evaluation import Evaluation, Rejectors, rejectors_of
 from stowplan.framework.events import EXTENDER
 from stowplan.framework.extension_points import carry_out_writes, post_filter_steps
 from stowplan.framework.interface import PostFilterResult
+from stowplan.framework.placement import PlacementCycle
 from stowplan.framework.runtime import Framework
 from stowplan.framework.simulation import NO_NOMINATIONS, Nominations
 from stowplan.framework.status import SUCCESS, Code, PluginError, Status, error, unresolvable
@@ -108,6 +109,8 @@ class NodeFinder:
         self._logger = logger
         self._timer = timer
         self.filtered_at = 0.0
+        self.choose: Callable[[Evaluation], tuple[int, int]] | None = None
+        """Which of the best nodes a pod gets, and how many there are, if that is not left to chance."""
 
     def find(
         self,
@@ -115,9 +118,10 @@ class NodeFinder:
         pod: PodInfo,
         nominations: Nominations = NO_NOMINATIONS,
         nominated_row: int | None = None,
+        placement: PlacementCycle | None = None,
     ) -> ScheduleResult:
         """Filter and score nodes, and choose the best one; extenders are not asked. Raises PluginError."""
-        evaluation = framework.run_filters(pod, nominations, nominated_row)
+        evaluation = framework.run_filters(pod, nominations, nominated_row, placement)
         if framework.profile.percentage_of_nodes_to_score is not None:
             self._sample(framework, evaluation)
         if self._logger.level >= 2:
@@ -125,6 +129,8 @@ class NodeFinder:
         framework.run_scores(evaluation)
         if not evaluation.feasible_count:
             return ScheduleResult(evaluation)
+        if self.choose is not None:
+            return ScheduleResult(evaluation, *self.choose(evaluation))
         return ScheduleResult(evaluation, *evaluation.choose(self._rng.randrange))
 
     async def find_with_extenders(
@@ -133,9 +139,10 @@ class NodeFinder:
         pod: PodInfo,
         nominations: Nominations = NO_NOMINATIONS,
         nominated_row: int | None = None,
+        placement: PlacementCycle | None = None,
     ) -> ScheduleResult:
         """The same with extenders. The table must not change meanwhile. Raises PluginError, ExtenderError."""
-        evaluation = framework.run_filters(pod, nominations, nominated_row)
+        evaluation = framework.run_filters(pod, nominations, nominated_row, placement)
         if evaluation.only_row is not None and not await self._nominated_passes(evaluation):
             framework.consider_others(evaluation, evaluation.only_row)
         rejected = False
@@ -241,13 +248,15 @@ class SchedulingCycle:
         try:
             failure = await self._schedule(queued, began)
         except asyncio.CancelledError:
-            self._put_back(queued)
+            self.put_back(queued)
             raise
         except CacheCorruptedError:
             raise
         except Exception as cause:  # noqa: BLE001 - it is this pod's error, and nobody else's
-            failure = self._failed_unexpectedly(queued, cause)
+            failure = self.failed_unexpectedly(queued, cause)
         if failure is not None:
+            if self._context.turns is not None:
+                self._context.turns.failed(failure)
             self._failures.handle(queued, failure, began)
 
     async def _schedule(self, queued: QueuedPod, began: float) -> Failure | None:
@@ -260,7 +269,7 @@ class SchedulingCycle:
         if context.logger.level >= 4:
             context.logger.info(4, "About to try and schedule pod", pod=Ref(queued.key))
         if queued.pod.dying or context.cache.is_assumed(queued.uid):
-            self._skip(queued)
+            self.skip(queued)
             return None
         if context.logger.level >= 3:
             context.logger.info(3, "Attempting to schedule pod", pod=Ref(queued.key))
@@ -269,7 +278,7 @@ class SchedulingCycle:
                 return await self._place(profile, queued, began)
         return await self._place(profile, queued, began)
 
-    def _skip(self, queued: QueuedPod) -> None:
+    def skip(self, queued: QueuedPod) -> None:
         """Pods that are being deleted, and pods that are assumed on a node, are not scheduled."""
         context, pod = self._context, queued.pod.pod
         if queued.pod.dying:
@@ -283,7 +292,7 @@ class SchedulingCycle:
         context = self._context
         if not context.cache.table.node_count:
             context.metrics.algorithm(context.timer() - began)
-            self._record(queued, None, "unschedulable", NO_NODES)
+            self.record(queued, None, "unschedulable", NO_NODES)
             return Failure(NO_NODES, rejected=True)
         try:
             result = await self._find_node(profile.framework, queued.pod)
@@ -295,11 +304,13 @@ class SchedulingCycle:
                 return await self._post_filter(profile, queued, result)
         except (PluginError, ExtenderError) as failure:
             context.logger.error("Error selecting node for pod", pod=Ref(queued.key), err=failure)
-            self._record(queued, None, "error", str(failure))
+            self.record(queued, None, "error", str(failure))
             return Failure(str(failure), rejected=False)
         finally:
             context.metrics.algorithm(context.timer() - began)
-        return self._assume_and_reserve(profile, queued, result, result.row, began)
+        self._note_choice(profile, queued, result, result.row)
+        evaluation = result.evaluation
+        return self.commit(profile, queued, evaluation.cycle, result.row, evaluation.feasible_count, began)
 
     # Filter and Score
 
@@ -307,10 +318,10 @@ class SchedulingCycle:
         nominated = pod.pod.status.nominated_node_name
         row = self._nominated_row(pod, nominated) if nominated else None
         if self._context.extenders:
-            return await self._finder.find_with_extenders(framework, pod, self._nominations(), row)
-        return self._finder.find(framework, pod, self._nominations(), row)
+            return await self._finder.find_with_extenders(framework, pod, self.nominations(), row)
+        return self._finder.find(framework, pod, self.nominations(), row)
 
-    def _nominations(self) -> Nominations:
+    def nominations(self) -> Nominations:
         """The nominated pods by row: those of the last cycle, made current where they changed."""
         nominator, table = self._context.queue.nominator, self._context.cache.table
         if not nominator.by_node:
@@ -357,13 +368,13 @@ class SchedulingCycle:
         decision = Record(evaluation, None, 0, TOP)
         if not profile.post_filters:
             message = fit_error(evaluation)
-            self._record(queued, decision, "unschedulable", message)
+            self.record(queued, decision, "unschedulable", message)
             return Failure(message, True, rejectors)
         found = await self._run_post_filters(profile, evaluation.cycle, queued.pod)
         message = fit_error(evaluation, found.status.message)
-        self._record(queued, decision, "unschedulable", message, _preempting(found, decision.nodes))
+        self.record(queued, decision, "unschedulable", message, _preempting(found, decision.nodes))
         if found.status.is_success and found.nominated_node:
-            await self._preemption.prepare(queued.pod.pod, found.nominated_node, found.victims)
+            await self._preemption.prepare_for_pod(queued.pod.pod, found)
         return Failure(message, True, rejectors, found.nominated_node)
 
     async def _run_post_filters(self, profile: Profile, cycle: Cycle, pod: PodInfo) -> PostFilterResult:
@@ -384,8 +395,10 @@ class SchedulingCycle:
             context.logger.error(message, pod=Ref(pod.key), status=status, logger=UNHANDLED)
         else:
             context.logger.info(5, message, pod=Ref(pod.key), status=status)
-        label = result.status.code.label
-        context.metrics.point("PostFilter", label, profile.name, context.timer() - began)
+        label, took = result.status.code.label, context.timer() - began
+        context.metrics.point("PostFilter", label, profile.name, took)
+        if context.metrics.preempting.shown and profile.preemption is not None:
+            context.metrics.preempting.evaluated("pod", label, took)
         return result
 
     async def _search_victims(self, profile: Profile, cycle: Cycle, pod: PodInfo) -> PostFilterResult:
@@ -406,18 +419,24 @@ class SchedulingCycle:
 
     # A node: assume, Reserve, Permit
 
-    def _assume_and_reserve(
-        self, profile: Profile, queued: QueuedPod, result: ScheduleResult, row: int, began: float
-    ) -> Failure | None:
-        """Assume the pod on its node, run Reserve and Permit, and start its binding cycle."""
-        context = self._context
-        node = context.cache.table.name_of(row)
-        evaluation = result.evaluation
+    def _note_choice(self, profile: Profile, queued: QueuedPod, result: ScheduleResult, row: int) -> None:
+        """Keep why the pod gets its node, for explanations and annotations."""
+        context, evaluation = self._context, result.evaluation
         if context.decisions.wanted:
-            self._record(queued, Record(evaluation, row, result.ties, TOP), "binding", f"binding to {node}")
+            node = context.cache.table.name_of(row)
+            self.record(queued, Record(evaluation, row, result.ties, TOP), "binding", f"binding to {node}")
         if context.results is not None:
             context.results.note(profile.framework, evaluation, row)
-        cycle = evaluation.cycle
+
+    def commit(
+        self, profile: Profile, queued: QueuedPod, cycle: Cycle, row: int, feasible: int, began: float
+    ) -> Failure | None:
+        """Carry out a decision: assume the pod on a row, run Reserve and Permit, and start its binding cycle.
+
+        `cycle` is that of the evaluation, `feasible` the number of nodes that could take the pod.
+        """
+        context = self._context
+        node = context.cache.table.name_of(row)
         for plugin in profile.framework.assuming:
             changed = plugin.assumed_pod(cycle, queued.pod, node)  # type: ignore[attr-defined]
             if changed is not None:
@@ -425,21 +444,24 @@ class SchedulingCycle:
         pod = queued.pod
         if context.observer is not None:
             context.observer.assuming(pod, node)
+        if context.turns is not None:
+            context.turns.chosen(node)
         try:
             context.cache.assume(pod, node)
         except ValueError as failure:
+            context.decisions.update(queued.uid, "error", str(failure))
             return Failure(str(failure), rejected=False)
         context.queue.nominator.remove(pod.uid)
         try:
-            return self._reserve_and_permit(profile, queued, evaluation, node, began)
+            return self._reserve_and_permit(profile, queued, cycle, node, feasible, began)
         except BaseException:
             profile.lifecycle.unreserve(cycle, pod, node)
             raise
 
     def _reserve_and_permit(
-        self, profile: Profile, queued: QueuedPod, evaluation: Evaluation, node: str, began: float
+        self, profile: Profile, queued: QueuedPod, cycle: Cycle, node: str, feasible: int, began: float
     ) -> Failure | None:
-        context, pod, cycle = self._context, queued.pod, evaluation.cycle
+        context, pod = self._context, queued.pod
         status, waits = profile.lifecycle.hold(cycle, pod, node)
         if status is not SUCCESS and not status.is_success and status.code is not Code.WAIT:
             return self._unreserve(profile, cycle, queued, node, status)
@@ -455,7 +477,7 @@ class SchedulingCycle:
                 cycle,
                 node,
                 began,
-                evaluation.feasible_count,
+                feasible,
                 context.cache.table.node_count,
                 ready,
                 pre_bind,
@@ -483,7 +505,7 @@ class SchedulingCycle:
 
     # What goes wrong
 
-    def _failed_unexpectedly(self, queued: QueuedPod, cause: Exception) -> Failure:
+    def failed_unexpectedly(self, queued: QueuedPod, cause: Exception) -> Failure:
         """The failure of a pod whose scheduling cycle raised what nobody expected."""
         context = self._context
         pod = Ref(queued.key)
@@ -491,10 +513,10 @@ class SchedulingCycle:
         context.waiting.remove(queued.uid)
         context.cache.forget(queued.uid)
         message = describe(cause)
-        self._record(queued, None, "error", message)
+        self.record(queued, None, "error", message)
         return Failure(message, rejected=False)
 
-    def _put_back(self, queued: QueuedPod) -> None:
+    def put_back(self, queued: QueuedPod) -> None:
         """The scheduler stops in the middle of a cycle: the pod is scheduled again when it goes on."""
         context = self._context
         context.cache.forget(queued.uid)
@@ -503,7 +525,7 @@ class SchedulingCycle:
         except AlreadyQueuedError as present:
             context.logger.info(4, "Pod is in the queue already", pod=Ref(queued.key), err=present)
 
-    def _record(
+    def record(
         self,
         queued: QueuedPod,
         record: Record | None,

@@ -8,6 +8,7 @@ from stowplan.config import LoadedConfig, default_config
 from stowplan.config.build import BuiltConfig, build
 from stowplan.framework.interface import Plugin
 from stowplan.framework.registry import Registry
+from stowplan.plugins.coscheduling import Coscheduling
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.queue.scheduling_queue import LONGEST_WAIT
 from stowplan.releases import Release
@@ -20,7 +21,9 @@ class Settings:
     `longest_wait` is how long, in seconds, a pod waits for an event before it is tried again without one.
     `hostname` appears in events. `kept_decisions` is how many pods' last decisions are kept to be explained.
     With `legacy_metrics` figures are shown under the names of earlier releases, too. With `annotate_results`
-    bound pods get the results of their scheduling cycle as annotations.
+    bound pods get the results of their scheduling cycle as annotations. With `wake_failed_groups` a group of
+    pods that found no place is tried again soon after an event that may help it, as a pod is; without it the
+    group sits out its backoff, as in kube-scheduler. Where pods go is the same.
     """
 
     config: BuiltConfig
@@ -31,6 +34,7 @@ class Settings:
     kept_decisions: int = 10_000
     legacy_metrics: bool = False
     annotate_results: bool = False
+    wake_failed_groups: bool = True
 
     @property
     def release(self) -> Release:
@@ -48,6 +52,7 @@ class Settings:
         kept_decisions: int = 10_000,
         legacy_metrics: bool = False,
         annotate_results: bool = False,
+        wake_failed_groups: bool = True,
     ) -> "Settings":
         """Settings from a loaded configuration (none: the defaults) and plugins from outside the tree.
 
@@ -56,13 +61,15 @@ class Settings:
         loaded = default_config() if loaded is None else loaded
         registry = in_tree_registry().with_plugins(plugins)
         built = build(loaded, registry.offered)
+        used = {use.name for profile in built.profiles for uses in profile.plugins.values() for use in uses}
         return cls(
             built,
-            loaded.gates,
+            loaded.gates.with_coscheduling() if Coscheduling.name in used else loaded.gates,
             registry,
             longest_wait,
             hostname,
             kept_decisions,
             legacy_metrics,
             annotate_results,
+            wake_failed_groups,
         )

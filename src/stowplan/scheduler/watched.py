@@ -2,12 +2,13 @@
 
 from typing import Final, NamedTuple
 
-from stowplan.api import catalogue
+from stowplan.api import catalogue, coscheduling
 from stowplan.api.catalogue import Resource as Served
 from stowplan.api.devices import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
-from stowplan.api.meta import AnyObject, Namespace, Object
+from stowplan.api.meta import Namespace, Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
+from stowplan.api.pod_groups import CompositePodGroup, PodGroup
 from stowplan.api.storage import (
     CSIDriver,
     CSINode,
@@ -119,9 +120,19 @@ DEVICE_TAINT_RULES: Final = Watched(
 )
 """A rule changes the devices it selects, so whoever waits for slices hears of it."""
 POD_GROUPS: Final = Watched(
-    catalogue.POD_GROUPS,
-    AnyObject,
+    catalogue.POD_GROUPS, PodGroup, Resource.POD_GROUP, "pods of groups wait", always=True
+)
+COSCHEDULING_GROUPS: Final = Watched(
+    coscheduling.POD_GROUPS,
+    coscheduling.CoschedulingPodGroup,
     Resource.POD_GROUP,
-    "pods of groups are scheduled one by one",
+    f"pods with the label {coscheduling.POD_GROUP_LABEL} wait",
+    always=True,
+)
+COMPOSITE_POD_GROUPS: Final = Watched(
+    catalogue.COMPOSITE_POD_GROUPS,
+    CompositePodGroup,
+    Resource.COMPOSITE_POD_GROUP,
+    "pods of groups with a parent wait",
     always=True,
 )

@@ -29,6 +29,7 @@ from stowplan.api.pod import (
     PodAffinity,
     PodAffinityTerm,
     PodSchedulingGate,
+    PodSchedulingGroup,
     PodSpec,
     PodStatus,
     PreferredSchedulingTerm,
@@ -239,6 +240,10 @@ class PodBuilder:
     def gates(self, *names: str) -> Self:
         """Scheduling gates that hold the pod back."""
         return self.spec(scheduling_gates=tuple(PodSchedulingGate(name=name) for name in names))
+
+    def group(self, name: str) -> Self:
+        """The PodGroup that the pod is a member of."""
+        return self.spec(scheduling_group=PodSchedulingGroup(pod_group_name=name))
 
     # What it takes
 

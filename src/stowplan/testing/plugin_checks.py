@@ -8,7 +8,7 @@ through random histories in which what is reused is compared with what is found 
 
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, Final, NoReturn
 
 from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 from hypothesis import seed as seeded
@@ -40,6 +40,9 @@ from stowplan.testing.plugin_scenarios import (
     subject_of,
 )
 from stowplan.testing.reuse_machine import ReuseMachine, indexes
+
+PHASES: Final = (Phase.generate, Phase.shrink)
+"""A counterexample is looked for and then made smaller."""
 
 
 def check_plugin(
@@ -75,7 +78,7 @@ def check_plugin(
         verbosity=Verbosity.quiet,
         print_blob=False,
         report_multiple_bugs=False,
-        phases=(Phase.generate, Phase.shrink),
+        phases=PHASES,
     )
 
     @effort

@@ -11,6 +11,7 @@ from stowplan.api.catalogue import STORAGE_CLASSES
 from stowplan.clock import Clock, RealClock
 from stowplan.config.dump import dump
 from stowplan.embedded.admission import ClusterAdmission, publish_server
+from stowplan.embedded.admission.groupfeatures import GroupFeatures
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.auth.tokens import SigningKey
 from stowplan.embedded.client import InProcessClient
@@ -19,13 +20,15 @@ from stowplan.embedded.controllers.manager import ControllerSettings, controller
 from stowplan.embedded.controllers.nodelifecycle import LifecycleSettings
 from stowplan.embedded.controllers.provisioner import ProvisionerSettings, default_storage_class
 from stowplan.embedded.controllers.serviceaccount import AccountSettings
-from stowplan.embedded.durable import open_data_dir
+from stowplan.embedded.durable import DataDirError, open_data_dir
+from stowplan.embedded.durable.groupcommit import GroupCommit
 from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape, named_nodes
 from stowplan.embedded.store import FieldManager, Store
 from stowplan.embedded.usage import PretendUsage
 from stowplan.inspection import Inspection, Routes
 from stowplan.inspection.web import Extension
 from stowplan.logs import Logger
+from stowplan.recording import Recording
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.up.loading import LoadReport, load_cluster
 from stowplan.up.manifests import Manifest
@@ -43,7 +46,7 @@ class Plan:
 
     With a `data_dir` it is restored from what is stored there, and stores every change there. The scheduler
     has `settings`, which are read again from `source` when its files change; `more_schedulers` run beside it.
-    `logger` gets the schedulers' log; without one only errors are reported.
+    `logger` gets the schedulers' log; without one only errors are reported. `recording` is of the first.
     """
 
     shapes: Sequence[Shape] = THREE_NODES
@@ -58,6 +61,7 @@ class Plan:
     usage: PretendUsage | None = field(default_factory=PretendUsage)
     seed: int | None = None
     data_dir: Path | None = None
+    recording: Recording | None = None
 
 
 class LocalCluster:
@@ -69,13 +73,15 @@ class LocalCluster:
         self.plan = plan
         self.clock = RealClock() if clock is None else clock
         rng = random.Random(plan.seed)
+        groups = GroupFeatures.of(plan.settings.gates)
         self.store = Store(
             self.clock,
             random.Random(rng.getrandbits(64)),
-            admission=ClusterAdmission(),
+            admission=ClusterAdmission(groups=groups, release=plan.settings.release),
             fields=FieldManager(),
+            catalogue=groups.catalogue(),
         )
-        self._log = None if plan.data_dir is None else open_data_dir(self.store, plan.data_dir)
+        self._log = None if plan.data_dir is None else _opened(self.store, plan.data_dir)
         names = (node.name for node in named_nodes(plan.shapes))
         self.load_report: LoadReport = load_cluster(self.store, plan.loaded, names)
         if not self.store.count(STORAGE_CLASSES):
@@ -112,6 +118,8 @@ class LocalCluster:
                 lifecycle=plan.lifecycle,
                 usage=plan.usage,
                 device_taint_rules=has_rules,
+                groups=groups,
+                coscheduling=plan.settings.gates.coscheduling,
                 accounts=AccountSettings(self._root_ca, self.server.issuer.sign_for_secret),
             ),
             clock=self.clock,
@@ -129,8 +137,9 @@ class LocalCluster:
                 rng=random.Random(rng.getrandbits(64)),
                 logger=self.logger,
                 report=report,
+                recording=plan.recording if number == 0 else None,
             )
-            for settings, source in sources
+            for number, (settings, source) in enumerate(sources)
         ]
 
     @property
@@ -161,13 +170,30 @@ class LocalCluster:
         return (self.server.certificate or b"").decode()
 
 
+def _opened(store: Store, path: Path) -> GroupCommit:
+    """The data directory of a cluster. Raises DataDirError, which says what to do about pod groups."""
+    try:
+        return open_data_dir(store, path)
+    except DataDirError as error:
+        if "scheduling.k8s.io" not in str(error):
+            raise
+        raise DataDirError(f"{error}: the cluster was started with --gangs") from None
+
+
 _EXPECTED: Final = "Status after running PostFilter plugins for pod"
 """What kube-scheduler logs as an error of every pod that waits for a claim; the pod's events say it, too."""
+
+_RETRYING: Final = "Error scheduling pod; retrying"
+_GROUP_WAITS: Final = ("minCount (", "pod group is unschedulable")
+"""How the errors begin that it logs of members whose group is waiting; their events say it, too."""
 
 
 def _error_sink(report: Callable[[str], None]) -> Callable[[int, str, Mapping[str, object]], None]:
     def log(level: int, message: str, values: Mapping[str, object]) -> None:
-        if level < 0 and message != _EXPECTED:
+        told_by_events = message == _EXPECTED or (
+            message == _RETRYING and str(values.get("err", "")).startswith(_GROUP_WAITS)
+        )
+        if level < 0 and not told_by_events:
             shown = " ".join(f"{name}={value}" for name, value in values.items())
             report(f"scheduler: {message} {shown}".rstrip())
 

@@ -148,7 +148,8 @@ def _resource(store: Store, manifest: Manifest, report: LoadReport) -> Resource 
         return None
     resource = store.catalogue.of_kind(manifest.api_version, manifest.kind)
     if resource is None:
-        report.skip(f"{manifest.api_version} {manifest.kind} is not served here", _name(manifest))
+        hint = " without --gangs" if Catalogue().of_kind(manifest.api_version, manifest.kind) else ""
+        report.skip(f"{manifest.api_version} {manifest.kind} is not served here{hint}", _name(manifest))
         return None
     return stored_as(resource)
 

@@ -18,6 +18,7 @@ from stowplan.extenders.http import extenders_for
 from stowplan.framework.registry import installed_plugins, load_plugin, plugin_files
 from stowplan.framework.status import ProfileError
 from stowplan.logs import Logger
+from stowplan.recording import Recording, recorded_scheduler
 from stowplan.run.configuration import watch_files
 from stowplan.run.instance import SchedulerInstance
 from stowplan.scheduler import Scheduler, Settings
@@ -58,7 +59,7 @@ class SchedulerSource:
 
 
 class ReloadingScheduler:
-    """A scheduler that is replaced by one with new settings when its files change."""
+    """A scheduler that is replaced by one with new settings when its files change. It may be recorded."""
 
     def __init__(
         self,
@@ -70,8 +71,10 @@ class ReloadingScheduler:
         rng: random.Random,
         logger: Logger,
         report: Callable[[str], None],
+        recording: Recording | None = None,
     ) -> None:
         self._client = client
+        self._recording = recording
         self._source = source or SchedulerSource()
         self._clock = clock
         self._rng = rng
@@ -83,11 +86,14 @@ class ReloadingScheduler:
         self.on_reload: Callable[[], None] = lambda: None
 
     def _made(self, settings: Settings) -> Scheduler:
-        return Scheduler(
+        return recorded_scheduler(
+            self._recording,
             self._client,
             settings,
             clock=self._clock,
-            rng=random.Random(self._rng.getrandbits(64)),
+            seed=self._rng.getrandbits(64),
+            report=lambda why: self._report(f"recording ended: {why}"),
+            source="stowplan up",
             timer=perf_counter,
             extenders=extenders_for(settings.config),
             logger=self._logger,

@@ -13,7 +13,7 @@ import msgspec
 from stowplan.api.decode import DecodeError
 from stowplan.config import ConfigError
 from stowplan.framework.status import ProfileError
-from stowplan.releases import UnknownReleaseError
+from stowplan.releases import Release, UnknownReleaseError
 from stowplan.verify.recording import Line
 from stowplan.verify.replay import (
     Attempt,
@@ -23,6 +23,7 @@ from stowplan.verify.replay import (
     Scenario,
     ScenarioError,
     decode_scenario,
+    recorded_gates,
 )
 from stowplan.verify.report import Difference, Report
 
@@ -35,16 +36,16 @@ _NOT_IN_PREFILTER_RESULT = "(nodes not asked for)"
 def replay_line(line: Line, report: Report) -> None:
     """Replay the scenario of a line into a report. Raises RecordingError."""
     try:
-        replay(line.family, decode_scenario(line.data), report)
+        replay(line.family, decode_scenario(line.data), report, line.replayed_as)
     except (ConfigError, ProfileError) as error:
         raise line.error(f"config: {error}") from None
     except (DecodeError, ScenarioError, UnknownReleaseError) as error:
         raise line.error(error) from None
 
 
-def replay(family: str, scenario: Scenario, report: Report) -> None:
-    """Replay a scenario."""
-    under_way = Replay(scenario)
+def replay(family: str, scenario: Scenario, report: Report, replayed_as: Release | None = None) -> None:
+    """Replay a scenario, as another release than the one it was recorded from if one is given."""
+    under_way = Replay(scenario, gates=None if replayed_as is None else recorded_gates(replayed_as))
     for position, expected in enumerate(scenario.expected):
         if expected.crash is not None:
             found = under_way.attempt(expected).attempt

@@ -12,6 +12,7 @@ from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
+from stowplan.api.pod_groups import GroupObject
 from stowplan.cluster.table import ClusterTable, load
 from stowplan.config import build, default_config
 from stowplan.config import load as load_config
@@ -36,7 +37,6 @@ class Case(dict[str, Any]):
         self.gates = gates
 
 
-_GROUPS: Final = ("PodGroup", "CompositePodGroup")
 _OURS: Final = "default-scheduler"
 
 
@@ -61,8 +61,8 @@ class _Setting:
 
     def __init__(self, profile: ProfileSpec, gates: FeatureGates, objects: Iterable[Object] = ()) -> None:
         self.table = ClusterTable(gates.release)
-        load(self.table, objects)
         plugins = Framework(profile, self.table, in_tree_registry(), gates).plugins
+        load(self.table, objects)
         self.hints: HintMap = build_hint_map(plugins.values(), gates)
         self._built = plugins.keys()
 
@@ -80,12 +80,12 @@ def _setting(case: Case) -> _Setting:
     return _Setting(profile, gates, [obj for obj in found if obj is not None])
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=64)
 def _default_setting(gates: FeatureGates) -> _Setting:
     return _Setting(_profile(b"", gates), gates)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=128)
 def _profile(config: bytes, gates: FeatureGates) -> ProfileSpec:
     """The profile of a configuration; without one, the default profile."""
     return build(load_config(config, gates) if config else default_config(gates)).profiles[0]
@@ -163,9 +163,6 @@ def _described(event: ClusterEvent) -> dict[str, str]:
 
 
 def _replay_handler(case: Case, family: str, report: Report) -> None:
-    if any((case.get(side) or {}).get("kind") in _GROUPS for side in ("old", "new")):
-        report.not_built(family, f"{case['kind']} of groups")
-        return
     assumed = {pod.metadata.uid: pod for pod in (convert(each, Pod) for each in case.get("assumed", ()))}
     queue = _RecordingQueue()
     handlers = EventHandlers(_AssumedPods(assumed), queue, (_OURS,), WaitingPods(), gates=case.gates)
@@ -179,10 +176,16 @@ def _handle(handlers: EventHandlers, op: str, old: Object | None, new: Object | 
             handlers.add_node(new)
         case "add", _, Pod():
             handlers.add_pod(new)
+        case "add", _, GroupObject():
+            handlers.add_group(new)
         case "update", Node(), Node():
             handlers.update_node(old, new)
         case "update", Pod(), Pod():
             handlers.update_pod(old, new)
+        case "update", GroupObject(), GroupObject():
+            handlers.update_group(old, new)
+        case "delete" | "delete-unknown", GroupObject(), _:
+            handlers.delete_group(old)
         case "delete" | "delete-unknown", Node(), _:
             handlers.delete_node(old)
         case "delete", Pod(), _:
@@ -202,13 +205,17 @@ class _AssumedPods:
     def assumed_pod(self, pod: Pod) -> Pod | None:
         return self._assumed.get(pod.metadata.uid)
 
-    def forget(self, uid: str) -> bool:
+    def remove_assumed(self, uid: str) -> bool:
         return uid in self._assumed
+
+    def root_of(self, group: GroupObject) -> str | None:
+        return group.group_key
 
     def _not_recorded(self, obj: object) -> None:
         """Nothing is compared."""
 
     put_node = remove_node = put_pod = remove_pod = put = remove = skip = _not_recorded
+    put_unscheduled = remove_unscheduled = _not_recorded
 
 
 class _RecordingQueue:
@@ -225,6 +232,19 @@ class _RecordingQueue:
 
     def delete(self, pod: Pod) -> None:
         self.calls.append({"call": "Delete", "pod": pod.key})
+
+    def add_group(self, group: GroupObject) -> None:
+        self._group("Add", group)
+
+    def update_group(self, group: GroupObject) -> None:
+        self._group("Update", group)
+
+    def delete_group(self, group: GroupObject, root: str | None) -> None:
+        self._group("Delete", group)
+
+    def _group(self, what: str, group: GroupObject) -> None:
+        kind = group.kind
+        self.calls.append({"call": f"{what}{kind}", f"{kind[0].lower()}{kind[1:]}": group.key})
 
     def move_all(
         self,

@@ -31,6 +31,7 @@ class Head(msgspec.Struct, rename="camel"):
 
     kind: str | None = None
     kubernetes_version: str | None = None
+    gates: list[str] | None = None
     batches: msgspec.Raw = ABSENT
     expression: msgspec.Raw = ABSENT
     expected: msgspec.Raw = ABSENT
@@ -49,6 +50,8 @@ class Line:
     path: Path
     number: int
     data: bytes
+    replayed_as: Release | None = None
+    """The release to replay it as, if not the one it was recorded from."""
 
     @cached_property
     def head(self) -> Head:
@@ -60,7 +63,9 @@ class Line:
 
     @cached_property
     def release(self) -> Release:
-        """The release that the line was recorded from. Raises RecordingError."""
+        """The release that the line was recorded from, or is replayed as. Raises RecordingError."""
+        if self.replayed_as is not None:
+            return self.replayed_as
         version = self.head.kubernetes_version
         try:
             return FIRST_RELEASE if version is None else release(version)

@@ -73,8 +73,8 @@ class HttpClient(Client):
     maps. `streams`: whether first pictures come through a watch. `observer` is told of every request.
 
     Clients of one server share its `availability`. A `patient` client holds requests while the server is
-    gone, those that have not been sent or may be sent again, and sends them when it is back: writes only if
-    `may_repeat` says so then.
+    gone, those that have not been sent or may be sent again, and sends them when it is back. Writes are sent
+    only while `may_write` says so: a process that was held up may find that another one leads.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class HttpClient(Client):
         observer: Observer | None = None,
         availability: ServerAvailability | None = None,
         patient: bool = False,
-        may_repeat: Callable[[], bool] = lambda: True,
+        may_write: Callable[[], bool] = lambda: True,
     ) -> None:
         self.streams = streams
         self._rng = rng
@@ -116,7 +116,7 @@ class HttpClient(Client):
             observer=observer,
             availability=availability or ServerAvailability(rng, name=str(server.address)),
             patient=patient,
-            may_repeat=may_repeat,
+            may_write=may_write,
         )
         self._decodings: dict[tuple[Resource, type[Object]], Decoding[Any]] = {}
 

@@ -172,11 +172,14 @@ class _Prober:
             self._kept.abort()
 
 
+_NOT_OURS: Final = "another process may lead by now"
+
+
 class Transport:
     """Sends requests and gives the bodies of good answers. Every failure is an `ApiError`.
 
     A `patient` one holds what cannot be sent, or may be sent again, while the server is gone, and sends it
-    when the server is back: writes only if `may_repeat` still allows it then.
+    when the server is back. Writes are sent only while `may_write` allows it, and refused otherwise.
     """
 
     def __init__(
@@ -195,12 +198,12 @@ class Transport:
         observer: Observer | None = None,
         availability: ServerAvailability,
         patient: bool = False,
-        may_repeat: Callable[[], bool] = lambda: True,
+        may_write: Callable[[], bool] = lambda: True,
     ) -> None:
         address = server.address
         self._availability = availability
         self._patient = patient
-        self._may_repeat = may_repeat
+        self._may_write = may_write
         self._observer = observer
         self._announced = announced
         self._server = server
@@ -256,6 +259,8 @@ class Transport:
             if seconds:
                 await self._limit.wait(seconds)
             message = await self._message(method, path, body, content_type)
+            if method != _GET and not self._may_write():
+                raise ApiError(403, "Forbidden", f"{method} {self.url(path)}: not sent: {_NOT_OURS}")
             used = self._authorization
             lost: LostError | DialError | None = None
             answer: Answer | None = None
@@ -356,7 +361,7 @@ class Transport:
         if await self._availability.check():
             return False
         await self._availability.back()
-        if method != _GET and not self._may_repeat():
+        if method != _GET and not self._may_write():
             raise status.unreachable("the request was held while the server was gone, and is given up now")
         return True
 

@@ -23,11 +23,13 @@ from stowplan.embedded.admission import adminaccess
 from stowplan.embedded.admission.bootstrap import SYSTEM_PRIORITIES
 from stowplan.embedded.admission.claimguard import check_status_writer
 from stowplan.embedded.admission.defaults import DATED, DEFAULTS
+from stowplan.embedded.admission.groupfeatures import GroupFeatures
 from stowplan.embedded.admission.plugins import (
     CHECK_CREATED,
     CHECK_UPDATED,
     MUTATE_CREATED,
     MUTATE_UPDATED,
+    MUTATE_WITHOUT_POLICY,
     enabled,
 )
 from stowplan.embedded.admission.plugins.resourcequota import charge_quotas
@@ -48,6 +50,7 @@ from stowplan.embedded.auth.users import MASTERS, User
 from stowplan.embedded.store import Store
 from stowplan.embedded.store.registry import APPROVAL, POD_PARTS, Lookup
 from stowplan.embedded.store.writer import WriteContext
+from stowplan.releases import DEFAULT, Release
 
 _PROTECTED_NAMESPACES: Final = ("default", "kube-system", "kube-public")
 _ROLES: Final = frozenset((CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES))
@@ -56,11 +59,24 @@ Commit = Callable[[], None]
 
 
 class ClusterAdmission:
-    """What an API server does to an object before it stores it. `disabled`: plugins to leave out, by name."""
+    """What an API server does to an object before it stores it.
 
-    def __init__(self, *, disabled: Collection[str] = ()) -> None:
+    `disabled`: plugins to leave out, by name. `groups`: which parts of pod groups there are. `release`: whose
+    rules hold.
+    """
+
+    def __init__(
+        self,
+        *,
+        disabled: Collection[str] = (),
+        groups: GroupFeatures | None = None,
+        release: Release = DEFAULT,
+    ) -> None:
+        self._release = release
         self._services = ServiceAllocator()
-        self._mutate_created = enabled(MUTATE_CREATED, disabled)
+        self._groups = GroupFeatures() if groups is None else groups
+        mutating = MUTATE_CREATED if self._groups.preemption_policy else MUTATE_WITHOUT_POLICY
+        self._mutate_created = enabled(mutating, disabled)
         self._mutate_updated = enabled(MUTATE_UPDATED, disabled)
         self._check_created = enabled(CHECK_CREATED, disabled)
         self._check_updated = enabled(CHECK_UPDATED, disabled)
@@ -84,6 +100,7 @@ class ClusterAdmission:
         prepare = PREPARE_CREATED.get(resource)
         if prepare is not None:
             prepare(obj)
+        self._groups.drop_disabled(resource, None, obj)
         if resource == CERTIFICATE_SIGNING_REQUESTS:
             set_requestor(obj, by)
         self._roles.check(lookup, resource, None, obj, by)
@@ -91,7 +108,8 @@ class ClusterAdmission:
         if custom is not None and custom.is_terminating:
             why = "create not allowed while custom resource definition is terminating"
             raise forbidden(resource, obj["metadata"]["name"], why)
-        check_created(resource, obj, custom)
+        off = self._groups.errors(resource, None, obj)
+        check_created(resource, obj, custom, self._release, off)
         adminaccess.check_requested(lookup, resource, obj)
         if resource == SERVICES:
             self._services.allocate(lookup, obj, None)
@@ -101,7 +119,7 @@ class ClusterAdmission:
 
     def admit_loaded(self, resource: Resource, obj: Json) -> None:
         """Validation only: plugins did their part where the object comes from."""
-        check_loaded(resource, obj)
+        check_loaded(resource, obj, self._release)
 
     def admit_update(
         self, lookup: Lookup, resource: Resource, old: Json, new: Json, subresource: str, by: WriteContext
@@ -124,12 +142,14 @@ class ClusterAdmission:
         prepare = PREPARE_UPDATED.get(resource)
         if prepare is not None:
             prepare(old, new)
+        self._groups.drop_disabled(resource, old, new)
         if resource == DEVICE_TAINT_RULES:
             date_changed_effect(old, new, lookup.stamp())
         if resource == SERVICES:
             self._services.keep(old, new)
         self._roles.check(lookup, resource, old, new, by)
-        check_updated(resource, old, new, subresource, custom)
+        off = self._groups.errors(resource, old, new)
+        check_updated(resource, old, new, subresource, custom, self._release, off)
         if resource == SERVICES:
             self._services.allocate(lookup, new, old)
         for plugin in self._check_updated.get(resource, ()):

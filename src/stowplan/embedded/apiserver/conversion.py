@@ -3,7 +3,7 @@
 Events of the core group are the events of events.k8s.io under older field names. HorizontalPodAutoscalers of
 autoscaling/v1 know one metric, the CPU utilization; everything else that autoscaling/v2 has is kept in their
 annotations. Both are stored in the newer form only, so whoever writes in one form is read in both. So are the
-versions of resource.k8s.io (`deviceversions`).
+versions of resource.k8s.io (`deviceversions`) and those of pod groups, which differ in their name only.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,11 +16,15 @@ from stowplan.api.catalogue import (
     EVENTS,
     HORIZONTAL_POD_AUTOSCALERS,
     HORIZONTAL_POD_AUTOSCALERS_V1,
+    POD_GROUPS,
+    POD_GROUPS_V1ALPHA3,
+    WORKLOADS,
+    WORKLOADS_V1ALPHA3,
     Resource,
 )
 from stowplan.api.requests import FieldTerm, Json, Selection
 from stowplan.api.status import ApiError
-from stowplan.embedded.apiserver.deviceversions import OLDER_VERSIONS
+from stowplan.embedded.apiserver.deviceversions import OLDER_VERSIONS, form
 from stowplan.embedded.customresources.versions import ServedVersion
 from stowplan.embedded.schema import the_schema
 from stowplan.embedded.schema.goform import as_written
@@ -393,6 +397,8 @@ _CONVERTED: Final[Mapping[Resource, _Forms]] = {
         HORIZONTAL_POD_AUTOSCALERS, as_v1_autoscaler, from_v1_autoscaler, _unchanged
     ),
     **{served: _Forms(*forms, _unchanged) for served, forms in OLDER_VERSIONS.items()},
+    POD_GROUPS_V1ALPHA3: _Forms(*form(POD_GROUPS_V1ALPHA3, POD_GROUPS), _unchanged),
+    WORKLOADS_V1ALPHA3: _Forms(*form(WORKLOADS_V1ALPHA3, WORKLOADS), _unchanged),
 }
 
 

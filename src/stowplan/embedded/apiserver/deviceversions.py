@@ -90,7 +90,11 @@ def _plain_device(device: Json) -> Json:
     return kept | (device.get("basic") or {})
 
 
-def _form(served: Resource, stored: Resource, to_served: Convert, to_stored: Convert) -> Forms:
+def form(
+    served: Resource, stored: Resource, to_served: Convert = _unchanged, to_stored: Convert = _unchanged
+) -> Forms:
+    """A kind whose spec is converted so; without that, the versions differ in their name only."""
+
     def show(obj: Json) -> Json:
         return _converted(obj, served, to_served)
 
@@ -125,7 +129,7 @@ _OF_V1BETA1: Final[Mapping[str, tuple[Convert, Convert]]] = {
     "deviceclasses": (_unchanged, _unchanged),
 }
 OLDER_VERSIONS: Final[Mapping[Resource, Forms]] = {
-    served: _form(
+    served: form(
         served,
         _STORED[served.plural],
         *(_OF_V1BETA1[served.plural] if served.version == "v1beta1" else (_unchanged, _unchanged)),

@@ -11,9 +11,10 @@ from typing import Any, Final
 from aiohttp import web
 
 from stowplan.api import status
-from stowplan.api.catalogue import CUSTOM_RESOURCE_DEFINITIONS, JOBS, NAMESPACES, Resource
+from stowplan.api.catalogue import CUSTOM_RESOURCE_DEFINITIONS, JOBS, NAMESPACES, PODS, Resource
 from stowplan.api.fielderrors import forbidden, required
 from stowplan.api.requests import FieldTerm, Json, PatchType, Selection
+from stowplan.embedded.admission.groupfeatures import DROPPED
 from stowplan.embedded.apiserver.bodies import (
     Decoded,
     as_json,
@@ -346,6 +347,8 @@ class WriteVerbs:
         warnings = [] if read is None else [*read.warnings]
         if read is not None and target.resource in self._stored_only and not target.subresource:
             warnings.append(f"stored only: nothing acts on {target.resource.kind} here")
+        if read is not None and target.resource == PODS and _lost_its_group(read.data, obj):
+            warnings.append(DROPPED)
         if read is not None and target.resource == CUSTOM_RESOURCE_DEFINITIONS and not target.subresource:
             warnings += definition_warnings(obj, read.before)
         if read is not None and target.resource == NAMESPACES and not target.subresource:
@@ -354,6 +357,13 @@ class WriteVerbs:
         if read is not None and custom is not None and not target.subresource:
             warnings += custom.finalizer_warnings(obj, read.before)
         return response_of(view.raw(obj), code, warnings=warnings)
+
+
+def _lost_its_group(given: Json, pod: Json) -> bool:
+    spec = given.get("spec")
+    return (
+        isinstance(spec, dict) and bool(spec.get("schedulingGroup")) and "schedulingGroup" not in pod["spec"]
+    )
 
 
 _POD_SECURITY: Final = ("enforce", "audit", "warn")

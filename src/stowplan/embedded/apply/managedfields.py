@@ -144,7 +144,7 @@ def plain_json(value: Any) -> Any:
     """For encoders: managed fields as they are shown."""
     if isinstance(value, ManagedFields):
         return value.entries()
-    raise NotImplementedError(f"objects of type {type(value)} are no JSON")
+    raise TypeError(f"objects of type {type(value)} are no JSON")
 
 
 def managed_fields_of(obj: Json) -> ManagedFields:

@@ -12,6 +12,7 @@ from stowplan.api.catalogue import Resource
 
 _DATA: Final = "data for pods and clients"
 _SCHEDULER: Final = "scheduler"
+_GROUPS: Final = "scheduler, job controller, pod group protection controller"
 _DEVICES: Final = {
     "resourceclaims": "resource claim controller, scheduler, kubelets",
     "resourceclaimtemplates": "resource claim controller",
@@ -54,6 +55,11 @@ ACTORS: Final[Mapping[Resource, str]] = {
     catalogue.VOLUME_ATTACHMENTS: _SCHEDULER,
     catalogue.POD_DISRUPTION_BUDGETS: "disruption controller, evictions, scheduler",
     catalogue.PRIORITY_CLASSES: "admission",
+    catalogue.POD_GROUPS: _GROUPS,
+    catalogue.POD_GROUPS_V1ALPHA3: _GROUPS,
+    catalogue.COMPOSITE_POD_GROUPS: _SCHEDULER,
+    catalogue.WORKLOADS: "job controller",
+    catalogue.WORKLOADS_V1ALPHA3: "job controller",
     catalogue.RUNTIME_CLASSES: "admission",
     catalogue.LEASES: _DATA,
     catalogue.LEASE_CANDIDATES: "leader election controller",
@@ -67,8 +73,6 @@ ACTORS: Final[Mapping[Resource, str]] = {
 }
 STORED_ONLY: Final = frozenset(
     (
-        catalogue.POD_GROUPS,
-        catalogue.WORKLOADS,
         catalogue.VOLUME_ATTRIBUTES_CLASSES,
         catalogue.STORAGE_VERSION_MIGRATIONS,
         catalogue.INGRESSES,

@@ -27,6 +27,12 @@ from stowplan.embedded.controllers.devicetaints import (
     selects,
     taint_of,
 )
+from stowplan.embedded.controllers.groupclaims import (
+    group_key_of,
+    is_group,
+    is_owned_by_group_of,
+    is_reserved_for,
+)
 from stowplan.embedded.controllers.objects import (
     condition_of,
     is_controlled_by,
@@ -68,6 +74,7 @@ class DeviceTaintEvictionController(Controller):
     def __init__(self, context: Context, *, rules: bool = True) -> None:
         super().__init__(context)
         self.pods = self.informer(PODS)
+        self._members = self.pods.index(group_key_of)
         self.claims = self.informer(RESOURCE_CLAIMS)
         self.slices = self.informer(RESOURCE_SLICES)
         self._pools = self.slices.index(pool_of_slice)
@@ -143,8 +150,12 @@ class DeviceTaintEvictionController(Controller):
 
     def _look_at_users(self, claim: Json) -> None:
         for consumer in status_of(claim).get("reservedFor") or ():
-            if not consumer.get("apiGroup") and consumer.get("resource") == "pods":
-                self.queue.add(f"{POD}{namespace_of(claim)}/{consumer.get('name', '')}")
+            key = f"{namespace_of(claim)}/{consumer.get('name', '')}"
+            if is_group(consumer):
+                for member in self._members[key]:
+                    self.queue.add(POD + member)
+            elif not consumer.get("apiGroup") and consumer.get("resource") == "pods":
+                self.queue.add(POD + key)
 
     async def sync(self, key: str) -> None:
         if key.startswith(POD):
@@ -200,9 +211,10 @@ class DeviceTaintEvictionController(Controller):
         for asked in spec_of(pod).get("resourceClaims") or ():
             name = asked.get("resourceClaimName") or made.get(asked.get("name"))
             claim = self.claims.get(f"{namespace_of(pod)}/{name}") if name else None
-            if claim is None or (not asked.get("resourceClaimName") and not is_controlled_by(claim, pod)):
+            if claim is None or not is_reserved_for(claim, pod):
                 continue
-            if any(one.get("uid") == uid_of(pod) for one in status_of(claim).get("reservedFor") or ()):
+            is_own = is_controlled_by(claim, pod) or is_owned_by_group_of(claim, pod)
+            if asked.get("resourceClaimName") or is_own:
                 yield claim
 
     async def _evict(self, pod: Json) -> None:

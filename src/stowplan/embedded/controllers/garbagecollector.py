@@ -12,7 +12,13 @@ from typing import Any, ClassVar, Final
 from stowplan.api.catalogue import BUILT_IN, CORE_EVENTS, CUSTOM_RESOURCE_DEFINITIONS, Catalogue, Resource
 from stowplan.api.requests import DeleteOptions, Json
 from stowplan.api.status import ApiError
-from stowplan.embedded.controllers.controller import BACKGROUND, Context, Controller, gather_writes
+from stowplan.embedded.controllers.controller import (
+    BACKGROUND,
+    Context,
+    Controller,
+    RetryLater,
+    gather_writes,
+)
 from stowplan.embedded.controllers.customkinds import kinds_of, resource_of, resources_of
 from stowplan.embedded.controllers.events import WARNING
 from stowplan.embedded.controllers.informers import EventHandler, Informer
@@ -208,13 +214,18 @@ class GarbageCollector(Controller):
     async def _check_owners(self, resource: Resource, obj: Json) -> None:
         gone: set[str] = set()
         waiting: set[str] = set()
+        unseen: list[str] = []
         for reference in owners_of(obj):
             owner = await self._owner(obj, reference)
+            if owner is not None and self._is_unseen(obj, reference):
+                unseen.append(reference.get("name", ""))
             if owner is None:
                 gone.add(reference.get("uid", ""))
             elif is_deleting(owner) and FOREGROUND in finalizers_of(owner):
                 waiting.add(reference.get("uid", ""))
         if not gone and not waiting:
+            if unseen:
+                raise RetryLater(f"{unseen} may go before an informer has told of it")
             return
         has_dependents = any(True for _ in self._dependents(uid_of(obj)))
         fate = action_for(obj, gone, waiting, has_dependents)
@@ -255,6 +266,12 @@ class GarbageCollector(Controller):
         if self._is_elsewhere(resource, uid):
             await self._tell_invalid(obj, reference)
         return None
+
+    def _is_unseen(self, obj: Json, reference: Json) -> bool:
+        """Whether an informer should know an owner and does not: nobody would hear of its end."""
+        resource = self._kind(reference)
+        watched = resource is not None and resource.dotted in self._informers
+        return watched and resource is not None and self._known(resource, obj, reference) is None
 
     def _remember_gone(self, uid: str) -> None:
         self._gone[uid] = None

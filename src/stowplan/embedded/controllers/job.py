@@ -15,6 +15,7 @@ from stowplan.embedded.controllers.controller import (
     slow_start_batch,
 )
 from stowplan.embedded.controllers.events import NORMAL, WARNING
+from stowplan.embedded.controllers.jobgroups import JobGroups, in_group
 from stowplan.embedded.controllers.jobpods import (
     FAILURE,
     FAILURES,
@@ -102,8 +103,10 @@ class JobController(Controller):
     name: ClassVar[str] = "job-controller"
     workers: ClassVar[int] = 4
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, *, groups: bool = False) -> None:
+        """`groups`: Jobs have Workloads and PodGroups, which their gate says."""
         super().__init__(context)
+        self._groups = JobGroups(self) if groups else None
         self.jobs = self.follow(JOBS)
         self.pods = self.follow_owned(PODS, JOBS.kind, self.jobs)
         self.pods.add_handler(self._pod_changed)
@@ -133,7 +136,10 @@ class JobController(Controller):
             return
         pods = await self._claimed(job)
         self._freed[key] = self._freed.get(key, set()) & {uid_of(pod) for pod in pods if is_tracked(pod)}
-        await self._run(key, job, JobPods(job, pods, self._freed[key]))
+        group = None
+        if self._groups is not None and not is_deleting(job):
+            group = await self._groups.group_of(job, pods)
+        await self._run(key, job, JobPods(job, pods, self._freed[key], group))
 
     def _forget(self, key: str) -> None:
         self._backoffs.pop(key, None)
@@ -205,6 +211,8 @@ class JobController(Controller):
             index = indexes[position]
             if index is not None:
                 pod = indexed_pod(pod, job, index, pods.delayed.get(index))
+            if pods.group is not None:
+                pod = in_group(pod, pods.group)
             await self.create_pod(job, pod)
             progress.active += 1
 

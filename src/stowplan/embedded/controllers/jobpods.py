@@ -165,11 +165,14 @@ class JobPods:
 
     Each counts once, also if it is deleted meanwhile: a pod that has ended is first written down by its uid,
     then loses its finalizer, then becomes a number. `freed` are the uids of those that have lost it, though
-    the pods may not show that yet.
+    the pods may not show that yet. `group` is the PodGroup that new pods belong to.
     """
 
-    def __init__(self, job: Json, pods: Sequence[Json], freed: Collection[str] = ()) -> None:
+    def __init__(
+        self, job: Json, pods: Sequence[Json], freed: Collection[str] = (), group: Json | None = None
+    ) -> None:
         status = status_of(job)
+        self.group = group
         self.job = job
         self.pods = pods
         self.completions: int | None = spec_of(job).get("completions")

@@ -1,7 +1,7 @@
 """Namespaces: one that is deleted is emptied first."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
@@ -33,11 +33,11 @@ KUBERNETES: Final = "kubernetes"
 LOOK_AGAIN: Final = 1.0
 
 
-def contents() -> list[Resource]:
+def contents(served: Iterable[Resource]) -> list[Resource]:
     """Kinds that live in namespaces; events come last, for what is deleted may cause some."""
     kinds = [
         one
-        for one in BUILT_IN
+        for one in served
         if one.namespaced and "delete" in one.verbs and not one.storage_version and one != CORE_EVENTS
     ]
     return [*kinds, CORE_EVENTS]
@@ -94,8 +94,9 @@ class NamespaceController(Controller):
 
     name: ClassVar[str] = "namespace-controller"
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, served: Iterable[Resource] = BUILT_IN) -> None:
         super().__init__(context)
+        self._contents = contents(served)
         self.namespaces = self.informer(NAMESPACES)
         self._definitions = self.informer(CUSTOM_RESOURCE_DEFINITIONS)
         self.namespaces.add_handler(self._namespace_changed)
@@ -115,7 +116,7 @@ class NamespaceController(Controller):
             waits = True
         else:
             custom = [one for one in resources_of(self._definitions) if one.namespaced]
-            left = await self._empty([*custom, *contents()], key)
+            left = await self._empty([*custom, *self._contents], key)
             waits = bool(left.kinds)
         if namespace is not None:
             conditions = deletion_conditions(namespace, left, self.stamp())

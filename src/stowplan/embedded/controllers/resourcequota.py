@@ -4,7 +4,7 @@ Admission charges quotas for what is created; this takes off what is deleted or 
 for a quota that is new or was changed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Final
 
 from stowplan.api.catalogue import (
@@ -40,12 +40,12 @@ class ResourceQuotaController(Controller):
     name: ClassVar[str] = "resourcequota-controller"
     workers: ClassVar[int] = 2
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, watched: Sequence[Resource] = WATCHED) -> None:
         super().__init__(context)
         self.quotas = self.informer(RESOURCE_QUOTAS)
         self.quotas.add_handler(self._quota_changed)
         self._counted: dict[Resource, Informer] = {}
-        for resource in WATCHED:
+        for resource in watched:
             if is_quotable(resource):
                 informer = self._counted[resource] = self.informer(resource)
                 informer.add_handler(self._listener(resource))

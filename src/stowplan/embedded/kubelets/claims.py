@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from stowplan.api.requests import Json
+from stowplan.embedded.controllers.groupclaims import is_owned_by_group_of, is_reserved_for
 from stowplan.embedded.controllers.objects import (
     is_controlled_by,
     name_of,
@@ -34,10 +35,10 @@ def prepared_claims(pod: Json, find: Callable[[str], Json | None]) -> list[Json]
         if claim is None:
             missing = f'resourceclaims.resource.k8s.io "{name}" not found'
             raise NotPreparedError(f"fetch ResourceClaim {name}: {missing}")
-        if is_made and not is_controlled_by(claim, pod):
+        if is_made and not is_controlled_by(claim, pod) and not is_owned_by_group_of(claim, pod):
             both = f"{namespace_of(pod)}/{name} was not created for Pod {namespace_of(pod)}/{name_of(pod)}"
             raise NotPreparedError(f"ResourceClaim {both} (Pod is not owner)")
-        if not any(one.get("uid") == uid_of(pod) for one in status_of(claim).get("reservedFor") or ()):
+        if not is_reserved_for(claim, pod):
             which = f"ResourceClaim {name} ({uid_of(claim)})"
             raise NotPreparedError(f"pod {name_of(pod)} ({uid_of(pod)}) is not allowed to use {which}")
         if not status_of(claim).get("allocation"):

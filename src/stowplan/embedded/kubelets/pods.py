@@ -11,6 +11,7 @@ from stowplan.api.requests import DeleteOptions, Json, PatchType, Selection
 from stowplan.api.status import ApiError
 from stowplan.embedded.controllers.controller import Context, Controller
 from stowplan.embedded.controllers.events import WARNING
+from stowplan.embedded.controllers.groupclaims import is_group
 from stowplan.embedded.controllers.objects import (
     annotations_of,
     finalizers_of,
@@ -250,9 +251,12 @@ class PodController(Controller):
             self.queue.add(key)
 
     def _on_claim(self, old: Json | None, new: Json | None) -> None:
-        """A claim that is reserved for a pod may be the one it waits for."""
+        """A claim that is reserved for a pod, or for its group, may be the one it waits for."""
         if new is not None and self._waiting:
             for consumer in status_of(new).get("reservedFor") or ():
+                if is_group(consumer):
+                    for key in self._waiting:
+                        self.queue.add(key)
                 key = f"{namespace_of(new)}/{consumer.get('name', '')}"
                 if key in self._waiting:
                     self.queue.add(key)

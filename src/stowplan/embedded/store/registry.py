@@ -319,6 +319,7 @@ POD_PARTS: Final = ("ephemeralcontainers", "resize")
 
 _OWN_METADATA: Final = frozenset(
     (
+        "compositepodgroups",
         "csinodes",
         "devicetaintrules",
         "podcertificaterequests",

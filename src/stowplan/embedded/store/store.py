@@ -299,10 +299,13 @@ class Store(Storage):
         return self._update(resource, collection, key, old, new, subresource, by)
 
     def _set_defaults(self, resource: Resource, obj: Json, subresource: str = "") -> None:
-        """Fill in what does not depend on other objects; of custom objects, what is not specified goes."""
+        """Fill in what does not depend on other objects; of custom objects, what is not specified goes.
+
+        Of what a status update brings only a node's allocatable resources have defaults.
+        """
         if self._admission is None:
             return
-        if subresource not in ("status", "finalize"):
+        if subresource not in ("status", "finalize") or resource is NODES:
             self._admission.set_defaults(resource, obj, self._metadata.stamp())
         custom = self.definitions.version_of(resource) if resource.defined else None
         if custom is not None:

@@ -33,9 +33,8 @@ from stowplan.plugins.defaultpreemption.candidates import (
     Candidates,
     bounds_of,
     costs_of,
-    over_budget,
-    start_of,
 )
+from stowplan.plugins.defaultpreemption.importance import over_budget, start_of
 from stowplan.plugins.noderesources.fit import SAFE, NodeResourcesFit
 
 PRIORITY, START, BUDGET, AMOUNTS = range(4)
@@ -270,7 +269,12 @@ class BatchDryRun:
         self._easing = [c for c in self._filters if c.traits.watches and c.plugin is not fit]
         self._others_say = [row for row, verdict in evaluation.overruled.items() if not verdict.plugin]
         self._nominated = rows_with_nominated_pods(evaluation.nominations, self._pod)
+        self._left_out: BoolColumn | None = None
         results.begin(self._nominated)
+
+    def leave_out(self, rows: BoolColumn) -> None:
+        """Do not try some rows here, as their pods do not go one by one."""
+        self._left_out = rows
 
     def suits(self, rows: Rows) -> BoolColumn:
         """Which rows can be tried here."""
@@ -280,6 +284,8 @@ class BatchDryRun:
                 result &= column.codes[rows] == 0
         if self._others_say:
             result &= ~np.isin(rows, self._others_say)
+        if self._left_out is not None:
+            result &= ~self._left_out[rows]
         if self._easing and self._nominated:
             result &= ~np.isin(rows, list(self._nominated))
         return result

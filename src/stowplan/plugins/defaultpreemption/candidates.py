@@ -6,17 +6,14 @@ the victims on the chosen node are ever looked up.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from stowplan.api.node import Node
-from stowplan.api.pod import Pod
 from stowplan.cluster.changes import NO_ROWS, Rows
 from stowplan.cluster.columns import BoolColumn, IntArray
-from stowplan.cluster.lookups import Budget, DisruptionBudgets
+from stowplan.cluster.lookups import DisruptionBudgets
 from stowplan.framework import (
     NotBuiltError,
     PluginError,
@@ -29,13 +26,16 @@ from stowplan.framework import (
     unresolvable,
 )
 from stowplan.gocompat.quoting import quote
+from stowplan.plugins.defaultpreemption.importance import (
+    NOT_STARTED,
+    by_importance,
+    reprieve_order,
+    start_of,
+    violations_of,
+)
+from stowplan.plugins.defaultpreemption.units import Units, UnknownNodeError
 
 REASON_NO_VICTIMS = "No preemption victims found for incoming pod"
-
-NOT_STARTED = 2**63 - 1
-"""The start of a pod that has not started yet: later than any other."""
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 VIOLATIONS, HIGHEST_PRIORITY, SUM_OF_PRIORITIES, NUMBER_OF_VICTIMS, AGE = COSTS = range(5)
 """Lines of the costs of a node's victims, in the order in which they are compared: less is better.
@@ -47,33 +47,6 @@ LOWEST_PRIORITY = -(2**31)
 """Priorities are counted from here in sums, so that one more victim never makes a sum smaller."""
 
 
-def start_of(pod: Pod) -> int:
-    """When a pod started to run, in microseconds since 1970. Raises ValueError."""
-    text = pod.status.start_time
-    if text is None:
-        return NOT_STARTED
-    try:
-        return _microseconds(text)
-    except ValueError:
-        raise ValueError(
-            f"pod {pod.key}: status.startTime: expected an RFC 3339 time, got {text!r}"
-        ) from None
-
-
-@lru_cache(maxsize=65536)
-def _microseconds(text: str) -> int:
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        raise ValueError
-    since = moment - _EPOCH
-    return (since.days * 86400 + since.seconds) * 1_000_000 + since.microseconds
-
-
-def by_importance(pods: Iterable[PodInfo]) -> list[PodInfo]:
-    """Pods, the most important first. Equals stay in the order they came to their node."""
-    return sorted(pods, key=lambda info: (-info.priority, start_of(info.pod)))
-
-
 class NodeVictims(NamedTuple):
     """The victims on one node, the most important first, and how many of them violate a budget."""
 
@@ -81,73 +54,57 @@ class NodeVictims(NamedTuple):
     violations: int
 
 
-def select_victims(simulations: Simulations, row: int, budgets: DisruptionBudgets) -> NodeVictims | Status:
+def select_victims(
+    simulations: Simulations, row: int, budgets: DisruptionBudgets, units: Units | None = None
+) -> NodeVictims | Status:
     """The victims on a row that make the pod fit; or why preemption does not help there.
 
     All pods of lower priority are removed. If the pod fits then, they are reprieved one by one as long as it
     still fits: first those whose eviction would violate a budget, among these and among the others the most
-    important first. The pods that cannot be reprieved are the victims.
+    important first. The pods that cannot be reprieved are the victims. With `units`, pods that go together
+    are removed and reprieved together, those on other rows too.
     """
     table, pod = simulations.table, simulations.pod
-    lower = by_importance(info for info in table.pods_on[row].values() if info.priority < pod.priority)
+    here = table.pods_on[row].values()
+    if units is None:
+        lower = [[info] for info in by_importance(info for info in here if info.priority < pod.priority)]
+    else:
+        try:
+            lower = [unit.pods for unit in units.below(here, pod.priority)]
+        except UnknownNodeError as cause:
+            return error(str(cause))
     if not lower:
         return unresolvable(REASON_NO_VICTIMS)
     with simulations.row(row) as simulation:
-        for info in lower:
-            simulation.remove_pod(info)
+        for pods in lower:
+            _remove(simulation, pods)
         status = _verdict(simulation)
         if status is not None:
             return status
-        protected = over_budget(lower, budgets)
+        protected = violations_of(lower, budgets)
         spared = {
             position for position in reprieve_order(protected) if _reprieved(simulation, lower[position])
         }
     victims = [position for position in range(len(lower)) if position not in spared]
     if not victims:
         return error(f"expected at least one victim pod on node {quote(table.name_of(row))}")
-    return NodeVictims([lower[position] for position in victims], sum(protected[p] for p in victims))
+    return NodeVictims(
+        [info for position in victims for info in lower[position]], sum(protected[p] for p in victims)
+    )
 
 
-def over_budget(pods: Sequence[PodInfo], budgets: DisruptionBudgets) -> list[bool]:
-    """For pods, the most important first: would evicting this one and all before it violate a budget?"""
-    left: dict[Budget, int] = {}
-    exceeding = _exceeds_first if budgets.stops_at_exceeded else _exceeds
-    return [exceeding(info, budgets, left) for info in pods]
+def _remove(simulation: Simulation, pods: Iterable[PodInfo]) -> None:
+    for info in pods:
+        simulation.remove_pod(info)
 
 
-def _exceeds(info: PodInfo, budgets: DisruptionBudgets, left: dict[Budget, int]) -> bool:
-    """Charge a pod to all its budgets; whether that is too much for any of them."""
-    exceeded = False
-    for budget in budgets.of(info):
-        if info.name in budget.disrupted:
-            continue
-        left[budget] = remaining = left.get(budget, budget.allowed) - 1
-        exceeded |= remaining < 0
-    return exceeded
-
-
-def _exceeds_first(info: PodInfo, budgets: DisruptionBudgets, left: dict[Budget, int]) -> bool:
-    """The same up to the first budget for which it is too much: those after it are not charged."""
-    for budget in budgets.of(info):
-        if info.name in budget.disrupted:
-            continue
-        left[budget] = remaining = left.get(budget, budget.allowed) - 1
-        if remaining < 0:
-            return True
-    return False
-
-
-def reprieve_order(protected: Sequence[bool]) -> list[int]:
-    """The order in which pods are reprieved: the protected ones, then the others."""
-    return sorted(range(len(protected)), key=lambda position: not protected[position])
-
-
-def _reprieved(simulation: Simulation, info: PodInfo) -> bool:
-    """Put a pod back if the preemptor still fits."""
-    simulation.restore_pod(info)
+def _reprieved(simulation: Simulation, pods: Sequence[PodInfo]) -> bool:
+    """Put pods back if the preemptor still fits."""
+    for info in pods:
+        simulation.restore_pod(info)
     if _verdict(simulation) is None:
         return True
-    simulation.remove_pod(info)
+    _remove(simulation, pods)
     return False
 
 
@@ -209,7 +166,8 @@ def costs_of(violations: IntArray, bounds: IntArray, priorities: IntArray, start
     important first; `priorities` and `starts` are theirs."""
     begins, counts = bounds[:-1], np.diff(bounds)
     highest = priorities[begins]
-    of_the_highest = priorities == np.repeat(highest, counts)
+    # Members of a group go by its priority: their own may be higher than that of the first victim.
+    of_the_highest = priorities == np.repeat(np.maximum.reduceat(priorities, begins), counts)
     costs = np.empty((len(COSTS), len(counts)), dtype=np.int64)
     costs[VIOLATIONS] = violations
     costs[HIGHEST_PRIORITY] = highest

@@ -6,7 +6,6 @@ put into words when somebody asks.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Final, NamedTuple
 
 from stowplan.api.meta import timestamp
@@ -16,7 +15,6 @@ from stowplan.plugins.defaultpreemption.candidates import (
     AGE,
     HIGHEST_PRIORITY,
     LOWEST_PRIORITY,
-    NOT_STARTED,
     NUMBER_OF_VICTIMS,
     SUM_OF_PRIORITIES,
     VIOLATIONS,
@@ -24,6 +22,8 @@ from stowplan.plugins.defaultpreemption.candidates import (
     Comparison,
     VictimsOf,
 )
+from stowplan.plugins.defaultpreemption.importance import NOT_STARTED
+from stowplan.plugins.defaultpreemption.units import Units
 
 TIES: Final = 2
 """How many nodes that are as good are kept by name."""
@@ -117,6 +117,7 @@ def choice_of(
     compared: Comparison,
     chosen: int,
     below: int | None,
+    units: Units | None = None,
 ) -> CandidateChoice:
     """The choice of an entry, one of the best; `below` is the preemptor's priority, if it is known."""
     costs, worse = candidates.costs, compared.worse
@@ -133,21 +134,24 @@ def choice_of(
         [_Worse(line, len(some), lost) for (line, some), lost in zip(worse, others, strict=True)],
         [table.names[row] for row in candidates.rows[compared.best[: TIES + 1]].tolist() if row != rows[0]],
         len(compared.best),
-        *((), 0) if below is None else _spared(table, rows[0], victims[0], below),
+        *((), 0) if below is None else _spared(table, rows[0], victims[0], below, units),
     )
 
 
 def _spared(
-    table: ClusterTable, row: int, victims: Sequence[PodInfo], below: int
+    table: ClusterTable, row: int, victims: Sequence[PodInfo], below: int, units: Units | None
 ) -> tuple[Sequence[str], int]:
     """Pods of lower priority that stay on the node, some of them by name."""
     here = table.pods_on[row].values()
-    count = len([info for info in here if info.priority < below]) - len(victims)
-    if not count:
+    if units is None:
+        lower = [info for info in here if info.priority < below]
+    else:
+        lower = [info for info in here if units.priority_of(info) < below]
+    if len(lower) == len(victims):
         return (), 0
     going = {info.uid for info in victims}
-    staying = (info.key for info in here if info.priority < below and info.uid not in going)
-    return tuple(islice(staying, NAMES)), count
+    staying = [info.key for info in lower if info.uid not in going]
+    return tuple(staying[:NAMES]), len(staying)
 
 
 def _shown(criterion: int, node: _Node, chosen: _Node) -> RuledOutNode:

@@ -16,6 +16,7 @@ from stowplan.plugins.defaultpreemption.candidates import (
     joined,
     select_victims,
 )
+from stowplan.plugins.defaultpreemption.units import Units
 
 
 class DryRun:
@@ -26,8 +27,11 @@ class DryRun:
     and `explained` these nodes, as long as there is no candidate; `errors` has the errors of plugins.
     """
 
-    def __init__(self, simulations: Simulations, limit: int, batch: BatchDryRun | None) -> None:
+    def __init__(
+        self, simulations: Simulations, limit: int, batch: BatchDryRun | None, units: Units | None = None
+    ) -> None:
         self._simulations = simulations
+        self._units = units
         self._budgets = simulations.table.budgets
         self._limit = limit
         self._batch = batch
@@ -107,7 +111,7 @@ class DryRun:
             ):
                 break
             yield
-            outcome = select_victims(self._simulations, row, self._budgets)
+            outcome = select_victims(self._simulations, row, self._budgets, self._units)
             if isinstance(outcome, NodeVictims):
                 found.append((turn, row, outcome))
                 self._victims_by_row[row] = outcome.victims

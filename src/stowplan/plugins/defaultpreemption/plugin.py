@@ -8,6 +8,7 @@ import numpy as np
 
 from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.api.fielderrors import Path, aggregate, invalid
+from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.table import ClusterTable
@@ -20,12 +21,16 @@ from stowplan.framework import (
     Evaluation,
     EventRegistration,
     FeatureGates,
+    GroupCycle,
+    GroupSteps,
     Handle,
     Hint,
     Plugin,
+    PodGroupInfo,
     PodInfo,
     PostFilterResult,
     RuledOut,
+    ScheduleGroup,
     Status,
     Steps,
     Victims,
@@ -48,19 +53,21 @@ from stowplan.plugins.defaultpreemption.candidates import (
 )
 from stowplan.plugins.defaultpreemption.choice import choice_of
 from stowplan.plugins.defaultpreemption.dryrun import DryRun
+from stowplan.plugins.defaultpreemption.group import GroupSearch
+from stowplan.plugins.defaultpreemption.importance import was_preempted
 from stowplan.plugins.defaultpreemption.search import Search
+from stowplan.plugins.defaultpreemption.units import PodsOfRows, Units
 
 PREFIX = "preemption: "
 REASON_NOT_HELPFUL = "Preemption is not helpful for scheduling"
 REASON_NO_CANDIDATE = "no candidate node for preemption"
 REASON_UNDER_WAY = "waiting for the preemption for this pod to be finished"
+REASON_GROUP_UNDER_WAY = "waiting for the preemption for this pod group to be finished"
 REASON_BY_GROUP = "not eligible due to workload aware preemption enabled"
 REASON_NEVER = "not eligible due to preemptionPolicy=Never."
 REASON_TERMINATING = "not eligible due to a terminating pod on the nominated node."
 
 _NEVER = "Never"
-_CONDITION = "DisruptionTarget"
-_CONDITION_REASON = "PreemptionByScheduler"
 
 
 class DefaultPreemptionArgs(PluginArgs, frozen=True):
@@ -88,10 +95,10 @@ class DefaultPreemptionArgs(PluginArgs, frozen=True):
 class DefaultPreemption(Plugin):
     """Finds the node where evicting the least important pods makes room; the scheduler evicts them.
 
-    `under_way` has the uids of preemptors whose victims are still being deleted: they stay out of the queue
-    until that is done. The value is the last victim once it is the only one left, and then the pod waits for
-    that one only, until it is seen terminating. `one_by_one` turns off the fast path: every node is tried on
-    its own, which is slow and must give the same results.
+    `under_way` has the uids of preemptors (pods, and topmost groups) whose victims are still being deleted:
+    they stay out of the queue until that is done. The value is the last victim once it is the only one left,
+    and then the preemptor waits for that one only, until it is seen terminating. `one_by_one` turns off the
+    fast path: every node is tried on its own, which is slow and must give the same results.
     """
 
     needs = frozenset(("poddisruptionbudgets",))
@@ -103,6 +110,7 @@ class DefaultPreemption(Plugin):
         self._groups_preempt = handle.gates["WorkloadAwarePreemption"]
         self._sorted_pods = SortedPodsByRow(handle.table)
         self._results = RowResultsCache(handle.table)
+        self._pods_of_rows = PodsOfRows(handle.table)
         self.under_way: dict[str, Pod | None] = {}
         self._held: set[str] = set()
         self._last_victims: dict[str, str] = {}
@@ -126,10 +134,23 @@ class DefaultPreemption(Plugin):
         return Hint.SKIP
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
-        if pod.uid not in self.under_way:
+        if not self.under_way:
             return None
-        last = self.under_way[pod.uid]
-        return None if last is not None and self._is_going(last.key) else unresolvable(REASON_UNDER_WAY)
+        groups = self.handle.table.groups
+        if groups.key_of(pod.pod) is None:
+            return unresolvable(REASON_UNDER_WAY) if self._is_under_way(pod.uid) else None
+        root = groups.root_of(pod.pod)
+        group = None if root is None else groups.object(root)
+        if group is None or not self._is_under_way(group.metadata.uid):
+            return None
+        return unresolvable(REASON_GROUP_UNDER_WAY)
+
+    def _is_under_way(self, preemptor: str) -> bool:
+        """Whether victims of a preemptor are still being deleted, one at least."""
+        if preemptor not in self.under_way:
+            return False
+        last = self.under_way[preemptor]
+        return last is None or not self._is_going(last.key)
 
     def held_pods(self) -> AbstractSet[str]:
         going = [uid for uid, victim in self._last_victims.items() if self._is_going(victim)]
@@ -146,19 +167,19 @@ class DefaultPreemption(Plugin):
         known = services.pod(victim)
         return known is None or known.metadata.deletion_timestamp is not None
 
-    def preemption_started(self, preemptor: Pod) -> None:
+    def preemption_started(self, preemptor: Object) -> None:
         uid = preemptor.metadata.uid
         self.under_way[uid] = None
         self._held.add(uid)
         self._last_victims.pop(uid, None)
 
-    def preemption_waits_for(self, preemptor: Pod, victim: Pod) -> None:
+    def preemption_waits_for(self, preemptor: Object, victim: Pod) -> None:
         uid = preemptor.metadata.uid
         if uid in self.under_way:
             self.under_way[uid] = victim
             self._last_victims[uid] = victim.key
 
-    def preemption_ended(self, preemptor: Pod) -> None:
+    def preemption_ended(self, preemptor: Object) -> None:
         uid = preemptor.metadata.uid
         self.under_way.pop(uid, None)
         self._held.discard(uid)
@@ -171,7 +192,8 @@ class DefaultPreemption(Plugin):
         self._search = None
         if self._groups_preempt and pod.spec.scheduling_group is not None:
             return PostFilterResult(_rejected(REASON_BY_GROUP))
-        why_not = ineligibility(evaluation, pod)
+        units = Units(cycle.table) if cycle.table.groups else None
+        why_not = ineligibility(evaluation, pod, units)
         if why_not is not None:
             return PostFilterResult(_rejected(why_not))
         rows = evaluation.rows_rejected_with(Code.UNSCHEDULABLE)
@@ -179,23 +201,30 @@ class DefaultPreemption(Plugin):
             if self._keeps_search:
                 self._search = Search(evaluation, rows)
             return _not_helpful(cycle.table, {}, 0)
-        return (yield from self._dry_run(evaluation, rows))
+        return (yield from self._dry_run(evaluation, rows, units))
 
-    def _dry_run(self, evaluation: Evaluation, rows: Rows) -> Steps:
+    def pod_group_post_filter(
+        self, cycle: GroupCycle, group: PodGroupInfo, schedule: ScheduleGroup
+    ) -> GroupSteps:
+        return GroupSearch(cycle.table, group, self.handle, self._pods_of_rows).run(schedule)
+
+    def _dry_run(self, evaluation: Evaluation, rows: Rows, units: Units | None) -> Steps:
         """Try the rows where removing pods might help, and choose among the candidates."""
         table = evaluation.cycle.table
         batch = None if self.one_by_one else batch_dry_run(evaluation, self._sorted_pods, self._results)
+        if batch is not None and units is not None:
+            batch.leave_out(self._pods_of_rows.with_members())
         start = self.handle.rng.randrange(len(rows))
         known = None if batch is None else self._known_results(evaluation)
         if known is not None and evaluation.cycle.pod.priority in known:
             return known[evaluation.cycle.pod.priority]
         with evaluation.simulations() as simulations:
-            dry_run = DryRun(simulations, self.candidates_wanted(len(rows)), batch)
+            dry_run = DryRun(simulations, self.candidates_wanted(len(rows)), batch, units)
             candidates = yield from dry_run.run(np.concatenate((rows[start:], rows[:start])))
         if self._keeps_search:
             self._search = Search(evaluation, rows, dry_run, len(candidates))
         if len(candidates):
-            return self.chosen(table, candidates, dry_run.victims, evaluation.cycle.pod.priority)
+            return self.chosen(table, candidates, dry_run.victims, evaluation.cycle.pod.priority, units)
         if dry_run.errors:
             return PostFilterResult(error(PREFIX + aggregate(dry_run.errors)))
         result = _not_helpful(table, dry_run.reasons, dry_run.explained)
@@ -243,7 +272,12 @@ class DefaultPreemption(Plugin):
         return self.chosen(table, candidates_of(found), lambda rows: [by_row[row] for row in rows])
 
     def chosen(
-        self, table: ClusterTable, candidates: Candidates, victims_of: VictimsOf, below: int | None = None
+        self,
+        table: ClusterTable,
+        candidates: Candidates,
+        victims_of: VictimsOf,
+        below: int | None = None,
+        units: Units | None = None,
     ) -> PostFilterResult:
         """The best candidate; one of the best at random if there are several."""
         compared = compare(candidates)
@@ -260,7 +294,7 @@ class DefaultPreemption(Plugin):
             tuple(info.pod for info in victims),
             VictimsByNode(table.nodes, candidates, victims_of),
             ties,
-            choice=choice_of(table, candidates, victims_of, compared, best.item(nth), below),
+            choice=choice_of(table, candidates, victims_of, compared, best.item(nth), below, units),
         )
 
     def _found(self, node: str, victims: int) -> Status:
@@ -295,7 +329,7 @@ def _not_helpful(table: ClusterTable, reasons: Mapping[str, int], explained: int
     return PostFilterResult(_rejected(fit_error_text(table.node_count, counts)), "")
 
 
-def ineligibility(evaluation: Evaluation, pod: PodInfo) -> str | None:
+def ineligibility(evaluation: Evaluation, pod: PodInfo, units: Units | None = None) -> str | None:
     """Why a pod is not eligible to preempt others; None: it is.
 
     One with a nominated node waits until the victims there are gone, unless that node has become unresolvable
@@ -309,16 +343,8 @@ def ineligibility(evaluation: Evaluation, pod: PodInfo) -> str | None:
     if row is None or evaluation.status(row).code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
         return None
     terminating = any(
-        info.priority < pod.priority and was_preempted(info.pod) for info in table.pods_on[row].values()
+        (info.priority if units is None else units.priority_of(info)) < pod.priority
+        and was_preempted(info.pod)
+        for info in table.pods_on[row].values()
     )
     return REASON_TERMINATING if terminating else None
-
-
-def was_preempted(pod: Pod) -> bool:
-    """Is a pod terminating because a scheduler preempted it?"""
-    if not pod.is_terminating:
-        return False
-    for condition in pod.status.conditions:
-        if condition.type == _CONDITION:
-            return condition.status == "True" and condition.reason == _CONDITION_REASON
-    return False

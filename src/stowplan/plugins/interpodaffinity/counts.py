@@ -1,5 +1,6 @@
 """What is counted for a class of pods: the pods its terms select, and the terms of others that select it."""
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -52,7 +53,7 @@ class TermCounter:
         self._table.matchers.release(self.matcher)
 
 
-class Sums:
+class Sums(ABC):
     """Something added up per domain, kept current change by change.
 
     With `only_presence` all that matters is whether a domain's sum is positive. `log` lists the domains
@@ -80,13 +81,13 @@ class Sums:
         return bool(self.values.any())
 
     @property
+    @abstractmethod
     def counted(self) -> bool:
         """Was anything added up in any domain, even if it came to nothing?"""
-        raise NotImplementedError
 
+    @abstractmethod
     def sync(self) -> None:
         """Make the sums current."""
-        raise NotImplementedError
 
     def changed_since(self, position: int) -> list[int] | None:
         """Domains where something changed since a position, None if that is too long ago to say."""

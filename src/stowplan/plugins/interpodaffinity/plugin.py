@@ -127,11 +127,13 @@ class InterPodAffinity(Plugin):
 
     args_type = InterPodAffinityArgs
     reads = Reads.NODE
+    skips_deferred_resizes = True
     row_local = False
     signs_template = True
 
     def sign(self, pod: PodInfo) -> Hashable:
-        return (pod.namespace, frozenset(pod.labels.items()), pod.template.terms)
+        seen = pod.template.seen_label_set
+        return (seen.namespace, frozenset(seen.labels.items()), pod.template.terms)
 
     def events(self) -> Sequence[EventRegistration]:
         return AffinityHints(self.handle.behaviour).registrations()
@@ -141,7 +143,7 @@ class InterPodAffinity(Plugin):
         if terms.error is not None:
             return unresolvable(f"parsing pod: {terms.error}")
         memo = self._memo(cycle, pod)
-        label_set = pod.template.label_set
+        label_set = pod.template.seen_label_set
         if memo.filter_sums is None or memo.filter_version != label_set.version:
             memo.filter_sums = self._filter_sums(cycle, memo.own, pod)
             memo.filter_version = label_set.version
@@ -254,7 +256,7 @@ class InterPodAffinity(Plugin):
         prefers = own.preferred or own.rare_preferred is not None
         if self.args.ignore_preferred_terms_of_existing_pods and not prefers:
             return SKIP
-        label_set = pod.template.label_set
+        label_set = pod.template.seen_label_set
         if memo.score_version != label_set.version:
             memo.score_sums = self._score_sums(cycle, own, pod)
             memo.score_version = label_set.version
@@ -312,7 +314,7 @@ class InterPodAffinity(Plugin):
     @staticmethod
     def _filter_sums(cycle: Cycle, own: OwnTerms, pod: PodInfo) -> _FilterSums:
         table = cycle.table
-        existing = groups_of(pod.template.label_set, TermRole.REQUIRED_ANTI_AFFINITY)
+        existing = groups_of(pod.template.seen_label_set, TermRole.REQUIRED_ANTI_AFFINITY)
         rare = () if own.rare_anti_affinity is None else (own.rare_anti_affinity,)
         return _FilterSums.of(
             sums_by_key(table, ((entry, 1) for entry in own.affinity), only_presence=True),
@@ -321,7 +323,7 @@ class InterPodAffinity(Plugin):
         )
 
     def _score_sums(self, cycle: Cycle, own: OwnTerms, pod: PodInfo) -> tuple[Sums, ...]:
-        others = groups_of(pod.template.label_set, *_PREFERRING)
+        others = groups_of(pod.template.seen_label_set, *_PREFERRING)
         if not self.args.hard_pod_affinity_weight:
             others = [group for group in others if group.term.role is not TermRole.REQUIRED_AFFINITY]
         parts: list[TermCounter | TermGroup] = [*own.preferred, *others]

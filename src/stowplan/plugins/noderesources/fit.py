@@ -28,10 +28,13 @@ from stowplan.framework import (
     Cycle,
     EventRegistration,
     FeatureGates,
+    GroupCycle,
     Handle,
     Hint,
     NodeRows,
     Plugin,
+    PodGroupAssignments,
+    PodGroupInfo,
     PodInfo,
     Reads,
     Remedy,
@@ -43,8 +46,10 @@ from stowplan.framework import (
     pod_resources,
     queue_if,
 )
+from stowplan.framework.resizes import RESIZE_PREEMPTION
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.noderesources.device_totals import DeviceTotals
+from stowplan.plugins.noderesources.placement_scores import placement_scores
 from stowplan.plugins.noderesources.resource_allocation import (
     CPU_AND_MEMORY,
     LEAST_ALLOCATED,
@@ -106,7 +111,8 @@ class _Request:
     change as nodes come and go that offer a resource, so whoever reads them calls `find_lines` first.
 
     `devices_for` names resources that nodes which do not have them may answer with devices: there the filter
-    passes, and DynamicResources decides.
+    passes, and DynamicResources decides. `held` is what the pod has on its node already, of what it requests,
+    if it waits there for a resize: of `amounts` only the rest is left.
     """
 
     __slots__ = (
@@ -118,6 +124,8 @@ class _Request:
         "devices_for",
         "elsewhere",
         "has_bits",
+        "held",
+        "held_lines",
         "lines",
         "listed",
         "missing",
@@ -126,8 +134,15 @@ class _Request:
         "wanted",
     )
 
-    def __init__(self, wanted: Sequence[tuple[str, int]], devices_for: frozenset[str]) -> None:
+    def __init__(
+        self,
+        wanted: Sequence[tuple[str, int]],
+        devices_for: frozenset[str],
+        held: Mapping[str, int] | None = None,
+    ) -> None:
         self.wanted = tuple(wanted)
+        self.held = held or {}
+        self.held_lines: Mapping[int, int] = _NOTHING
         self.devices_for = devices_for
         self.names = tuple(name for name, _ in wanted)
         self.has_bits = len(wanted) <= _MOST_BITS
@@ -148,15 +163,18 @@ class _Request:
             return
         self.version = resources.version
         found, missing = [], []
-        for place, (name, amount) in enumerate(self.wanted):
+        held: dict[int, int] = {}
+        for place, (name, whole) in enumerate(self.wanted):
             line = resources.find(name)
             if line is not None:
-                found.append((line, amount, place, name in self.devices_for))
+                held[line] = self.held.get(name, 0)
+                found.append((line, whole - held[line], place, name in self.devices_for))
             elif name not in self.devices_for:
                 missing.append(place)
         self.lines = Lines([line for line, _, _, _ in found])
         self.amounts = np.array([amount for _, amount, _, _ in found], dtype=np.int64)
         self.by_devices = np.array([by_devices for _, _, _, by_devices in found], dtype=np.bool_)[:, None]
+        self.held_lines = held if self.held else _NOTHING
         self.missing = tuple(missing)
         self.elsewhere = self.code_of(self.missing) | _TOO_LARGE if missing else 0
         self.listed = tuple(found)
@@ -192,9 +210,15 @@ class _Request:
         if lacking.any():
             if self.has_bits:
                 codes += (lacking * self.bits).sum(axis=0)
-            codes[(lacking & (self.amounts[:, None] > allocatable)).any(axis=0)] |= _TOO_LARGE
+            codes[(lacking & (self._whole()[:, None] > allocatable)).any(axis=0)] |= _TOO_LARGE
         if self.missing:
             codes |= self.elsewhere if self.has_bits else _TOO_LARGE
+
+    def _whole(self) -> IntArray:
+        """What the pod requests of each line, with what it holds of it already."""
+        if not self.held_lines:
+            return self.amounts
+        return self.amounts + np.array([self.held_lines[line] for line in self.lines.listed], dtype=np.int64)
 
     def _add_sets(self, codes: Codes, lacking: BoolColumn) -> None:
         """The same where requests are too many for a bit each: rows that fail alike are looked at once."""
@@ -223,6 +247,7 @@ class NodeResourcesFit(Plugin):
     signs_template = True
     constant_pre_filter = True
     constant_pre_score = True
+    scores_placements_by_count = True
 
     def __init__(self, args: NodeResourcesFitArgs, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -233,11 +258,14 @@ class NodeResourcesFit(Plugin):
         self._resources = tuple(spec.name for spec in strategy.resources)
         self._score, self._score_one = strategy_scorers(strategy)
         self._totals = DeviceTotals(handle.table, handle.gates)
+        self._resizes = handle.gates[RESIZE_PREEMPTION]
         for name in self._resources:
             handle.table.hold_resource(name)
 
     def sign(self, pod: PodInfo) -> Hashable | Unsigned:
         requests = pod.requests
+        if self._resizes and pod.template.resize_deferred:
+            return UNSIGNED
         if requests.scalars and scores_devices(self._totals, self._resources, self._for_scoring(pod)):
             return UNSIGNED
         return (
@@ -287,7 +315,7 @@ class NodeResourcesFit(Plugin):
                 requested += more.get(line, 0)
             if wanted > allocatable - requested and (allocatable or not by_devices):
                 failing.append(mark)
-                if wanted > allocatable:
+                if wanted + request.held_lines.get(line, 0) > allocatable:
                     code |= _TOO_LARGE
         return code | (request.code_with_missing(failing) if failing else request.elsewhere)
 
@@ -298,6 +326,16 @@ class NodeResourcesFit(Plugin):
             for line, amount in cycle.table.taken_by(other.template):
                 taken[line] += amount
         return self.filter_row(cycle, pod, row, len(others), taken)
+
+    def filter_copies(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> Scores | None:
+        """How many pods like this one find room on each row."""
+        request = self._request(cycle, pod)
+        if request.devices_for or request.missing:
+            return None
+        left = self.left_over(cycle, rows)
+        amounts = np.concatenate(([1], request.amounts))[:, None].astype(left.dtype)
+        counts: Scores = np.maximum((left // amounts + 1).min(axis=0), 0).astype(np.int64)
+        return counts
 
     def left_over(self, cycle: Cycle, rows: Rows) -> IntArray:
         """What rows would have left with the pod on them: of the number of pods, then of each limited line.
@@ -331,7 +369,7 @@ class NodeResourcesFit(Plugin):
     def asked_for(self, cycle: Cycle) -> Hashable:
         """The same for all pods that this filter cannot tell apart."""
         request: _Request = cycle.read(self)
-        return (request.wanted, request.devices_for) if request.has_bits else request
+        return (request.wanted, request.devices_for) if request.has_bits and not request.held else request
 
     def limited_lines(self, cycle: Cycle) -> list[int]:
         """The lines of the resource columns that the pod asks for some of."""
@@ -364,11 +402,13 @@ class NodeResourcesFit(Plugin):
     def shortfall_sizes(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> "npt.NDArray[np.float64]":
         table = cycle.table
         sizes = np.zeros(len(rows))
-        for name, wanted in self._request(cycle, pod).wanted:
+        request = self._request(cycle, pod)
+        for name, wanted in request.wanted:
             line = table.resources.find(name)
             if line is None:
                 return np.ones(len(rows))
             free = table.allocatable[line, rows].astype(np.float64) - table.requested[line, rows]
+            free += request.held.get(name, 0)
             if wanted:
                 sizes = np.maximum(sizes, (wanted - np.maximum(free, 0)) / wanted)
         sizes[table.pod_count[rows] >= table.allowed_pods[rows]] = 1.0
@@ -408,6 +448,7 @@ class NodeResourcesFit(Plugin):
             if not allocatable and name in request.devices_for:
                 continue
             free = 0 if line is None else allocatable - table.exactly_requested(line, row)
+            free += request.held.get(name, 0)
             if wanted > free:
                 found.append(_Lacking(name, wanted, max(free, 0), allocatable))
         return found
@@ -425,6 +466,13 @@ class NodeResourcesFit(Plugin):
         resources: ScoredResources = cycle.read_score(self)
         return self._score_one(resources.look_at(cycle.table, row, True))
 
+    def score_placements(
+        self, cycle: GroupCycle, group: PodGroupInfo, placements: Sequence[PodGroupAssignments]
+    ) -> Scores:
+        return placement_scores(
+            cycle.table, self.args.scoring_strategy.resources, placements, self._for_scoring
+        )
+
     def _scored(self, cycle: Cycle, pod: PodInfo) -> ScoredResources:
         return ScoredResources(cycle.table, self._resources, self._for_scoring(pod), self._totals)
 
@@ -435,7 +483,10 @@ class NodeResourcesFit(Plugin):
         """What the pod asks for, worked out once for its class: codes may refer to it."""
         request: _Request | None = cycle.read(self) or cycle.memo(self)
         if request is None:
-            request = _Request(self._wanted(pod), self._devices_for(pod))
+            wanted, held = self._wanted(pod), self._held(cycle, pod)
+            if held:
+                wanted = [each for each in wanted if not is_scalar(each[0]) or each[1] > held.get(each[0], 0)]
+            request = _Request(wanted, self._devices_for(pod), held)
             cycle.remember(self, request)
         request.find_lines(cycle.table.resources)
         return request
@@ -448,6 +499,19 @@ class NodeResourcesFit(Plugin):
         )
         scalars = [entry for entry in sorted(requests.scalars.items()) if not self._is_ignored(entry[0])]
         return [(name, amount) for name, amount in (*core, *scalars) if amount]
+
+    def _held(self, cycle: Cycle, pod: PodInfo) -> Mapping[str, int] | None:
+        """What a pod that waits for a resize has of what it requests: it is counted on its node already.
+
+        Its node is the only one that is looked at.
+        """
+        if not (self._resizes and pod.template.resize_deferred):
+            return None
+        known = cycle.table.pods.get(pod.uid)
+        if known is None or known.pod.spec.node_name != pod.spec.node_name:
+            return None
+        counted = known.template.accounted.amounts()
+        return {name: min(whole, counted.get(name, 0)) for name, whole in self._wanted(pod)}
 
     def _devices_for(self, pod: PodInfo) -> frozenset[str]:
         """The resources a pod requests that mean devices where a node does not have them."""
@@ -495,6 +559,7 @@ class FitHints:
 
     def __init__(self, handle: Handle) -> None:
         self._with_devices = handle.gates["DRAExtendedResource"]
+        self._resizes = handle.gates[RESIZE_PREEMPTION]
         self._classes = handle.table.devices.classes
         self._pods = pod_resources(handle.behaviour)
         self._accounting = handle.behaviour.rules.resize_accounting
@@ -512,21 +577,50 @@ class FitHints:
             ]
         nodes = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE)
         classes = ClusterEvent(Resource.DEVICE_CLASS, Action.ADD | Action.UPDATE)
-        found = [
-            *(EventRegistration(event, self.after_pod_change, by_template=True) for event in pods),
-            EventRegistration(nodes, self.after_node_change, by_template=True),
-        ]
+        if self._resizes:
+            found = self._for_resizes(pods, nodes)
+        else:
+            found = [
+                *(EventRegistration(event, self.after_pod_change, by_template=True) for event in pods),
+                EventRegistration(nodes, self.after_node_change, by_template=True),
+            ]
         if self._with_devices:
             found.append(EventRegistration(classes, after_class_change, by_template=True))
         return found
 
+    def _for_resizes(self, pods: Sequence[ClusterEvent], nodes: ClusterEvent) -> list[EventRegistration]:
+        """The same where deferred resizes are scheduled: what happens on other nodes does not help them. If
+        anything on theirs grows they may have to preempt others."""
+
+        def after_pod_change(pod: PodInfo, old: Pod, new: Pod | None) -> Hint:
+            changed = old if new is None else new
+            if pod.template.resize_deferred and changed.spec.node_name != pod.spec.node_name:
+                return Hint.SKIP
+            return self.after_pod_change(pod, old, new)
+
+        def after_node_change(pod: PodInfo, old: Node | None, new: Node) -> Hint:
+            if pod.template.resize_deferred and new.name != pod.spec.node_name:
+                return Hint.SKIP
+            return self.after_node_change(pod, old, new)
+
+        def after_growth(pod: PodInfo, old: Pod, new: Pod) -> Hint:
+            return queue_if(pod.template.resize_deferred and new.spec.node_name == pod.spec.node_name)
+
+        growth = [
+            ClusterEvent(resource, Action.UPDATE_POD_SCALE_UP)
+            for resource in (self._pods.of_assigned, self._pods.of_target)
+        ]
+        return [
+            *(EventRegistration(event, after_pod_change) for event in pods),
+            *(EventRegistration(event, after_growth) for event in growth),
+            EventRegistration(nodes, after_node_change),
+        ]
+
     def after_pod_change(self, pod: PodInfo, old: Pod, new: Pod | None) -> Hint:
         if new is None:
             return queue_if(old.is_placed)
-        if new.metadata.uid == pod.uid:
-            return Hint.QUEUE
         if not new.spec.node_name:
-            return Hint.SKIP
+            return queue_if(new.metadata.uid == pod.uid)
         before = accounted_requests(old, self._accounting).amounts()
         now = accounted_requests(new, self._accounting).amounts()
         wanted = pod.template.accounted.amounts()

@@ -124,6 +124,7 @@ class NodeVolumeLimits(Plugin):
     )
 
     reads = Reads.USAGE
+    skips_deferred_resizes = True
     signs_volumes = True
     can_fail = True
 

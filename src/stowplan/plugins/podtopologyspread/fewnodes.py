@@ -73,14 +73,15 @@ class _FewNodes:
         return 0 if matcher is None else matcher.rows.get(row)
 
     def _pods(self, constraint: Constraint, simulated: SimulatedRow | None = None) -> Pods:
-        """The nodes that a constraint regards, as if the pods on one of them were others."""
+        """The nodes that a constraint regards, as if the pods on some of them were others."""
         rows = self._rows.of(constraint)
         rows.refresh()
+        imagined = {} if simulated is None else {one.row: one for one in simulated.rows}
         found = []
         for row in rows.rows.tolist():
             pods = self._pods_on(row, constraint.selector)
-            if simulated is not None and simulated.row == row:
-                pods += uncounted_pods(constraint, simulated, self._namespace)
+            if row in imagined:
+                pods += uncounted_pods(constraint, imagined[row], self._namespace)
             found.append((self._labels(row), pods))
         return found
 

@@ -1,6 +1,6 @@
 """Hard constraints: would the pod make its domain exceed the emptiest one by more than maxSkew?"""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -31,20 +31,18 @@ class Shift(NamedTuple):
     by: int
 
 
-_NO_SHIFT = Shift(0, 0)
-
-
-def shift_of(counted: ConstraintCounter, simulated: SimulatedRow, namespace: str) -> Shift | None:
-    """What a row's imagined pods add to or take from its domain beyond what the counter makes of them.
+def shifts_of(counted: ConstraintCounter, simulated: SimulatedRow, namespace: str) -> list[Shift]:
+    """What imagined pods add to or take from domains beyond what the counter makes of them.
 
     kube-scheduler counts a domain's pods without those being deleted, and none at all for a selector that
     demands nothing. When it imagines pods gone or come, though, every pod that the selector allows moves the
     count, these too.
     """
-    by = uncounted_pods(counted.constraint, simulated, namespace)
-    if not by or not counted.counter.regards(simulated.row):
-        return None
-    return Shift(counted.column.ids.item(simulated.row), by)
+    return [
+        Shift(counted.column.ids.item(one.row), by)
+        for one in simulated.rows
+        if (by := uncounted_pods(counted.constraint, one, namespace)) and counted.counter.regards(one.row)
+    ]
 
 
 def uncounted_pods(constraint: Constraint, simulated: SimulatedRow, namespace: str) -> int:
@@ -62,7 +60,7 @@ def uncounted_pods(constraint: Constraint, simulated: SimulatedRow, namespace: s
 
 
 def full_domains(
-    counted: ConstraintCounter, before: BoolColumn | None = None, shift: Shift = _NO_SHIFT
+    counted: ConstraintCounter, before: BoolColumn | None = None, shifts: Sequence[Shift] = ()
 ) -> BoolColumn:
     """Domains where the pod would exceed maxSkew; a domain that no regarded node has counts as empty.
 
@@ -73,8 +71,8 @@ def full_domains(
     if before is not None and len(before) != size:
         before = None
     if counted.counter.domains is not None:
-        return _few_full(counted, counted.counter.domains, size, shift, before)
-    full = _many_full(counted, size, shift)
+        return _few_full(counted, counted.counter.domains, size, shifts, before)
+    full = _many_full(counted, size, shifts)
     return before if before is not None and np.array_equal(before, full) else full
 
 
@@ -86,11 +84,15 @@ def most_pods(constraint: Constraint, domains: int, lowest: int) -> int:
 
 
 def _few_full(
-    counted: ConstraintCounter, domains: list[int], size: int, shift: Shift, before: BoolColumn | None
+    counted: ConstraintCounter,
+    domains: list[int],
+    size: int,
+    shifts: Sequence[Shift],
+    before: BoolColumn | None,
 ) -> BoolColumn:
     count = counted.counter.counts.get
     pods = [count(domain) for domain in domains]
-    if shift.by:
+    for shift in shifts:
         pods[domains.index(shift.domain)] += shift.by
     most = most_pods(counted.constraint, len(domains), min(pods, default=0))
     if before is not None and before.item(0) == (most < 0):
@@ -103,9 +105,10 @@ def _few_full(
     return full
 
 
-def _many_full(counted: ConstraintCounter, size: int, shift: Shift) -> BoolColumn:
+def _many_full(counted: ConstraintCounter, size: int, shifts: Sequence[Shift]) -> BoolColumn:
     counts = counted.counter.counts.to_array(size)
-    counts[shift.domain] += shift.by
+    for shift in shifts:
+        counts[shift.domain] += shift.by
     exists = counted.counter.members > 0
     domains = int(np.count_nonzero(exists))
     most = most_pods(counted.constraint, domains, int(counts[exists].min()) if domains else 0)

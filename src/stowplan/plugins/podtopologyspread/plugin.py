@@ -144,6 +144,7 @@ class PodTopologySpread(Plugin):
 
     args_type = PodTopologySpreadArgs
     reads = Reads.ANYTHING
+    skips_deferred_resizes = True
     row_local = False
     signs_template = True
 
@@ -200,9 +201,9 @@ class PodTopologySpread(Plugin):
         found = [full for _, full in memo.full]
         if cycle.simulated is not None:
             for position, counted in enumerate(memo.hard):
-                shift = filtering.shift_of(counted, cycle.simulated, pod.namespace)
-                if shift is not None:
-                    found[position] = filtering.full_domains(counted, shift=shift)
+                shifts = filtering.shifts_of(counted, cycle.simulated, pod.namespace)
+                if shifts:
+                    found[position] = filtering.full_domains(counted, shifts=shifts)
         few = None if memo.many_hard is None else memo.many_hard.codes(cycle.simulated)
         cycle.write(self, filtering.FilterState(memo.hard, tuple(found), few))
         return None

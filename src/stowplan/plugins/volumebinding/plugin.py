@@ -135,7 +135,9 @@ class VolumeBinding(Plugin):
 
     args_type = VolumeBindingArgs
     reads = Reads.NODE
+    skips_deferred_resizes = True
     row_local = False
+    filters_by_pods = False
     signs_volumes = True
     idle_for_plain_pods = True
     scores_only_if_filtering = True

@@ -5,7 +5,7 @@ import { colour, el, number, show, svg } from "./dom.js";
 
 const MARGIN = { left: 46, right: 10, top: 8, bottom: 20 };
 
-// A line over time. times: seconds since 1970 (dates) or since the beginning; series: [{ name, values }], null is a gap.
+// A line over time. times: seconds since 1970 (dates) or since the beginning; series: [{ name, values }], null is a gap, drawn faintly.
 export function lineChart({ title, times, series, unit = "", dates = true, height = 150, format = short }) {
   const keys = series.map((one, index) => el("span", { class: "key" }, el("i", { style: { background: colour(index) } }), `${one.name} `, el("span")));
   const when = el("span", { class: "quiet" });
@@ -40,8 +40,12 @@ function picture({ times, series, dates, format, height, width, tell }) {
     frame.append(svg("text", { x: x(time), y: height - 4, "text-anchor": mark === 0 ? "start" : mark === marks - 1 ? "end" : "middle" }, timeOf(time, dates, last - first)));
   }
   series.forEach((one, index) => {
-    for (const run of runsOf(one.values)) {
-      const points = run.map((place) => `${x(times[place]).toFixed(1)},${y(one.values[place]).toFixed(1)}`);
+    const point = (place) => `${x(times[place]).toFixed(1)},${y(one.values[place]).toFixed(1)}`;
+    const runs = runsOf(one.values);
+    const gaps = runs.slice(1).map((run, place) => `M${point(runs[place].at(-1))}L${point(run[0])}`);
+    if (gaps.length) frame.append(svg("path", { class: "line", style: { stroke: colour(index), opacity: 0.3 }, d: gaps.join("") }));
+    for (const run of runs) {
+      const points = run.map(point);
       if (series.length === 1) frame.append(svg("path", { class: "area", style: { fill: colour(index) }, d: `M${x(times[run[0]])},${y(0)}L${points.join("L")}L${x(times[run[run.length - 1]])},${y(0)}Z` }));
       frame.append(run.length === 1 ? svg("circle", { cx: x(times[run[0]]), cy: y(one.values[run[0]]), r: 2.5, style: { fill: colour(index) } })
         : svg("path", { class: "line", style: { stroke: colour(index) }, d: `M${points.join("L")}` }));
@@ -110,8 +114,10 @@ function timeOf(seconds, dates, range = 0) {
     return range > 86400 ? new Date(seconds * 1000).toLocaleString([], { ...shape, hour12: false }) : new Date(seconds * 1000).toLocaleTimeString([], { ...shape, hour12: false });
   }
   const whole = Math.round(seconds), two = (value) => String(value).padStart(2, "0");
-  if (whole < 3600) return `${Math.floor(whole / 60)}:${two(whole % 60)}`;
-  return `${Math.floor(whole / 3600)}h${two(Math.floor((whole % 3600) / 60))}`;
+  const minutes = Math.floor(whole / 60);
+  if (whole < 60) return `${whole}s`;
+  if (whole < 3600) return whole % 60 ? `${minutes}m${two(whole % 60)}s` : `${minutes}m`;
+  return `${Math.floor(minutes / 60)}h${two(minutes % 60)}m`;
 }
 
 // Bars: [{ label, value, note }], the largest as wide as there is room unless `most` says otherwise.

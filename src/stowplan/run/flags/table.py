@@ -354,8 +354,8 @@ STOWPLAN: Final = Group(
             "plugin",
             EACH,
             (),
-            "Out-of-tree plugin that the configuration enables, as module:Class or file.py:Class. "
-            "Can be repeated.",
+            "Out-of-tree plugin that the configuration enables, as module:Class or file.py:Class; with "
+            "@sha256:DIGEST, the file must have this digest. Can be repeated.",
         ),
         Flag(
             "page",
@@ -369,6 +369,26 @@ STOWPLAN: Final = Group(
             False,
             "Annotate bound pods with the results of filters and scores, as kube-scheduler-simulator does. "
             "Needs the right to patch pods.",
+        ),
+        Flag(
+            "record",
+            STRING,
+            "",
+            "File to record watch events and decisions to, for `stowplan replay`.",
+        ),
+        Flag(
+            "record-max-size",
+            QUANTITY,
+            "1Gi",
+            "Bytes that the recording takes at most; the oldest part goes first.",
+        ),
+        Flag(
+            "wake-failed-groups",
+            BOOL,
+            True,
+            "Try a PodGroup that found no place again soon after an event that may help it, as pods are. "
+            "If false it sits out its backoff of up to 10 s * sqrt(pods), as in kube-scheduler. "
+            "Only with the feature gate GenericWorkload.",
         ),
     ),
 )

@@ -8,9 +8,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, TypeVar
 
 from stowplan.api.catalogue import (
+    COMPOSITE_POD_GROUPS,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
+    POD_GROUPS,
     PODS,
     Resource,
 )
@@ -21,6 +23,7 @@ from stowplan.embedded.admission.plugins.limitranger import (
     check_pod_limits,
     set_default_resources,
 )
+from stowplan.embedded.admission.plugins.podgroups import PROTECTION, group_priority
 from stowplan.embedded.admission.plugins.priority import keep_priority, resolve_priority
 from stowplan.embedded.admission.plugins.scheduling import (
     apply_runtime_class,
@@ -38,6 +41,17 @@ OnUpdate = Callable[[Lookup, Json, Json], None]
 Plugin = TypeVar("Plugin")
 Plugins = Mapping[Resource, Sequence[tuple[str, Plugin]]]
 
+
+def _group_plugins(*, with_policy: bool) -> Plugins[OnCreate]:
+    return {
+        POD_GROUPS: (
+            ("Priority", group_priority(POD_GROUPS, with_policy=with_policy)),
+            ("PodGroupProtection", in_use_protection(PROTECTION)),
+        ),
+        COMPOSITE_POD_GROUPS: (("Priority", group_priority(COMPOSITE_POD_GROUPS, with_policy=with_policy)),),
+    }
+
+
 MUTATE_CREATED: Final[Plugins[OnCreate]] = {
     PODS: (
         ("LimitRanger", set_default_resources),
@@ -52,7 +66,11 @@ MUTATE_CREATED: Final[Plugins[OnCreate]] = {
         ("StorageObjectInUseProtection", in_use_protection("kubernetes.io/pvc-protection")),
     ),
     PERSISTENT_VOLUMES: (("StorageObjectInUseProtection", in_use_protection("kubernetes.io/pv-protection")),),
+    **_group_plugins(with_policy=True),
 }
+MUTATE_WITHOUT_POLICY: Final[Plugins[OnCreate]] = {**MUTATE_CREATED, **_group_plugins(with_policy=False)}
+"""The same for clusters whose pod groups have no preemption policy."""
+
 MUTATE_UPDATED: Final[Plugins[OnUpdate]] = {
     PODS: (
         ("ServiceAccount", keep_service_account),

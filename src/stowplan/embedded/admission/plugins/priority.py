@@ -14,7 +14,7 @@ def resolve_priority(lookup: Lookup, pod: Json) -> None:
     """A pod that names no class gets the default one; without one its priority is 0."""
     spec = pod["spec"]
     name = spec.get("priorityClassName")
-    found = lookup.find(PRIORITY_CLASSES, "", name) if name else _default_priority(lookup)
+    found = lookup.find(PRIORITY_CLASSES, "", name) if name else default_priority(lookup)
     if name and found is None:
         raise forbidden_pod(pod, f"no PriorityClass with name {name} was found")
     value, policy = 0, PREEMPT
@@ -37,8 +37,8 @@ def resolve_priority(lookup: Lookup, pod: Json) -> None:
     spec["preemptionPolicy"] = policy
 
 
-def _default_priority(lookup: Lookup) -> Json | None:
-    """The class of pods that name none; the lowest if there are several."""
+def default_priority(lookup: Lookup) -> Json | None:
+    """The class of pods and groups that name none; the lowest if there are several."""
     defaults = [found for found in lookup.all(PRIORITY_CLASSES) if found.get("globalDefault")]
     return min(defaults, key=lambda found: (found.get("value", 0), found["metadata"]["name"]), default=None)
 

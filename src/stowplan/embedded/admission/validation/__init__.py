@@ -1,6 +1,6 @@
 """Validation of objects by API group. All errors of an object are reported at once."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from stowplan.api import status
@@ -17,6 +17,7 @@ from stowplan.embedded.admission.validation import (
     limits,
     networking,
     persistentvolumes,
+    podgroups,
     pods,
     rbac,
     scheduling,
@@ -28,6 +29,7 @@ from stowplan.embedded.admission.validation.meta import metadata_errors
 from stowplan.embedded.admission.validation.podupdates import ephemeral_update_errors, resize_errors
 from stowplan.embedded.customresources.definitions import definition_errors, definition_update_errors
 from stowplan.embedded.customresources.versions import ServedVersion
+from stowplan.releases import DEFAULT, Release
 
 __all__ = ["check_created", "check_loaded", "check_status", "check_updated"]
 
@@ -42,9 +44,9 @@ _GROUPS: Final = (
     autoscaling,
     storage,
     scheduling,
+    podgroups,
     networking,
     rbac,
-    devices,
     controlplane,
     events,
 )
@@ -60,7 +62,6 @@ _ON_UPDATE: Final[Mapping[Resource, Callable[[Json, Json], list[FieldError]]]] =
 _ON_CREATE: Final[Mapping[Resource, Callable[[Json], list[FieldError]]]] = {
     **pods.ON_CREATE,
     **jobs.ON_CREATE,
-    **devices.ON_CREATE,
     CUSTOM_RESOURCE_DEFINITIONS: definition_errors,
 }
 _ON_STATUS: Final[Mapping[Resource, Callable[[Json, Json], list[FieldError]]]] = {
@@ -69,14 +70,24 @@ _ON_STATUS: Final[Mapping[Resource, Callable[[Json, Json], list[FieldError]]]] =
     **jobs.ON_STATUS,
     **limits.ON_STATUS,
     **devices.ON_STATUS,
+    **podgroups.ON_STATUS,
 }
 _POD_PARTS: Final = {"ephemeralcontainers": ephemeral_update_errors, "resize": resize_errors}
 
 
-def check_created(resource: Resource, obj: Json, custom: ServedVersion | None = None) -> None:
-    """Raises `ApiError` 422 if a new object is invalid. `custom` is what a definition says of it."""
-    errors = _errors(resource, obj)
-    rules = _ON_CREATE.get(resource)
+def check_created(
+    resource: Resource,
+    obj: Json,
+    custom: ServedVersion | None = None,
+    release: Release = DEFAULT,
+    found: Sequence[FieldError] = (),
+) -> None:
+    """Raises `ApiError` 422 if a new object is invalid.
+
+    `custom` is what a definition says of it; `found` are errors that are known already.
+    """
+    errors = [*_errors(resource, obj), *found]
+    rules = _ON_CREATE.get(resource) or devices.rules_of(release).on_create.get(resource)
     if rules is not None:
         errors += rules(obj)
     if custom is not None:
@@ -84,9 +95,9 @@ def check_created(resource: Resource, obj: Json, custom: ServedVersion | None = 
     _refuse(resource, obj, errors)
 
 
-def check_loaded(resource: Resource, obj: Json) -> None:
+def check_loaded(resource: Resource, obj: Json, release: Release = DEFAULT) -> None:
     """Raises `ApiError` 422 if an object that comes from another cluster is invalid."""
-    rules = devices.ON_LOAD.get(resource)
+    rules = devices.rules_of(release).on_load.get(resource)
     _refuse(resource, obj, [*_errors(resource, obj), *(() if rules is None else rules(obj))])
 
 
@@ -101,11 +112,21 @@ def check_status(resource: Resource, old: Json, new: Json, custom: ServedVersion
 
 
 def check_updated(
-    resource: Resource, old: Json, new: Json, subresource: str = "", custom: ServedVersion | None = None
+    resource: Resource,
+    old: Json,
+    new: Json,
+    subresource: str = "",
+    custom: ServedVersion | None = None,
+    release: Release = DEFAULT,
+    found: Sequence[FieldError] = (),
 ) -> None:
     """Raises `ApiError` 422 if an object is invalid, or what must not change has changed."""
-    rules = _POD_PARTS.get(subresource) or _ON_UPDATE.get(resource)
-    errors = _errors(resource, new)
+    rules = (
+        _POD_PARTS.get(subresource)
+        or _ON_UPDATE.get(resource)
+        or devices.rules_of(release).on_update.get(resource)
+    )
+    errors = [*_errors(resource, new), *found]
     if rules is not None:
         errors += rules(old, new)
     if custom is not None:

@@ -10,6 +10,10 @@ from stowplan.api.cron import ScheduleError, load_zone, parse_schedule
 from stowplan.api.fielderrors import FieldError, Kind, duplicate, invalid, not_supported, required
 from stowplan.api.names import dns_label_problems, label_key_problems
 from stowplan.api.requests import Json
+from stowplan.embedded.admission.validation.jobscheduling import (
+    scheduling_errors,
+    scheduling_update_errors,
+)
 from stowplan.embedded.admission.validation.meta import IMMUTABLE, immutable_errors, selector_errors
 from stowplan.embedded.admission.validation.workloads import (
     count_errors,
@@ -104,6 +108,7 @@ def job_spec_errors(spec: Json, path: str) -> Errors:
         yield not_supported(f"{path}.podReplacementPolicy", replacement, allowed)
     yield from template_spec_errors(spec.get("template"), f"{path}.template")
     yield from _restart_errors(spec, f"{path}.template.spec.restartPolicy")
+    yield from scheduling_errors(spec, path)
 
 
 def _managed_by_errors(manager: str | None, path: str) -> Errors:
@@ -327,7 +332,7 @@ def job_update_errors(old: Json, new: Json) -> list[FieldError]:
     errors += _template_update_errors(old, new)
     for field in ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"):
         errors += immutable_errors(old, new, "spec", field)
-    return errors
+    return [*errors, *scheduling_update_errors(before, after)]
 
 
 def _completions_errors(before: Json, after: Json) -> Errors:

@@ -131,6 +131,17 @@ def pod_spec_errors(
         yield from tolerations_errors(spec["tolerations"], f"{path}.tolerations")
     yield from _host_alias_errors(spec, f"{path}.hostAliases")
     yield from _class_errors(spec, path)
+    if spec.get("schedulingGroup") is not None:
+        yield from _group_errors(spec["schedulingGroup"], f"{path}.schedulingGroup.podGroupName")
+
+
+def _group_errors(group: Json, path: str) -> Errors:
+    """The pod group need not exist yet."""
+    name = group.get("podGroupName")
+    if name is None:
+        yield invalid(path, None, "must specify one of: `podGroupName`")
+    else:
+        yield from (invalid(path, name, text) for text in subdomain_problems(name))
 
 
 def _context(spec: Json, claims: Sequence[str], *, is_pod: bool) -> PodContext:

@@ -93,15 +93,15 @@ def _policy(group: Json, now: float) -> str:
 
 
 def _workload(group: Json, now: float) -> str:
-    reference = spec_of(group).get("podGroupTemplateRef")
-    return "<none>" if reference is None else str((reference.get("workload") or {}).get("workloadName", ""))
+    reference = spec_of(group).get("workloadRef")
+    return "<none>" if reference is None else str(reference.get("workloadName", ""))
 
 
 def _group_state(group: Json, now: float) -> str:
     conditions = {each.get("type"): each for each in status_of(group).get("conditions") or ()}
     if "DisruptionTarget" in conditions:
         return str(conditions["DisruptionTarget"].get("reason"))
-    scheduled = conditions.get("PodGroupScheduled")
+    scheduled = conditions.get("PodGroupInitiallyScheduled")
     if scheduled is None:
         return "Pending"
     return "Scheduled" if scheduled.get("status") == "True" else "Unschedulable"
@@ -114,6 +114,7 @@ POD_GROUPS: Final = (
     Column("Status", _group_state),
     AGE,
 )
+COMPOSITE_POD_GROUPS: Final = (NAME, Column("Policy", _policy), Column("Workload", _workload), AGE)
 
 _DEVICES: Final[Mapping[str, Sequence[Column]]] = {
     "resourceclaims": RESOURCE_CLAIMS,
@@ -132,5 +133,8 @@ COLUMNS: Final[Mapping[Resource, Sequence[Column]]] = {
     **{resource: _DEVICES[resource.plural] for resource in catalogue.BUILT_IN if resource.plural in _DEVICES},
     catalogue.RUNTIME_CLASSES: RUNTIME_CLASSES,
     catalogue.WORKLOADS: PLAIN,
+    catalogue.WORKLOADS_V1ALPHA3: PLAIN,
     catalogue.POD_GROUPS: POD_GROUPS,
+    catalogue.POD_GROUPS_V1ALPHA3: POD_GROUPS,
+    catalogue.COMPOSITE_POD_GROUPS: COMPOSITE_POD_GROUPS,
 }

@@ -1,0 +1,68 @@
+"""How many members of a group fit where, told without placing one after the other.
+
+Where members are alike and every filter goes by the row alone, each row can take a number of them that does
+not depend on the order in which they come. So it is known beforehand how far a group would get in every
+placement: those that are not chosen need not be worked out, and a large group that does not fit is found out
+at once.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from stowplan.cluster.columns import IntColumn
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.framework.extension_points import Lifecycle
+from stowplan.framework.placement import Placement, PlacementCycle
+from stowplan.framework.runtime import Framework
+from stowplan.framework.simulation import Nominations, rows_with_nominated_pods
+from stowplan.framework.status import PluginError
+
+
+class Estimates:
+    """The estimates of one profile."""
+
+    def __init__(self, framework: Framework, lifecycle: Lifecycle) -> None:
+        self._framework = framework
+        self._table = framework.table
+        self._lifecycle = lifecycle
+
+    def copies(
+        self, cycle: PlacementCycle, pods: Sequence[PodInfo], nominations: Nominations
+    ) -> IntColumn | None:
+        """By row, how many of these members it can take; None if that cannot be told."""
+        if not pods or not self._are_simple(pods, nominations):
+            return None
+        try:
+            return self._framework.copies(self._framework.run_filters(pods[0], placement=cycle))
+        except PluginError:
+            return None
+
+    def _are_simple(self, pods: Sequence[PodInfo], nominations: Nominations) -> bool:
+        """Whether members are alike, need nothing but room on a node, and nobody has to be left room for."""
+        framework, first = self._framework, pods[0]
+        template = first.template
+        devices = self._table.devices.classes.resources
+        return not (
+            framework.profile.percentage_of_nodes_to_score is not None
+            or framework.assuming
+            or template.volumes
+            or first.pod.spec.resource_claims
+            or not self._lifecycle.reserves_nothing(devices.isdisjoint(template.requests.scalars))
+            or any(pod.pod.status.nominated_node_name for pod in pods)
+            or (nominations and rows_with_nominated_pods(nominations, first))
+            or not framework.alike(pods)
+        )
+
+    def by_placement(
+        self, copies: IntColumn, placements: Sequence[Placement], most: int
+    ) -> npt.NDArray[np.int64]:
+        """How many members each placement can take, `most` at most."""
+        limited = np.minimum(copies, most)
+        rows = [placement.rows_of(self._table) for placement in placements]
+        sizes = np.array([len(some) for some in rows])
+        ends = np.cumsum(sizes)
+        sums = np.concatenate(([0], np.cumsum(limited[np.concatenate(rows)])))
+        counts: npt.NDArray[np.int64] = np.minimum(sums[ends] - sums[ends - sizes], most)
+        return counts

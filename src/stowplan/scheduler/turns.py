@@ -1,0 +1,84 @@
+"""The order of everything that changes what decisions depend on, for who records a scheduler or replays it.
+
+A decision depends on the cache, the queue, the plugins' own state, random numbers and the time. They change
+in *turns*: a watch event is handled, a pod's scheduling cycle runs, queues are flushed, or work in the
+background (binding cycles, preemption, requests of plugins) has its effect. Nothing else happens during a
+turn, and the time stands still in it. So the turns in their order, with their times and what came from
+outside, are all that a replay needs (recording/).
+"""
+
+from collections.abc import Coroutine
+from typing import Any, Final, Protocol, TypeVar
+
+from stowplan.client import Client, Handler
+from stowplan.clock import Clock
+from stowplan.queue.queued_pod import QueuedPod
+from stowplan.scheduler.failure_handler import Failure
+
+T = TypeVar("T")
+
+FLUSH_BACKOFF: Final = 0
+FLUSH_UNSCHEDULABLE: Final = 1
+
+# What work in the background takes turns for.
+FAIL: Final = "fail"
+"""A pod gives its node back and is requeued; the value is why."""
+BOUND: Final = "bound"
+"""Plugins hear that a pod is bound, or pods are activated after that."""
+VICTIM: Final = "victim"
+"""A victim of preemption is to go."""
+LAST_VICTIM: Final = "last victim"
+"""All victims but the last of a preemptor are gone."""
+PREEMPTED: Final = "preempted"
+"""Preemption for a pod is over; the value is whether it succeeded."""
+
+
+class Turns(Protocol):
+    """What a scheduler tells of its turns, and whom it asks for one."""
+
+    @property
+    def clock(self) -> Clock:
+        """The time of the current turn."""
+        ...
+
+    def wrapped(self, client: Client) -> Client:
+        """The client that plugins are given."""
+        ...
+
+    def handler(self, resource: str, handler: Handler[Any]) -> Handler[Any]:
+        """The event handler of a resource."""
+        ...
+
+    def run(self) -> Coroutine[Any, Any, None]:
+        """What goes on beside the scheduler for as long as it watches."""
+        ...
+
+    def popped(self, queued: QueuedPod) -> None:
+        """The turn of a scheduling cycle begins."""
+
+    def chosen(self, node: str) -> None:
+        """The cycle has chosen a node; that of a group does so several times."""
+
+    def failed(self, failure: Failure) -> None:
+        """The cycle has failed."""
+
+    def attempted(self) -> None:
+        """The cycle is over."""
+
+    def flushing(self, what: int) -> None:
+        """A queue is about to be flushed."""
+
+    async def take(self, what: str, uid: str, value: T) -> T:
+        """Have a turn for work in the background; returns the value to go on with."""
+        ...
+
+    @property
+    def rest_wanted(self) -> bool:
+        """Whether the scheduler is to stop for a moment, with nothing under way, and call `rest`."""
+        ...
+
+    def rest(self) -> None:
+        """Nothing is under way."""
+
+    def ended(self) -> None:
+        """Scheduling ends: what happens from now on is not part of any decision."""
