@@ -36,15 +36,35 @@ TOGETHER = (
 """Tests of these files look at the same processes or runs, which start and end once for all of them."""
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Leave all tests and what they import out of garbage collection.
+class Freezer:
+    """Leaves all tests and what they import out of garbage collection.
 
     That is a million objects: without this, a test that collects garbage ten times takes seconds. Benchmarks
-    unfreeze everything when they are done, so it may have to be done again.
+    unfreeze everything when they are done, so it has to be done again then. (`gc.get_freeze_count` tells,
+    by counting the million, which takes longer than most tests.)
     """
-    if not gc.get_freeze_count():
-        gc.collect()
-        gc.freeze()
+
+    def __init__(self) -> None:
+        self._frozen = False
+        self._unfreeze = gc.unfreeze
+
+    def unfreeze(self) -> None:
+        self._unfreeze()
+        self._frozen = False
+
+    def freeze(self) -> None:
+        if not self._frozen:
+            gc.collect()
+            gc.freeze()
+            self._frozen = True
+
+
+_FREEZER = Freezer()
+setattr(gc, "unfreeze", _FREEZER.unfreeze)  # noqa: B010
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    _FREEZER.freeze()
 
 
 class OneByOne(LoadScopeScheduling):  # type: ignore[misc]

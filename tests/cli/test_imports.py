@@ -44,7 +44,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
         "apiserver controllers kubelets node",
         ("stowplan.up", "stowplan.scheduler.scheduler", *EXTRAS),
     ),
-    "with everything": ("bench chaos compare fuzz simulate up", EXTRAS),
+    "with everything": ("bench chaos compare fuzz simulate up verify", EXTRAS),
 }
 """Commands, and what the help of none of a group loads. Those that are in no other group have an engine, as
 most do. `run` loads the rest when it starts."""

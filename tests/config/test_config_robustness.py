@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from stowplan.config import BuiltConfig, ConfigError, build, load
@@ -155,6 +155,7 @@ def test_values_of_any_shape_are_refused_for_a_reason_or_read_back(fields: dict[
     _refusal(_document(fields))
 
 
+@example([{"pluginConfig": [{"name": "PrioritySort", "args": [6.488937629945215e16, 2**64 + 1, 1.0, -0.0]}]}])
 @settings(max_examples=150, deadline=None)
 @given(st.lists(_profiles, max_size=3))
 def test_profiles_of_any_content_are_refused_for_a_reason_or_read_back(

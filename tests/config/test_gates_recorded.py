@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+import stowplan
 from releases import EACH
-from stowplan.api.feature_gates import FeatureGates
+from stowplan.api.feature_gates import EVERY_GATE, GATE_GROUPS, FeatureGates
 from stowplan.config import ConfigError
 from stowplan.config.emulation import emulated_release
-from stowplan.config.featuregates import GATE_GROUPS, parse_feature_gates
-from stowplan.releases import Release
+from stowplan.config.featuregates import parse_feature_gates
+from stowplan.releases import Release, histories, why_without_effect
+from stowplan.releases.gates import UNUSED
 
 RECORDED = Path(__file__).parents[1] / "golden-1.37" / "gates.json.gz"
 COLUMNS = {"1.36": "1.36.4", "1.37": "1.37.0-rc.1"}
@@ -83,3 +85,20 @@ def test_removed_gates_are_unknown() -> None:
     for name in recorded()["removed"]:
         assert said(name, "true", newest) == f"unrecognized feature gate: {name}"
         assert isinstance(FeatureGates(release=newest)[name], bool)
+
+
+def test_gates_that_are_marked_as_read_are_read_and_no_others() -> None:
+    """A gate that changes nothing is told of when it is set. One that is locked everywhere cannot be."""
+    sources = Path(stowplan.__file__).parent.rglob("*.py")
+    text = "".join(one.read_text() for one in sources if one.stem not in ("gates", "gate_table"))
+    unread = {name for name in EVERY_GATE if f'"{name}"' not in text}
+    marked = {name for name, history in histories().items() if history.has_effect}
+    locked = {name for name in EVERY_GATE if all(_is_fixed(name, release) for release in EACH)}
+    assert marked & unread - locked == set()
+    assert UNUSED.keys() <= unread - marked
+    assert all(why_without_effect(name) for name in EVERY_GATE - marked)
+
+
+def _is_fixed(name: str, release: Release) -> bool:
+    gate = release.gates.get(name)
+    return gate is None or gate.locked

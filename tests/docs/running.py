@@ -19,6 +19,7 @@ from waiting import PATIENCE
 LASTING = (
     "stowplan doctor",
     "stowplan node",
+    "stowplan record",
     "stowplan shadow",
     "stowplan top",
     "stowplan view",
@@ -28,8 +29,8 @@ LASTING = (
     "stowplan kubelets",
     "stowplan controllers",
 )
-LONG = ("stowplan bench", "stowplan chaos", "stowplan fuzz")
-"""Commands that take long; tests/bench, tests/chaos and tests/fuzz run them."""
+LONG = ("stowplan bench", "stowplan chaos", "stowplan fuzz", "stowplan verify --differences")
+"""Commands that take long; tests of their own run them."""
 INSTALLING = ("pip install",)
 TESTING = "pytest "
 SHELL = frozenset(("|", "||", "&&", "&", ";", ">", "<", "--"))

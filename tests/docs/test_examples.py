@@ -1,5 +1,7 @@
 """The plugins and scripts in examples/. test_scheduler_page compares their output with examples/README.md."""
 
+import importlib
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -72,3 +74,42 @@ def test_two_gangs_that_arrive_mixed_are_bound_each_when_it_is_complete() -> Non
 def test_the_examples_import_no_private_module() -> None:
     for path in EXAMPLES.glob("*.py"):
         assert "stowplan.plugins" not in path.read_text(), Path(path).name
+
+
+def test_the_environment_is_one_of_gymnasium_and_repeats_with_its_seed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    environment = importlib.import_module("environment")
+    check_env = importlib.import_module("gymnasium.utils.env_checker").check_env
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check_env(environment.as_gymnasium(nodes=4, pods=10), skip_render_check=True)
+    runs = []
+    for _ in range(2):
+        one = environment.SchedulingEnvironment(nodes=4, pods=30)
+        observation, _ = one.reset(seed=3)
+        rewards = []
+        over = False
+        while not over:
+            action = environment.best_fit(observation, None)
+            assert observation["accepted"][action]
+            observation, reward, terminated, truncated, _ = one.step(action)
+            rewards.append(reward)
+            over = terminated or truncated
+        assert sum(rewards) == pytest.approx(one.allocated())
+        runs.append(rewards)
+    assert runs[0] == runs[1]
+
+
+def test_a_pod_that_is_sent_to_a_node_that_rejects_it_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    environment = importlib.import_module("environment")
+    one = environment.SchedulingEnvironment(nodes=1, pods=30)
+    observation, _ = one.reset(seed=3)
+    truncated = False
+    while observation["accepted"][0] and not truncated:
+        observation, _, _, truncated, _ = one.step(0)
+    assert truncated
+    _, reward, _, _, info = one.step(0)
+    assert (reward, info["accepted"]) == (0.0, False)

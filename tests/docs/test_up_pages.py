@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 import yaml
-from kubernetes.client import CoreV1Api
 
 from docs.pages import ROOT, blocks, write_files
+from lazily import Lazily
 from stowplan.embedded.kubelets import Shape, named_nodes, read_pretend, read_shapes
 from stowplan.embedded.kubelets.config import ShapeDriver, ShapeImage, ShapeTaint
 from stowplan.embedded.kubelets.devices import (
@@ -64,7 +64,7 @@ def test_a_cluster_of_the_shapes_shown_takes_the_node_shown(tmp_path: Path) -> N
     shapes = yaml.safe_load((tmp_path / "pools.yaml").read_text())["nodes"]
     with live_cluster(shapes, load=[tmp_path / "node.yaml"]) as cluster, cluster.api_client() as api:
         cluster.wait_until_ready()
-        found: Any = CoreV1Api(api).list_node().items
+        found: Any = Lazily("kubernetes.client").CoreV1Api(api).list_node().items
     cpus = {node.metadata.name: node.status.allocatable["cpu"] for node in found}
     assert len(cpus) == 6
     assert (cpus["gpu-0"], cpus["big"]) == ("63500m", "96")

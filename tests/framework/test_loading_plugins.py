@@ -1,5 +1,7 @@
 """Plugins from outside the tree are found by name, and refused with one clear line."""
 
+import sys
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,7 @@ import pytest
 
 from stowplan.framework.interface import Handle, Plugin, Point
 from stowplan.framework.profile import PluginUse, ProfileSpec
-from stowplan.framework.registry import Registry, load_plugin
+from stowplan.framework.registry import Registry, installed_plugins, load_plugin, plugin_files
 from stowplan.framework.status import ProfileError
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.testing import cluster, node, pod
@@ -63,10 +65,15 @@ def test_a_plugin_from_a_module_is_the_class_itself() -> None:
         ("/no/such/file.py:Picky", "cannot read /no/such/file.py"),
         ("no.such.module:Picky", "cannot import no.such.module: "),
         ("json:Absent", "json has no Absent"),
+        ("{file}:Picky@sha256:0123", "{file} has sha256:{digest}"),
+        ("{file}:Picky@sha256:", "{file} has sha256:{digest}"),
+        ("json:Absent@sha256:{digest}", "expected a file before @sha256:, pip pins packages"),
     ],
 )
 def test_what_is_not_a_plugin_is_refused_in_one_line(written: Path, reference: str, message: str) -> None:
-    reference, message = (text.replace("{file}", str(written)) for text in (reference, message))
+    values = {"{file}": str(written), "{digest}": sha256(GOOD.encode()).hexdigest()}
+    for placeholder, value in values.items():
+        reference, message = reference.replace(placeholder, value), message.replace(placeholder, value)
     with pytest.raises(ProfileError) as caught:
         load_plugin(reference)
     assert str(caught.value).startswith(f"plugin {reference!r}: {message}")
@@ -80,6 +87,7 @@ def test_what_is_not_a_plugin_is_refused_in_one_line(written: Path, reference: s
         ("raise KeyError('price')", "KeyError: 'price'"),
         ("raise ValueError", "ValueError"),
         ("raise ValueError('one\\ntwo')", "ValueError: one"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
     ],
 )
 def test_a_file_that_cannot_be_run_is_refused_in_one_line(tmp_path: Path, text: str, problem: str) -> None:
@@ -89,6 +97,54 @@ def test_a_file_that_cannot_be_run_is_refused_in_one_line(tmp_path: Path, text: 
         load_plugin(f"{path}:Any")
     assert f"cannot import {path}: {problem}" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_pinned_file_is_loaded_until_it_changes(written: Path) -> None:
+    reference = f"{written}:Picky@sha256:{sha256(GOOD.encode()).hexdigest()}"
+    assert load_plugin(reference).name == "Picky"
+    assert plugin_files([reference]) == (str(written),)
+    written.write_text(GOOD.replace("not b", "not c"))
+    with pytest.raises(ProfileError, match=r"mine\.py has sha256:"):
+        load_plugin(reference)
+
+
+def test_a_file_that_changes_within_a_moment_is_loaded_anew(written: Path) -> None:
+    """No bytecode is kept, which is looked up by time and size."""
+    load_plugin(f"{written}:Picky")
+    written.write_text(GOOD.replace("number = 7", "number = 8"))
+    load_plugin(f"{written}:Picky")
+    assert sys.modules["stowplan_plugin_mine"].number == 8
+    assert [path.name for path in written.parent.iterdir()] == ["mine.py"]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (GOOD, None),
+        (
+            "import absent",
+            "cannot import offered: ModuleNotFoundError: No module named 'absent'",
+        ),
+        ("raise SystemExit(3)", "cannot import offered: SystemExit: 3"),
+        ("Picky = 7", "expected a subclass of stowplan.framework.Plugin"),
+    ],
+)
+def test_packages_offer_plugins_by_their_entry_points(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, problem: str | None
+) -> None:
+    (tmp_path / "offered.py").write_text(text)
+    info = tmp_path / "prices-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: prices\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[stowplan.plugins]\npicky = offered:Picky\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "offered", raising=False)
+    if problem is None:
+        assert [found.name for found in installed_plugins()] == ["Picky"]
+        return
+    with pytest.raises(ProfileError) as caught:
+        installed_plugins()
+    assert str(caught.value) == f"plugin 'offered:Picky of package prices': {problem}"
 
 
 def test_two_plugins_of_one_name_are_refused(written: Path) -> None:

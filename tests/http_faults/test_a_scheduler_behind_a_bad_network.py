@@ -11,29 +11,18 @@ from typing import Any
 
 import pytest
 
+from http_faults.networks import make_impatient, new_store, scheduling_through
 from stowplan.api.catalogue import EVENTS, NODES, PODS
 from stowplan.api.requests import DeleteOptions
-from stowplan.client import Retries
-from stowplan.client.http import HttpClient, load_kubeconfig
 from stowplan.client.http.pool import MOST_CONNECTIONS
-from stowplan.clock import RealClock
-from stowplan.config.load import load
-from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
-from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.store import Store
-from stowplan.scheduler import Scheduler, Settings
+from stowplan.scheduler import Scheduler
 from stowplan.testing.proxy import MisbehavingProxy, WireFaults
 from waiting import eventually
 
 NODE_COUNT = 12
 POD_COUNT = 200
 SEEDS = (1, 2, 3)
-CONFIG = """\
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-podInitialBackoffSeconds: 1
-podMaxBackoffSeconds: 1
-"""
 TROUBLE = 1.5
 """Seconds of faults."""
 
@@ -57,12 +46,7 @@ def faults() -> WireFaults:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for minutes: neither before trying again nor for a word from a watch."""
-    pause = Retries.next_pause
-    monkeypatch.setattr(Retries, "next_pause", lambda self: pause(self) / 10)
-    monkeypatch.setattr("stowplan.client.http.watch.SILENCE", 1.2)
-    monkeypatch.setattr("stowplan.client.http.watch.INITIAL_SILENCE", 1.2)
-    monkeypatch.setattr("stowplan.embedded.apiserver.server.BOOKMARKS", 0.4)
+    make_impatient(monkeypatch)
 
 
 def node(name: str) -> dict[str, Any]:
@@ -165,32 +149,13 @@ def held() -> Counter[str]:
 
 @asynccontextmanager
 async def world(folder: Path, seed: int, trouble: WireFaults) -> AsyncIterator[World]:
-    clock = RealClock()
-    store = Store(clock, random.Random(seed), admission=ClusterAdmission(disabled=["TaintNodesByCondition"]))
-    create_bootstrap_objects(store)
+    store = new_store(seed)
     for number in range(NODE_COUNT):
         store.create(NODES, node(f"n{number}"))
     store.create(PODS, pod("huge", cpu="64"))
-    async with (
-        ApiServer(store, Listening(), clock=clock, rng=random.Random(seed)) as server,
-        MisbehavingProxy(server.port, server.certificate, trouble, random.Random(seed)) as proxy,
-    ):
-        kubeconfig = folder / "kubeconfig"
-        kubeconfig.write_text(proxy.kubeconfig(server.token))
-        async with HttpClient(
-            load_kubeconfig(kubeconfig),
-            clock=clock,
-            rng=random.Random(seed),
-            qps=-1,
-            answer_seconds=1.0,
-            connect_seconds=2.0,
-            environ={},
-        ) as client:
-            scheduler = Scheduler(
-                client, Settings.of(load(CONFIG), kept_decisions=50), clock=clock, rng=random.Random(seed)
-            )
-            async with scheduler.running():
-                yield World(store, proxy, scheduler)
+    running = scheduling_through(MisbehavingProxy, store, folder, trouble, seed, kept_decisions=50)
+    async with running as (proxy, scheduler):
+        yield World(store, proxy, scheduler)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

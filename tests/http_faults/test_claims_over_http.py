@@ -2,7 +2,6 @@
 the network breaks, delays and repeats requests."""
 
 import asyncio
-import random
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,38 +11,22 @@ from typing import Any
 import msgspec
 import pytest
 
+from http_faults.networks import make_impatient, new_store, scheduling_through
 from stowplan.api.catalogue import DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from stowplan.api.requests import Json
-from stowplan.client import Retries
-from stowplan.client.http import HttpClient, load_kubeconfig
-from stowplan.clock import RealClock
-from stowplan.config.load import load
-from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
-from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.store import Store
-from stowplan.scheduler import Scheduler, Settings
+from stowplan.scheduler import Scheduler
 from stowplan.testing.proxy import MisbehavingProxy, WireFaults
 from waiting import eventually
 
 DRIVER = "gpu.example.com"
 GPU = "example.com/gpu"
 FINALIZER = "resource.kubernetes.io/delete-protection"
-CONFIG = """\
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-podInitialBackoffSeconds: 1
-podMaxBackoffSeconds: 1
-"""
 
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for minutes."""
-    pause = Retries.next_pause
-    monkeypatch.setattr(Retries, "next_pause", lambda self: pause(self) / 10)
-    monkeypatch.setattr("stowplan.client.http.watch.SILENCE", 1.2)
-    monkeypatch.setattr("stowplan.client.http.watch.INITIAL_SILENCE", 1.2)
-    monkeypatch.setattr("stowplan.embedded.apiserver.server.BOOKMARKS", 0.4)
+    make_impatient(monkeypatch)
 
 
 class Listener(MisbehavingProxy):
@@ -106,9 +89,7 @@ class World:
 
 @asynccontextmanager
 async def world(folder: Path, nodes: int, trouble: WireFaults, seed: int = 1) -> AsyncIterator[World]:
-    clock = RealClock()
-    store = Store(clock, random.Random(seed), admission=ClusterAdmission(disabled=["TaintNodesByCondition"]))
-    create_bootstrap_objects(store)
+    store = new_store(seed)
     selectors = [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]
     spec = {"selectors": selectors, "extendedResourceName": GPU}
     store.create(DEVICE_CLASSES, {"metadata": {"name": "gpu"}, "spec": spec})
@@ -121,25 +102,8 @@ async def world(folder: Path, nodes: int, trouble: WireFaults, seed: int = 1) ->
         devices = [{"name": f"gpu-{device}"} for device in range(4)]
         slice_spec = {"driver": DRIVER, "nodeName": name, "pool": pool, "devices": devices}
         store.create(RESOURCE_SLICES, {"metadata": {"name": name}, "spec": slice_spec})
-    async with (
-        ApiServer(store, Listening(), clock=clock, rng=random.Random(seed)) as server,
-        Listener(server.port, server.certificate, trouble, random.Random(seed)) as proxy,
-    ):
-        assert isinstance(proxy, Listener)
-        kubeconfig = folder / "kubeconfig"
-        kubeconfig.write_text(proxy.kubeconfig(server.token))
-        async with HttpClient(
-            load_kubeconfig(kubeconfig),
-            clock=clock,
-            rng=random.Random(seed),
-            qps=-1,
-            answer_seconds=1.0,
-            connect_seconds=2.0,
-            environ={},
-        ) as client:
-            scheduler = Scheduler(client, Settings.of(load(CONFIG)), clock=clock, rng=random.Random(seed))
-            async with scheduler.running():
-                yield World(store, proxy, scheduler)
+    async with scheduling_through(Listener, store, folder, trouble, seed) as (proxy, scheduler):
+        yield World(store, proxy, scheduler)
 
 
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"

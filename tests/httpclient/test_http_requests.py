@@ -183,13 +183,15 @@ def test_a_read_is_sent_again_when_its_answer_is_lost() -> None:
 
 
 def test_a_read_on_a_kept_connection_that_was_closed_is_sent_again_at_once() -> None:
-    async def run() -> None:
+    """Other reads wait a tenth of a second at least. A busy machine may take as long once in a while."""
+
+    async def took() -> float:
         async with NastyServer(OK, drop, OK) as server, server.client() as client:
             await get(client)
             await get(client)
-        assert server.times[2] - server.times[1] < 0.09
+        return server.times[2] - server.times[1]
 
-    asyncio.run(run())
+    assert any(asyncio.run(took()) < 0.09 for _ in range(10))
 
 
 def test_a_write_is_sent_over_a_new_connection_when_the_kept_one_was_closed_before() -> None:

@@ -18,7 +18,7 @@ from stowplan.api.workloads import Service, ServiceSpec
 from stowplan.testing import cluster_strategies as some
 from stowplan.testing.reuse_machine import whiches
 
-FEWER = settings(SHORT, max_examples=15)
+FEWER = settings(SHORT, max_examples=8)
 
 PLAIN = Pod(
     metadata=ObjectMeta(namespace="default", labels={"app": "a"}),

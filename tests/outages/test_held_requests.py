@@ -88,7 +88,7 @@ def test_a_create_that_was_not_sent_is_held_and_one_whose_answer_is_lost_fails(t
 def test_a_write_is_not_sent_when_it_is_not_ours_to_do_any_more(tmp_path: Path) -> None:
     async def story() -> None:
         leads = True
-        async with world(tmp_path, may_repeat=lambda: leads) as (store, proxy, client):
+        async with world(tmp_path, may_write=lambda: leads) as (store, proxy, client):
             proxy.refuse()
             binding, reading = (
                 asyncio.create_task(client.bind(BINDING)),
@@ -100,6 +100,8 @@ def test_a_write_is_not_sent_when_it_is_not_ours_to_do_any_more(tmp_path: Path) 
             with pytest.raises(ApiError, match="held while the server was gone"):
                 await binding
             await reading
+            with pytest.raises(ApiError, match="not sent: another process may lead by now"):
+                await client.bind(BINDING)
             assert "nodeName" not in store.get(PODS, "default", "web")["spec"]
 
     asyncio.run(story())

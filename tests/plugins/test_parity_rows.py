@@ -35,6 +35,10 @@ class Waiting(NamedTuple):
     pod: PodInfo
     timestamp: float
 
+    @property
+    def priority(self) -> int:
+        return self.pod.priority
+
 
 def test_more_important_pods_come_first_and_equals_in_order_of_arrival() -> None:
     table = ClusterTable()

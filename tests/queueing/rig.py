@@ -10,8 +10,9 @@ from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource
 from stowplan.framework.interface import Plugin
 from stowplan.framework.status import Status, unresolvable
+from stowplan.queue.build import queue_for
 from stowplan.queue.queued_pod import QueuedPod
-from stowplan.queue.scheduling_queue import SchedulingQueue, queue_for
+from stowplan.queue.scheduling_queue import SchedulingQueue
 from stowplan.testing import PodBuilder, cluster
 
 START = 1_700_000_000.0

@@ -20,7 +20,7 @@ from stowplan.framework.events import (
     queue_if,
 )
 from stowplan.framework.interface import Plugin
-from stowplan.queue.scheduling_queue import queue_for
+from stowplan.queue.build import queue_for
 from stowplan.testing import cluster, node, pod
 
 NEW_NODE = node("n").obj()

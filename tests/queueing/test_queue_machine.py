@@ -16,8 +16,8 @@ from stowplan.api.pod import Pod
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.events import NODE_ADD, EventRegistration, Hint, queue_if
 from stowplan.framework.interface import Plugin
+from stowplan.queue.build import queue_for
 from stowplan.queue.queued_pod import QueuedPod
-from stowplan.queue.scheduling_queue import queue_for
 from stowplan.testing import PodBuilder, cluster, node, pod
 
 

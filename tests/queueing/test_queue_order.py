@@ -7,7 +7,7 @@ import pytest
 from queueing.rig import StoppedClock, rig
 from releases import GATES_1_36
 from stowplan.framework.interface import Plugin
-from stowplan.queue.scheduling_queue import queue_for
+from stowplan.queue.build import queue_for
 from stowplan.testing import cluster, pod
 
 

@@ -3,8 +3,6 @@
 import pytest
 
 from queueing.rig import Patient, rig
-from stowplan.api.feature_gates import FeatureGates
-from stowplan.api.pod import PodSchedulingGroup
 from stowplan.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
@@ -188,14 +186,6 @@ def test_a_pod_that_is_back_already_is_refused_and_its_attempt_is_over(place: st
         r.reject(queued, "Patient")
     assert str(caught.value) == message
     assert queued.uid not in r.queue.in_flight
-
-
-def test_with_groups_a_member_always_comes_back_by_its_backoff() -> None:
-    gates = FeatureGates({"GenericWorkload": True})
-    r = rig(Patient, gates=gates)
-    r.add(pod("p").spec(scheduling_group=PodSchedulingGroup(pod_group_name="g")))
-    r.reject(r.pop(), "Patient")
-    assert r.place("p") == "backoff"
 
 
 def test_a_pod_that_was_not_taken_out_comes_back_by_its_backoff() -> None:

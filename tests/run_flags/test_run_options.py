@@ -172,6 +172,21 @@ def test_what_is_wrong_is_told_by_the_flag(arguments: str, error: str) -> None:
             "--feature-gates: NodeSwap has no effect: it is not a gate of the scheduler",
         ),
         (
+            "--feature-gates=InPlacePodLevelResourcesVerticalScaling=false",
+            "--feature-gates: InPlacePodLevelResourcesVerticalScaling has no effect: resources in the status "
+            "of a pod count in any case",
+        ),
+        (
+            "--feature-gates=InterPodAffinityHostnameFastPath=true",
+            "--feature-gates: InterPodAffinityHostnameFastPath has no effect: pods are counted by domain as "
+            "they come and go, which is as fast",
+        ),
+        (
+            "--feature-gates=AllAlpha=true,GenericWorkload=true,DRAListTypeAttributes=true",
+            "--feature-gates: InterPodAffinityHostnameFastPath has no effect: pods are counted by domain as "
+            "they come and go, which is as fast",
+        ),
+        (
             "--kube-api-content-type=application/cbor",
             "--kube-api-content-type has no effect: the client sends JSON",
         ),

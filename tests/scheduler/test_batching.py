@@ -9,16 +9,6 @@ from releases import V1_36, V1_37
 from scheduler.worlds import World, configured, live, plugin
 from stowplan.api.feature_gates import FeatureGates
 from stowplan.releases import Release
-from stowplan.scheduler.batching import (
-    EMPTY_LIST,
-    EXPIRED,
-    NODE_MISSING,
-    NODE_NOT_FULL,
-    POD_INCOMPATIBLE,
-    POD_NOMINATED,
-    POD_NOT_BATCHABLE,
-    POD_SKIPPED,
-)
 
 NO_DEFAULTS = {
     "schedulerName": "default-scheduler",
@@ -218,11 +208,3 @@ def test_without_the_gate_nothing_is_counted() -> None:
         assert world.scheduler.context.profiles["default-scheduler"].batch is None
 
     live(story, config=configured(NO_DEFAULTS, gates={"OpportunisticBatching": False}))
-
-
-@pytest.mark.parametrize("release", [V1_36, V1_37])
-def test_reasons_are_those_of_the_release(release: Release) -> None:
-    listed = release.behaviour.batching.flush_reasons
-    reasons = {POD_SKIPPED, POD_INCOMPATIBLE, EXPIRED, NODE_MISSING, EMPTY_LIST, POD_NOT_BATCHABLE}
-    assert reasons <= set(listed)
-    assert (POD_NOMINATED in listed, NODE_NOT_FULL in listed) == (release is V1_37, release is V1_36)

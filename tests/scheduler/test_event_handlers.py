@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from releases import V1_36, V1_37
+from stowplan.api.devices import DeviceTaintRule
 from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
@@ -106,6 +107,8 @@ def test_with_gangs_a_new_pod_may_help_others() -> None:
     for release, gate in ((V1_36, "GangScheduling"), (V1_37, "GenericWorkload")):
         gates = FeatureGates({"GenericWorkload": True, gate: True}, release)
         expected = [("add", WAITING), ("move_all", pod_resources(release.behaviour).added, None, WAITING)]
+        if release is V1_37:
+            expected.insert(0, ("put_unscheduled", WAITING))
         assert calls("add_pod", WAITING, gates=gates) == expected
 
 
@@ -147,7 +150,7 @@ def test_an_updated_pod(old: Pod, new: Pod, expected: list[Call]) -> None:
         (
             DYING,
             [
-                ("forget", PLACED.metadata.uid),
+                ("remove_assumed", PLACED.metadata.uid),
                 ("move_all", ASSIGNED_POD_DELETE, PLACED, None),
             ],
         ),
@@ -175,7 +178,7 @@ def test_of_an_assumed_pod_only_its_deletion_matters(new: Pod, expected: list[Ca
             PLACED,
             [
                 ("delete", NOMINATED),
-                ("forget", PLACED.metadata.uid),
+                ("remove_assumed", PLACED.metadata.uid),
                 ("move_all", ASSIGNED_POD_DELETE, PLACED, None),
             ],
         ),
@@ -206,3 +209,10 @@ def test_other_objects_are_events_if_a_plugin_registered_for_them() -> None:
     assert event_of(kind, fast, fast, watched) is ClusterEvent(kind, Action.UPDATE)
     assert event_of(kind, fast, None, watched) is None
     assert event_of("foos.v1.example.com", None, fast, watched) is None
+
+
+def test_a_taint_rule_that_comes_or_goes_is_an_update_of_slices() -> None:
+    rule, kind = DeviceTaintRule(), Resource.RESOURCE_SLICE
+    watched = {str(kind): Action.ADD | Action.UPDATE}
+    for old, new in ((None, rule), (rule, rule), (rule, None)):
+        assert event_of(kind, old, new, watched) is ClusterEvent(kind, Action.UPDATE)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from scheduler.worlds import World, configured, live
+from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
 from stowplan.api.status import ApiError
 from stowplan.config import LoadedConfig
@@ -56,14 +57,14 @@ class Evictor(Plugin):
         node = max(victims)
         return PostFilterResult(SUCCESS, node, victims[node].pods, victims, (node,))
 
-    def preemption_started(self, preemptor: Pod) -> None:
+    def preemption_started(self, preemptor: Object) -> None:
         self.told.append(("started", preemptor.name))
         self.gated.add(preemptor.metadata.uid)
 
-    def preemption_waits_for(self, preemptor: Pod, victim: Pod) -> None:
+    def preemption_waits_for(self, preemptor: Object, victim: Pod) -> None:
         self.told.append(("waits for", preemptor.name, victim.name))
 
-    def preemption_ended(self, preemptor: Pod) -> None:
+    def preemption_ended(self, preemptor: Object) -> None:
         self.told.append(("ended", preemptor.name))
         self.gated.discard(preemptor.metadata.uid)
 

@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +29,14 @@ DEFINITIONS = CORPUS / "crds"
 NODES = 3
 
 
+@cache
 def _documents(folder: Path) -> list[dict[str, Any]]:
     found = [each for file in sorted(folder.glob("*.yaml")) for each in yaml.safe_load_all(file.read_text())]
     return [item for each in found for item in each.get("items", [each])]
 
 
-PRODUCTS = _documents(CORPUS)
-NAMESPACES = {each["metadata"]["name"] for each in PRODUCTS if each["kind"] == "Namespace"}
+def _namespaces() -> set[str]:
+    return {each["metadata"]["name"] for each in _documents(CORPUS) if each["kind"] == "Namespace"}
 
 
 @dataclass(frozen=True)
@@ -112,11 +114,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def test_everything_is_created_and_what_is_only_stored_warns(cluster: Cluster) -> None:
-    assert cluster.applied.count(" created\n") == len(PRODUCTS)
+    assert cluster.applied.count(" created\n") == len(_documents(CORPUS))
     assert cluster.defined.count(" created\n") == len(_documents(DEFINITIONS))
     told = re.findall(r"^Warning: stored only: nothing acts on (\w+) here$", cluster.applied, re.MULTILINE)
     inactive = {resource.kind for resource in STORED_ONLY}
-    assert sorted(told) == sorted({each["kind"] for each in PRODUCTS} & inactive)
+    assert sorted(told) == sorted({each["kind"] for each in _documents(CORPUS)} & inactive)
     assert "Warning: source.gitops.example.com/v1beta1 Repository is deprecated, use v1\n" in cluster.applied
     level = "pod-security.kubernetes.io/enforce=restricted: stored only: pods are not checked"
     assert f"Warning: {level} against Pod Security standards here\n" in cluster.applied
@@ -314,7 +316,7 @@ def test_what_is_applied_again_is_unchanged(cluster: Cluster) -> None:
     again = cluster("apply", "-f", str(CORPUS), "-f", str(DEFINITIONS))
     changed = set(re.findall(r"^(\w+)\S*/\S+ configured$", again, re.MULTILINE))
     assert changed <= {kind.lower() for kind in ALWAYS_PATCHED}
-    assert again.count(" unchanged\n") + again.count(" configured\n") == len(PRODUCTS) + len(
+    assert again.count(" unchanged\n") + again.count(" configured\n") == len(_documents(CORPUS)) + len(
         _documents(DEFINITIONS)
     )
     assert _versions(cluster) == before
@@ -330,7 +332,7 @@ def _versions(cluster: Cluster) -> dict[str, int]:
 def test_server_side_apply_takes_over_what_was_applied_by_clients(cluster: Cluster) -> None:
     before = _versions(cluster)
     done = cluster("apply", "--server-side", "--force-conflicts", "-f", str(CORPUS), "-f", str(DEFINITIONS))
-    assert done.count(" serverside-applied\n") == len(PRODUCTS) + len(_documents(DEFINITIONS))
+    assert done.count(" serverside-applied\n") == len(_documents(CORPUS)) + len(_documents(DEFINITIONS))
     assert "failed to re-apply" not in done
     assert _versions(cluster) == before
     site = json.loads(cluster("get", "-n=edge", "deploy/site", "-o=json", "--show-managed-fields"))
@@ -348,13 +350,13 @@ def test_everything_can_be_deleted(cluster: Cluster) -> None:
     cluster(
         "patch", "-n", "gitops", "release/shop", "--type=merge", "-p", '{"metadata": {"finalizers": null}}'
     )
-    remaining = cluster.until("", "namespaces", lambda found: not NAMESPACES & _names(found))
+    remaining = cluster.until("", "namespaces", lambda found: not _namespaces() & _names(found))
     assert _names(remaining) == {"default", "kube-system", "kube-public", "kube-node-lease"}
     cluster.until("", "pv", lambda found: not found["items"])
     cluster("delete", "-f", str(DEFINITIONS), KUBECTL_PATIENCE)
     left = "-A", "pods,jobs,deploy,rs,sts,ds,pvc,ingressclasses,crd,hpa,netpol"
     assert cluster.get("", *left)["items"] == []
-    shipped = {each["metadata"]["name"] for each in PRODUCTS}
+    shipped = {each["metadata"]["name"] for each in _documents(CORPUS)}
     rights = "roles,rolebindings,clusterroles,clusterrolebindings,priorityclasses"
     assert not _names(cluster.get("", "-A", rights)) & shipped
     others = [line for line in cluster.running.errors.splitlines() if "exceeded quota" not in line]

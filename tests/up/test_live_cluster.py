@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kubernetes import client
 
+from lazily import Lazily
 from stowplan.framework import Plugin, unschedulable
 from stowplan.testing import LiveCluster, live_cluster
 
@@ -39,7 +39,12 @@ def test_kubectl_and_the_official_client_use_it(cluster: LiveCluster) -> None:
     subprocess.run([kubectl, "apply", "-f", "-"], input=WEB, text=True, env=cluster.env, check=True)
     cluster.wait_until_ready()
     with cluster.api_client() as api:
-        pods: Any = client.CoreV1Api(api).list_namespaced_pod("default", label_selector="app=web").items
+        pods: Any = (
+            Lazily("kubernetes.client")
+            .CoreV1Api(api)
+            .list_namespaced_pod("default", label_selector="app=web")
+            .items
+        )
     assert [pod.status.phase for pod in pods] == ["Running"] * 3
     assert {pod.spec.node_name for pod in pods} == {"node-0", "node-1"}
 
@@ -52,11 +57,11 @@ def test_what_is_not_ready_is_told_with_the_reason(cluster: LiveCluster) -> None
         "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "99"}}}]},
     }
     with cluster.api_client() as api:
-        client.CoreV1Api(api).create_namespaced_pod("default", huge)
+        Lazily("kubernetes.client").CoreV1Api(api).create_namespaced_pod("default", huge)
         with pytest.raises(TimeoutError, match="Pod default/huge: Pending: 0/2 nodes are available"):
             cluster.wait_until_ready(timeout=1)
         assert "Insufficient cpu" in cluster.explain("default/huge")
-        client.CoreV1Api(api).delete_namespaced_pod("huge", "default")
+        Lazily("kubernetes.client").CoreV1Api(api).delete_namespaced_pod("huge", "default")
     with pytest.raises(LookupError, match="the scheduler knows no pod default/nobody"):
         cluster.explain("default/nobody")
 
@@ -80,7 +85,7 @@ def test_manifests_shapes_plugins_and_behaviour_are_given_as_arguments(tmp_path:
         cluster.wait_until_ready()
         assert time.monotonic() - began > 0.5
         with cluster.api_client() as api:
-            pods: Any = client.CoreV1Api(api).list_namespaced_pod("default").items
+            pods: Any = Lazily("kubernetes.client").CoreV1Api(api).list_namespaced_pod("default").items
         assert {pod.spec.node_name for pod in pods} == {"pool-1"}
     assert not Path(cluster.kubeconfig).exists()
 

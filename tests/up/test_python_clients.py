@@ -7,15 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import kopf
-import kr8s
 import pytest
-from kr8s.objects import Deployment, Node, Pod, new_class
-from kubernetes import client as official
-from kubernetes import config
 
+from lazily import Lazily
 from up.clusters import up
 from waiting import until
+
+kr8s = Lazily("kr8s")
+objects = Lazily("kr8s.objects")
+official = Lazily("kubernetes.client")
+config = Lazily("kubernetes.config")
 
 GREETINGS = {
     "apiVersion": "apiextensions.k8s.io/v1",
@@ -71,24 +72,26 @@ def deployment(name: str, replicas: int) -> dict[str, Any]:
 
 def test_kr8s_deploys_waits_scales_and_reads_logs(kubeconfig: Path) -> None:
     api = kr8s.api(kubeconfig=str(kubeconfig))
-    assert len(list(Node.list(api=api))) == 3
-    web = Deployment(deployment("web", 2), api=api)
+    assert len(list(objects.Node.list(api=api))) == 3
+    web = objects.Deployment(deployment("web", 2), api=api)
     web.create()
     until(lambda: web.ready())
     web.scale(3)
     until(lambda: web.ready() and len(web.pods()) == 3)
-    pods: list[Any] = list(Pod.list(api=api, namespace="default", label_selector={"app": "web"}))
+    pods: list[Any] = list(objects.Pod.list(api=api, namespace="default", label_selector={"app": "web"}))
     assert {pod.status.phase for pod in pods} == {"Running"}
     assert "simulated" in "\n".join(pods[0].logs())
     web.label({"tier": "front"})
     web.refresh()
     assert web.labels["tier"] == "front"
     web.delete(propagation_policy="Background")
-    until(lambda: not list(Pod.list(api=api, namespace="default", label_selector={"app": "web"})))
+    until(lambda: not list(objects.Pod.list(api=api, namespace="default", label_selector={"app": "web"})))
 
 
 def test_a_kopf_operator_follows_its_custom_resources(kubeconfig: Path) -> None:
     """Finalizers, status patches, children with owners, updates and deletions, as operators do it."""
+    import kopf
+
     registry = kopf.OperatorRegistry()
     core = official.CoreV1Api(config.new_client_from_config(str(kubeconfig)))
     forgotten: list[str] = []
@@ -111,9 +114,9 @@ def test_a_kopf_operator_follows_its_custom_resources(kubeconfig: Path) -> None:
         forgotten.append(name)
 
     api = kr8s.api(kubeconfig=str(kubeconfig))
-    definition = new_class("CustomResourceDefinition", "apiextensions.k8s.io/v1", namespaced=False)
+    definition = objects.new_class("CustomResourceDefinition", "apiextensions.k8s.io/v1", namespaced=False)
     definition(GREETINGS, api=api).create()
-    greeting = new_class("Greeting", "example.com/v1", namespaced=True, plural="greetings")
+    greeting = objects.new_class("Greeting", "example.com/v1", namespaced=True, plural="greetings")
     with operating(registry, kubeconfig):
         first = greeting(
             {"metadata": {"name": "first", "namespace": "default"}, "spec": {"name": "world"}}, api=api
@@ -131,8 +134,10 @@ def test_a_kopf_operator_follows_its_custom_resources(kubeconfig: Path) -> None:
 
 
 @contextlib.contextmanager
-def operating(registry: kopf.OperatorRegistry, kubeconfig: Path) -> Iterator[None]:
+def operating(registry: Any, kubeconfig: Path) -> Iterator[None]:
     """An operator in a thread of its own, as `kopf run` would start it."""
+    import kopf
+
     stop, ready = threading.Event(), threading.Event()
     settings = kopf.OperatorSettings()
     settings.posting.enabled = True

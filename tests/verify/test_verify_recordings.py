@@ -81,23 +81,14 @@ def test_limit_says_how_many_differences_are_shown(tmp_path: Path) -> None:
     assert "expected" not in verify(recording, "--limit", "0").stdout
 
 
-GROUPS = {"batches": [1], "expected": {"cycles": [{}, {}], "pods": {"p": {}}}}
-
-
-@pytest.mark.parametrize(
-    ("line", "subjects"),
-    [
-        (GROUPS, {"cycles": 2, "pods": 1}),
-    ],
-)
-def test_what_is_not_built_is_counted_by_subject_and_never_as_equal(
-    tmp_path: Path, line: dict[str, Any], subjects: dict[str, int]
-) -> None:
-    result = verify(write(tmp_path / "r.jsonl", line), "--json")
+def test_what_is_not_built_is_counted_by_subject_and_never_as_equal(tmp_path: Path) -> None:
+    groups = {"batches": [1], "expected": {"cycles": [{}, {}], "pods": {"p": {}}}}
+    result = verify(write(tmp_path / "r.jsonl", groups), "--json")
     assert result.exit_code == 0
     summary = json.loads(result.stdout.splitlines()[-1])
     assert summary["total"]["compared"] == 0
-    assert {name: counted["notBuilt"] for name, counted in summary["families"]["r"].items()} == subjects
+    counted = {name: figures["notBuilt"] for name, figures in summary["families"]["r"].items()}
+    assert counted == {"cycles": 2, "pods": 1}
 
 
 @pytest.mark.parametrize(
