@@ -38,7 +38,7 @@ def record_small(
         for number in range(3):
             store.create(NODES, node(f"n{number}"))
         scheduler = recorded_scheduler(
-            Recording(path, size=size),
+            Recording(path, size=size, in_background=False),
             InProcessClient(store),
             Settings.of(),
             clock=clock,

@@ -62,13 +62,38 @@ def test_a_replay_of_a_run_with_faults_makes_the_same_decisions(
 
 def test_a_recording_that_was_rotated_is_replayed_from_the_oldest_state_that_is_left(tmp_path: Path) -> None:
     path = tmp_path / "day.rec"
-    execute_recorded(sound(8), Recording(path, size=40_000))
+    execute_recorded(sound(8), Recording(path, size=12_000, in_background=False))
     assert len(list(tmp_path.iterdir())) == FILES
     [session] = sessions(path)
     assert session.header.has_state
     made = decisions(path)
     assert made
     assert all(one.is_same for one in made)
+
+
+def test_a_state_larger_than_a_file_is_not_written_again_and_again(tmp_path: Path) -> None:
+    path = tmp_path / "day.rec"
+
+    async def main(clock: VirtualClock) -> None:
+        store = Store(clock, Random(1))
+        for number in range(500):
+            store.create(NODES, node(f"n{number}"))
+        recorder = ClusterRecorder(
+            Recording(path, size=400, in_background=False),
+            InProcessClient(store),
+            clock=clock,
+            source="test",
+            report=print,
+        )
+        task = asyncio.create_task(recorder.run())
+        await asyncio.sleep(100)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    run(main)
+    header = read_header(path).header
+    assert header.has_state
+    assert header.number == 1
 
 
 # A small cluster in virtual time
@@ -117,8 +142,8 @@ def test_a_disk_that_is_full_ends_the_recording_and_not_the_scheduler(
             raise OSError(ENOSPC, "No space left on device")
         genuine(self, data)
 
-    genuine = SegmentWriter._write
-    monkeypatch.setattr(SegmentWriter, "_write", write)
+    genuine = SegmentWriter._append
+    monkeypatch.setattr(SegmentWriter, "_append", write)
     told: list[str] = []
     store = record_small(tmp_path / "day.rec", told.append)
     assert told == [f"{tmp_path / 'day.rec'}: No space left on device"]
@@ -201,7 +226,11 @@ def test_a_cluster_is_recorded_from_outside_and_its_bindings_are_judged(tmp_path
             store.create(NODES, node(f"n{number}"))
         scheduler = Scheduler(InProcessClient(store), Settings.of(), clock=clock, rng=Random(3))
         recorder = ClusterRecorder(
-            Recording(path, size=60_000), InProcessClient(store), clock=clock, source="test", report=print
+            Recording(path, size=60_000, in_background=False),
+            InProcessClient(store),
+            clock=clock,
+            source="test",
+            report=print,
         )
         task = asyncio.create_task(recorder.run())
         await recorder.synced()

@@ -92,8 +92,8 @@ class EntryWriter:
         self._before = 0
         self._writer: SegmentWriter | None = None
         self._parts: Iterator[tuple[str, list[Object]]] = iter(())
-        self._state_ends = 0
-        """The size of the file when the state was complete in it, -1 before."""
+        self._owes_state = False
+        """Whether objects of the state that the file begins with are still to be put into it."""
         self._is_over = False
 
     def begin(self) -> None:
@@ -111,7 +111,7 @@ class EntryWriter:
             while True:
                 await asyncio.sleep(FLUSH_EVERY)
                 self._check_date()
-                if self._state_ends < 0:
+                if self._owes_state:
                     self._put_state()
                 self._write()
         finally:
@@ -128,9 +128,9 @@ class EntryWriter:
     def is_full(self) -> bool:
         """Whether it is time for a new file."""
         writer = self._writer
-        if writer is None or self._is_over or self._state_ends < 0:
-            return False
-        return writer.size - self._state_ends > self._recording.file_size
+        return (
+            writer is not None and not self._is_over and writer.size_after_state > self._recording.file_size
+        )
 
     def go_on(self, objects: Mapping[str, list[Object]], rest: Rest | None) -> None:
         """Go on in a new file, which begins with the state."""
@@ -146,17 +146,18 @@ class EntryWriter:
             return
         self._put(Kind.STATE, REST, "", rest)
         self._parts = in_parts(objects)
-        self._state_ends = -1
+        self._owes_state = True
 
     def _put_state(self) -> None:
         """Write some more of the objects that a file begins with."""
         some = list(islice(self._parts, _PARTS_AT_ONCE))
         for resource, objects in some:
             self._put(Kind.STATE, OBJECTS, resource, objects)
-        if len(some) < _PARTS_AT_ONCE and self._writer is not None:
-            self._put(Kind.STATE_COMPLETE, "", "", None)
+        if len(some) < _PARTS_AT_ONCE:
             self._write()
-            self._state_ends = self._writer.size
+            self._put(Kind.STATE_COMPLETE, "", "", None)
+            self._write(ends_state=True)
+            self._owes_state = False
 
     def _tick(self) -> None:
         clock = self.clock
@@ -173,9 +174,9 @@ class EntryWriter:
         if len(buffer) > _BLOCK:
             self._write()
 
-    def _write(self) -> None:
+    def _write(self, *, ends_state: bool = False) -> None:
         if self._count and self._writer is not None:
-            self._writer.put(bytes(self._buffer), self._count)
+            self._writer.put(bytes(self._buffer), self._count, ends_state=ends_state)
             self._buffer.clear()
             self._count = 0
 

@@ -1,11 +1,15 @@
-"""Writing a recording: files that are rotated. A thread writes, so that a slow disk holds nobody up."""
+"""Writing a recording: files that are rotated. A thread writes, so that a slow disk holds nobody up.
+
+Under virtual time a thread would lag by an amount that differs from run to run, and with it the places where
+files end. There blocks are written at once (`in_background=False`).
+"""
 
 import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Final
+from typing import Final, NamedTuple
 
 from stowplan.recording.files import Header, encode_block, first_bytes
 
@@ -18,7 +22,13 @@ FILES: Final = 4
 _LONGEST_QUEUE: Final = 64 << 20
 """Bytes that may wait for the disk. A recording with a gap could not be replayed, so beyond that it ends."""
 
-_Job = tuple[bytes, int] | None
+
+class _Block(NamedTuple):
+    """A block of entries that waits to be written."""
+
+    entries: bytes
+    count: int
+    ends_state: bool
 
 
 class Recording:
@@ -27,8 +37,9 @@ class Recording:
     A file that is there already becomes the first of the older ones. Raises OSError if it cannot be written.
     """
 
-    def __init__(self, path: Path, *, size: int = DEFAULT_SIZE) -> None:
+    def __init__(self, path: Path, *, size: int = DEFAULT_SIZE, in_background: bool = True) -> None:
         self.path = path
+        self._in_background = in_background
         self.file_size = max(size // FILES, 1)
         self.id = os.urandom(8).hex()
         self._number = 0
@@ -47,7 +58,7 @@ class Recording:
         self._rotate()
         header.recording, header.number = self.id, self._number
         self._number += 1
-        return SegmentWriter(self.path, header, failed)
+        return SegmentWriter(self.path, header, failed, in_background=self._in_background)
 
     def _rotate(self) -> None:
         if not self.path.exists():
@@ -69,50 +80,69 @@ class Recording:
 class SegmentWriter:
     """Compresses and writes the blocks of one file. `failed` is told, once, that nothing more is written."""
 
-    def __init__(self, path: Path, header: Header, failed: Callable[[str], None]) -> None:
+    def __init__(
+        self, path: Path, header: Header, failed: Callable[[str], None], *, in_background: bool
+    ) -> None:
         self._file = path.open("xb", buffering=0)
         self._path = path
         self._failed = failed
-        self._jobs: SimpleQueue[_Job] = SimpleQueue()
+        self._blocks: SimpleQueue[_Block | None] = SimpleQueue()
         self._queued = 0
-        self.size = 0
-        """Bytes written so far."""
+        self._size = 0
+        self._state_size: int | None = None if header.has_state else 0
         self.is_over = False
-        self._write(first_bytes(header))
-        self._thread = threading.Thread(target=self._work, name="recording", daemon=True)
-        self._thread.start()
+        self._append(first_bytes(header))
+        self._thread: threading.Thread | None = None
+        if in_background:
+            self._thread = threading.Thread(target=self._work, name="recording", daemon=True)
+            self._thread.start()
 
-    def put(self, entries: bytes, count: int) -> None:
-        """Append a block of entries."""
+    @property
+    def size_after_state(self) -> int:
+        """Bytes written after the state that the file begins with; 0 until all of the state is written."""
+        return 0 if self._state_size is None else self._size - self._state_size
+
+    def put(self, entries: bytes, count: int, *, ends_state: bool = False) -> None:
+        """Append a block of entries; `ends_state` says that the state is complete with it."""
         if self.is_over:
+            return
+        block = _Block(entries, count, ends_state)
+        if self._thread is None:
+            self._write(block)
             return
         self._queued += len(entries)
         if self._queued > _LONGEST_QUEUE:
             self._fail(f"{self._path}: the disk is too slow: {self._queued} bytes wait to be written")
             return
-        self._jobs.put((entries, count))
+        self._blocks.put(block)
 
     def close(self) -> None:
         """Write what waits, and close the file."""
-        self._jobs.put(None)
-        self._thread.join()
-
-    def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            entries, count = job
-            if not self.is_over:
-                try:
-                    self._write(encode_block(entries, count))
-                except OSError as error:
-                    self._fail(f"{self._path}: {error.strerror}")
-            self._queued -= len(entries)
+        if self._thread is not None:
+            self._blocks.put(None)
+            self._thread.join()
         self._file.close()
 
-    def _write(self, data: bytes) -> None:
+    def _work(self) -> None:
+        while (block := self._blocks.get()) is not None:
+            if not self.is_over:
+                self._write(block)
+            self._queued -= len(block.entries)
+
+    def _write(self, block: _Block) -> None:
+        try:
+            self._append(encode_block(block.entries, block.count))
+        except OSError as error:
+            self._fail(f"{self._path}: {error.strerror}")
+            return
+        if block.ends_state:
+            self._state_size = self._size
+
+    def _append(self, data: bytes) -> None:
         view = memoryview(data)
         while view:
             view = view[self._file.write(view) :]
-        self.size += len(data)
+        self._size += len(data)
 
     def _fail(self, why: str) -> None:
         self.is_over = True
