@@ -27,7 +27,7 @@ class _Block(NamedTuple):
     """A block of entries that waits to be written."""
 
     entries: bytes
-    count: int
+    length: int
     ends_state: bool
 
 
@@ -131,7 +131,7 @@ class SegmentWriter:
 
     def _write(self, block: _Block) -> None:
         try:
-            self._append(encode_block(block.entries, block.count))
+            self._append(encode_block(block.entries, block.length))
         except OSError as error:
             self._fail(f"{self._path}: {error.strerror}")
             return
