@@ -351,15 +351,15 @@ class Preemption:
     async def _preempt(self, preemptor: Preemptor, node: str, victim: Pod) -> bool:
         """Preempt one victim; False if that failed. One that is gone already is as good."""
         context = self._context
-        uid = victim.metadata.uid
-        unbound = await self._turn(VICTIM, uid, self._is_unbound(victim))
+        who = f"{victim.metadata.uid} for {preemptor.uid}"
+        unbound = await self._turn(VICTIM, who, self._is_unbound(victim))
         note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {node}"
         if unbound and self._preempt_in_memory(preemptor, node, victim):
             note += " (in kube-scheduler memory)."
         else:
             failure = await self._deletion_failure(preemptor, node, victim)
             succeeded = failure is None or failure.is_not_found or is_replaced(failure)
-            if not await self._turn(DELETED, uid, succeeded):
+            if not await self._turn(DELETED, who, succeeded):
                 context.logger.error(
                     "Tried to preempted pod", pod=Ref(victim.key), preemptor=Ref(preemptor.key), err=failure
                 )
