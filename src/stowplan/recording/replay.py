@@ -76,6 +76,7 @@ class ReplayTurns:
         self.clock.ticks = header.ticks
         self._waiting: dict[tuple[str, str], deque[asyncio.Future[Any]]] = defaultdict(deque)
         self.rest_wanted = False
+        self.are_given = True
         self.is_over = False
         self.node = ""
         self.failure: Failure | None = None
