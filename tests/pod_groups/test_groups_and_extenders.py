@@ -1,4 +1,4 @@
-"""Pod groups with extenders: members are filtered, scored and bound with their help, and nothing stays held."""
+"""Pod groups with extenders: members are filtered, scored and bound with their help."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -166,6 +166,35 @@ def test_an_extender_that_fails_in_the_middle_of_a_group_leaves_nothing_held() -
         assert "the extender is ill" in world.message("g-0")
         await world.settle(60)
         assert nodes_of(world, members) == ["a", "a", "a"]
+
+    live(story, config=with_gates(), extenders=[asked])
+
+
+def test_an_extender_that_fails_while_victims_are_imagined_away_leaves_all_in_place() -> None:
+    """The gang is tried once more without pods of lower priority: then the extender is asked, and fails."""
+    failures = iter([True])
+
+    async def fail() -> None:
+        raise ExtenderError("the extender is ill")
+
+    asked = Scripted(lambda pod: fail() if pod == "g-2" and next(failures, False) else None)
+
+    async def story(world: World) -> None:
+        world.add_node("a", cpu="4")
+        low = [f"low-{number}" for number in range(4)]
+        for name in low:
+            await world.add_pod(name, cpu="1")
+        asked.asked.clear()
+        add_group(world, "g", GANG, priority=10)
+        members = put_members(world, "g", GANG, cpu="1", priority=10)
+        await world.settle(0.5)
+        assert asked.asked == members
+        table = world.scheduler.context.cache.table
+        assert sorted(info.name for info in table.pods.values()) == low
+        assert nodes_of(world, members) == ["", "", ""]
+        await world.settle(120)
+        leaving = ["deletionTimestamp" in world.pod(name)["metadata"] for name in low]
+        assert sum(leaving) == GANG, "room is made the next time"
 
     live(story, config=with_gates(), extenders=[asked])
 

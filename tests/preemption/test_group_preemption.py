@@ -1,6 +1,7 @@
 """Preemption for groups: who goes, who is reprieved, what is said; some of it for any small cluster."""
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -12,7 +13,12 @@ from preemption.group_worlds import GroupWorld, gang, names
 from preemption.preempting import budget, leaving, low, small, with_status
 from stowplan.api.meta import Object
 from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.placement import PodGroupPostFilterResult, ProposedAssignment, finish
+from stowplan.framework.placement import (
+    GroupCycle,
+    PodGroupPostFilterResult,
+    ProposedAssignment,
+    finish,
+)
 from stowplan.framework.simulation import SimulatedRows
 from stowplan.plugins.defaultpreemption.importance import violations_of
 from stowplan.plugins.defaultpreemption.units import Units
@@ -268,7 +274,7 @@ def test_what_holds_for_every_group_preemption(world: Any) -> None:
         assert not found.victims
         return
     table = made.table
-    units = Units(table).below(table.pods.values(), 99)
+    units = finish(Units(table).below(table.pods.values(), 99))
     going = {victim.metadata.uid for victim in found.victims}
     for unit in units:
         gone = {info.uid for info in unit.pods} & going
@@ -276,11 +282,35 @@ def test_what_holds_for_every_group_preemption(world: Any) -> None:
     assert going == slow_victims(made, group, wanting)
 
 
+def test_a_search_that_is_given_up_at_any_step_leaves_the_table_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Others run between its steps, and the scheduler may stop there."""
+    monkeypatch.setattr("stowplan.plugins.defaultpreemption.units.STEP", 1)
+    monkeypatch.setattr("stowplan.plugins.defaultpreemption.group.STEP", 1)
+    monkeypatch.setattr("stowplan.plugins.defaultpreemption.units.SORTED_AT_ONCE", 2)
+    running = [pod(f"low-{number}").requests(cpu=1).on(f"n{number % 2}") for number in range(8)]
+    made = GroupWorld([small("n0", 4), small("n1", 4)], running, [gang(count=2, priority=4)])
+    group = made.info(HIGH, {"high": members(2, 2, priority=4)})
+    whole, before = made.preempt(group), made.picture()
+    assert whole.status.is_success
+    for stop in range(1, 1000):
+        cycle = GroupCycle(made.table, group)
+        assert not finish(made.algorithm.run(group, cycle)).status.is_success
+        steps = made.algorithm.points.post_filter_steps(cycle, group, lambda: made.try_again(group))
+        taken = sum(1 for _ in islice(steps, stop))
+        steps.close()
+        if taken < stop:
+            break
+        assert made.picture() == before
+    assert stop > 3 * len(running), "pods are looked at, removed and put back in steps"
+
+
 def slow_victims(made: GroupWorld, group: Any, wanting: Sequence[PodBuilder]) -> set[str]:
     """The victims by a plain way: after every unit that is put back, each member is evaluated again, in
     order, on the node it got, with all the members before it there."""
     table = made.table
-    units = [unit for unit in Units(table).below(table.pods.values(), 4) if unit.pods[0].row >= 0]
+    units = [unit for unit in finish(Units(table).below(table.pods.values(), 4)) if unit.pods[0].row >= 0]
     exceeding = violations_of([unit.pods for unit in units], table.budgets)
     with SimulatedRows(table) as rows:
         for unit in units:

@@ -207,8 +207,8 @@ class FinalChecks:
         """Only pending pods are nominated, and no nomination lasts for ever.
 
         Some do, with us as with kube-scheduler: those of pods that are gated, may not preempt, are members of
-        a group or are rejected for their claims whatever the node, and those of nodes that an extender
-        rejects.
+        a group or are rejected for their claims whatever the node, those of nodes that an extender rejects,
+        and all while a member of a group is on a node that is gone: then preemption fails.
         """
         pending = {pod.metadata.uid: pod for pod in self._pending}
         for node, pods in self._scheduler.context.queue.nominator.by_node.items():
@@ -223,9 +223,15 @@ class FinalChecks:
                 or pod.spec.scheduling_group is not None
                 or self._was_rejected_by(pod, CLAIM_PLUGINS)
                 or self._is_kept_off(pod, pod.status.nominated_node_name)
+                or self._has_lost_member()
             )
             if not exempt:
                 self._violated("nominations end", f"{pod.status.nominated_node_name} to {pod.key}")
+
+    def _has_lost_member(self) -> bool:
+        """Whether a member of a group is on a node that is not there."""
+        known = {node.name for node in self._nodes}
+        return any(pod.spec.scheduling_group and pod.spec.node_name not in known for pod in self._placed)
 
     def _check_schedulable(self) -> None:
         for pod, node in self._schedulable_pending():
@@ -268,9 +274,7 @@ class StorageFinalChecks:
         """A judgement without any plugin, where no pod has constraints on other pods."""
         placed = [pod for pod in pods if pod.spec.node_name and not pod.is_finished]
         pending = [pod for pod in pods if not pod.spec.node_name and self._is_ours(pod)]
-        if any(pod.status.nominated_node_name for pod in pending) or not all(
-            map(ignores_other_pods, placed)
-        ):
+        if any(pod.status.nominated_node_name for pod in pending) or not all(map(ignores_other_pods, placed)):
             return
         for pod in pending:
             if not ignores_other_pods(pod) or not claims_of(pod) or self._is_used(pod, placed):

@@ -4,7 +4,7 @@ The table is changed, asked, and put back. Nominated pods are reckoned with this
 preemption would make.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -100,6 +100,12 @@ class SimulatedRows:
     ) -> None:
         for simulated in reversed(self._rows.values()):
             simulated.__exit__(kind, error, trace)
+
+    def put_back(self) -> Iterator[None]:
+        """Put everything back row by row; others may run in between if the table is frozen."""
+        while self._rows:
+            self._rows.popitem()[1].__exit__(None, None, None)
+            yield
 
     def remove_pod(self, info: PodInfo) -> None:
         """Simulate that a pod is gone."""

@@ -660,6 +660,7 @@ class GroupAlgorithm:
             if status.code is Code.UNSCHEDULABLE:
                 break
             outcome.any_scheduled = outcome.any_scheduled or failure is None
+            yield None
         if outcome.status.code is Code.WAIT:
             outcome.status = GroupStatus.unschedulable(*outcome.status.reasons)
         if not outcome.status.is_success:

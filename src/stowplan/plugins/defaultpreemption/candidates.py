@@ -23,6 +23,7 @@ from stowplan.framework import (
     Status,
     Victims,
     error,
+    finish,
     unresolvable,
 )
 from stowplan.gocompat.quoting import quote
@@ -70,7 +71,7 @@ def select_victims(
         lower = [[info] for info in by_importance(info for info in here if info.priority < pod.priority)]
     else:
         try:
-            lower = [unit.pods for unit in units.below(here, pod.priority)]
+            lower = [unit.pods for unit in finish(units.below(here, pod.priority))]
         except UnknownNodeError as cause:
             return error(str(cause))
     if not lower:

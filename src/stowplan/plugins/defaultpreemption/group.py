@@ -35,7 +35,7 @@ from stowplan.framework import (
     unschedulable,
 )
 from stowplan.plugins.defaultpreemption.importance import reprieve_order, violations_of, was_preempted
-from stowplan.plugins.defaultpreemption.units import PodsOfRows, Unit, Units, UnknownNodeError
+from stowplan.plugins.defaultpreemption.units import STEP, PodsOfRows, Unit, Units, UnknownNodeError
 
 PREFIX: Final = "pod group preemption: "
 REASON_NEVER: Final = "not eligible due to preemptionPolicy=Never."
@@ -73,8 +73,8 @@ class GroupSearch:
             current = {pod.uid: pod.pod.status.nominated_node_name for pod in self._group.waiting_pods()}
             return _result(Status(Code.SUCCESS, (REASON_ONGOING,)))._replace(nominations=current)
         try:
-            pods = self._pods_of_rows.below(self._priority)
-            units = self._units.below(pods, self._priority)
+            pods = yield from self._pods_of_rows.below(self._priority)
+            units = yield from self._units.below(pods, self._priority)
         except UnknownNodeError as cause:
             return _result(error(f"failed to create domain: {cause}"))
         began = self._now()
@@ -83,18 +83,26 @@ class GroupSearch:
         return found._replace(preemption=found.preemption._replace(seconds=self._now() - began))
 
     def _search(self, units: Sequence[Unit], schedule: ScheduleGroup) -> Waited[PodGroupPostFilterResult]:
-        """Remove units, place the group, and put back what can stay."""
+        """Remove units, place the group, and put back what can stay.
+
+        The table is frozen, so others may run while pods are imagined away: nobody looks at it.
+        """
         if not units:
             return _result(unresolvable(REASON_NO_VICTIMS))
         with SimulatedRows(self._table) as rows:
-            for unit in units:
+            for number, unit in enumerate(units, 1):
                 for info in unit.pods:
                     rows.remove_pod(info)
-            trial = yield from _without_pauses(schedule())
-            if not trial.status.is_success:
-                status = trial.status
-                return _result(status, candidates=len(units), without_victims=status.message)
-            return self._reprieve(units, rows, trial)
+                if not number % STEP:
+                    yield None
+            trial = yield from schedule()
+            status = trial.status
+            if status.is_success:
+                found = yield from self._reprieve(units, rows, trial)
+            else:
+                found = _result(status, candidates=len(units), without_victims=status.message)
+            yield from rows.put_back()
+            return found
 
     def _now(self) -> float:
         return 0.0 if self._clock is None else self._clock.monotonic()
@@ -116,13 +124,14 @@ class GroupSearch:
 
     def _reprieve(
         self, units: Sequence[Unit], rows: SimulatedRows, trial: GroupTrial
-    ) -> PodGroupPostFilterResult:
+    ) -> Waited[PodGroupPostFilterResult]:
         """Put back what can stay; the rest are the victims."""
         violations = violations_of([unit.pods for unit in units], self._table.budgets)
         found: dict[int, str] = {}
         with Reprieve(self._table, rows, trial.assignments) as reprieve:
             for position in reprieve_order(violations):
                 found[position] = reprieve.why_not(units[position])
+                yield None
         going = [position for position in range(len(units)) if found[position]]
         pods = tuple(info.pod for position in going for info in units[position].pods)
         text = f"found a placement for podgroup, preempting {len(pods)} victims"
@@ -346,17 +355,3 @@ def _result(status: Status, **told: Any) -> PodGroupPostFilterResult:
     text = status.message
     said = Status(status.code, (PREFIX + text,)) if text else status
     return PodGroupPostFilterResult(said, preemption=GroupPreemption(status.code.label, **told))
-
-
-def _without_pauses(work: Waited[GroupTrial]) -> Waited[GroupTrial]:
-    """Work whose pauses are left out: nobody else may run while pods are imagined away."""
-    answer = None
-    while True:
-        try:
-            wanted = work.send(answer)
-        except StopIteration as end:
-            done: GroupTrial = end.value
-            return done
-        answer = None
-        if wanted is not None:
-            answer = yield wanted

@@ -213,7 +213,7 @@ class DefaultPreemption(Plugin):
         table = evaluation.cycle.table
         batch = None if self.one_by_one else batch_dry_run(evaluation, self._sorted_pods, self._results)
         if batch is not None and units is not None:
-            batch.leave_out(self._pods_of_rows.with_members())
+            batch.leave_out((yield from self._pods_of_rows.with_members()))
         start = self.handle.rng.randrange(len(rows))
         known = None if batch is None else self._known_results(evaluation)
         if known is not None and evaluation.cycle.pod.priority in known:

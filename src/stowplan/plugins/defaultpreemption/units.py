@@ -5,9 +5,10 @@ Such a group is one unit, over all its nodes. Every other pod is a unit of its o
 is a member of a group is that of the topmost group; the pod's own does not count.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from heapq import merge
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from stowplan.api.pod import Pod
 from stowplan.api.pod_groups import MAX_TREE_DEPTH, CompositePodGroup
 from stowplan.cluster.columns import BoolColumn, IntColumn
 from stowplan.cluster.table import ClusterTable
-from stowplan.framework import PodInfo
+from stowplan.framework import PodInfo, finish
 from stowplan.gocompat.quoting import quote
 from stowplan.plugins.defaultpreemption.importance import start_of
 
@@ -23,6 +24,13 @@ POD, GROUP, COMPOSITE = 1, 2, 3
 """Ranks of units: at the same priority a group is more important than a pod. The single pod of a group ranks
 as a group does."""
 
+T = TypeVar("T")
+InSteps = Generator[None, None, T]
+"""Work of many steps, between which others may run."""
+
+STEP: Final = 256
+"""Pods or rows that are looked at in one step."""
+SORTED_AT_ONCE: Final = 2048
 _NO_KEY: Final = ""
 _NOBODY: Final = 2**31
 """Higher than any priority."""
@@ -80,9 +88,14 @@ class Units:
 
     def of(self, pods: Iterable[PodInfo]) -> list[Unit]:
         """The units that some pods belong to, each once. Raises UnknownNodeError."""
+        return finish(self._of(pods))
+
+    def _of(self, pods: Iterable[PodInfo]) -> InSteps[list[Unit]]:
         found: list[Unit] = []
         seen: set[str] = set()
-        for info in pods:
+        for number, info in enumerate(pods, 1):
+            if not number % STEP:
+                yield None
             belonging = self._belonging(info.pod)
             if belonging is None or not belonging.together:
                 found.append(self._single(info, belonging))
@@ -91,9 +104,10 @@ class Units:
                 found.append(self._together(info, belonging))
         return found
 
-    def below(self, pods: Iterable[PodInfo], priority: int) -> list[Unit]:
+    def below(self, pods: Iterable[PodInfo], priority: int) -> InSteps[list[Unit]]:
         """The units of lower priority than this, the most important first. Raises UnknownNodeError."""
-        return by_importance(self.of(info for info in pods if self.priority_of(info) < priority))
+        found = yield from self._of(info for info in pods if self.priority_of(info) < priority)
+        return (yield from _by_importance_in_steps(found))
 
     def _single(self, info: PodInfo, belonging: _Belonging | None) -> Unit:
         rank = POD if self._groups.key_of(info.pod) is None else GROUP
@@ -152,9 +166,27 @@ class Units:
 
 def by_importance(units: Iterable[Unit]) -> list[Unit]:
     """Units, the most important first: priority, kind, number of pods, start. Equals go by name."""
-    return sorted(
-        units, key=lambda unit: (-unit.priority, -unit.rank, -len(unit.pods), unit.start, unit.pods[0].key)
-    )
+    return sorted(units, key=_importance)
+
+
+def _importance(unit: Unit) -> tuple[int, int, int, int, str]:
+    return -unit.priority, -unit.rank, -len(unit.pods), unit.start, unit.pods[0].key
+
+
+def _by_importance_in_steps(units: Sequence[Unit]) -> InSteps[list[Unit]]:
+    """The same; of very many units some at a time are put in order, and then all of these together."""
+    parts: list[list[Unit]] = []
+    for first in range(0, len(units), SORTED_AT_ONCE):
+        parts.append(by_importance(units[first : first + SORTED_AT_ONCE]))
+        yield None
+    if len(parts) < 2:
+        return parts[0] if parts else []
+    found: list[Unit] = []
+    for number, unit in enumerate(merge(*parts, key=_importance), 1):
+        found.append(unit)
+        if not number % STEP:
+            yield None
+    return found
 
 
 class PodsOfRows:
@@ -170,15 +202,18 @@ class PodsOfRows:
         self._lowest: IntColumn = np.zeros(0, dtype=np.int64)
         self._position = -1
 
-    def with_members(self) -> BoolColumn:
+    def with_members(self) -> InSteps[BoolColumn]:
         """By row, whether pods of groups are there."""
-        self._sync()
+        yield from self._sync()
         return self._with_members
 
-    def below(self, priority: int) -> Iterator[PodInfo]:
+    def below(self, priority: int) -> InSteps[Iterator[PodInfo]]:
         """All pods on nodes that may have a lower priority than this: those of groups, whatever they have,
         and the others that do."""
-        self._sync()
+        yield from self._sync()
+        return self._below(priority)
+
+    def _below(self, priority: int) -> Iterator[PodInfo]:
         table, groups = self._table, self._table.groups
         for row in np.flatnonzero((self._lowest < priority)[: table.rows_in_use]).tolist():
             for info in table.pods_on[row].values():
@@ -190,17 +225,21 @@ class PodsOfRows:
                 if member is not None and member.row >= 0:
                     yield member
 
-    def _sync(self) -> None:
+    def _sync(self) -> InSteps[None]:
+        """Look at the rows that changed: many after a search, as every pod was imagined away."""
         table, log = self._table, self._table.usage_log
-        touched = log.since(self._position) if self._position >= 0 else None
-        self._position = log.position
+        touched, position = log.since(self._position) if self._position >= 0 else None, log.position
+        self._position = -1
         if touched is None or len(self._with_members) != table.capacity:
             self._with_members = np.zeros(table.capacity, dtype=np.bool_)
             self._lowest = np.full(table.capacity, _NOBODY, dtype=np.int64)
             touched = np.arange(table.rows_in_use)
         key_of = table.groups.key_of
-        for row in touched.tolist():
+        for number, row in enumerate(touched.tolist(), 1):
+            if not number % STEP:
+                yield None
             here = table.pods_on[row].values()
             alone = [info.priority for info in here if key_of(info.pod) is None]
             self._with_members[row] = len(alone) < len(here)
             self._lowest[row] = min(alone, default=_NOBODY)
+        self._position = position
