@@ -269,3 +269,26 @@ def test_a_claim_for_extended_resources_goes_if_another_scheduler_has_bound_the_
         assert is_quiet(world)
 
     live(story, before=gpus_by_name)
+
+
+def test_a_claim_that_comes_and_goes_at_once_is_not_waited_for() -> None:
+    """Nobody tells of it again; its pod would fail only when the patience with the informer is over."""
+
+    async def story(world: World) -> None:
+        claims = world.scheduler.context.cache.table.devices.claims
+        resources = {"requests": {"example.com/gpu": "1"}, "limits": {"example.com/gpu": "1"}}
+        late: list[ResourceClaim] = []
+        put = claims.put
+        claims.put = late.append  # type: ignore[method-assign]
+        world.wire.answer(
+            "PATCH pods/p/status", ApiError(403, "Forbidden", "not now"), ApiError(403, "Forbidden", "no")
+        )
+        await world.add_pod("p", containers=[{"name": "c", "image": "i", "resources": resources}])
+        assert "FailedScheduling p" not in world.wire.shorts
+        put(late[0])
+        claims.remove(late[0])
+        claims.put = put  # type: ignore[method-assign]
+        await world.settle(5)
+        assert "FailedScheduling p" in world.wire.shorts
+
+    live(story, before=gpus_by_name)

@@ -215,7 +215,8 @@ class ClaimBinder:
             return
         try:
             async with asyncio.timeout(ASSUME_TIMEOUT):
-                while self._claims.get(claim.key) is None:
+                if self._claims.get(claim.key) is None:
+                    # It may be gone again when this goes on: then nobody will ever tell of it.
                     await self._claims.changed([claim.key])
         except TimeoutError:
             self._services.logger.error("Claim not stored in assume cache", claim=claim.key)
