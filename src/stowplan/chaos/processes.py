@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 import ssl
 import struct
@@ -168,6 +169,18 @@ class Process:
             self.paused = number == signal.SIGSTOP or (self.paused and number != signal.SIGCONT)
             if expected is not None:
                 self.expected_codes.add(expected)
+
+    @property
+    def pid(self) -> int:
+        """The id of the process, 0 if it does not run; another one means that it was started again."""
+        return 0 if self._child is None or self.code is not None else self._child.pid
+
+    def resident(self) -> int:
+        """Bytes of memory that the process holds, 0 if it does not run."""
+        with contextlib.suppress(OSError):
+            pages = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
+            return int(pages) * os.sysconf("SC_PAGE_SIZE")
+        return 0
 
     async def kill(self) -> None:
         if self._child is None:
