@@ -42,6 +42,7 @@ async def _sabotage(running: Any, rng: Random) -> None:
     leader.signal(signal.SIGKILL)
     for one in running.schedulers:
         one.signal(signal.SIGCONT)
+    running.server.lines += ["PATCH /api/v1/pods/p", "Traceback (most recent call last):"]
 
 
 def test_what_is_wrong_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,6 +52,7 @@ def test_what_is_wrong_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert re.search(rf"node-0 has \d+ pods, and room for {PODS_PER_NODE}", found)
     assert "ended with -9" in found
     assert "s without a leader" in found
+    assert "the API server failed 1 times: PATCH /api/v1/pods/p" in found
 
 
 class _Growing(Process):

@@ -290,6 +290,9 @@ class _Campaign:
                 self._find(f"{node} has {count} pods, and room for {PODS_PER_NODE}")
         for problem in await self.claims.check(pods):
             self._find(problem)
+        failures = self.server.new_failures()
+        if failures:
+            self._find(f"the API server failed {len(failures)} times: {failures[0]}")
         self._result.claims = sum(1 for claim in await self.claims.all() if claim["status"].get("allocation"))
         await self._check_events(names)
         allowed = LEADER_WITHIN + (STARTED_WITHIN if self._result.fault in STARTING else 0.0)

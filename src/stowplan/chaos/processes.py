@@ -8,6 +8,7 @@ import ssl
 import struct
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -265,8 +266,10 @@ class ServerProcess(Process):
         self.port = port
         self.kubeconfig = folder / "admin.kubeconfig"
         self.session: aiohttp.ClientSession | None = None
+        self._looked_at = 0
 
     async def start(self) -> None:
+        self._looked_at = 0
         await self._spawn(
             "-c",
             _MAIN,
@@ -283,6 +286,11 @@ class ServerProcess(Process):
             if self.code is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"the API server did not start: {' / '.join(self.lines[-3:])}")
             await asyncio.sleep(0.05)
+
+    def new_failures(self) -> list[str]:
+        """The requests since the last call that the server answered with a 500, for reasons it did not know."""
+        lines, self._looked_at = self.lines[self._looked_at :], len(self.lines)
+        return [before for before, line in pairwise(lines) if line.startswith("Traceback (most recent call")]
 
     async def request(self, method: str, path: str, body: Json | None = None) -> Json:
         """One request. Raises `aiohttp.ClientError` or OSError if the server is not there."""
