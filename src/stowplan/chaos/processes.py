@@ -288,7 +288,7 @@ class ServerProcess(Process):
             await asyncio.sleep(0.05)
 
     def new_failures(self) -> list[str]:
-        """The requests since the last call that the server answered with a 500, for reasons it did not know."""
+        """The requests since the last call that the server answered with a 500 it could not explain."""
         lines, self._looked_at = self.lines[self._looked_at :], len(self.lines)
         return [before for before, line in pairwise(lines) if line.startswith("Traceback (most recent call")]
 
