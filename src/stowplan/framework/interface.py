@@ -239,8 +239,8 @@ class PostFilterResult(NamedTuple):
     `victims` are the pods to evict. A plugin with nothing to say about either returns its status alone.
     `candidates` are the nodes there were to choose from and `ties` those as good as the chosen one, itself
     among them. `writes` are what the plugin wants written: a running scheduler calls each and awaits it, and
-    who only wants to know what would happen does not. A status that comes back from one is an error. `choice`
-    tells why this candidate was chosen and no other.
+    who only wants to know what would happen does not. A status that comes back from one is an error, and the
+    result then says `write_failed`. `choice` tells why this candidate was chosen and no other.
     """
 
     status: Status
@@ -250,6 +250,7 @@ class PostFilterResult(NamedTuple):
     ties: tuple[str, ...] = ()
     writes: tuple[Callable[[], Awaitable[Status | None]], ...] = ()
     choice: Choice | None = None
+    write_failed: bool = False
 
 
 PREEMPTION_PREFIX = "preemption: "
