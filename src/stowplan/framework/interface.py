@@ -128,6 +128,14 @@ class Services(Protocol):
         """
         ...
 
+    async def in_turn(self, pod: Pod) -> None:
+        """Go on when it is this pod's turn: at once, but for a replay, where it was then.
+
+        For work in the background before what Unreserve asks about: whether it came before or after has to be
+        the same in a replay.
+        """
+        ...
+
     def event(self, pod: Pod, *, type: str, reason: str, action: str, note: str) -> None:
         """Record an event about a pod, in the name of its profile."""
         ...

@@ -699,6 +699,7 @@ class DynamicResources(Plugin):
         try:
             for index, claim in enumerate(state.claims):
                 if not is_reserved_for(claim, pod.pod, groups=self._for_groups):
+                    await self.handle.scheduler.in_turn(pod.pod)
                     await self._write(state, index, pod)
                     written.append(state.extended_uid if state.is_extended(index) else claim.metadata.uid)
             statuses = self._statuses(state, node)
