@@ -26,7 +26,7 @@ from stowplan.framework.extension_points import (
     guarded,
     plugin_error,
 )
-from stowplan.framework.filter_results import FilterColumn, FilterResults
+from stowplan.framework.filter_results import FilterColumn, FilterResults, SharedCodes
 from stowplan.framework.interface import (
     UNSIGNED,
     Handle,
@@ -131,6 +131,13 @@ class Framework:
         self._of_members: list[Any] = [p for p in involved.values() if isinstance(p, GroupMemberPlugin)]
         self.assuming = [plugin for plugin in involved.values() if plugin.changes_assumed_pods]
         self._by_template = [plugin for plugin in involved.values() if plugin.signs_template]
+        self._shared_codes = SharedCodes()
+        self._shared_filters = {
+            plugin.name: place
+            for place, plugin in enumerate(self._by_template, start=1)
+            if plugin in self._filters and SharedCodes.has(plugin, self._traits[plugin.name])
+        }
+        """Filters whose answers are shared, with the place of what they read in the signature."""
         self._by_pod = [plugin for plugin in involved.values() if not plugin.signs_template]
         self._by_plain_pod = [p for p in self._by_pod if not (p.signs_volumes or p.signs_node_name)]
 
@@ -164,6 +171,7 @@ class Framework:
         """Let go of everything kept for reuse, as before a profile is replaced."""
         self._latest = None
         self._classes.clear()
+        self._shared_codes = SharedCodes()
 
     # The scheduling of one pod, up to the choice
 
@@ -421,7 +429,7 @@ class Framework:
         parts = (deferred, *[_signature(plugin, pod) for plugin in self._by_template])
         key = self._keys.get(parts)
         if key is None:
-            key = self._keys[parts] = ClassKey(hash(parts))
+            key = self._keys[parts] = ClassKey(parts)
         unsigned = tuple(
             plugin.name for plugin, part in zip(self._by_template, parts[1:], strict=True) if part is UNSIGNED
         )
@@ -439,10 +447,17 @@ class Framework:
         settled = pod_class.settled_pre_filters
         never = settled.skipped if settled is not None else frozenset()
         filters = [plugin for plugin in self._filters if plugin.name not in never]
-        return [
-            FilterColumn(index, plugin, self._traits[plugin.name], plugin.name not in pod_class.unsigned)
-            for index, plugin in enumerate(filters)
-        ]
+        signed = pod_class.key[0] if isinstance(pod_class.key, tuple) else pod_class.key
+        parts = signed.parts if self._reuse and isinstance(signed, ClassKey) else None
+        columns = []
+        for index, plugin in enumerate(filters):
+            traits, reusable = self._traits[plugin.name], plugin.name not in pod_class.unsigned
+            place = self._shared_filters.get(plugin.name) if reusable else None
+            if parts is None or place is None:
+                columns.append(FilterColumn(index, plugin, traits, reusable))
+            else:
+                columns.append(FilterColumn(index, plugin, traits, True, self._shared_codes, parts[place]))
+        return columns
 
     def _score_columns(self, pod_class: EquivalenceClass) -> list[ScoreColumn]:
         """Columns for the scores that take part."""
