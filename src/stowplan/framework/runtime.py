@@ -350,7 +350,7 @@ class Framework:
         """The class of a pod, found or begun."""
         latest = self._latest
         template = pod.template
-        signing = self._by_pod if template.volumes or pod.pod.spec.node_name else self._by_plain_pod
+        signing = self._signing(pod)
         signatures = tuple([_signature(plugin, pod) for plugin in signing]) if signing else ()
         if (
             latest is not None
@@ -380,14 +380,28 @@ class Framework:
         return pod_class
 
     def alike(self, pods: Sequence[PodInfo]) -> bool:
-        """Whether pods are of one class: whatever is said of one of them is said of all."""
+        """Whether pods are of one class: whatever is said of one of them is said of all.
+
+        Labels that nobody looks at make other templates of them, but no other class.
+        """
         first = pods[0]
-        signing = self._by_pod if first.template.volumes or first.pod.spec.node_name else self._by_plain_pod
+        key, unsigned = self._template_key(first)
+        signing = self._signing(first)
         signatures = [_signature(plugin, first) for plugin in signing]
-        return UNSIGNED not in signatures and all(
-            pod.template is first.template and [_signature(plugin, pod) for plugin in signing] == signatures
-            for pod in pods
+        return (
+            not unsigned
+            and UNSIGNED not in signatures
+            and all(
+                (pod.template is first.template or self._template_key(pod)[0] is key)
+                and self._signing(pod) is signing
+                and [_signature(plugin, pod) for plugin in signing] == signatures
+                for pod in pods
+            )
         )
+
+    def _signing(self, pod: PodInfo) -> list[Plugin]:
+        """The plugins that look at more of a pod than its template."""
+        return self._by_pod if pod.template.volumes or pod.pod.spec.node_name else self._by_plain_pod
 
     def copies(self, evaluation: Evaluation) -> IntColumn | None:
         """By row, how many pods like that of an evaluation the filters pass one after the other.
