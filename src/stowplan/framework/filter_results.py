@@ -287,6 +287,7 @@ class FilterResults:
         "_local",
         "_node_position",
         "_revisit",
+        "_revisit_all",
         "_skipped",
         "_table",
         "_usage_position",
@@ -313,6 +314,8 @@ class FilterResults:
         self.version = 0
         self.rejections_version = 0
         self._revisit: list[int] = []
+        self._revisit_all = False
+        """Which rows are worth looking at changed in many rows: who rejects first is looked up in all."""
         self._node_position = -1
         self._usage_position = -1
         self._skipped: frozenset[str] | None = None
@@ -382,6 +385,10 @@ class FilterResults:
             if column.traits.reads_usage:
                 revisit += column.compute_few(table, cycle, rows)
             column.state = column.found
+        if self._revisit_all:
+            self._revisit_all = False
+            self._merge_all()
+            return True
         for row in revisit:
             self._merge_one(row)
         return True
@@ -393,11 +400,11 @@ class FilterResults:
         self._node_position = table.node_log.position
         self._usage_position = table.usage_log.position
         touched: StaleRows = ALL_ROWS
-        if node_rows is not None and usage_rows is not None:
+        if node_rows is not None and usage_rows is not None and not self._revisit_all:
             touched = node_rows
             if self._revisit:
                 touched = merge_rows(node_rows, np.array(self._revisit, dtype=np.intp))
-        self._revisit = []
+        self._revisit, self._revisit_all = [], False
         for position, column in enumerate(self.columns):
             if column.plugin.name in cycle.skipped:
                 if column.active and column.stop():
@@ -425,7 +432,10 @@ class FilterResults:
         for before, now in ((self.asked_for, asked_for), (self.inside, inside)):
             if before is not now:
                 revisit = merge_rows(revisit, self._differing(before, now))
-        self._revisit += revisit.tolist()
+        if len(revisit) > FEW_ROWS:
+            self._revisit_all = True
+        else:
+            self._revisit += revisit.tolist()
         self.asked_for, self.inside = asked_for, inside
 
     def _differing(self, before: BoolColumn | None, now: BoolColumn | None) -> Rows:
