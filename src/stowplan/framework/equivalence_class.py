@@ -19,8 +19,8 @@ class ClassKey:
 
     def __init__(self, parts: tuple[Hashable, ...]) -> None:
         self.parts = parts
-        """The signature: what each plugin reads of the template."""
-        self.digest = hash(parts)
+        """The signature. That of a class begins with the key of what pods share whatever their labels."""
+        self.digest: int = hash(tuple([one.digest if isinstance(one, ClassKey) else one for one in parts]))
         """The hash of the signature: what is left of it when nobody holds the key any more."""
 
 

@@ -26,7 +26,8 @@ class SharedCodes:
     """Codes that filters gave all rows, by what they read of a pod.
 
     Pods of other classes may be alike to one of the filters. Kept are answers of those that go by the
-    template of a pod and by single nodes, not by what is on them, for as long as no node changes.
+    template of a pod without its labels and by single nodes, not by what is on them, for as long as no node
+    changes.
     """
 
     __slots__ = ("_basis", "_kept")
@@ -38,9 +39,8 @@ class SharedCodes:
     @staticmethod
     def has(plugin: Plugin, traits: Traits) -> bool:
         """Whether answers of a filter are kept."""
-        return (
-            plugin.signs_template and traits.row_local and not (traits.reads_usage or traits.by_node_filter)
-        )
+        by_shape = plugin.signs_template and not plugin.signs_labels and traits.row_local
+        return by_shape and not (traits.reads_usage or traits.by_node_filter)
 
     def current(self, table: ClusterTable) -> dict[tuple[str, Hashable], Codes | None]:
         """The answers that hold, by plugin and signature, and the place to put more."""

@@ -130,11 +130,13 @@ class Framework:
         }
         self._of_members: list[Any] = [p for p in involved.values() if isinstance(p, GroupMemberPlugin)]
         self.assuming = [plugin for plugin in involved.values() if plugin.changes_assumed_pods]
-        self._by_template = [plugin for plugin in involved.values() if plugin.signs_template]
+        by_template = [plugin for plugin in involved.values() if plugin.signs_template]
+        self._by_shape = [plugin for plugin in by_template if not plugin.signs_labels]
+        self._by_labels = [plugin for plugin in by_template if plugin.signs_labels]
         self._shared_codes = SharedCodes()
         self._shared_filters = {
             plugin.name: place
-            for place, plugin in enumerate(self._by_template, start=1)
+            for place, plugin in enumerate(self._by_shape, start=1)
             if plugin in self._filters and SharedCodes.has(plugin, self._traits[plugin.name])
         }
         """Filters whose answers are shared, with the place of what they read in the signature."""
@@ -439,18 +441,37 @@ class Framework:
         version = self.table.lookups.groups_version
         if kept is not None and kept[0] == version:
             return kept[1]
-        deferred = pod.template.resize_deferred
-        parts = (deferred, *[_signature(plugin, pod) for plugin in self._by_template])
-        key = self._keys.get(parts)
-        if key is None:
-            key = self._keys[parts] = ClassKey(parts)
-        unsigned = tuple(
-            plugin.name for plugin, part in zip(self._by_template, parts[1:], strict=True) if part is UNSIGNED
-        )
+        shape = self._shape_key(pod, version)
+        by_labels = [_signature(plugin, pod) for plugin in self._by_labels]
+        key = self._key((shape, *by_labels))
+        unsigned: tuple[str, ...] = ()
+        if UNSIGNED in shape.parts or UNSIGNED in by_labels:
+            signed = zip((*self._by_shape, *self._by_labels), (*shape.parts[1:], *by_labels), strict=True)
+            unsigned = tuple(plugin.name for plugin, part in signed if part is UNSIGNED)
         if len(pod.template.class_keys) >= _MOST_PROFILES:
             pod.template.class_keys.clear()
         pod.template.class_keys[self._serial] = (version, (key, unsigned))
         return key, unsigned
+
+    def _shape_key(self, pod: PodInfo, version: int) -> ClassKey:
+        """The part of the signature that all pods share that differ in labels only."""
+        signatures = pod.template.shape.signatures
+        kept = signatures.get(self._serial)
+        if kept is not None and kept[0] == version:
+            known: ClassKey = kept[1]
+            return known
+        deferred = pod.template.resize_deferred
+        key = self._key((deferred, *[_signature(plugin, pod) for plugin in self._by_shape]))
+        if len(signatures) >= _MOST_PROFILES:
+            signatures.clear()
+        signatures[self._serial] = (version, key)
+        return key
+
+    def _key(self, parts: tuple[Hashable, ...]) -> ClassKey:
+        key = self._keys.get(parts)
+        if key is None:
+            key = self._keys[parts] = ClassKey(parts)
+        return key
 
     def _new_class(self, key: Hashable, unsigned: frozenset[str]) -> EquivalenceClass:
         table = self.table
@@ -462,7 +483,8 @@ class Framework:
         never = settled.skipped if settled is not None else frozenset()
         filters = [plugin for plugin in self._filters if plugin.name not in never]
         signed = pod_class.key[0] if isinstance(pod_class.key, tuple) else pod_class.key
-        parts = signed.parts if self._reuse and isinstance(signed, ClassKey) else None
+        shape = signed.parts[0] if self._reuse and isinstance(signed, ClassKey) else None
+        parts = shape.parts if isinstance(shape, ClassKey) else None
         columns = []
         for index, plugin in enumerate(filters):
             traits, reusable = self._traits[plugin.name], plugin.name not in pod_class.unsigned

@@ -252,6 +252,7 @@ class NodeResourcesFit(Plugin):
     args_type = NodeResourcesFitArgs
     reads = Reads.USAGE
     signs_template = True
+    signs_labels = False
     constant_pre_filter = True
     constant_pre_score = True
     scores_placements_by_count = True
