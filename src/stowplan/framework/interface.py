@@ -327,6 +327,8 @@ class Plugin:
     claims and volumes."""
     signs_template: ClassVar[bool] = False
     """`sign` looks only at what all pods of one template share (not at names, annotations or status)."""
+    signs_labels: ClassVar[bool] = True
+    """False: `sign` does not look at the pod's labels. Of pods that differ in these only it is asked once."""
     signs_volumes: ClassVar[bool] = False
     """Pods without volumes that are or become disks are all alike to it, and `pre_filter` skips them."""
     signs_node_name: ClassVar[bool] = False

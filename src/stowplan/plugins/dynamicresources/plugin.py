@@ -96,6 +96,7 @@ class DynamicResources(Plugin):
     skips_deferred_resizes = True
     row_local = False
     signs_template = True
+    signs_labels = False
     scores_only_if_filtering = True
     idle_for_plain_pods = True
     parallel_pre_bind = True
