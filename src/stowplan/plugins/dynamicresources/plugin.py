@@ -154,6 +154,9 @@ class DynamicResources(Plugin):
             return unresolvable(str(cause))
         return None
 
+    def always_enqueues(self, pod: PodInfo) -> bool:
+        return not pod.spec.resource_claims
+
     def _claims_of(self, pod: Pod) -> list[ResourceClaim]:
         """The claims of a pod. Raises ClaimError."""
         return claims_of(pod, self._devices.claims, groups=self._for_groups)
