@@ -2,8 +2,8 @@
 
     python tests/package/newcomer.py dist/stowplan-0.1.0-py3-none-any.whl
 
-Commands and files are those of the section "From nothing to your own scheduler"; kubectl has to be installed. What
-runs until Ctrl-C runs beside the rest, and is ended at the end.
+Commands and files are those of the section "From nothing to your own scheduler"; kubectl has to be installed.
+What runs until Ctrl-C runs beside the rest, and is ended at the end.
 """
 
 import os

@@ -1,10 +1,10 @@
-"""Try the wheel on Pythons that this machine does not have: those of other Debian releases (`make python-trials`).
+"""Try the wheel on Pythons of other Debian releases, which this machine does not have (`make python-trials`).
 
     python tests/package/pythons.py dist/stowplan-0.1.0-py3-none-any.whl 3.13 3.14
 
-`mmdebstrap` unpacks a Python and its libraries into build/pythons, where they stay for the next time; nothing of them
-is installed here. `trial.py` then runs in them by chroot, which needs root or user namespaces. Debian has no Python
-3.12: a job of CI tries that one.
+`mmdebstrap` unpacks a Python and its libraries into build/pythons, where they stay for the next time; nothing of
+them is installed here. `trial.py` then runs in them by chroot, which needs root or user namespaces. Debian has no
+Python 3.12: a job of CI tries that one.
 """
 
 import os
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 ROOTS: Final = ROOT / "build" / "pythons"
 MIRROR: Final = "http://deb.debian.org/debian"
 SUITES: Final = {"3.11": "bookworm", "3.13": "trixie", "3.14": "forky"}
-"""The Debian release that has a Python. That of 3.14 is no release yet: a mirror may hold an older list of it."""
+"""The Debian release that has a Python. That of 3.14 is no release yet: a mirror may have an older list."""
 
 _CERTIFICATES: Final = Path("etc/ssl/certs/ca-certificates.crt")
 

@@ -1,4 +1,4 @@
-"""The way of a new user, as the README has it, with the installation that runs the tests; `make newcomer` has its own."""
+"""The way of a new user, as the README has it, from an installation on; `make newcomer` installs it, too."""
 
 import os
 import sys
