@@ -2,9 +2,9 @@
 
     python tests/package/pythons.py dist/stowplan-0.1.0-py3-none-any.whl 3.13 3.14
 
-`mmdebstrap` unpacks a Python and its libraries into build/pythons, where they stay for the next time; nothing of
-them is installed here. `trial.py` then runs in them by chroot, which needs root or user namespaces. Debian has no
-Python 3.12: a job of CI tries that one.
+`mmdebstrap` unpacks a Python and its libraries into build/pythons, where they stay for the next time; nothing
+of them is installed here. `trial.py` then runs in them by chroot, which needs root or user namespaces. Debian
+has no Python 3.12: a job of CI tries that one.
 """
 
 import os

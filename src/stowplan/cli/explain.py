@@ -220,6 +220,10 @@ def kubectl_why() -> None:
 # The cluster
 
 
+class NoServerError(click.ClickException):
+    """There is no kubeconfig, or it names no API server that could be asked."""
+
+
 @asynccontextmanager
 async def connect(
     kubeconfig: Path | None, context: str, agent: str
@@ -230,7 +234,7 @@ async def connect(
         server = load_kubeconfig(*paths, context=context)
         client = HttpClient(server, clock=RealClock(), rng=random.Random(), qps=-1, user_agent=agent)
     except AccessError as error:
-        raise click.ClickException(str(error)) from None
+        raise NoServerError(str(error)) from None
     async with client:
         yield client, f"{server.address.host}:{server.address.port}", server.namespace
 
