@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # The tests start many processes, which would all compile everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: up test stories wheel wheel-trial python-trials newcomer chart image image-trial docs lock man check lint types layers kubectl chromium mmdebstrap clean
+.PHONY: up test stories wheel wheel-trial python-trials newcomer chart image image-trial docs docs-trial lock man check lint types layers kubectl chromium mmdebstrap clean
 
 up: $(READY)
 	$(BIN)/stowplan up --demo
@@ -62,6 +62,10 @@ docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file build/mkdocs.yml
 	$(BIN)/python site/stage.py check
 
+# The same, opened in a browser from the disk: links and search.
+docs-trial: docs chromium
+	$(BIN)/python tests/docs/site_trial.py dist/site
+
 # Manual pages of all commands, in dist/man.
 man: $(READY)
 	$(BIN)/stowplan man --directory dist/man
@@ -72,7 +76,7 @@ LOCKING = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3
 lock: $(READY)
 	$(BIN)/python -m pip install --quiet uv
 	$(LOCKING) -o requirements.lock
-	$(LOCKING) --extra dev -o requirements-dev.lock
+	$(LOCKING) --extra dev --extra docs -o requirements-dev.lock
 
 # The tests talk to the embedded cluster with real kubectl.
 kubectl:
