@@ -59,7 +59,7 @@ export function amount(resource, value) {
 
 export function age(time) {
   if (!time) return "";
-  const seconds = Math.max(0, (Date.now() - Date.parse(time)) / 1000);
+  const seconds = Math.max(0, (Date.now() - (time instanceof Date ? time : Date.parse(time))) / 1000);
   if (seconds < 120) return `${Math.round(seconds)} s`;
   if (seconds < 7200) return `${Math.round(seconds / 60)} min`;
   if (seconds < 172800) return `${Math.round(seconds / 3600)} h`;
