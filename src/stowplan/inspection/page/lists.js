@@ -38,7 +38,7 @@ export async function pending(place, { stream, open }) {
     if (!found.pods) return redraw(place, el("h1", {}, "Pending"), empty("No pod waits. Create one:", "kubectl run hello --image=nginx"));
     const rows = found.causes.map((cause) => ({
       key: cause.name,
-      cells: [number(cause.count), el("b", { title: cause.name }, middle(cause.name, 48)), cause.reason, cause.help],
+      cells: [number(cause.count), el("b", { class: "which", title: cause.name }, middle(cause.name, 40)), cause.reason, cause.help],
       open: () => (cause.group ? open(cause.group.kind.toLowerCase(), cause.group.group) : open("pod", cause.pods[0])),
     }));
     redraw(place, el("h1", {}, `${plural(found.pods, "pod waits", "pods wait")} on ${plural(found.causes.length, "cause")}`),

@@ -2,7 +2,7 @@
 
 import { get, podPath } from "./api.js";
 import { funnel, stackedBars } from "./charts.js";
-import { age, el, number, plural, show, table } from "./dom.js";
+import { age, colour, el, middle, number, plural, show, table } from "./dom.js";
 import { brief } from "./lists.js";
 
 export async function pod(place, { name, open, close }) {
@@ -14,6 +14,7 @@ export async function pod(place, { name, open, close }) {
     el("p", { class: "quiet" }, situation(found)),
     el("p", {}, found.node ? el("button", { class: "plain", onclick: () => open("node", found.node) }, found.node)
       : found.state !== "gone" && el("a", { href: `#/cluster?pod=${encodeURIComponent(found.pod)}~pod/${encodeURI(found.pod)}` }, "Show on the map")),
+    (found.claims ?? []).map((one) => el("p", {}, `Claim ${one.claim}: ${one.text}`)),
     groupOf(found, open),
     found.funnel.length > 0 && [el("h2", {}, "Nodes ruled out"), funnel(found.nodes, stepsOf(found))],
     found.nearMisses.length > 0 && [el("h2", {}, "Closest: only one thing in the way"), nearMisses(found, open)],
@@ -94,9 +95,25 @@ function examplesOf(line) {
 
 function nearMisses(found, open) {
   const shown = found.nearMisses.slice(0, 8);
-  const rows = shown.map((miss) => ({ cells: [miss.node, miss.missing, miss.detail || miss.reason], open: () => open("node", miss.node) }));
+  const rows = shown.map((miss) => ({ cells: [el("span", { class: "tight", title: miss.node }, middle(miss.node, 26)), miss.missing, miss.devices?.length ? devices(miss.devices) : miss.detail || miss.reason], open: () => open("node", miss.node) }));
   const more = found.nearMisses.length - shown.length;
   return [table(["node", "missing", ""], rows, { caption: "Near misses" }), more > 0 && el("p", { class: "quiet" }, `and ${number(more)} more`)];
+}
+
+const WORDS = { selector: "for which a selector is false", taken: "taken", taint: "tainted", capacity: "without enough capacity", counter: "whose counters are used up", node: "not for this node", error: "that could not be looked at", usable: "free" };
+
+// The devices of a node, a square each, by what keeps them from a claim; the same in words below, and in full on request.
+function devices(verdicts) {
+  const causes = new Map();
+  for (const one of verdicts) causes.set(one.cause, [...(causes.get(one.cause) ?? []), one]);
+  const sorted = [...causes].sort(([, some], [, others]) => others.length - some.length);
+  const shade = (cause) => colour(Object.keys(WORDS).indexOf(cause));
+  const squares = sorted.flatMap(([cause, some]) => some.map((one) => el("i", { style: { background: shade(cause) }, title: `${one.device}: ${one.detail}` })));
+  const words = sorted.map(([cause, some]) => el("li", {}, el("span", { class: "swatch", style: { background: shade(cause) } }), `${number(some.length)} ${WORDS[cause] ?? cause}`));
+  const full = el("details", { onclick: (event) => event.stopPropagation() }, el("summary", { class: "quiet" }, "device by device"),
+    el("ul", { class: "plain-list" }, verdicts.slice(0, 64).map((one) => el("li", {}, el("b", {}, one.device.split("/").at(-1)), ` ${one.detail}`))),
+    verdicts.length > 64 && el("p", { class: "quiet" }, `and ${number(verdicts.length - 64)} more`));
+  return [el("div", { class: "devices" }, squares), el("ul", { class: "legend" }, words), full];
 }
 
 function changes(found, open) {

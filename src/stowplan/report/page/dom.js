@@ -47,7 +47,7 @@ export const plural = (count, one, many = `${one}s`) => `${number(count)} ${coun
 export const number = (value) => Number(value).toLocaleString("en-US");
 
 export function amount(resource, value) {
-  if (resource === "cpu") return value % 1000 && value < 10000 ? `${value}m` : `${+(value / 1000).toFixed(1)}`;
+  if (resource === "cpu") return value % 1000 && value < 10000 ? `${value}m` : number(+(value / 1000).toFixed(1));
   if (resource === "memory" || resource === "ephemeral-storage" || resource.startsWith("hugepages-")) {
     const units = ["", "Ki", "Mi", "Gi", "Ti", "Pi"];
     let place = 0;
