@@ -451,15 +451,18 @@ class FilterResults:
         used = self._table.rows_in_use
         first = self.first[:used]
         first.fill(PASSED)
-        for column in reversed(self.columns):
-            if column.codes is not None:
-                np.putmask(first, column.codes[:used] != 0, column.index)
+        rejecting = [column for column in reversed(self.columns) if column.codes is not None]
+        for column in rejecting:
+            assert column.codes is not None
+            np.putmask(first, column.codes[:used] != 0, column.index)
         if self.asked_for is not None:
             first[~self.asked_for[:used]] = NOT_ASKED_FOR
         if self.inside is not None:
             first[~self.inside[:used]] = OUTSIDE
-        feasible = (first == PASSED) & self._table.valid[:used]
-        if not np.array_equal(feasible, self.feasible[:used]):
+        feasible = self._table.valid[:used]
+        if rejecting or self.is_restricted:
+            feasible = (first == PASSED) & feasible
+        if (feasible != self.feasible[:used]).any():
             self.version += 1
             self.feasible[:used] = feasible
             self.count = int(np.count_nonzero(feasible))

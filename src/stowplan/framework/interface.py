@@ -331,6 +331,8 @@ class Plugin:
     """What `pre_filter` says, and leaves in the cycle, depends on the signature alone."""
     constant_pre_score: ClassVar[bool] = False
     """What `pre_score` says, and leaves in the cycle, depends on the signature alone."""
+    constant_normalize: ClassVar[bool] = False
+    """What `normalize` says depends on the scores and their extremes alone, whoever the pod is."""
 
     skips_deferred_resizes: ClassVar[bool] = False
     """Whether `pre_filter` skips pods that run and wait for room to be resized: what it looks at was decided
@@ -438,6 +440,7 @@ class Traits:
         "filter_copies",
         "filter_row",
         "filter_row_with_pods",
+        "normalized_zero",
         "normalizes",
         "reads_node",
         "reads_usage",
@@ -458,6 +461,8 @@ class Traits:
         self.by_node_filter = not hasattr(plugin, "filter")
         self.by_node_score = not hasattr(plugin, "score")
         self.normalizes = hasattr(plugin, "normalize")
+        self.normalized_zero: int | None = None
+        """What `normalize` makes of raw scores that are all 0, once that is known and always the same."""
         self.filter_row_with_pods: Callable[..., int] | None = getattr(plugin, "filter_row_with_pods", None)
         self.filter_row: Callable[..., int] | None = getattr(plugin, "filter_row", None)
         self.filter_copies: Callable[..., Scores | None] | None = getattr(plugin, "filter_copies", None)

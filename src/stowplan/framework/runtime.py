@@ -242,7 +242,10 @@ class Framework:
             probe.took["PreScore", "Success"](now - began)
             _count(probe, pod_class, "PreScore", self._pre_score_names, cycle.skipped_score, 1)
             began = now
-        pod_class.scores.sync(cycle)
+        scores = pod_class.scores
+        if not scores.columns:
+            scores.start(self._score_columns(pod_class))
+        scores.sync(cycle)
         evaluation.scored = True
         if probe is not None:
             probe.took["Score", "Success"](probe.timer() - began)
@@ -429,19 +432,7 @@ class Framework:
 
     def _new_class(self, key: Hashable, unsigned: frozenset[str]) -> EquivalenceClass:
         table = self.table
-        scores = [
-            ScoreColumn(
-                plugin,
-                self._traits[plugin.name],
-                self._weights[plugin.name],
-                plugin.name not in unsigned,
-                plugin.name in self._trusted,
-            )
-            for plugin in self._scores
-        ]
-        return EquivalenceClass(
-            key, unsigned, table.capacity, FilterResults(table), ScoreResults(table, scores)
-        )
+        return EquivalenceClass(key, unsigned, table.capacity, FilterResults(table), ScoreResults(table))
 
     def _filter_columns(self, pod_class: EquivalenceClass) -> list[FilterColumn]:
         """Columns for the filters that take part: those that skip every pod of the class need none."""
@@ -451,6 +442,22 @@ class Framework:
         return [
             FilterColumn(index, plugin, self._traits[plugin.name], plugin.name not in pod_class.unsigned)
             for index, plugin in enumerate(filters)
+        ]
+
+    def _score_columns(self, pod_class: EquivalenceClass) -> list[ScoreColumn]:
+        """Columns for the scores that take part."""
+        settled = pod_class.settled_pre_scores
+        never = settled.skipped if settled is not None else frozenset()
+        return [
+            ScoreColumn(
+                plugin,
+                self._traits[plugin.name],
+                self._weights[plugin.name],
+                plugin.name not in pod_class.unsigned,
+                plugin.name in self._trusted,
+            )
+            for plugin in self._scores
+            if plugin.name not in never
         ]
 
     # In detail
@@ -481,11 +488,14 @@ def pre_filter(plugins: Sequence[Plugin], cycle: Cycle, pod_class: EquivalenceCl
     """What PreFilter plugins say together. Raises PluginError if one fails."""
     settled = pod_class.settled_pre_filters
     asked = plugins
+    skipping: tuple[str, ...] = ()
     if settled is not None:
         cycle.adopt(settled.states)
         asked = settled.asking
+    elif not cycle.pod.template.volumes and not pod_class.unsigned:
+        asked = [plugin for plugin in plugins if not plugin.signs_volumes]
+        skipping = tuple([plugin.name for plugin in plugins if plugin.signs_volumes])
     result = NOTHING_SAID
-    skipping: tuple[str, ...] = ()
     alike: list[Plugin] = []
     complete = True
     for plugin in asked:

@@ -31,7 +31,7 @@ from stowplan.recording.state import Rest, objects_of, rest_of, restore
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.scheduler.context import TimeSlice
 from stowplan.scheduler.failure_handler import Failure
-from stowplan.scheduler.turns import BOUND, FAIL
+from stowplan.scheduler.turns import BOUND, FAIL, on_behalf_of
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Object)
@@ -90,6 +90,7 @@ class ReplayTurns:
         await asyncio.Event().wait()
 
     def popped(self, queued: QueuedPod) -> None:
+        on_behalf_of.set(queued.uid)
         self.node, self.failure = "", None
 
     def chosen(self, node: str) -> None:
@@ -99,7 +100,7 @@ class ReplayTurns:
         self.failure = failure
 
     def attempted(self) -> None:
-        """The driver asks for the outcome."""
+        on_behalf_of.set("")
 
     def flushing(self, what: int) -> None:
         """The driver flushes."""
@@ -302,6 +303,7 @@ class Replay:
             await self._catch_up()
             self._slice.held = asyncio.Event()
             self._cycle = asyncio.get_running_loop().create_task(self._popped(str(entry.a)))
+            self.turns.attempted()
             await self._settle()
         elif kind == Kind.CYCLE_ENDS:
             return await self._end_cycle(entry)
@@ -425,6 +427,7 @@ class Replay:
 
     def _decision(self, entry: Entry) -> Decision:
         assert self._queued is not None
+        self.turns.attempted()
         self._decided += 1
         failure = _decode(entry.raw)
         recorded = Outcome(str(entry.b)) if failure is None else Outcome("", *failure)

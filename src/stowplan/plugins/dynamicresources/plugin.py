@@ -378,14 +378,16 @@ class DynamicResources(Plugin):
     ) -> None:
         """Give back claims of a pod, unless somebody else has bound it: then it uses them.
 
-        That is so if this scheduler stopped for a while, and another one took over from it.
+        That is so if this scheduler stopped for a while, and another one took over from it. A claim for
+        extended resources is used only if the pod's status names it, which is written before the pod is
+        bound: of any other the pod knows nothing, and nobody else would ever delete it.
         """
         binder = self._binder()
-        if await binder.is_placed(pod.pod):
-            return
-        for claim in reserved:
-            await binder.unreserve(claim, pod.uid)
-        if special is not None:
+        placed = await binder.placed(pod.pod)
+        if placed is None:
+            for claim in reserved:
+                await binder.unreserve(claim, pod.uid)
+        if special is not None and (placed is None or placed.extended_claim != special.name):
             await binder.delete(special, patiently=True)
 
     def _unavailable(self, evaluation: Evaluation | None, state: StateData) -> list[int]:
