@@ -101,9 +101,9 @@ def _requirements(wheel: Path) -> list[str]:
 
 def commands(trial: Trial) -> None:
     """Every command at least shows its help, and those that need no cluster work."""
-    listed = trial.stowplan("--help").partition("Commands:\n")[2]
-    for line in listed.splitlines():
-        trial.stowplan(line.split()[0], "--help")
+    lines = trial.stowplan("--help").partition("A cluster in this process:\n")[2].splitlines()
+    for name in [line.split()[0] for line in lines if line.startswith("  ")]:
+        trial.stowplan(name, "--help")
     json.loads(trial.stowplan("version", "-o", "json"))
     trial.stowplan("man", "--directory", "man")
     trial.stowplan("demo")

@@ -54,7 +54,7 @@ _SUMMARIES: Final = {
     "controllers": "Run controllers against an API server.",
     "demo": "Replay kube-scheduler's decisions and explain one.",
     "doctor": "Check whether stowplan can schedule a cluster.",
-    "explain": "Explain why a pod or pod group is pending, or a pod on its node.",
+    "explain": "Explain why a pod or group is pending, or a pod on its node.",
     "fit": "Tell whether a workload fits, and where it would go.",
     "fuzz": "Test the scheduler with hostile objects.",
     "kubelets": "Run simulated kubelets against an API server.",
@@ -77,6 +77,17 @@ _SUMMARIES: Final = {
     "whatif": "Try changes of a cluster, and tell what comes of them.",
 }
 """The first line of each command's help, so that `stowplan --help` need not load the commands."""
+
+
+_SECTIONS: Final = {
+    "A cluster in this process": ("up", "node", "apiserver", "controllers", "kubelets"),
+    "Why pods are where they are, on any cluster": ("explain", "pending", "top", "view", "shadow"),
+    "Will it fit, what if": ("fit", "whatif", "capacity", "plan", "snapshot"),
+    "Days of a cluster": ("simulate", "compare", "sweep", "record", "replay"),
+    "In place of kube-scheduler": ("run", "config", "doctor"),
+    "About stowplan": ("demo", "verify", "bench", "chaos", "fuzz", "version", "man", "completion"),
+}
+"""How `stowplan --help` lists the commands: by what somebody wants to do."""
 
 
 class Commands(MutableMapping[str, click.Command]):
@@ -129,8 +140,13 @@ class Program(OneLineErrors):
     """The group of all commands: lists them by their summaries, without loading them."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, self._summary(name)) for name in self.list_commands(ctx)])
+        listed = {name for names in _SECTIONS.values() for name in names}
+        others = tuple(name for name in self.list_commands(ctx) if name not in listed)
+        width = max(map(len, self.list_commands(ctx)))
+        for heading, names in {**_SECTIONS, "Others": others}.items():
+            if names:
+                with formatter.section(heading):
+                    formatter.write_dl([(name.ljust(width), self._summary(name)) for name in names])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """The commands, again without loading them, and the options."""
