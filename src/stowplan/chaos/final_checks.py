@@ -268,9 +268,7 @@ class StorageFinalChecks:
         """A judgement without any plugin, where no pod has constraints on other pods."""
         placed = [pod for pod in pods if pod.spec.node_name and not pod.is_finished]
         pending = [pod for pod in pods if not pod.spec.node_name and self._is_ours(pod)]
-        if any(pod.status.nominated_node_name for pod in pending) or not all(
-            map(ignores_other_pods, placed)
-        ):
+        if any(pod.status.nominated_node_name for pod in pending) or not all(map(ignores_other_pods, placed)):
             return
         for pod in pending:
             if not ignores_other_pods(pod) or not claims_of(pod) or self._is_used(pod, placed):
