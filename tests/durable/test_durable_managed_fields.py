@@ -1,4 +1,4 @@
-"""Managed fields are worked out late: by a request, by the thread that keeps objects, or by both at once."""
+"""Managed fields are worked out late, by a request or by the thread that keeps objects, maybe at once."""
 
 from typing import Any
 

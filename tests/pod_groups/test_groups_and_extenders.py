@@ -1,4 +1,4 @@
-"""Pod groups with extenders: members are filtered, scored and bound with their help."""
+"""Pod groups with extenders: they help to filter, score and bind members, and nothing stays held."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ GANG = 3
 
 
 def extender(rules: Rules, *verbs: str, **settings: Any) -> RuleExtender:
-    named = {f"{verb}_verb": verb for verb in verbs}
+    named: dict[str, Any] = {f"{verb}_verb": verb for verb in verbs}
     return RuleExtender(ExtenderConfig(url_prefix="http://x", weight=1, **named, **settings), rules)
 
 

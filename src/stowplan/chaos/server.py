@@ -105,7 +105,7 @@ class FaultyConnection(FaultyClient):
             self._world.note(f"bind {uid} to {node}: {'done' if acknowledged else 'failed'}")
 
     async def update(self, resource: Resource, body: Body, *, subresource: str = "") -> Json:
-        """While there are faults, answers to writes of claims are lost more often: there are few."""
+        """While there are faults, answers to writes of claims are lost more often: they are few."""
         answer = await super().update(resource, body, subresource=subresource)
         faulty = resource is RESOURCE_CLAIMS and self._world.phase is not NO_FAULTS
         if faulty and self._breaks.random() < LOST_CLAIMS:
