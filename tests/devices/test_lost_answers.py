@@ -299,7 +299,7 @@ def test_a_claim_that_comes_and_goes_at_once_is_not_waited_for() -> None:
         resources = {"requests": {"example.com/gpu": "1"}, "limits": {"example.com/gpu": "1"}}
         late: list[ResourceClaim] = []
         put = claims.put
-        claims.put = late.append  # type: ignore[method-assign]
+        claims.put = late.append  # type: ignore[method-assign,assignment]
         world.wire.answer(
             "PATCH pods/p/status", ApiError(403, "Forbidden", "not now"), ApiError(403, "Forbidden", "no")
         )
