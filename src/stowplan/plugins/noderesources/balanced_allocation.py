@@ -80,7 +80,7 @@ class NodeResourcesBalancedAllocation(Plugin):
         super().__init__(args, handle)
         self._resources = tuple(spec.name for spec in args.resources)
         self._totals = DeviceTotals(handle.table, handle.gates)
-        self._usage = UsageOfAllNodes(with_defaults=False)
+        self._usage = UsageOfAllNodes(handle.table, with_defaults=False)
         for name in self._resources:
             handle.table.hold_resource(name)
         self._as_they_are: dict[tuple[int, ...], _KeptBalance] = {}

@@ -268,8 +268,8 @@ class NodeResourcesFit(Plugin):
         self._score, self._score_one = strategy_scorers(strategy)
         self._has_shares = strategy.type in (LEAST_ALLOCATED, MOST_ALLOCATED)
         self._scores_used = strategy.type == MOST_ALLOCATED
-        self._usage = UsageOfAllNodes(with_defaults=True)
-        self._room = UsageOfAllNodes(with_defaults=False)
+        self._usage = UsageOfAllNodes(handle.table, with_defaults=True)
+        self._room = UsageOfAllNodes(handle.table, with_defaults=False)
         self._totals = DeviceTotals(handle.table, handle.gates)
         self._resizes = handle.gates[RESIZE_PREEMPTION]
         for name in self._resources:

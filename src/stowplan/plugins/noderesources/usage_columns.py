@@ -94,9 +94,14 @@ class UsageColumns:
 
 
 class UsageOfAllNodes:
-    """The usage columns of a plugin, by the lines that count: each pod asks for some resources."""
+    """The usage columns of a plugin, by the lines that count: each pod asks for some resources.
 
-    def __init__(self, *, with_defaults: bool) -> None:
+    They are those of one table; what is asked about another, as of nodes that an extender gave back, is not
+    answered here.
+    """
+
+    def __init__(self, table: ClusterTable, *, with_defaults: bool) -> None:
+        self._table = table
         self._with_defaults = with_defaults
         self._by_lines: dict[tuple[int, ...], UsageColumns] = {}
         self._version = -1
@@ -110,7 +115,7 @@ class UsageOfAllNodes:
 
     def of(self, lines: tuple[int, ...], nodes: NodeRows) -> UsageColumns | None:
         """Current columns of some lines for a question about all nodes; None if it is not that."""
-        if not lines or not isinstance(nodes.rows, slice):
+        if not lines or not isinstance(nodes.rows, slice) or nodes.table is not self._table:
             return None
         table = nodes.table
         if self._version != table.resources.version:
