@@ -15,7 +15,8 @@ from stowplan.logs import Logger
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.releases import release
 from stowplan.scheduler.node_sampler import NodeSampler
-from stowplan.scheduler.pod_group_algorithm import MANY, GroupAlgorithm, GroupOutcome
+from stowplan.scheduler.pod_group_algorithm import MANY, GroupAlgorithm
+from stowplan.scheduler.pod_group_result import GroupOutcome
 from stowplan.scheduler.scheduling_cycle import NodeFinder
 from stowplan.testing import node, pod
 from stowplan.testing.groups import pod_group
