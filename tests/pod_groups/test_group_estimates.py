@@ -15,7 +15,8 @@ from stowplan.logs import Logger
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.releases import release
 from stowplan.scheduler.node_sampler import NodeSampler
-from stowplan.scheduler.pod_group_algorithm import MANY, GroupAlgorithm, GroupOutcome
+from stowplan.scheduler.pod_group_algorithm import MANY, GroupAlgorithm
+from stowplan.scheduler.pod_group_result import GroupOutcome
 from stowplan.scheduler.scheduling_cycle import NodeFinder
 from stowplan.testing import node, pod
 from stowplan.testing.groups import pod_group
@@ -51,7 +52,7 @@ def fill(made: Framework, chance: Random, size: int, least: int, ports: bool) ->
     table.groups.put(pod_group("g", min_count=least, topology=RACK))
     members = []
     for number in range(size):
-        one = pod(f"g-{number:03}").requests(cpu="1")
+        one = pod(f"g-{number:03}").requests(cpu="1").labels(number=str(number))
         made_pod = (one.port(80, 80) if ports else one).group("g").obj()
         table.groups.put_pod(made_pod)
         members.append(table.info(made_pod))
@@ -104,3 +105,12 @@ def test_an_estimate_changes_nothing_but_the_time_it_takes(topology: bool) -> No
         assert told(quick) == told(exact)
         fitting += exact.status.is_success
     assert 5 < fitting < 55
+
+
+def test_members_are_alike_whatever_labels_they_have_that_nobody_looks_at() -> None:
+    made = framework(topology=True)
+    members = fill(made, Random(1), 4, 2, ports=False)
+    assert len({member.template for member in members}) == 4
+    assert made.alike(members)
+    other = made.table.info(pod("other").requests(cpu="2").group("g").obj())
+    assert not made.alike([*members, other])

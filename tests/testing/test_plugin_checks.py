@@ -179,6 +179,14 @@ class SignsByNameForTemplate(Good):
         return pod.name
 
 
+class SignsLabelsInSecret(Good):
+    signs_template = True
+    signs_labels = False
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        return frozenset(pod.labels.items())
+
+
 class ReadsPodsInSecret(Good):
     reads = Reads.NODE
 
@@ -320,6 +328,7 @@ BROKEN: dict[type[Plugin], str] = {
     ScoresTooHigh: "score-range",
     SignsNothing: "signature",
     SignsByNameForTemplate: "signature",
+    SignsLabelsInSecret: "signature",
     ReadsPodsInSecret: "reads",
     ReadsAnnotationsInSecret: "reads",
     ReadsOtherRowsInSecret: "row-local",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.podinfo import PodInfo
 
 _NO_LABELS: Mapping[str, str] = {}
+_UNGROUPED = selector_from_labels({})
 _OWNER_VERSIONS = {"ReplicationController": "v1", "ReplicaSet": "apps/v1", "StatefulSet": "apps/v1"}
 
 Owner = ReplicationController | ReplicaSet | StatefulSet
@@ -105,8 +106,11 @@ class Lookups:
 
         Empty when there is nothing that groups it.
         """
+        services = self._services.get(namespace)
+        if not services and not owners:
+            return _UNGROUPED
         merged: dict[str, str] = {}
-        for service in self._services.get(namespace, {}).values():
+        for service in (services or {}).values():
             wanted = service.spec.selector
             if wanted and _selects(wanted, labels):
                 merged.update(wanted)

@@ -216,8 +216,11 @@ class TermGroups:
         keys = self._keys
         if len(keys) > _MOST_KEYS:
             return label_set
-        own = {requirement.key for term in terms.terms for requirement in term.selector.requirements}
-        seen = {key: value for key, value in label_set.labels.items() if key in keys or key in own}
+        if not terms.terms:
+            seen = {key: value for key, value in label_set.labels.items() if key in keys} if keys else {}
+        else:
+            own = {requirement.key for term in terms.terms for requirement in term.selector.requirements}
+            seen = {key: value for key, value in label_set.labels.items() if key in keys or key in own}
         if len(seen) == len(label_set.labels):
             return label_set
         return self._label_sets.of(label_set.namespace, seen)

@@ -133,6 +133,7 @@ class Framework:
         by_template = [plugin for plugin in involved.values() if plugin.signs_template]
         self._by_shape = [plugin for plugin in by_template if not plugin.signs_labels]
         self._by_labels = [plugin for plugin in by_template if plugin.signs_labels]
+        self._fixed: _Fixed = {}
         self._shared_codes = SharedCodes()
         self._shared_filters = {
             plugin.name: place
@@ -246,7 +247,7 @@ class Framework:
             return
         probe = self.probe
         began = probe.timer() if probe is not None else 0.0
-        pre_score(self._pre_scores, cycle, pod_class)
+        pre_score(self._pre_scores, cycle, pod_class, self._fixed)
         if probe is not None:
             now = probe.timer()
             probe.took["PreScore", "Success"](now - began)
@@ -274,7 +275,7 @@ class Framework:
     ) -> Evaluation:
         probe = self.probe
         began = probe.timer() if probe is not None else 0.0
-        pre_filtering = pre_filter(self._pre_filters, cycle, pod_class)
+        pre_filtering = pre_filter(self._pre_filters, cycle, pod_class, self._fixed)
         if probe is not None:
             code = Code.SUCCESS if pre_filtering.status is None else pre_filtering.status.code
             now = probe.timer()
@@ -535,7 +536,15 @@ class Framework:
 # PreFilter and PreScore: plugins whose answer depends on the signature alone are asked once per class
 
 
-def pre_filter(plugins: Sequence[Plugin], cycle: Cycle, pod_class: EquivalenceClass) -> PreFiltering:
+_Circumstances = tuple[str, frozenset[str], bool, tuple[str, ...]]
+"""What decides whose answers hold for a class: the point, who could not sign, no volumes, who skips alike."""
+_Fixed = dict[_Circumstances, tuple[list[Plugin], tuple[Plugin, ...]]]
+"""By that, the plugins that are not asked again for pods of the class, and the others."""
+
+
+def pre_filter(
+    plugins: Sequence[Plugin], cycle: Cycle, pod_class: EquivalenceClass, known: _Fixed
+) -> PreFiltering:
     """What PreFilter plugins say together. Raises PluginError if one fails."""
     settled = pod_class.settled_pre_filters
     asked = plugins
@@ -575,11 +584,13 @@ def pre_filter(plugins: Sequence[Plugin], cycle: Cycle, pod_class: EquivalenceCl
         return result
     cycle.skipped = frozenset(skipping)
     if complete and result.status is None:
-        pod_class.settled_pre_filters = _settle(cycle, pod_class, plugins, alike, "constant_pre_filter")
+        pod_class.settled_pre_filters = _settle(
+            cycle, pod_class, plugins, alike, "constant_pre_filter", known
+        )
     return result
 
 
-def pre_score(plugins: Sequence[Plugin], cycle: Cycle, pod_class: EquivalenceClass) -> None:
+def pre_score(plugins: Sequence[Plugin], cycle: Cycle, pod_class: EquivalenceClass, known: _Fixed) -> None:
     """Ask PreScore plugins. Raises PluginError if one fails."""
     settled = pod_class.settled_pre_scores
     asked = plugins
@@ -602,7 +613,7 @@ def pre_score(plugins: Sequence[Plugin], cycle: Cycle, pod_class: EquivalenceCla
         cycle.skipped_score = settled.skipped_with(skipping)
         return
     cycle.skipped_score = frozenset(skipping)
-    pod_class.settled_pre_scores = _settle(cycle, pod_class, plugins, alike, "constant_pre_score")
+    pod_class.settled_pre_scores = _settle(cycle, pod_class, plugins, alike, "constant_pre_score", known)
 
 
 def _narrowed(result: PreFiltering, plugin: Plugin, names: frozenset[str]) -> PreFiltering:
@@ -626,6 +637,7 @@ def _settle(
     plugins: Sequence[Plugin],
     alike: Sequence[Plugin],
     constant: str,
+    known: _Fixed,
 ) -> Settled:
     """What the first pod's answers mean for the next pods of the class.
 
@@ -633,19 +645,24 @@ def _settle(
     """
     unsigned = pod_class.unsigned
     plain = not cycle.pod.template.volumes
-    fixed = [
-        plugin
-        for plugin in plugins
-        if plugin.name not in unsigned
-        and (getattr(plugin, constant) or plugin in alike or (plain and plugin.signs_volumes))
-    ]
+    circumstances = (constant, unsigned, plain, tuple([plugin.name for plugin in alike]))
+    found = known.get(circumstances)
+    if found is None:
+        fixed = [
+            plugin
+            for plugin in plugins
+            if plugin.name not in unsigned
+            and (getattr(plugin, constant) or plugin in alike or (plain and plugin.signs_volumes))
+        ]
+        found = known[circumstances] = (fixed, tuple(plugin for plugin in plugins if plugin not in fixed))
+    fixed, asking = found
     scoring = constant == "constant_pre_score"
     skipped = cycle.skipped_score if scoring else cycle.skipped
     read = cycle.read_score if scoring else cycle.read
     return Settled(
-        frozenset(plugin.name for plugin in fixed if plugin.name in skipped),
+        frozenset([plugin.name for plugin in fixed if plugin.name in skipped]),
         {plugin.name: read(plugin) for plugin in fixed},
-        tuple(plugin for plugin in plugins if plugin not in fixed),
+        asking,
         {},
     )
 

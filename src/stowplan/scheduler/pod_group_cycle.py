@@ -39,14 +39,12 @@ from stowplan.queue.sub_queues import AlreadyQueuedError
 from stowplan.scheduler.cache import CacheCorruptedError
 from stowplan.scheduler.context import Context, Profile, describe
 from stowplan.scheduler.failure_handler import UNHANDLED, Failure, FailureHandler
-from stowplan.scheduler.pod_group_algorithm import (
+from stowplan.scheduler.pod_group_algorithm import GroupAlgorithm, GroupObserver, PlacementMetrics
+from stowplan.scheduler.pod_group_result import (
     UNSCHEDULABLE_GROUP,
-    GroupAlgorithm,
-    GroupObserver,
     GroupOutcome,
     GroupResult,
     GroupStatus,
-    PlacementMetrics,
     PodResult,
 )
 from stowplan.scheduler.pod_group_status import GroupStatusWriter

@@ -232,6 +232,10 @@ class ContractCheck:
 
     # What is declared
 
+    def _is_blind_to_labels(self) -> bool:
+        plugin = self.plugin.instance
+        return plugin.signs_template and not plugin.signs_labels
+
     def _signature_is_complete(self, first: Answers, second: Answers) -> None:
         if not first.signed or not second.signed:
             return
@@ -240,6 +244,11 @@ class ContractCheck:
                 said = {answers.pod.name: answers.signature for answers in (first, second)}
                 self._fail_about(
                     "signature", "pods of one template have two signatures (`signs_template`)", said
+                )
+            elif self._is_blind_to_labels() and first.pod.template.shape is second.pod.template.shape:
+                said = {answers.pod.name: answers.signature for answers in (first, second)}
+                self._fail_about(
+                    "signature", "pods that differ in labels have two signatures (`signs_labels`)", said
                 )
             return
         self._pods_are_alike("filter", first, second, first.codes, second.codes)

@@ -16,13 +16,8 @@ from stowplan.framework.placement import (
 )
 from stowplan.framework.pod_group_points import PlacementScores
 from stowplan.framework.status import Code, Status
-from stowplan.scheduler.pod_group_algorithm import (
-    GroupObserver,
-    GroupOutcome,
-    GroupResult,
-    GroupStatus,
-    PodResult,
-)
+from stowplan.scheduler.pod_group_algorithm import GroupObserver
+from stowplan.scheduler.pod_group_result import GroupOutcome, GroupResult, GroupStatus, PodResult
 from stowplan.scheduler.scheduling_cycle import ScheduleResult
 
 Json = dict[str, Any]

@@ -37,6 +37,8 @@ _DECLARED: Final = "NodeDeclaredFeatures"
 _CLAIMS: Final = "DynamicResourceAllocation"
 """With this gate upstream runs the claim controller, and so do we with what takes claims away again."""
 _CONNECTIONS: Final = 32
+_HISTORY: Final = 1 << 18
+"""So many changes may wait for a watcher: pods are created faster than anybody schedules them."""
 _DISABLED: Final = ("ServiceAccount", "TaintNodesByCondition", "Priority")
 """Admission plugins that upstream switches off: what they need is not there."""
 
@@ -82,7 +84,8 @@ async def _measure(benchmark: Benchmark, seed: int, kubeconfig: str) -> Outcome:
             client = await running.enter_async_context(http)
         else:
             admission = ClusterAdmission(disabled=_DISABLED)
-            client = InProcessClient(Store(clock, random.Random(seed), admission=admission))
+            store = Store(clock, random.Random(seed), history=_HISTORY, admission=admission)
+            client = InProcessClient(store)
             if benchmark.feature_gates.get(_CLAIMS):
                 await running.enter_async_context(_controllers(client, seed))
         scheduler = Scheduler(client, settings, clock=clock, rng=rng, timer=perf_counter)

@@ -154,15 +154,20 @@ class _KeptBalance:
         self._values: IntArray = np.zeros(0, dtype=np.int64)
 
     def refreshed(self, resources: ScoredResources, nodes: NodeRows) -> IntArray:
-        table = nodes.table
-        touched = table.usage_log.since(self._position) if self._position >= 0 else None
-        self._position = table.usage_log.position
-        if touched is None or len(self._values) != nodes.count or len(touched) > nodes.count // 4:
+        table, log = nodes.table, nodes.table.usage_log
+        position, self._position = self._position, log.position
+        if position < 0 or len(self._values) != nodes.count:
             self._values = _balance_as_is(resources, nodes)
-        elif len(touched) <= FEW_ROWS:
-            for row in touched.tolist():
+            return self._values
+        few = log.few_since(position, FEW_ROWS)
+        if few is not None:
+            for row in few:
                 some = resources.look_at(table, row, with_defaults=False)
                 self._values[row] = _balance_of([min(used / there, 1.0) for _, there, used, _ in some])
+            return self._values
+        touched = log.since(position)
+        if touched is None or len(touched) > nodes.count // 4:
+            self._values = _balance_as_is(resources, nodes)
         else:
             self._values[touched] = _balance_as_is(resources, NodeRows(table, touched))
         return self._values

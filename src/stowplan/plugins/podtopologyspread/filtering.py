@@ -119,9 +119,16 @@ def _many_full(counted: ConstraintCounter, size: int, shifts: Sequence[Shift]) -
 def codes(state: FilterState, nodes: NodeRows) -> Codes:
     """What the first constraint that rejects a row says; rows that were rejected are not looked at again."""
     result = np.zeros(nodes.count, dtype=np.int64)
-    rows = np.arange(nodes.count) if isinstance(nodes.rows, slice) else nodes.rows
-    places = np.arange(nodes.count)
-    for constraint, full in zip(state.counted, state.full, strict=True):
+    if state.counted:
+        column, full = state.counted[0].column, state.full[0]
+        by_domain = np.where(full, SKEWED, 0)
+        by_domain[0] = NO_LABEL
+        result = by_domain[column.ids[nodes.rows]]
+    if len(state.counted) <= 1 and state.few is None:
+        return result
+    places = np.flatnonzero(result == 0)
+    rows = places if isinstance(nodes.rows, slice) else nodes.rows[places]
+    for constraint, full in zip(state.counted[1:], state.full[1:], strict=True):
         ids = constraint.column.ids[rows]
         verdicts = np.where(ids == 0, NO_LABEL, np.where(full[ids], SKEWED, 0))
         passed = verdicts == 0

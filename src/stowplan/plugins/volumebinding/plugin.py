@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Sequence
 from typing import Final, Self
+from weakref import WeakValueDictionary
 
 import numpy as np
 from msgspec.structs import replace
@@ -48,7 +49,14 @@ from stowplan.plugins.noderesources.resource_allocation import (
     validate_shape,
 )
 from stowplan.plugins.volumebinding.binder import BindingError, PodVolumes, assume_pod_volumes, bind_volumes
-from stowplan.plugins.volumebinding.claims import MIGRATED_PLUGINS, NO_CLAIMS, Claims, claim_name, claims_of
+from stowplan.plugins.volumebinding.claims import (
+    MIGRATED_PLUGINS,
+    NO_CLAIMS,
+    Claims,
+    Requirements,
+    claim_name,
+    claims_of,
+)
 from stowplan.plugins.volumebinding.partition import PassingRows
 from stowplan.plugins.volumebinding.placement import CapacityScorer, Conflict
 from stowplan.plugins.volumebinding.results import ConflictColumn, VolumeResults
@@ -151,6 +159,8 @@ class VolumeBinding(Plugin):
         self._passing = PassingRows(handle.table)
         self._scorer = CapacityScorer(args.shape or ()) if handle.gates["StorageCapacityScoring"] else None
         self._looked_at: tuple[PodInfo, int, int, Claims] | None = None
+        self._results: WeakValueDictionary[tuple[Requirements, int], VolumeResults] = WeakValueDictionary()
+        """Kept by the classes of pods that use them."""
 
     def events(self) -> Sequence[EventRegistration]:
         return registrations()
@@ -183,15 +193,27 @@ class VolumeBinding(Plugin):
         if not claims.failure:
             results = cycle.memo(self)
             if results is None:
-                results = VolumeResults(self._table, self._passing, claims.requirements, self._scorer)
+                results = self._results_for(claims.requirements)
                 cycle.remember(self, results)
             else:
                 results.sync()
         cycle.write(self, StateData(claims, results))
         return None
 
-    def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes:
-        return self._conflicts(cycle)[nodes.rows].astype(np.int64)
+    def _results_for(self, requirements: Requirements) -> VolumeResults:
+        """Current results; other classes of pods with the same requirements may have them already."""
+        key = (requirements, self._table.capacity)
+        results = self._results.get(key)
+        if results is None:
+            results = VolumeResults(self._table, self._passing, requirements, self._scorer)
+            self._results[key] = results
+        else:
+            results.sync()
+        return results
+
+    def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes | None:
+        conflicts = self._conflicts(cycle)[nodes.rows]
+        return conflicts.astype(np.int64) if conflicts.any() else None
 
     def filter_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
         return int(self._conflicts(cycle)[row])
