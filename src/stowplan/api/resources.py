@@ -147,7 +147,7 @@ def pod_requests(
 
     `by_claims`: with what its status says of resources that it takes through claims.
     """
-    infeasible = use_status and _resize_is_infeasible(pod)
+    infeasible = use_status and resize_is_infeasible(pod)
     per_view = use_status and accounting == "per-view"
     if per_view:
         total = _largest_view(pod, defaults, infeasible)
@@ -214,7 +214,7 @@ def _actuated(status: ContainerStatus) -> ResourceList | None:
 
 def pod_limits(pod: Pod, *, use_status: bool = False, pod_level: bool = True) -> Amounts:
     """A pod's total limits. Overhead raises only limits that are set and not zero."""
-    infeasible = use_status and _resize_is_infeasible(pod)
+    infeasible = use_status and resize_is_infeasible(pod)
 
     def effective(container: Container, status: ContainerStatus | None) -> Amounts:
         return _resized_limits(container.resources.limits, status.resources if status else None, infeasible)
@@ -343,7 +343,8 @@ def _pod_level_requests(pod: Pod, use_status: bool, infeasible: bool, per_view: 
     return {name: amounts.get(name, ZERO) for name in names}
 
 
-def _resize_is_infeasible(pod: Pod) -> bool:
+def resize_is_infeasible(pod: Pod) -> bool:
+    """Whether a pod runs and cannot be resized on its node."""
     return _pending_resize(pod) == "Infeasible"
 
 

@@ -2,7 +2,9 @@
 
 This process plays the load: it creates nodes and pods and watches them being bound. The scheduler's CPU time
 is read from the system, so it is all that its process does and nothing else: watches, decisions, bindings,
-events, its lease. Any other scheduler can be measured the same way, on any API server.
+events, its lease. Any other scheduler can be measured the same way, on any API server. Pods are created as
+fast as they are bound, or at a given rate; the time to be bound is from the request that creates a pod to the
+watch event with its node.
 """
 
 import asyncio
@@ -14,6 +16,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from time import perf_counter
 from typing import Final
@@ -68,7 +71,8 @@ class BenchError(Exception):
 class HttpRun:
     """What to measure. Without a `kubeconfig` an API server of our own is started.
 
-    `command` starts another scheduler; `{config}` in it stands for the configuration file.
+    `command` starts another scheduler; `{config}` in it stands for the configuration file. `rate` is how many
+    pods are created in a second; 0: as many as can be.
     """
 
     workload: str = "basic"
@@ -76,11 +80,15 @@ class HttpRun:
     pods: int = 10_000
     kubeconfig: str = ""
     command: str = ""
+    rate: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class HttpFigures:
-    """What was measured; `cpu_s` is the CPU time of the scheduler's process alone."""
+    """What was measured; `cpu_s` is the CPU time of the scheduler's process alone.
+
+    `late_ms` is by how much pods were created later than the rate says, the 99th percentile.
+    """
 
     pods_per_s: float
     cpu_us_per_pod: float
@@ -89,6 +97,9 @@ class HttpFigures:
     bound: int
     events: int
     peak_rss_mib: float
+    bound_p50_ms: float
+    bound_p99_ms: float
+    late_ms: float
 
 
 def measure(run: HttpRun) -> HttpFigures:
@@ -182,7 +193,9 @@ class LoadGenerator:
     def __init__(self, client: HttpClient, run: HttpRun) -> None:
         self._client = client
         self._run = run
-        self._bound: set[str] = set()
+        self._created: dict[str, float] = {}
+        self._bound: dict[str, float] = {}
+        self._late: list[float] = []
         self._progress = asyncio.Event()
         self._made: list[tuple[Resource, str, str]] = []
 
@@ -225,6 +238,7 @@ class LoadGenerator:
         seconds = perf_counter() - began
         used = await scheduler.wait_idle() - cpu
         events = await self._count_events()
+        waited = sorted((bound - self._created[name]) * 1e3 for name, bound in self._bound.items())
         return HttpFigures(
             pods_per_s=round(len(bodies) / seconds, 1),
             cpu_us_per_pod=round(used / len(bodies) * 1e6, 1),
@@ -233,10 +247,16 @@ class LoadGenerator:
             bound=len(bodies),
             events=events,
             peak_rss_mib=round(scheduler.peak_rss_mib, 1),
+            bound_p50_ms=_percentile(waited, 0.5),
+            bound_p99_ms=_percentile(waited, 0.99),
+            late_ms=_percentile(sorted(late * 1e3 for late in self._late), 0.99),
         )
 
     async def _create_and_wait(self, bodies: list[Json], scheduler: MeasuredProcess) -> None:
-        creating = asyncio.create_task(self._create_all(PODS, iter(bodies), ahead=MAX_UNBOUND))
+        if self._run.rate:
+            creating = asyncio.create_task(self._offer(bodies))
+        else:
+            creating = asyncio.create_task(self._create_all(PODS, iter(bodies), ahead=MAX_UNBOUND))
         try:
             while len(self._bound) < len(bodies):
                 self._progress.clear()
@@ -263,18 +283,32 @@ class LoadGenerator:
                 while ahead and made - len(self._bound) >= ahead:
                     await asyncio.sleep(0.005)
                 made += 1
-                created = await self._client.create(resource, body)
-                metadata = created["metadata"]
-                self._made.append((resource, metadata.get("namespace", ""), metadata["name"]))
+                await self._create(resource, body)
 
         async with asyncio.TaskGroup() as group:
             for _ in range(_CONNECTIONS):
                 group.create_task(worker())
 
+    async def _offer(self, bodies: list[Json]) -> None:
+        """Create pods at the rate that is wanted, whether they are bound or not."""
+        began = perf_counter()
+        async with asyncio.TaskGroup() as group:
+            for number, body in enumerate(bodies):
+                due = began + number / self._run.rate
+                await asyncio.sleep(max(due - perf_counter(), 0.0))
+                self._late.append(perf_counter() - due)
+                group.create_task(self._create(PODS, body))
+
+    async def _create(self, resource: Resource, body: Json) -> None:
+        self._created[body["metadata"]["name"]] = perf_counter()
+        created = await self._client.create(resource, body)
+        metadata = created["metadata"]
+        self._made.append((resource, metadata.get("namespace", ""), metadata["name"]))
+
     def added(self, new: Pod) -> None:
         """A pod is there, with or without a node."""
         if new.spec.node_name and new.name.startswith(PREFIX) and new.name != WARM_UP:
-            self._bound.add(new.name)
+            self._bound.setdefault(new.name, perf_counter())
             self._progress.set()
 
     def updated(self, old: Pod, new: Pod) -> None:
@@ -303,6 +337,11 @@ class LoadGenerator:
             async with asyncio.TaskGroup() as group:
                 for _ in range(_CONNECTIONS):
                     group.create_task(worker())
+
+
+def _percentile(ordered: list[float], share: float) -> float:
+    """The value that so large a share of all values does not exceed; 0 if there are none."""
+    return round(ordered[ceil(share * len(ordered)) - 1], 2) if ordered else 0.0
 
 
 def _node(number: int) -> Json:

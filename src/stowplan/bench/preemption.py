@@ -43,7 +43,7 @@ from stowplan.scheduler.gc_tuning import calm_collector
 
 NODE_MILLI_CPU = 32_000
 
-_IDLE_TIMEOUT = 10.0
+_IDLE_TIMEOUT = 300.0
 """Seconds without a binding after which the pods that are left are taken for those that cannot be helped."""
 
 _PRIORITIES = 5

@@ -169,17 +169,22 @@ class Evaluation:
             pod_class.rejections = (version, self._find_rejections())
         return pod_class.rejections[1]
 
+    def _overruled_rows(self) -> dict[Status, Rows]:
+        """Rows by what was said of them for this attempt only: of hundreds it is often the very same."""
+        verdicts = self.overruled.values()
+        if len(set(map(id, verdicts))) == 1:
+            return {next(iter(verdicts)): np.array([*self.overruled], dtype=np.intp)}
+        by_status: dict[Status, list[int]] = {}
+        for row, status in self.overruled.items():
+            by_status.setdefault(status, []).append(row)
+        return {status: np.array(rows, dtype=np.intp) for status, rows in by_status.items()}
+
     def _find_rejections(self) -> dict[Status, Rows]:
         table = self.cycle.table
         filters = self.pod_class.filters
         used = table.rows_in_use
         first, valid = filters.first[:used], table.valid[:used]
-        overruled: dict[Status, list[int]] = {}
-        for row, status in self.overruled.items():
-            overruled.setdefault(status, []).append(row)
-        found: dict[Status, Rows] = {
-            status: np.array(rows, dtype=np.intp) for status, rows in overruled.items()
-        }
+        found = self._overruled_rows()
         rejected = np.flatnonzero((first != PASSED) & (first != OUTSIDE) & valid)
         by_whom = first[rejected]
         counted = np.bincount(by_whom - OVERRULED).tolist()

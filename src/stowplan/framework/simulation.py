@@ -6,7 +6,7 @@ preemption would make.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
@@ -129,6 +129,61 @@ Nominations = Mapping[int, Sequence[PodInfo]]
 """Pods nominated to rows."""
 
 NO_NOMINATIONS: Nominations = {}
+_MOST_PRIORITIES: Final = 8
+
+
+class NominatedRows(dict[int, Sequence[PodInfo]]):
+    """Nominations that remember which of them count for a priority, and hand that on when some change.
+
+    Not to be changed itself. Its pods are on no row: who is placed is no longer nominated.
+    """
+
+    __slots__ = ("_by_priority", "_row_of")
+
+    def __init__(self, rows: Nominations = NO_NOMINATIONS) -> None:
+        super().__init__(rows)
+        self._row_of = {pod.uid: row for row, pods in rows.items() for pod in pods}
+        self._by_priority: dict[int, dict[int, list[PodInfo]]] = {}
+
+    def replaced(self, changed: Mapping[int, Sequence[PodInfo]]) -> "NominatedRows":
+        """The same with other pods on some rows, or none."""
+        made = NominatedRows()
+        made.update(self)
+        made._row_of = self._row_of.copy()
+        made._by_priority = {
+            priority: rows.copy() for priority, rows in [*self._by_priority.items()][-_MOST_PRIORITIES:]
+        }
+        for row in changed:
+            for pod in made.pop(row, ()):
+                if made._row_of.get(pod.uid) == row:
+                    del made._row_of[pod.uid]
+        for row, pods in changed.items():
+            if pods:
+                made[row] = pods
+                made._row_of.update((pod.uid, row) for pod in pods)
+            for priority, rows in made._by_priority.items():
+                counted = [pod for pod in pods if pod.priority >= priority]
+                if counted:
+                    rows[row] = counted
+                else:
+                    rows.pop(row, None)
+        return made
+
+    def beside(self, pod: PodInfo) -> dict[int, list[PodInfo]]:
+        """What `rows_with_nominated_pods` finds for a pod. Not to be changed."""
+        priority = pod.priority
+        known = self._by_priority.get(priority)
+        if known is None:
+            known = self._by_priority[priority] = {
+                row: counted
+                for row, pods in self.items()
+                if (counted := [other for other in pods if other.priority >= priority])
+            }
+        own = self._row_of.get(pod.uid)
+        if own is None or own not in known:
+            return known
+        others = [other for other in known[own] if other.uid != pod.uid]
+        return {**known, own: others} if others else {row: known[row] for row in known if row != own}
 
 
 def nominated_pods(nominations: Nominations, row: int, pod: PodInfo) -> list[PodInfo]:
@@ -141,7 +196,9 @@ def nominated_pods(nominations: Nominations, row: int, pod: PodInfo) -> list[Pod
 
 
 def rows_with_nominated_pods(nominations: Nominations, pod: PodInfo) -> dict[int, list[PodInfo]]:
-    """The same for all rows that have such pods; of these there may be thousands."""
+    """The same for all rows that have such pods; of these there may be thousands. Not to be changed."""
+    if isinstance(nominations, NominatedRows):
+        return nominations.beside(pod)
     uid, priority = pod.uid, pod.priority
     found: dict[int, list[PodInfo]] = {}
     for row, others in nominations.items():
@@ -345,11 +402,13 @@ def filter_with_nominated_pods(
     if not all(column.traits.filter_row_with_pods for column in asked if column.traits.watches):
         verdicts = _tried(framework, cycle, nominations, concerned)
     else:
+        verdicts = {}
         kept = pod_class.beside.verdicts(framework.table, asked)
         for row, pods in concerned.items():
-            if row not in kept or kept[row][0] != pods:
-                kept[row] = (pods, filters.verdict_with(cycle, row, pods))
-        verdicts = {row: kept[row][1] for row in concerned}
+            known = kept.get(row)
+            if known is None or (known[0] is not pods and known[0] != pods):
+                known = kept[row] = (pods, filters.verdict_with(cycle, row, pods))
+            verdicts[row] = known[1]
     overruled = {row: verdict for row, verdict in verdicts.items() if verdict is not None}
     if overruled:
         rows = np.array(sorted(overruled), dtype=np.intp)

@@ -7,7 +7,7 @@ from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod, ResourceList
 from stowplan.api.quantity import Quantity, quantity_of
-from stowplan.api.resources import pod_requests
+from stowplan.api.resources import pod_requests, resize_is_infeasible
 from stowplan.api.taints import same_taints
 from stowplan.framework.events import Action, ClusterEvent, Resource, pod_resources
 
@@ -78,7 +78,7 @@ def _same_resources(old: Pod, new: Pod) -> bool:
         and old.status.init_container_statuses == new.status.init_container_statuses
         and old.status.resources == new.status.resources
         and old.status.allocated_resources == new.status.allocated_resources
-        and old.status.conditions == new.status.conditions
+        and resize_is_infeasible(old) == resize_is_infeasible(new)
     )
 
 

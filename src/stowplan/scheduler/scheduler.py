@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import cached_property
 from random import Random
 from typing import Any, Final
 
@@ -471,8 +472,10 @@ class _Services:
         self._scheduler.context.queue.activate(pods)
         self._scheduler.context.wake()
 
-    def pod(self, key: str) -> Pod | None:
-        return self._scheduler.informers.pods.objects.get(key)
+    @cached_property
+    def pod(self) -> Callable[[str], Pod | None]:
+        """Plugins ask for hundreds of pods with every event."""
+        return self._scheduler.informers.pods.objects.get
 
     def objects(self, kind: str) -> Mapping[str, Object]:
         return self._scheduler.informers.objects(kind)

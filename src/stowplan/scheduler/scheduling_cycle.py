@@ -26,7 +26,7 @@ from stowplan.framework.extension_points import carry_out_writes, post_filter_st
 from stowplan.framework.interface import PostFilterResult
 from stowplan.framework.placement import PlacementCycle
 from stowplan.framework.runtime import Framework
-from stowplan.framework.simulation import NO_NOMINATIONS, Nominations
+from stowplan.framework.simulation import NO_NOMINATIONS, NominatedRows, Nominations
 from stowplan.framework.status import SUCCESS, Code, PluginError, Status, error, unresolvable
 from stowplan.framework.waiting_pods import WaitingPod
 from stowplan.gocompat.quoting import quote
@@ -234,7 +234,7 @@ class SchedulingCycle:
         self._preemption = preemption
         self._failures = failures
         self._binding = binding
-        self._nominated: dict[int, Sequence[PodInfo]] = {}
+        self._nominated = NominatedRows()
         self._nominated_at = -1
         """The topology version of the table for which rows are nominated."""
 
@@ -329,16 +329,13 @@ class SchedulingCycle:
         changed = nominator.take_changed()
         if self._nominated_at != table.topology_version:
             self._nominated_at = table.topology_version
-            self._nominated, changed = {}, nominator.by_node
-        for node in changed:
-            row = table.row_of(node)
-            if row is not None:
-                pods = nominator.by_node.get(node)
-                if pods:
-                    self._nominated[row] = list(pods.values())
-                else:
-                    self._nominated.pop(row, None)
-        return self._nominated.copy()
+            self._nominated, changed = NominatedRows(), nominator.by_node
+        if changed:
+            rows = [(table.row_of(node), nominator.by_node.get(node)) for node in changed]
+            self._nominated = self._nominated.replaced(
+                {row: list(pods.values()) if pods else [] for row, pods in rows if row is not None}
+            )
+        return self._nominated
 
     def _nominated_row(self, pod: PodInfo, node: str) -> int | None:
         row = self._context.cache.table.row_of(node)

@@ -60,14 +60,24 @@ def apiserver_command(pods: int, watchers: int, connections: int, as_json: bool)
 @click.option(
     "--command", default="", help="Scheduler to measure instead, such as 'kube-scheduler --config {config}'."
 )
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0.0),
+    default=0.0,
+    show_default="as many as are bound",
+    help="Pods to create in a second.",
+)
 @JSON
-def http_command(workload: str, nodes: int, pods: int, kubeconfig: str, command: str, as_json: bool) -> None:
+def http_command(
+    workload: str, nodes: int, pods: int, kubeconfig: str, command: str, rate: float, as_json: bool
+) -> None:
     """Measure `stowplan run` over HTTPS.
 
     API server and scheduler run in their own processes, this process creates the pods. With `--kubeconfig`,
-    nodes and pods are deleted afterwards.
+    nodes and pods are deleted afterwards. With `--rate` pods are created steadily, and the time until they
+    are bound is that of a scheduler that keeps up.
     """
-    run = HttpRun(workload, nodes, pods, kubeconfig, command)
+    run = HttpRun(workload, nodes, pods, kubeconfig, command, rate)
     try:
         with elapsed("measuring"):
             figures = http_bench.measure(run)
@@ -75,6 +85,9 @@ def http_command(workload: str, nodes: int, pods: int, kubeconfig: str, command:
         raise click.ClickException(str(error)) from None
     click.echo(f"{workload}: {pods:,} pods on {nodes:,} nodes, over HTTPS")
     click.echo(f"  rate       {figures.pods_per_s:,.0f} pods/s from creation to binding")
+    if rate:
+        click.echo(f"  offered    {rate:,.0f} pods/s, created up to {figures.late_ms:,.1f} ms late (p99)")
+    click.echo(f"  to bound   median {figures.bound_p50_ms:,.1f} ms, p99 {figures.bound_p99_ms:,.1f} ms")
     click.echo(f"  CPU        {figures.cpu_us_per_pod:,.0f} µs a pod, {figures.cpu_s:,.2f} s in all")
     click.echo(f"  bound      {figures.bound:,} pods in {figures.seconds:,.2f} s")
     click.echo(f"  events     {figures.events:,} stored")

@@ -276,6 +276,10 @@ class BatchDryRun:
         """Do not try some rows here, as their pods do not go one by one."""
         self._left_out = rows
 
+    def unknown_among(self, rows: Rows) -> int:
+        """On how many rows there is something to be worked out."""
+        return len(self._results.unknown(rows))
+
     def suits(self, rows: Rows) -> BoolColumn:
         """Which rows can be tried here."""
         result: BoolColumn = np.ones(len(rows), dtype=np.bool_)

@@ -46,19 +46,22 @@ class RowResults:
         touched = self._table.usage_log.since(self._position)
         self._position = self._table.usage_log.position
         budgets = self._table.budgets
-        before, self._budgets = self._budgets, (budgets.version, budgets.allowances_version)
-        if touched is None or before[0] != budgets.version:
+        was, self._budgets = self._budgets, (budgets.version, budgets.allowances_version)
+        if touched is None or was[0] != budgets.version:
             self.outcome.fill(UNKNOWN)
             self.victims.clear()
         else:
             self.outcome[touched] = UNKNOWN
             for row in touched.tolist():
                 self.victims.pop(row, None)
-            if before[1] != budgets.allowances_version:
+            if was[1] != budgets.allowances_version:
                 self.outcome[self._under_budget] = UNKNOWN
         last, self._nominated = self._nominated, nominated
-        changed = [row for row, pods in nominated.items() if last.get(row) != pods]
-        changed += [row for row in last if row not in nominated]
+        known = last.get
+        changed = [
+            row for row, pods in nominated.items() if (before := known(row)) is not pods and before != pods
+        ]
+        changed += last.keys() - nominated.keys()
         self.outcome[changed] = UNKNOWN
 
     def unknown(self, rows: Rows) -> Rows:

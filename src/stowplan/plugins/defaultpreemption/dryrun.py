@@ -47,8 +47,13 @@ class DryRun:
         self.errors: list[str] = []
 
     def run(self, rows: Rows) -> Generator[None, None, Candidates]:
-        """Try rows in their order, in steps; returns the candidates in that order."""
+        """Try rows in their order, in steps; returns the candidates in that order.
+
+        Where most results are known already, one step is quicker than a few.
+        """
         size = self._limit or len(rows)
+        if self._batch is not None and self._batch.unknown_among(rows) <= size:
+            size = len(rows)
         for start in range(0, len(rows), size):
             turns = np.arange(start, min(start + size, len(rows)))
             yield from self._try(rows[turns], turns)

@@ -156,10 +156,17 @@ class DefaultPreemption(Plugin):
         return last is None or not self._is_going(last.key)
 
     def held_pods(self) -> AbstractSet[str]:
-        going = [uid for uid, victim in self._last_victims.items() if self._is_going(victim)]
-        for uid in going:
-            del self._last_victims[uid]
-            self._held.discard(uid)
+        waits, services = self._last_victims, self.handle.services
+        if waits and services is not None:
+            seen = [*map(services.pod, waits.values())]
+            going = [
+                uid
+                for uid, victim in zip(waits, seen, strict=True)
+                if victim is None or victim.metadata.deletion_timestamp is not None
+            ]
+            for uid in going:
+                del waits[uid]
+                self._held.discard(uid)
         return self._held
 
     def _is_going(self, victim: str) -> bool:
