@@ -33,7 +33,7 @@ from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.store import FieldManager, Store
 from stowplan.inspection import Inspection, Routes
 from stowplan.inspection.web import Extension
-from stowplan.scheduler.gc_tuning import calm_collector
+from stowplan.gc_tuning import calm_collector
 
 _READY: Final = b"ready"
 _TIMEOUT: Final = 600.0

@@ -37,7 +37,7 @@ from stowplan.inspection import Inspection, Routes
 from stowplan.inspection.web import PageServer
 from stowplan.recording import Recording, recorded_scheduler
 from stowplan.scheduler import Scheduler, Settings
-from stowplan.scheduler.gc_tuning import calm_collector
+from stowplan.gc_tuning import calm_collector
 
 MAX_UNBOUND = 500
 """How many pods may be created and not yet bound."""
