@@ -33,11 +33,11 @@ from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.controllers.controller import Context, ControllerManager
 from stowplan.embedded.controllers.resourceclaim import ResourceClaimController
 from stowplan.embedded.store import Change, Store
+from stowplan.gc_tuning import calm_collector
 from stowplan.inspection import Inspection, Routes
 from stowplan.inspection.web import PageServer
 from stowplan.recording import Recording, recorded_scheduler
 from stowplan.scheduler import Scheduler, Settings
-from stowplan.gc_tuning import calm_collector
 
 MAX_UNBOUND = 500
 """How many pods may be created and not yet bound."""

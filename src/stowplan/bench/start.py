@@ -252,7 +252,10 @@ def running_node(number: int) -> Json:
             "annotations": {"node.alpha.kubernetes.io/ttl": "0"},
             "managedFields": _managed("kubelet", ("capacity", "allocatable", "conditions", "images")),
         },
-        "spec": {"podCIDR": f"10.{number // 256 % 256}.{number % 256}.0/24", "providerID": f"cloud:///{name}"},
+        "spec": {
+            "podCIDR": f"10.{number // 256 % 256}.{number % 256}.0/24",
+            "providerID": f"cloud:///{name}",
+        },
         "status": {
             "capacity": amounts,
             "allocatable": amounts,
@@ -297,7 +300,11 @@ def running_pod(number: int, node: str) -> Json:
         "terminationMessagePath": "/dev/termination-log",
         "terminationMessagePolicy": "File",
         "volumeMounts": [
-            {"mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "name": token["name"], "readOnly": True}
+            {
+                "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",
+                "name": token["name"],
+                "readOnly": True,
+            }
         ],
     }
     return {
@@ -319,8 +326,12 @@ def running_pod(number: int, node: str) -> Json:
                 }
             ],
             "managedFields": [
-                *_managed("kube-controller-manager", ("containers", "restartPolicy", "dnsPolicy", "tolerations")),
-                *_managed("kubelet", ("conditions", "containerStatuses", "hostIP", "phase", "podIP", "startTime")),
+                *_managed(
+                    "kube-controller-manager", ("containers", "restartPolicy", "dnsPolicy", "tolerations")
+                ),
+                *_managed(
+                    "kubelet", ("conditions", "containerStatuses", "hostIP", "phase", "podIP", "startTime")
+                ),
             ],
         },
         "spec": {
@@ -362,7 +373,13 @@ def _running_status(number: int, image: Any, requests: dict[str, str]) -> Json:
         "startTime": _TIME,
         "conditions": [
             {"type": kind, "status": "True", "lastProbeTime": None, "lastTransitionTime": _TIME}
-            for kind in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+            for kind in (
+                "PodReadyToStartContainers",
+                "Initialized",
+                "Ready",
+                "ContainersReady",
+                "PodScheduled",
+            )
         ],
         "containerStatuses": [
             {

@@ -31,10 +31,14 @@ def start(nodes: int, pods: int, rounds: int, kubeconfig: str, as_json: bool) ->
             figures = start_bench.measure(run)
     except BenchError as error:
         raise click.ClickException(str(error)) from None
-    click.echo(f"{nodes:,} nodes, {pods:,} running pods" if not kubeconfig else f"the cluster of {kubeconfig}")
+    click.echo(
+        f"{nodes:,} nodes, {pods:,} running pods" if not kubeconfig else f"the cluster of {kubeconfig}"
+    )
     click.echo(f"  ready      after {figures.ready_s:.2f} s, {figures.ready_cpu_s:.2f} s of CPU time")
     if figures.bound_s:
-        click.echo(f"  first pod  bound after {figures.bound_s:.2f} s, {figures.bound_cpu_s:.2f} s of CPU time")
+        click.echo(
+            f"  first pod  bound after {figures.bound_s:.2f} s, {figures.bound_cpu_s:.2f} s of CPU time"
+        )
     click.echo(f"  memory     {figures.peak_rss_mib:,.0f} MiB at most")
     if as_json:
         click.echo(msgspec.json.encode({**asdict(run), **asdict(figures)}).decode())

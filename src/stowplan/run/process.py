@@ -34,6 +34,7 @@ from stowplan.election import (
     lock_for,
 )
 from stowplan.extenders import Extender
+from stowplan.gc_tuning import calm_collector
 from stowplan.gocompat.quoting import path_error
 from stowplan.logs import Logger
 from stowplan.metrics import ProcessMetrics
@@ -45,7 +46,6 @@ from stowplan.run.instance import SchedulerInstance
 from stowplan.run.options import Options, reload, waiting_for_restart
 from stowplan.run.startup import ResolvedConfig, StartupPlan, resolve_config
 from stowplan.scheduler import CacheCorruptedError, Settings
-from stowplan.gc_tuning import calm_collector
 from stowplan.serving import ServingError
 
 if TYPE_CHECKING:

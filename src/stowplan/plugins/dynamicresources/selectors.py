@@ -52,8 +52,8 @@ class Selectors:
 
     def __init__(self, features: Features) -> None:
         self._enabled = features
-        self._compiled: "OrderedDict[str, cel.Compiled | CompileError]" = OrderedDict()
-        self._computing: "OrderedDict[str, cel.Compiled]" = OrderedDict()
+        self._compiled: OrderedDict[str, cel.Compiled | CompileError] = OrderedDict()
+        self._computing: OrderedDict[str, cel.Compiled] = OrderedDict()
         self._costly: OrderedDict[str, _Costly] = OrderedDict()
 
     @cached_property
