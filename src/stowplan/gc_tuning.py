@@ -13,8 +13,8 @@ from typing import Any, Final
 THRESHOLDS: Final = (200_000, 20, 50)
 """New objects before the young are looked through, and how often that leads to looking further."""
 
-LOADING: Final = (50_000, 1_000_000, 1_000_000)
-"""The same while a cluster is loaded. Looking through so many takes a few milliseconds."""
+LOADING: Final = (10_000, 1_000_000, 1_000_000)
+"""The same while a cluster is loaded. Looking through so many takes a millisecond or two."""
 
 
 @contextmanager

@@ -37,6 +37,10 @@ _KEYS: Final = 50
 """Making so many keys takes about as long as passing one object on."""
 
 
+_FEW: Final = 20
+_MANY: Final = 100
+
+
 class ObjectStore(Generic[T]):
     """The objects of one resource as last seen.
 
@@ -62,6 +66,11 @@ class ObjectStore(Generic[T]):
     def objects(self) -> Mapping[str, T]:
         """Objects by `namespace/name`."""
         return MappingProxyType(self._objects)
+
+    @property
+    def at_once(self) -> int:
+        """How many objects to give it at once, so that passing them on takes a few milliseconds."""
+        return _FEW if self._bulk is None else _MANY
 
     @property
     def unreadable(self) -> frozenset[str]:

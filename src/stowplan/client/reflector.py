@@ -288,8 +288,8 @@ class Reflector(Generic[T]):
 class _Initial(Generic[T]):
     """What a watch shows of everything that exists, until it has shown all of it.
 
-    A store that has nothing yet gets objects as they come, some hundreds at a time, so that a list is worked off while it arrives. Of
-    one that has some it is known only at the end which of them are gone.
+    A store that has nothing yet gets objects as they come, some at a time, so that a list is worked off while
+    it arrives. Of one that has some it is known only at the end which of them are gone.
     """
 
     def __init__(self, store: ObjectStore[T]) -> None:
@@ -304,7 +304,8 @@ class _Initial(Generic[T]):
 
     def see(self, event: WatchEvent[T], watch: Watch[T]) -> bool:
         """Take in an event, and those that have come already; True when everything has been shown."""
-        events = [event, *watch.ready(BREATH - 1)]
+        at_once = self._store.at_once
+        events = [event, *watch.ready(at_once - 1)]
         objects, is_over = self._objects, False
         for number, one in enumerate(events):
             key, obj = one.key, one.object
@@ -324,7 +325,7 @@ class _Initial(Generic[T]):
             elif one.problem:
                 objects.pop(key, None)
                 self._unreadable[key] = Unreadable(key, one.problem)
-        if self._is_first and (is_over or len(objects) >= BREATH):
+        if self._is_first and (is_over or len(objects) >= at_once):
             self._objects = {}
             self._store.put_all(objects)
             for unreadable in self._unreadable.values():
