@@ -1,7 +1,7 @@
 """A reflector's picture, through everything a server can do to it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from itertools import pairwise
 from typing import Any
 

@@ -75,9 +75,7 @@ class Seen:
 
 @given(
     st.lists(
-        st.lists(
-            st.tuples(st.sampled_from(KINDS), st.integers(0, 5), st.sampled_from(NODES)), max_size=12
-        ),
+        st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 5), st.sampled_from(NODES)), max_size=12),
         max_size=3,
     )
 )

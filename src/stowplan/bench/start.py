@@ -1,9 +1,8 @@
 """How long `stowplan run` takes from its start to being ready, and to its first binding.
 
-An API server in a process of its own has nodes with running pods on them, and one pod that waits. The pods are
-as long as in real clusters: with an owner, a token volume, tolerations, a status as kubelets write it, and the
-record of who manages which field. Then the scheduler is started, a few times in a row, each time anew: python,
-imports, configuration, secure port, lease, lists. The first start, for which nothing is in the system's file
+An API server in a process of its own has nodes with running pods on them, and one pod that waits. The pods
+are as long as in real clusters: with an owner, a token volume, tolerations, a status as kubelets write it, and
+who manages which field. Then the scheduler is started, a few times in a row, each time anew: Python, imports, configuration, secure port, lease, lists. The first start, for which nothing is in the system's file
 cache, does not count. CPU time and memory are those of its process.
 """
 
@@ -403,7 +402,7 @@ def _running_status(number: int, image: Any, requests: dict[str, str]) -> Json:
 
 def _managed(manager: str, fields: tuple[str, ...]) -> list[Json]:
     """Who manages which fields, as an API server records it."""
-    owned = {f"f:{field}": {".": {}, 'k:{"name":"main"}': {".": {}, "f:name": {}}} for field in fields}
+    owned: Json = {f"f:{field}": {".": {}, 'k:{"name":"main"}': {".": {}, "f:name": {}}} for field in fields}
     return [
         {
             "manager": manager,

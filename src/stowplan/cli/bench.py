@@ -38,7 +38,7 @@ from stowplan.bench.up import UpRun
 from stowplan.bench.workloads import ENGINE_WORKLOADS, WORKLOADS
 from stowplan.cli.perf import perf
 from stowplan.cli.progress import elapsed
-from stowplan.cli.scale import list_, start
+from stowplan.cli.scale import list_, scale, start
 from stowplan.cli.values import AtLeast, OneOf
 from stowplan.clock.watchdog import LIMIT
 from stowplan.gpushare import POLICIES
@@ -66,6 +66,7 @@ def bench() -> None:
 bench.add_command(perf)
 bench.add_command(start)
 bench.add_command(list_)
+bench.add_command(scale)
 
 
 @bench.command("engine")

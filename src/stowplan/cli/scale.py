@@ -1,4 +1,4 @@
-"""`stowplan bench start` and `bench list`: how a scheduler starts, and takes in a huge cluster."""
+"""`stowplan bench start`, `list` and `scale`: starting, taking in a huge cluster, and growing with it."""
 
 from dataclasses import asdict
 
@@ -6,12 +6,15 @@ import click
 import msgspec
 
 from stowplan.bench import arrival as arrival_bench
+from stowplan.bench import scale as scale_bench
 from stowplan.bench import start as start_bench
 from stowplan.bench.arrival import ArrivalRun
 from stowplan.bench.http import BenchError
+from stowplan.bench.loop import LOOP_WORKLOADS
+from stowplan.bench.scale import ScaleRun
 from stowplan.bench.start import StartRun
 from stowplan.cli.progress import elapsed
-from stowplan.cli.values import AtLeast
+from stowplan.cli.values import AtLeast, OneOf
 
 
 @click.command("start")
@@ -54,17 +57,17 @@ def start(nodes: int, pods: int, rounds: int, kubeconfig: str, as_json: bool) ->
 def list_(nodes: int, pods: int, as_json: bool) -> None:
     """Measure the arrival of a huge list.
 
-    A second process streams nodes and running pods over HTTP; the scheduler in this process takes them in. The
-    longest turn of its event loop is printed, in CPU time with garbage collection included, and what a pod
-    costs in CPU time and memory. Exits with 1 if a turn took more than 20 ms.
+    A second process streams nodes and running pods over HTTP; the scheduler in this process takes them in.
+    The longest turn of its event loop is printed, in CPU time with garbage collection included, and what a
+    pod costs in CPU time and memory. Exits with 1 if a turn took more than 20 ms.
     """
     run = ArrivalRun(nodes, pods)
     with elapsed("measuring"):
         figures = arrival_bench.measure(run)
     click.echo(f"{nodes:,} nodes and {pods:,} pods in {figures.seconds:,.1f} s")
     click.echo(f"  CPU        {figures.cpu_s:,.1f} s, {figures.cpu_us_per_pod:,.1f} µs a pod")
-    click.echo(
-        f"  loop       held for {figures.longest_turn_ms:,.1f} ms at most {_by(figures.held_by)}".rstrip()
+    where = f" (in {figures.held_by})" if figures.held_by else ""
+    click.echo(f"  loop       held for {figures.longest_turn_ms:,.1f} ms at most{where}")
     )
     click.echo(f"  collector  {figures.longest_collection_ms:,.1f} ms at most")
     click.echo(f"  scheduling begins in a turn of {figures.freezing_ms:,.1f} ms")
@@ -79,8 +82,45 @@ def list_(nodes: int, pods: int, as_json: bool) -> None:
         raise SystemExit(1)
 
 
+@click.command("scale")
+@click.option(
+    "--nodes", default="5000,15000,50000,100000", show_default=True, help="Numbers of nodes, with commas."
+)
+@click.option(
+    "--existing-per-node", type=AtLeast(0), default=10, show_default=True, help="Pods already on each node."
+)
+@click.option("--pods", type=AtLeast(1), default=5000, show_default=True, help="Pods to place.")
+@click.option(
+    "--workload", type=OneOf(LOOP_WORKLOADS), default="basic", show_default=True, help="Kind of pods."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object on the last line.")
+def scale(nodes: str, existing_per_node: int, pods: int, workload: str, as_json: bool) -> None:
+    """Measure how costs grow with the cluster.
+
+    `stowplan bench loop` runs for each number of nodes, in a process of its own: the whole scheduler and an
+    in-process store that holds everything. Printed are the CPU time of a pod from its creation to its binding,
+    that of the start, memory, and the CPU time of a pod once more as bars.
+    """
+    sizes = [part.strip() for part in nodes.split(",")]
+    if not all(size.isdigit() and int(size) for size in sizes):
+        raise click.BadParameter(
+            f"expected numbers of nodes with commas, got {nodes!r}", param_hint="--nodes"
+        )
+    run = ScaleRun(tuple(map(int, sizes)), existing_per_node, pods, workload)
+    click.echo(f"{workload}: {pods:,} pods, {existing_per_node} pods on each node")
+    click.echo("    nodes     pods   pods/s   CPU a pod   CPU of the start   memory")
+    found = []
+    for figures in scale_bench.measure(run):
+        found.append(figures)
+        click.echo(
+            f"  {figures.nodes:>7,} {figures.existing:>8,} {figures.pods_per_s:>8,.0f} "
+            f"{figures.cpu_us_per_pod:>8,.0f} µs {figures.start_cpu_s:>16,.1f} s "
+            f"{figures.peak_rss_mib:>6,.0f} MiB"
+        )
+    for line in scale_bench.chart(found):
+        click.echo(line)
+    if as_json:
+        click.echo(msgspec.json.encode({**asdict(run), "figures": [asdict(one) for one in found]}).decode())
+
+
 _LONGEST_TURN_MS = 20.0
-
-
-def _by(where: str) -> str:
-    return f"(in {where})" if where else ""
