@@ -1,9 +1,10 @@
 """How long `stowplan run` takes from its start to being ready, and to its first binding.
 
 An API server in a process of its own has nodes with running pods on them, and one pod that waits. The pods
-are as long as in real clusters: with an owner, a token volume, tolerations, a status as kubelets write it, and
-who manages which field. Then the scheduler is started, a few times in a row, each time anew: Python, imports, configuration, secure port, lease, lists. The first start, for which nothing is in the system's file
-cache, does not count. CPU time and memory are those of its process.
+are as long as in real clusters: with an owner, a token volume, tolerations, a status as kubelets write it,
+and a record of who manages which field. Then the scheduler is started, a few times in a row, each time anew:
+Python, imports, configuration, secure port, lease, lists. The first start, for which nothing is in the
+system's file cache, does not count. CPU time and memory are those of its process.
 """
 
 import asyncio

@@ -68,7 +68,6 @@ def list_(nodes: int, pods: int, as_json: bool) -> None:
     click.echo(f"  CPU        {figures.cpu_s:,.1f} s, {figures.cpu_us_per_pod:,.1f} µs a pod")
     where = f" (in {figures.held_by})" if figures.held_by else ""
     click.echo(f"  loop       held for {figures.longest_turn_ms:,.1f} ms at most{where}")
-    )
     click.echo(f"  collector  {figures.longest_collection_ms:,.1f} ms at most")
     click.echo(f"  scheduling begins in a turn of {figures.freezing_ms:,.1f} ms")
     click.echo(
@@ -98,8 +97,8 @@ def scale(nodes: str, existing_per_node: int, pods: int, workload: str, as_json:
     """Measure how costs grow with the cluster.
 
     `stowplan bench loop` runs for each number of nodes, in a process of its own: the whole scheduler and an
-    in-process store that holds everything. Printed are the CPU time of a pod from its creation to its binding,
-    that of the start, memory, and the CPU time of a pod once more as bars.
+    in-process store that holds everything. Printed are the CPU time of a pod from its creation to its
+    binding, that of the start, memory, and the CPU time of a pod once more as bars.
     """
     sizes = [part.strip() for part in nodes.split(",")]
     if not all(size.isdigit() and int(size) for size in sizes):
