@@ -11,7 +11,7 @@ import gc
 import random
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from time import perf_counter, process_time
 from typing import Any, Final
@@ -162,14 +162,18 @@ def serve(nodes: int, pods: int) -> None:
 
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, nodes: int, pods: int) -> None:
-    """One watch: what exists, the mark after it, and silence."""
+    """Probes, or one watch: what exists, the mark after it, and silence."""
     head = await reader.readuntil(b"\r\n\r\n")
+    while head.startswith(b"GET /readyz"):
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok")
+        head = await reader.readuntil(b"\r\n\r\n")
     plural = head.split(b" ", 2)[1].partition(b"?")[0].rpartition(b"/")[2].decode()
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
-    for piece in _pieces(plural, nodes, pods):
-        writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
-        await writer.drain()
-    await reader.read()
+    with suppress(ConnectionError):
+        for piece in _pieces(plural, nodes, pods):
+            writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+            await writer.drain()
+        await reader.read()
 
 
 def _pieces(plural: str, nodes: int, pods: int) -> Iterator[bytes]:
