@@ -30,6 +30,8 @@ from stowplan.scheduler import Scheduler, Settings
 _NOTED: Final = 0.005
 """Seconds of CPU time from which on a turn is looked at more closely."""
 
+_READY: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok"
+_WATCH: Final = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 _PIECE: Final = 100
 """Objects that are sent at a time."""
 
@@ -163,13 +165,13 @@ def serve(nodes: int, pods: int) -> None:
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, nodes: int, pods: int) -> None:
     """Probes, or one watch: what exists, the mark after it, and silence."""
-    head = await reader.readuntil(b"\r\n\r\n")
-    while head.startswith(b"GET /readyz"):
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok")
+    with suppress(ConnectionError, asyncio.IncompleteReadError):
         head = await reader.readuntil(b"\r\n\r\n")
-    plural = head.split(b" ", 2)[1].partition(b"?")[0].rpartition(b"/")[2].decode()
-    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
-    with suppress(ConnectionError):
+        while head.startswith(b"GET /readyz"):
+            writer.write(_READY)
+            head = await reader.readuntil(b"\r\n\r\n")
+        plural = head.split(b" ", 2)[1].partition(b"?")[0].rpartition(b"/")[2].decode()
+        writer.write(_WATCH)
         for piece in _pieces(plural, nodes, pods):
             writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
             await writer.drain()

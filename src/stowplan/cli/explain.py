@@ -158,11 +158,12 @@ def explain(
     where: Where,
     output: str,
 ) -> None:
-    """Explain why a pod or pod group is pending, or a pod on its node.
+    """Explain why a pod or group is pending, or a pod on its node.
 
     If a stowplan schedules the cluster and serves its API, it is asked what really happened. Any other
     cluster is only read, and decisions are made here, by the default profile or that of --config. A
-    Deployment, ReplicaSet, StatefulSet, DaemonSet or Job stands for its pods.
+    Deployment, ReplicaSet, StatefulSet, DaemonSet or Job stands for its pods; a PodGroup is explained as a
+    whole.
 
     \b
       stowplan explain pod/web-7 -n shop
@@ -219,6 +220,10 @@ def kubectl_why() -> None:
 # The cluster
 
 
+class NoServerError(click.ClickException):
+    """There is no kubeconfig, or it names no API server that could be asked."""
+
+
 @asynccontextmanager
 async def connect(
     kubeconfig: Path | None, context: str, agent: str
@@ -229,7 +234,7 @@ async def connect(
         server = load_kubeconfig(*paths, context=context)
         client = HttpClient(server, clock=RealClock(), rng=random.Random(), qps=-1, user_agent=agent)
     except AccessError as error:
-        raise click.ClickException(str(error)) from None
+        raise NoServerError(str(error)) from None
     async with client:
         yield client, f"{server.address.host}:{server.address.port}", server.namespace
 

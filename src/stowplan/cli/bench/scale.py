@@ -3,7 +3,6 @@
 from dataclasses import asdict
 
 import click
-import msgspec
 
 from stowplan.bench import arrival as arrival_bench
 from stowplan.bench import scale as scale_bench
@@ -13,17 +12,18 @@ from stowplan.bench.http import BenchError
 from stowplan.bench.loop import LOOP_WORKLOADS
 from stowplan.bench.scale import ScaleRun
 from stowplan.bench.start import StartRun
+from stowplan.cli.bench.options import AT_LEAST_ONE, JSON, NOT_NEGATIVE, echo_json
 from stowplan.cli.progress import elapsed
-from stowplan.cli.values import AtLeast, OneOf
+from stowplan.cli.values import OneOf
 
 
 @click.command("start")
-@click.option("--nodes", type=AtLeast(0), default=5000, show_default=True, help="Number of nodes.")
-@click.option("--pods", type=AtLeast(0), default=30_000, show_default=True, help="Pods that run on them.")
-@click.option("--rounds", type=AtLeast(1), default=3, show_default=True, help="Starts that are measured.")
+@click.option("--nodes", type=NOT_NEGATIVE, default=5000, show_default=True, help="Number of nodes.")
+@click.option("--pods", type=NOT_NEGATIVE, default=30_000, show_default=True, help="Pods that run on them.")
+@click.option("--rounds", type=AT_LEAST_ONE, default=3, show_default=True, help="Starts that are measured.")
 @click.option("--kubeconfig", default="", help="API server to use, with what is in it; by default our own.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object on the last line.")
-def start(nodes: int, pods: int, rounds: int, kubeconfig: str, as_json: bool) -> None:
+@JSON
+def start_command(nodes: int, pods: int, rounds: int, kubeconfig: str, as_json: bool) -> None:
     """Measure the start of `stowplan run`.
 
     API server and scheduler run in their own processes. The scheduler is started several times, and stopped
@@ -47,14 +47,14 @@ def start(nodes: int, pods: int, rounds: int, kubeconfig: str, as_json: bool) ->
         )
     click.echo(f"  memory     {figures.peak_rss_mib:,.0f} MiB at most")
     if as_json:
-        click.echo(msgspec.json.encode({**asdict(run), **asdict(figures)}).decode())
+        echo_json({**asdict(run), **asdict(figures)})
 
 
 @click.command("list")
-@click.option("--nodes", type=AtLeast(1), default=10_000, show_default=True, help="Number of nodes.")
-@click.option("--pods", type=AtLeast(1), default=1_000_000, show_default=True, help="Pods on them.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object on the last line.")
-def list_(nodes: int, pods: int, as_json: bool) -> None:
+@click.option("--nodes", type=AT_LEAST_ONE, default=10_000, show_default=True, help="Number of nodes.")
+@click.option("--pods", type=AT_LEAST_ONE, default=1_000_000, show_default=True, help="Pods on them.")
+@JSON
+def list_command(nodes: int, pods: int, as_json: bool) -> None:
     """Measure the arrival of a huge list.
 
     A second process streams nodes and running pods over HTTP; the scheduler in this process takes them in.
@@ -74,7 +74,7 @@ def list_(nodes: int, pods: int, as_json: bool) -> None:
         f"  memory     {figures.bytes_per_pod:,.0f} bytes a pod, {figures.peak_rss_mib:,.0f} MiB at most"
     )
     if as_json:
-        click.echo(msgspec.json.encode({**asdict(run), **asdict(figures)}).decode())
+        echo_json({**asdict(run), **asdict(figures)})
     longest = max(figures.longest_turn_ms, figures.freezing_ms)
     if longest > _LONGEST_TURN_MS:
         click.echo(f"Error: the event loop was held for {longest:,.0f} ms", err=True)
@@ -86,14 +86,14 @@ def list_(nodes: int, pods: int, as_json: bool) -> None:
     "--nodes", default="5000,15000,50000,100000", show_default=True, help="Numbers of nodes, with commas."
 )
 @click.option(
-    "--existing-per-node", type=AtLeast(0), default=10, show_default=True, help="Pods already on each node."
+    "--existing-per-node", type=NOT_NEGATIVE, default=10, show_default=True, help="Pods already on each node."
 )
-@click.option("--pods", type=AtLeast(1), default=5000, show_default=True, help="Pods to place.")
+@click.option("--pods", type=AT_LEAST_ONE, default=5000, show_default=True, help="Pods to place.")
 @click.option(
     "--workload", type=OneOf(LOOP_WORKLOADS), default="basic", show_default=True, help="Kind of pods."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object on the last line.")
-def scale(nodes: str, existing_per_node: int, pods: int, workload: str, as_json: bool) -> None:
+@JSON
+def scale_command(nodes: str, existing_per_node: int, pods: int, workload: str, as_json: bool) -> None:
     """Measure how costs grow with the cluster.
 
     `stowplan bench loop` runs for each number of nodes, in a process of its own: the whole scheduler and an
@@ -119,7 +119,7 @@ def scale(nodes: str, existing_per_node: int, pods: int, workload: str, as_json:
     for line in scale_bench.chart(found):
         click.echo(line)
     if as_json:
-        click.echo(msgspec.json.encode({**asdict(run), "figures": [asdict(one) for one in found]}).decode())
+        echo_json({**asdict(run), "figures": [asdict(one) for one in found]})
 
 
 _LONGEST_TURN_MS = 20.0
