@@ -71,3 +71,31 @@ def test_a_scheduler_that_does_not_start_is_named() -> None:
     result = CliRunner().invoke(bench, ["http", "--nodes", "1", "--pods", "1", "--command", command])
     assert result.exit_code == 1
     assert result.output.splitlines()[-1] == "Error: the scheduler ended with exit code 3: no such thing"
+
+
+def test_the_start_of_a_process_is_measured_until_its_first_binding() -> None:
+    result = CliRunner().invoke(bench, ["start", "--nodes", "3", "--pods", "9", "--rounds", "1", "--json"])
+    assert result.exit_code == 0, result.output
+    figures = json.loads(result.output.splitlines()[-1])
+    assert figures["ready_s"] > 0
+    assert 0 < figures["bound_cpu_s"] <= figures["bound_s"]
+    assert figures["peak_rss_mib"] > 10
+
+
+def test_the_arrival_of_a_list_is_measured() -> None:
+    result = CliRunner().invoke(bench, ["list", "--nodes", "5", "--pods", "300", "--json"])
+    assert result.exit_code in (0, 1), result.output
+    figures = json.loads(next(line for line in result.output.splitlines() if line.startswith("{")))
+    assert (figures["nodes"], figures["pods"]) == (5, 300)
+    assert figures["cpu_us_per_pod"] > 0
+
+
+def test_costs_are_measured_at_several_sizes() -> None:
+    arguments = ["--nodes", "3,6", "--existing-per-node", "1", "--pods", "5", "--json"]
+    result = CliRunner().invoke(bench, ["scale", *arguments])
+    assert result.exit_code == 0, result.output
+    figures = json.loads(result.output.splitlines()[-1])["figures"]
+    assert [(one["nodes"], one["existing"]) for one in figures] == [(3, 3), (6, 6)]
+    refused = CliRunner().invoke(bench, ["scale", "--nodes", "3,many"])
+    assert refused.exit_code == 2
+    assert "expected numbers of nodes with commas, got '3,many'" in refused.output

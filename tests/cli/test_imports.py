@@ -92,3 +92,21 @@ def test_the_help_of_commands_does_not_load_what_they_do_not_use(group: str) -> 
     never = GROUPS[group][1]
     found = loaded(*([name, "--help"] for name in in_group(group)))
     assert not {module for module in found for one in never if module == one or module.startswith(f"{one}.")}
+
+
+_STARTED = """
+import json, sys, types
+import stowplan.run.process, stowplan.run.startup
+run = {name for name, module in sys.modules.items() if type(module) is types.ModuleType}
+print(json.dumps(sorted(run)), file=sys.stderr)
+"""
+
+
+def test_a_scheduler_loads_no_http_server_and_no_expressions_before_it_needs_them() -> None:
+    """Modules that are there but have not run are of another type until somebody uses them."""
+    done = subprocess.run([sys.executable, "-c", _STARTED], capture_output=True, text=True, check=True)
+    found = set(json.loads(done.stderr.splitlines()[-1]))
+    never = ("aiohttp", "cryptography", "stowplan.inspection", "stowplan.embedded", "stowplan.serving.server")
+    never += ("stowplan.cel.syntax", "stowplan.cel.devices", "stowplan.extenders.http")
+    assert "stowplan.scheduler.scheduler" in found
+    assert not {module for module in found for one in never if module == one or module.startswith(f"{one}.")}

@@ -1,5 +1,7 @@
 """The nomination a store keeps to its handler."""
 
+from collections.abc import Sequence
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,16 +21,27 @@ steps = st.lists(
     | st.tuples(st.just("remove"), st.sampled_from("abc") | pods)
     | st.tuples(st.just("skip"), st.sampled_from("abc"))
     | st.tuples(
-        st.just("replace"),
+        st.sampled_from(("replace", "put all")),
         st.lists(pods, max_size=3, unique_by=lambda pod: pod.name),
     ),
     max_size=30,
 )
 
 
-@given(steps)
-def test_what_a_handler_is_told_adds_up_to_the_store(steps: list[tuple[str, object]]) -> None:
-    handler = Checked()
+class CheckedInBulk(Checked):
+    """A handler that takes many additions at once."""
+
+    def added_all(self, new: Sequence[Pod]) -> None:
+        assert new
+        for pod in new:
+            self.added(pod)
+
+
+@given(steps, st.sampled_from((Checked, CheckedInBulk)))
+def test_what_a_handler_is_told_adds_up_to_the_store(
+    steps: list[tuple[str, object]], kind: type[Checked]
+) -> None:
+    handler = kind()
     store: ObjectStore[Pod] = ObjectStore(handler, lambda unreadable: None)
     for verb, what in steps:
         match verb, what:
@@ -45,6 +58,9 @@ def test_what_a_handler_is_told_adds_up_to_the_store(steps: list[tuple[str, obje
             case "skip", str() as key:
                 store.skip(Unreadable(key, "odd"))
                 assert key in store.unreadable
+            case "put all", list() as items:
+                store.put_all({pod.key: pod for pod in items})
+                assert {pod.key for pod in items} <= store.objects.keys() - store.unreadable
             case "replace", list() as items:
                 list(store.replace(items))
                 assert sorted(store.objects) == sorted(pod.key for pod in items)

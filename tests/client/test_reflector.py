@@ -1,7 +1,7 @@
 """A reflector's picture, through everything a server can do to it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from itertools import pairwise
 from typing import Any
 
@@ -313,27 +313,91 @@ def test_trouble_is_not_taken_for_a_refusal() -> None:
     in_world(main, without="nothing is bound")
 
 
-def test_what_changes_while_the_first_state_is_streamed_is_taken_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    def event(type_: str, name: str, version: str, **more: Any) -> WatchEvent[Pod]:
-        shown = Pod(metadata=ObjectMeta(name=name, uid=name, resource_version=version)) if name else None
-        return WatchEvent(type_, name, version, shown, **more)
+def event(type_: str, name: str, version: str, **more: Any) -> WatchEvent[Pod]:
+    shown = Pod(metadata=ObjectMeta(name=name, uid=name, resource_version=version)) if name else None
+    return WatchEvent(type_, name, version, shown, **more)
 
-    class Server:
-        async def watch(self, *args: Any, **options: Any) -> AsyncGenerator[WatchEvent[Pod], None]:
-            yield event("ADDED", "a", "1")
-            yield event("ADDED", "b", "2")
-            yield event("BOOKMARK", "", "2")
-            yield event("DELETED", "a", "3")
-            yield event("MODIFIED", "b", "4")
-            yield event("BOOKMARK", "", "4", synced=True)
-            await asyncio.sleep(1000)
+
+class Streams:
+    """A server whose watches give these events; one after another, or all that there are at once.
+
+    A watch ends after its last event, the last one never.
+    """
+
+    def __init__(self, *watches: list[WatchEvent[Pod]], at_once: bool = False) -> None:
+        self._watches = list(watches)
+        self._at_once = at_once
+
+    def watch(self, *args: Any, **options: Any) -> "Streams":
+        self._left = self._watches.pop(0)
+        return self
+
+    def __aiter__(self) -> "Streams":
+        return self
+
+    async def __anext__(self) -> WatchEvent[Pod]:
+        if self._left:
+            return self._left.pop(0)
+        if self._watches:
+            raise StopAsyncIteration
+        await asyncio.sleep(1000)
+        raise AssertionError("nobody waits for so long")
+
+    def ready(self, limit: int) -> list[WatchEvent[Pod]]:
+        if not self._at_once:
+            return []
+        found, self._left = self._left[:limit], self._left[limit:]
+        return found
+
+    async def aclose(self) -> None:
+        """Nothing to close."""
+
+    async def pause(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def is_reachable(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_what_changes_while_the_first_state_is_streamed_is_taken_in(
+    monkeypatch: pytest.MonkeyPatch, at_once: bool
+) -> None:
+    events = [
+        event("ADDED", "a", "1"),
+        event("ADDED", "b", "2"),
+        event("BOOKMARK", "", "2"),
+        event("DELETED", "a", "3"),
+        event("MODIFIED", "b", "4"),
+        event("BOOKMARK", "", "4", synced=True),
+        event("ADDED", "c", "5"),
+    ]
 
     async def main(world: World) -> None:
-        monkeypatch.setattr(world.reflector, "_reader", Server())
+        monkeypatch.setattr(world.reflector, "_reader", Streams(events, at_once=at_once))
         async with running(world):
             await asyncio.sleep(1)
-            assert world.handler.told == ["+b"]
+            assert world.handler.told == ["+b", "+c"]
             assert world.reflector.objects["b"].metadata.resource_version == "4"
+            assert world.reflector.resource_version == "5"
+
+    in_world(main, stream=True)
+
+
+def test_the_first_list_is_worked_off_while_it_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What came before the stream broke is known; what the next one does not show is gone."""
+    many = [event("ADDED", f"p{number}", str(number + 1)) for number in range(100)]
+    whole = [*many[1:], event("BOOKMARK", "", "200", synced=True)]
+    known: list[tuple[int, bool]] = []
+
+    async def main(world: World) -> None:
+        monkeypatch.setattr(world.reflector, "_reader", Streams(list(many), whole, at_once=True))
+        async with running(world):
+            await asyncio.sleep(0.1)
+            known.append((len(world.reflector.objects), world.reflector.has_synced))
+            await world.reflector.wait_synced()
+        assert known == [(100, False)]
+        assert world.handler.told == [*(f"+p{number}" for number in range(100)), "-p0"]
 
     in_world(main, stream=True)
 

@@ -17,7 +17,7 @@ from stowplan.api.storage import ObjectReference
 from stowplan.api.writes import Binding
 from stowplan.client.http import HttpClient, availability
 from stowplan.embedded.store import Store
-from stowplan.scheduler.gc_tuning import calm_collector
+from stowplan.gc_tuning import calm_collector
 from stowplan.testing.proxy import OutageProxy
 
 BINDING = Binding(

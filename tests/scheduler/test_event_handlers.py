@@ -216,3 +216,23 @@ def test_a_taint_rule_that_comes_or_goes_is_an_update_of_slices() -> None:
     watched = {str(kind): Action.ADD | Action.UPDATE}
     for old, new in ((None, rule), (rule, rule), (rule, None)):
         assert event_of(kind, old, new, watched) is ClusterEvent(kind, Action.UPDATE)
+
+
+@pytest.mark.parametrize("somebody_waits", [False, True])
+def test_listed_pods_go_into_the_cache_together_unless_somebody_waits_for_that(somebody_waits: bool) -> None:
+    class Listed(Notebook):
+        is_anybody_concerned = somebody_waits
+
+    notebook = Listed()
+    first, waiting, second, third = (
+        pod("first").on("a").obj(),
+        pod("waiting").obj(),
+        pod("second").on("a").obj(),
+        pod("third").on("b").obj(),
+    )
+    notebook.handlers.add_pods([first, waiting, second, third])
+    noted = [(call, *args) for call, *args in notebook.noted if call in ("put_pod", "put_pods", "add")]
+    if somebody_waits:
+        assert noted == [("put_pod", first), ("add", waiting), ("put_pod", second), ("put_pod", third)]
+    else:
+        assert noted == [("put_pods", [first]), ("add", waiting), ("put_pods", [second, third])]

@@ -25,9 +25,9 @@ from stowplan.config import default_profile
 from stowplan.framework.extension_points import Lifecycle, run_post_filters
 from stowplan.framework.interface import Point
 from stowplan.framework.runtime import Framework
+from stowplan.gc_tuning import calm_collector
 from stowplan.plugins.dynamicresources.state import is_in_memory
 from stowplan.plugins.registry import in_tree_registry
-from stowplan.scheduler.gc_tuning import calm_collector
 
 
 @dataclass(frozen=True, slots=True)

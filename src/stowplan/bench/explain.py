@@ -31,9 +31,9 @@ from stowplan.config.dump import dump
 from stowplan.embedded.admission import create_bootstrap_objects, publish_server
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.store import FieldManager, Store
+from stowplan.gc_tuning import calm_collector
 from stowplan.inspection import Inspection, Routes
 from stowplan.inspection.web import Extension
-from stowplan.scheduler.gc_tuning import calm_collector
 
 _READY: Final = b"ready"
 _TIMEOUT: Final = 600.0

@@ -13,7 +13,7 @@ import random
 import shlex
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from math import ceil
@@ -53,7 +53,7 @@ clientConnection: {{kubeconfig: {kubeconfig}, qps: 100000, burst: 100000}}
 """
 
 
-_STOWPLAN_COMMAND: Final = (
+STOWPLAN_COMMAND: Final = (
     sys.executable,
     "-c",
     "from stowplan.cli.main import main; main()",
@@ -128,7 +128,9 @@ async def _measure(run: HttpRun) -> HttpFigures:
         if run.kubeconfig:
             stack.push_async_callback(load.clean_up)
         await load.create_nodes()
-        scheduler = await stack.enter_async_context(_scheduler(run, kubeconfig))
+        scheduler = await stack.enter_async_context(
+            scheduler_process(shlex.split(run.command) or STOWPLAN_COMMAND, kubeconfig)
+        )
         await load.warm_up(scheduler)
         return await load.work(scheduler)
 
@@ -167,14 +169,21 @@ class MeasuredProcess:
 
 
 @asynccontextmanager
-async def _scheduler(run: HttpRun, kubeconfig: str) -> AsyncIterator[MeasuredProcess]:
+async def scheduler_process(command: Sequence[str], kubeconfig: str) -> AsyncIterator[MeasuredProcess]:
+    """Run a scheduler for as long as the block takes. If it fails, its last word is told.
+
+    It may keep the bytecode of its modules, as that of an installation is kept.
+    """
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.TemporaryDirectory() as folder:
         config, log = Path(folder, "config.yaml"), Path(folder, "log")
         config.write_text(_CONFIG.format(kubeconfig=kubeconfig))
-        command = shlex.split(run.command) if run.command else _STOWPLAN_COMMAND
         with log.open("wb") as out:
             process = await asyncio.create_subprocess_exec(
-                *(part.replace("{config}", str(config)) for part in command), stdout=out, stderr=out
+                *(part.replace("{config}", str(config)) for part in command),
+                stdout=out,
+                stderr=out,
+                env=environ,
             )
         try:
             yield MeasuredProcess(process)

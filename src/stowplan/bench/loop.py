@@ -33,11 +33,11 @@ from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.controllers.controller import Context, ControllerManager
 from stowplan.embedded.controllers.resourceclaim import ResourceClaimController
 from stowplan.embedded.store import Change, Store
+from stowplan.gc_tuning import calm_collector
 from stowplan.inspection import Inspection, Routes
 from stowplan.inspection.web import PageServer
 from stowplan.recording import Recording, recorded_scheduler
 from stowplan.scheduler import Scheduler, Settings
-from stowplan.scheduler.gc_tuning import calm_collector
 
 MAX_UNBOUND = 500
 """How many pods may be created and not yet bound."""
@@ -84,6 +84,8 @@ class LoopFigures:
     longest_hold_ms: float
     """The longest time the event loop was held, 0 if never for more than 50 ms."""
     held_by: str
+    start_cpu_s: float = 0.0
+    """CPU time until the scheduler knew the cluster."""
     group_attempts: int = 0
     group_attempt_ms: float = 0.0
     """How long an attempt to schedule a group took on average."""
@@ -145,9 +147,11 @@ async def _measure(run: LoopRun, watchdog: LoopWatchdog) -> LoopFigures:
     if run.churn:
         _make_unschedulable(bodies)
     async with AsyncExitStack() as running:
+        start_cpu = process_time()
         scheduler = await running.enter_async_context(
             running_scheduler(store, run.seed, config=workload.config)
         )
+        start_cpu = process_time() - start_cpu
         if any("resourceClaims" in body["spec"] for body in bodies):
             await running.enter_async_context(_claim_controller(store, run.seed))
         setup_s = perf_counter() - began
@@ -174,6 +178,7 @@ async def _measure(run: LoopRun, watchdog: LoopWatchdog) -> LoopFigures:
             peak_rss_mib=round(peak_rss() / MIB, 1),
             longest_hold_ms=longest_hold_ms(watchdog),
             held_by=watchdog.longest.holder.where,
+            start_cpu_s=round(start_cpu, 3),
             group_attempts=groups.attempts,
             group_attempt_ms=round(groups.mean_seconds * 1e3, 3),
         )

@@ -38,8 +38,8 @@ from stowplan.embedded.store import Change, Store
 from stowplan.framework.extension_points import run_post_filters
 from stowplan.framework.interface import Point
 from stowplan.framework.runtime import Framework
+from stowplan.gc_tuning import calm_collector
 from stowplan.plugins.registry import in_tree_registry
-from stowplan.scheduler.gc_tuning import calm_collector
 
 NODE_MILLI_CPU = 32_000
 

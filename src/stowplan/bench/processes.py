@@ -46,8 +46,12 @@ _START_TIMEOUT: Final = 20.0
 
 
 @asynccontextmanager
-async def server_process(data_dir: str | None = None) -> AsyncIterator[Path]:
+async def server_process(
+    data_dir: str | None = None, *, seconds: float = _START_TIMEOUT
+) -> AsyncIterator[Path]:
     """Run `stowplan apiserver` for as long as the block takes; gives the path of its kubeconfig.
+
+    It has to listen within so many `seconds`.
 
     No controllers run with it, so what waits for them is switched off: accounts of pods, taints of new nodes.
     """
@@ -66,7 +70,7 @@ async def server_process(data_dir: str | None = None) -> AsyncIterator[Path]:
         )
         assert process.stdout is not None
         try:
-            line = await asyncio.wait_for(process.stdout.readline(), _START_TIMEOUT)
+            line = await asyncio.wait_for(process.stdout.readline(), seconds)
             if not line.startswith(b"listening"):
                 raise RuntimeError(f"expected the server to listen, got {line.decode()!r}")
             await process.stdout.readline()

@@ -27,7 +27,7 @@ from stowplan.bench.processes import MIB, peak_rss
 from stowplan.embedded.apply.managedfields import plain_json
 from stowplan.embedded.kubelets import KubeletSettings, Shape
 from stowplan.embedded.store import Store
-from stowplan.scheduler.gc_tuning import calm_collector, patient_collector
+from stowplan.gc_tuning import calm_collector, patient_collector
 from stowplan.up import LocalCluster, Plan
 from stowplan.up.manifests import read_manifests
 from stowplan.up.readiness import until_ready

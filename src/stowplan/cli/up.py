@@ -33,11 +33,11 @@ from stowplan.embedded.kubelets import (
     read_shapes,
 )
 from stowplan.embedded.usage import PretendUsage
+from stowplan.gc_tuning import calm_collector, patient_collector
 from stowplan.inspection.web import PageServer
 from stowplan.logs import LogSettings, ProcessLogger, logger_for
 from stowplan.recording import Recording
 from stowplan.scheduler import Settings
-from stowplan.scheduler.gc_tuning import calm_collector, patient_collector
 from stowplan.serving import ServingError
 from stowplan.serving.settings import ServingSettings
 from stowplan.up import LocalCluster, Plan

@@ -4,9 +4,9 @@ No waiting and no I/O here. Every handler gets, for each object, `added` first a
 number of times, then `deleted`; together they add up to what the store holds.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
 
 from stowplan.api.meta import Object
 from stowplan.client.interface import Unreadable
@@ -25,8 +25,20 @@ class Handler(Protocol[T_contra]):
     def deleted(self, last: T_contra, /) -> None: ...
 
 
+@runtime_checkable
+class BulkHandler(Handler[T_contra], Protocol[T_contra]):
+    """An event handler that takes additions of many objects at once faster than one by one."""
+
+    def added_all(self, new: Sequence[T_contra], /) -> None:
+        """The same as `added` for each in turn."""
+
+
 _KEYS: Final = 50
 """Making so many keys takes about as long as passing one object on."""
+
+
+_FEW: Final = 20
+_MANY: Final = 100
 
 
 class ObjectStore(Generic[T]):
@@ -43,6 +55,7 @@ class ObjectStore(Generic[T]):
         transform: Callable[[T], T] | None = None,
     ) -> None:
         self._handler = handler
+        self._bulk = handler if isinstance(handler, BulkHandler) else None
         self._transform = transform
         self._report = report
         self._objects: dict[str, T] = {}
@@ -53,6 +66,11 @@ class ObjectStore(Generic[T]):
     def objects(self) -> Mapping[str, T]:
         """Objects by `namespace/name`."""
         return MappingProxyType(self._objects)
+
+    @property
+    def at_once(self) -> int:
+        """How many objects to give it at once, so that passing them on takes a few milliseconds."""
+        return _FEW if self._bulk is None else _MANY
 
     @property
     def unreadable(self) -> frozenset[str]:
@@ -107,21 +125,40 @@ class ObjectStore(Generic[T]):
 
         Objects that nobody needs are let go one at a time: freeing tens of thousands at once takes long.
         """
-        present: set[str] = set()
-        for skipped in unreadable:
-            present.add(skipped.key)
-            self.skip(skipped)
-            yield
         wanted: dict[str, T] = {}
         for obj in items:
             wanted[obj.key] = obj
             if not len(wanted) % _KEYS:
                 yield
-        present.update(wanted)
-        for key in [key for key in self._objects if key not in present]:
-            self.remove(key)
+        yield from self.replace_by_key(wanted, unreadable)
+
+    def replace_by_key(self, wanted: dict[str, T], unreadable: Iterable[Unreadable] = ()) -> Iterator[None]:
+        """The same with objects by their keys. They are taken out of `wanted`."""
+        skipped: set[str] = set()
+        for one in unreadable:
+            skipped.add(one.key)
+            self.skip(one)
             yield
-        self._unreadable &= present
+        for number, key in enumerate(list(self._objects), 1):
+            if key not in wanted and key not in skipped:
+                self.remove(key)
+                yield
+            elif not number % _KEYS:
+                yield
+        self._unreadable = {key for key in self._unreadable if key in wanted or key in skipped}
         for key in list(wanted):
             self.put(key, wanted.pop(key))
             yield
+
+    def put_all(self, new: Mapping[str, T]) -> None:
+        """Objects are there, new or changed: `put` for each, but together if none of them was there."""
+        if self._bulk is None or not new.keys().isdisjoint(self._objects.keys()):
+            for key, obj in new.items():
+                self.put(key, obj)
+        elif new:
+            if self._unreadable:
+                self._unreadable.difference_update(new)
+            if self._transform is not None:
+                new = {key: self._transform(obj) for key, obj in new.items()}
+            self._objects.update(new)
+            self._bulk.added_all(list(new.values()))

@@ -12,7 +12,7 @@ from stowplan.api.catalogue import Resource
 from stowplan.api.meta import Object
 from stowplan.api.requests import EVERY_OBJECT, Selection
 from stowplan.api.status import ApiError
-from stowplan.client.interface import ANY_VERSION, BOOKMARK, DELETED, Reader, Unreadable, WatchEvent
+from stowplan.client.interface import ANY_VERSION, DELETED, Reader, Unreadable, Watch, WatchEvent
 from stowplan.client.objectstore import Handler, ObjectStore
 from stowplan.clock import Clock
 
@@ -153,7 +153,7 @@ class Reflector(Generic[T]):
         self._is_streaming = not (self._is_current or listed)
         if not self._is_current and listed:
             await self._list()
-        initial: dict[str, WatchEvent[T]] | None = None if self._is_current else {}
+        initial: _Initial[T] | None = None if self._is_current else _Initial(self._store)
         watch = self._reader.watch(
             self._resource,
             self._cls,
@@ -164,18 +164,18 @@ class Reflector(Generic[T]):
         )
         async with aclosing(watch) as events:
             async for event in events:
-                if initial is None:
+                if initial is not None:
+                    if not initial.see(event, watch):
+                        await self._rest()
+                        continue
+                    await self._show(initial.finish(), initial.version)
+                    further, initial = initial.further, None
+                    self._see(further)
+                else:
                     self._see((event,))
                     further = watch.ready(BREATH)
                     self._see(further)
-                    self._since_breath += len(further)
-                elif event.synced:
-                    await self._adopt(initial, event.resource_version)
-                    initial = None
-                elif event.type == DELETED:
-                    initial.pop(event.key, None)
-                elif event.type != BOOKMARK:
-                    initial[event.key] = event
+                self._since_breath += len(further)
                 await self._breathe()
         if initial is not None:
             raise status.unreachable("the watch ended before it had shown everything that exists")
@@ -212,11 +212,6 @@ class Reflector(Generic[T]):
         items, unreadable, version = iter(listing.items), listing.unreadable, listing.resource_version
         del listing
         await self._show(self._store.replace(items, unreadable), version)
-
-    async def _adopt(self, initial: dict[str, WatchEvent[T]], version: str) -> None:
-        """Take the initial events of a watch for everything that exists."""
-        unreadable = [Unreadable(event.key, event.problem) for event in initial.values() if event.problem]
-        await self._show(self._store.replace(_objects_taken_from(initial), unreadable), version)
 
     async def _show(self, steps: Iterator[None], version: str) -> None:
         for _ in steps:
@@ -280,18 +275,69 @@ class Reflector(Generic[T]):
     async def _breathe(self) -> None:
         self._since_breath += 1
         if self._since_breath >= BREATH:
-            self._since_breath = 0
-            await asyncio.sleep(0)
+            await self._rest()
+
+    async def _rest(self) -> None:
+        self._since_breath = 0
+        await asyncio.sleep(0)
 
     def _report_unreadable(self, unreadable: Unreadable) -> None:
         self._report(f"{self._resource.qualified} {unreadable.key}: skipped: {unreadable.problem}")
 
 
-def _objects_taken_from(events: dict[str, WatchEvent[T]]) -> Iterator[T]:
-    for key in list(events):
-        obj = events.pop(key).object
-        if obj is not None:
-            yield obj
+class _Initial(Generic[T]):
+    """What a watch shows of everything that exists, until it has shown all of it.
+
+    A store that has nothing yet gets objects as they come, some at a time, so that a list is worked off while
+    it arrives. Of one that has some it is known only at the end which of them are gone.
+    """
+
+    def __init__(self, store: ObjectStore[T]) -> None:
+        self._store = store
+        self._is_first = not store.objects
+        self._objects: dict[str, T] = {}
+        self._unreadable: dict[str, Unreadable] = {}
+        self.version = ""
+        """The version as of which this is everything."""
+        self.further: Sequence[WatchEvent[T]] = ()
+        """What came after it."""
+
+    def see(self, event: WatchEvent[T], watch: Watch[T]) -> bool:
+        """Take in an event, and those that have come already; True when everything has been shown."""
+        at_once = self._store.at_once
+        events = [event, *watch.ready(at_once - 1)]
+        objects, is_over = self._objects, False
+        for number, one in enumerate(events):
+            key, obj = one.key, one.object
+            if obj is not None and one.type != DELETED:
+                objects[key] = obj
+                self._unreadable.pop(key, None)
+            elif one.synced:
+                self.version = one.resource_version
+                self.further = events[number + 1 :]
+                is_over = True
+                break
+            elif one.type == DELETED:
+                objects.pop(key, None)
+                self._unreadable.pop(key, None)
+                if self._is_first:
+                    self._store.remove(key, obj)
+            elif one.problem:
+                objects.pop(key, None)
+                self._unreadable[key] = Unreadable(key, one.problem)
+        if self._is_first and (is_over or len(objects) >= at_once):
+            self._objects = {}
+            self._store.put_all(objects)
+            for unreadable in self._unreadable.values():
+                self._store.skip(unreadable)
+            self._unreadable = {}
+        return is_over
+
+    def finish(self) -> Iterator[None]:
+        """Make this all there is, step by step."""
+        if self._is_first:
+            return iter(())
+        return self._store.replace_by_key(self._objects, list(self._unreadable.values()))
 
 
 _REFUSALS: Final = (403, 404, 405)

@@ -1,5 +1,7 @@
 """Which rows were touched since I last looked?"""
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -32,6 +34,17 @@ class ChangeLog:
             half = len(rows) // 2
             del rows[:half]
             self._base += half
+
+    def extend(self, touched: Sequence[int]) -> None:
+        """Rows were touched, one after the other."""
+        rows = self._rows
+        rows.extend(touched)
+        self.position += len(touched)
+        excess = len(rows) - self._limit
+        if excess > 0:
+            forgotten = max(excess, len(rows) // 2)
+            del rows[:forgotten]
+            self._base += forgotten
 
     def few_since(self, position: int, most: int) -> list[int] | None:
         """The distinct rows touched since `position` if they are at most that many, else None."""

@@ -26,11 +26,13 @@ class ImageIndex:
         self.version = 0
 
     def add(self, row: int, images: Iterable[ContainerImage]) -> None:
+        states = self.states
+        find = states.get
         for image in images:
             for name in image.names:
-                state = self.states.get(name)
+                state = find(name)
                 if state is None:
-                    state = self.states[name] = ImageState(image.size_bytes)
+                    state = states[name] = ImageState(image.size_bytes)
                 state.rows.add(row)
                 self.version += 1
 

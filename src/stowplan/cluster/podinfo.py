@@ -9,6 +9,7 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from stowplan.api.meta import OwnerReference
 from stowplan.api.pod import HostPort, Pod, PodSpec, Volume, host_ports
@@ -295,7 +296,36 @@ class Templates:
                 shape = self._shapes[shape_key] = PodShape(pod, self._rules, by_claims=self.count_claims)
             label_set = self._label_sets.of(pod.metadata.namespace, pod.metadata.labels)
             template = self._templates[key] = PodTemplate(pod, label_set, self._groups, self._rules, shape)
+        else:
+            _share(pod, template.pod)
         return template
+
+
+def _share(pod: Pod, like: Pod) -> None:
+    """Let a pod have what it has in common with another of its template: equal to its own, but held once.
+
+    That is half of what a decoded pod takes.
+    """
+    spec, its_spec = pod.spec, like.spec
+    if spec.containers is its_spec.containers:
+        return
+    meta, its_meta, status, its_status = pod.metadata, like.metadata, pod.status, like.status
+    force_setattr(spec, "containers", its_spec.containers)
+    force_setattr(spec, "tolerations", its_spec.tolerations)
+    force_setattr(spec, "scheduler_name", its_spec.scheduler_name)
+    force_setattr(meta, "namespace", its_meta.namespace)
+    force_setattr(meta, "labels", its_meta.labels)
+    force_setattr(meta, "owner_references", its_meta.owner_references)
+    force_setattr(status, "container_statuses", its_status.container_statuses)
+    if spec.init_containers:
+        force_setattr(spec, "init_containers", its_spec.init_containers)
+        force_setattr(status, "init_container_statuses", its_status.init_container_statuses)
+    if spec.node_selector:
+        force_setattr(spec, "node_selector", its_spec.node_selector)
+    if spec.affinity is not None:
+        force_setattr(spec, "affinity", its_spec.affinity)
+    if spec.topology_spread_constraints:
+        force_setattr(spec, "topology_spread_constraints", its_spec.topology_spread_constraints)
 
 
 def _shape_key(pod: Pod) -> bytes:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from stowplan.api.meta import Object
 from stowplan.api.node import Node, Taint
 from stowplan.api.pod import Pod
-from stowplan.api.quantity import milli_value_of, value_of
+from stowplan.api.quantity import QuantityError, milli_value_of, value_of
 from stowplan.api.resources import is_scalar
 from stowplan.api.workloads import PodDisruptionBudget
 from stowplan.cluster.changes import ChangeLog
@@ -404,6 +404,55 @@ class ClusterTable:
         self.place(info, pod.spec.node_name)
         return info
 
+    def add_pods(self, pods: Iterable[Pod], refused: Callable[[Pod, QuantityError], None]) -> None:
+        """Take in many pods that have a node and are not known yet: `put_pod` for each, but sums are added
+        up all at once. `refused` is told of those with amounts that cannot be read, which are left out.
+        """
+        template_of, known, row_of = self._templates.of, self.pods, self._row_of.get
+        pods_on, count_besides = self.pods_on, self._count_besides
+        rows: list[int] = []
+        templates: list[PodTemplate] = []
+        for pod in pods:
+            try:
+                template = template_of(pod)
+            except QuantityError as error:
+                refused(pod, error)
+                continue
+            info = PodInfo(pod, template)
+            uid, name = info.uid, pod.spec.node_name
+            known[uid] = info
+            row = row_of(name)
+            if row is None:
+                self._orphans.setdefault(name, {})[uid] = info
+                continue
+            pods_on[row][uid] = info
+            info.row = row
+            count_besides(info, template, row, 1)
+            rows.append(row)
+            templates.append(template)
+        if rows:
+            self._add_amounts(rows, templates)
+            self.usage_log.extend(rows)
+
+    def _add_amounts(self, rows: list[int], templates: list[PodTemplate]) -> None:
+        """Pods of these templates came to these rows: what they take of the first three resources."""
+        numbers = {template: number for number, template in enumerate(dict.fromkeys(templates))}
+        which = np.fromiter(map(numbers.__getitem__, templates), dtype=np.intp, count=len(templates))
+        there = np.array(rows, dtype=np.intp)
+        times = np.bincount(which).tolist()
+        np.add.at(self.pod_count, there, 1)
+        for matrix, is_non_zero in ((self.requested, False), (self.non_zero, True)):
+            for line in range(len(CORE_RESOURCES) if not is_non_zero else len(matrix)):
+                amounts = [dict(one.non_zero if is_non_zero else one.taken).get(line, 0) for one in numbers]
+                most = sum(amount * often for amount, often in zip(amounts, times, strict=True))
+                if not most:
+                    continue
+                if self._exceeding or most + int(matrix[line].max()) > MAX_INT64:
+                    for row, number in zip(rows, which.tolist(), strict=True):
+                        self._change_exactly(is_non_zero, line, row, amounts[number])
+                else:
+                    np.add.at(matrix[line], there, np.array(amounts, dtype=np.int64)[which])
+
     def place(self, info: PodInfo, node_name: str) -> None:
         """Put a pod on a node, known or not."""
         self.pods[info.uid] = info
@@ -489,9 +538,14 @@ class ClusterTable:
                         amounts[line * size + row] += sign * amount
                     except ValueError:
                         self._change_exactly(taken is template.non_zero, line, row, sign * amount)
+        self._pod_count_seen[row] += sign
+        self._count_besides(info, template, row, sign)
+        self.usage_log.append(row)
+
+    def _count_besides(self, info: PodInfo, template: PodTemplate, row: int, sign: int) -> None:
+        """A pod comes to a row or leaves it: everything but the first three resources and their number."""
         if template.scalars:
             self._add_scalars(template, row, sign)
-        self._pod_count_seen[row] += sign
         if template.ports:
             self.host_ports.add(row, template.ports, sign)
         if template.volumes:
@@ -504,7 +558,6 @@ class ClusterTable:
         if template.carries_terms:
             for group in template.groups:
                 self.term_groups.count(group, row, sign)
-        self.usage_log.append(row)
 
     def _add_exactly(self, template: PodTemplate, row: int, sign: int) -> None:
         """What a pod takes of the first three resources, while some sum is past what 64 bits hold."""

@@ -289,6 +289,11 @@ class SchedulingQueue:
 
     # Pods are tried again
 
+    @property
+    def is_anybody_concerned(self) -> bool:
+        """Whether there are pods that an event could concern: some wait for one, or are in flight."""
+        return bool(self._waiting or self._flying)
+
     def move_all(
         self,
         event: ClusterEvent,

@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TextIO
 
+from stowplan.gc_tuning import patient_collector
 from stowplan.gocompat.quoting import quote
 from stowplan.run.flags.parser import Flag, FlagError, Group, Parsed, parse
 from stowplan.run.flags.table import GROUPS
@@ -77,6 +78,18 @@ def _writer(stream: TextIO) -> "Write":
 
 
 def _start(
+    parsed: Parsed,
+    run: "Run",
+    environ: Mapping[str, str],
+    log: "Write | None",
+    stdout: TextIO,
+    stderr: TextIO,
+) -> int:
+    with patient_collector():
+        return _load_and_start(parsed, run, environ, log, stdout, stderr)
+
+
+def _load_and_start(
     parsed: Parsed,
     run: "Run",
     environ: Mapping[str, str],

@@ -7,12 +7,13 @@ import random
 import signal
 import socket
 import traceback
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from stowplan.api.feature_gates import FeatureGates
 from stowplan.clock import Clock, Hold, LoopWatchdog
@@ -32,7 +33,8 @@ from stowplan.election import (
     identity,
     lock_for,
 )
-from stowplan.extenders.http import extenders_for
+from stowplan.extenders import Extender
+from stowplan.gc_tuning import calm_collector
 from stowplan.gocompat.quoting import path_error
 from stowplan.logs import Logger
 from stowplan.metrics import ProcessMetrics
@@ -42,11 +44,12 @@ from stowplan.run.clients import Clients
 from stowplan.run.configuration import read_policy, watch_files
 from stowplan.run.instance import SchedulerInstance
 from stowplan.run.options import Options, reload, waiting_for_restart
-from stowplan.run.secure_port import SecurePort
 from stowplan.run.startup import ResolvedConfig, StartupPlan, resolve_config
 from stowplan.scheduler import CacheCorruptedError, Settings
-from stowplan.scheduler.gc_tuning import calm_collector
 from stowplan.serving import ServingError
+
+if TYPE_CHECKING:
+    from stowplan.run.secure_port import SecurePort
 
 GRACE: Final = 3.0
 """Seconds that running binding cycles are given when the process stops."""
@@ -156,6 +159,11 @@ class Process:
             return False
         return self._instance is not None and self._instance.is_scheduling
 
+    @property
+    def _is_cache_delayed(self) -> bool:
+        """Whether nothing is listed before this process leads."""
+        return self.options.started.delay_cache_until_active and self.elector is not None
+
     def _may_write(self) -> bool:
         """Whether this process may write to the cluster now: it needs no lease, or holds it."""
         return self.elector is None or self.elector.is_leader
@@ -199,11 +207,15 @@ class Process:
             )
             self._events = await stack.enter_async_context(self._clients.client("scheduler", patient=True))
             await self._join_election(stack)
-            port = SecurePort(self, self._clients)
-            try:
-                await stack.enter_async_context(port.open())
-            except ServingError as error:
-                raise ConfigError("serving", str(error)) from None
+            if not self._is_cache_delayed:
+                self._instance = instance = self._start_instance(self.resolved)
+                stack.push_async_callback(instance.stop)
+            if self.options.serving.enabled:
+                port = (await _secure_port())(self, self._clients)
+                try:
+                    await stack.enter_async_context(port.open())
+                except ServingError as error:
+                    raise ConfigError("serving", str(error)) from None
             reason = await self._run_until_exit()
         reason.log(self.logger)
         return reason.code
@@ -241,7 +253,7 @@ class Process:
 
     async def _sync_elect_schedule(self) -> None:
         """Sync the caches, acquire the lease, schedule. Only raises: there is no regular end."""
-        if self.options.started.delay_cache_until_active and self.elector is not None:
+        if self._is_cache_delayed and self.elector is not None:
             await self.elector.acquire()
         else:
             await self._wait_synced()
@@ -410,7 +422,7 @@ class Process:
             report=lambda why: self.logger.error("Recording ended", err=why),
             source="stowplan run",
             timer=perf_counter,
-            extenders=extenders_for(resolved.built),
+            extenders=_extenders(resolved),
             logger=self.logger,
             events=self._events,
             may_schedule=None if self.elector is None else self._may_write,
@@ -484,6 +496,24 @@ class Process:
             self._instance, new = new, old
         finally:
             await new.stop()
+
+
+# What only some processes need is loaded when it is needed
+
+
+async def _secure_port() -> "type[SecurePort]":
+    """The secure port. Its HTTP server takes long to load: meanwhile the lists of the cluster may arrive."""
+    module = await asyncio.to_thread(import_module, "stowplan.run.secure_port")
+    found: type[SecurePort] = module.SecurePort
+    return found
+
+
+def _extenders(resolved: ResolvedConfig) -> Sequence[Extender]:
+    if not resolved.built.config.extenders:
+        return ()
+    from stowplan.extenders.http import extenders_for
+
+    return extenders_for(resolved.built)
 
 
 # Leader election

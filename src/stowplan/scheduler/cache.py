@@ -1,6 +1,6 @@
 """What the scheduler believes of nodes and pods: the table, and which of its pods are only assumed."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -119,6 +119,15 @@ class Cache:
         except QuantityError as error:
             self.skip(f"pod {pod.key}: {error}")
 
+    def put_pods(self, pods: Sequence[Pod]) -> None:
+        """Many pods that have a node are there, as when the cluster is listed."""
+        uids = {pod.metadata.uid for pod in pods}
+        if len(uids) < len(pods) or not self.table.pods.keys().isdisjoint(uids):
+            for pod in pods:
+                self.put_pod(pod)
+        else:
+            self.table.add_pods(pods, lambda pod, error: self.skip(f"pod {pod.key}: {error}"))
+
     def remove_pod(self, pod: Pod) -> None:
         """A pod that has a node is gone; one that is not known is none of our business."""
         uid = pod.metadata.uid
@@ -213,6 +222,12 @@ class GroupCache(Cache):
         super().put_pod(pod)
         if pod.spec.scheduling_group is not None and pod.metadata.uid in self.table.pods:
             self.groups.put_pod(pod)
+
+    def put_pods(self, pods: Sequence[Pod]) -> None:
+        super().put_pods(pods)
+        for pod in pods:
+            if pod.spec.scheduling_group is not None and pod.metadata.uid in self.table.pods:
+                self.groups.put_pod(pod)
 
     def remove_pod(self, pod: Pod) -> None:
         known = self.table.pods.get(pod.metadata.uid)

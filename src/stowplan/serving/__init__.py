@@ -4,8 +4,9 @@
 authenticate and authorize them, as kube-scheduler does. `pages/` has the pages.
 """
 
-from stowplan.serving.filters import Page, Pages
-from stowplan.serving.server import SecureServer
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from stowplan.serving.settings import (
     AuthenticationSettings,
     AuthorizationSettings,
@@ -15,6 +16,10 @@ from stowplan.serving.settings import (
     ServingSettings,
     SniCertificate,
 )
+
+if TYPE_CHECKING:
+    from stowplan.serving.filters import Page, Pages
+    from stowplan.serving.server import SecureServer
 
 __all__ = [
     "AuthenticationSettings",
@@ -28,3 +33,12 @@ __all__ = [
     "ServingSettings",
     "SniCertificate",
 ]
+
+_PLACES = {"Page": "filters", "Pages": "filters", "SecureServer": "server"}
+
+
+def __getattr__(name: str) -> Any:
+    """What needs an HTTP server is loaded when it is asked for: settings are read without one."""
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)

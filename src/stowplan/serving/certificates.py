@@ -75,10 +75,10 @@ def self_signed(name: str, hosts: Sequence[str], now: float) -> Certificate:
 def signed_by_new_ca(host: str, hosts: Sequence[str], now: float) -> Certificate:
     """A new certificate for these names and addresses, signed by a CA that is generated with it.
 
-    Both are named after host and time, as kube-scheduler's are. The keys are RSA, which some TLS 1.2 cipher
-    suites need.
+    Both are named after host and time, as kube-scheduler's are. The key of the certificate is RSA, which some
+    TLS 1.2 cipher suites need; that of the CA, which signs once, is one that is found quickly.
     """
-    ca_key = rsa.generate_private_key(65537, _RSA_BITS)
+    ca_key = ec.generate_private_key(ec.SECP256R1())
     ca_name = _named(f"{host}-ca@{int(now)}")
     identifier = x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key())
     ca = (

@@ -171,8 +171,8 @@ class SecureServer:
         self._authorizer.clear()
 
     async def _load(self) -> None:
-        """Load certificates and client CAs."""
-        self._source = CertificateSource(self._settings, self._clock, self._logger)
+        """Load certificates and client CAs. Finding a new key takes long, so others run meanwhile."""
+        self._source = await asyncio.to_thread(CertificateSource, self._settings, self._clock, self._logger)
         self._stamps = FileStamps(self._source.files)
         self._certificates = self._source.read()
         await self._client_cas.start()

@@ -214,12 +214,15 @@ class _AssumedPods:
     def _not_recorded(self, obj: object) -> None:
         """Nothing is compared."""
 
-    put_node = remove_node = put_pod = remove_pod = put = remove = skip = _not_recorded
+    put_node = remove_node = put_pod = put_pods = remove_pod = put = remove = skip = _not_recorded
     put_unscheduled = remove_unscheduled = _not_recorded
 
 
 class _RecordingQueue:
     """A queue that notes the calls to it, in the words of a recording."""
+
+    is_anybody_concerned = True
+    """Every event is told one by one."""
 
     def __init__(self) -> None:
         self.calls: list[dict[str, Any]] = []

@@ -28,9 +28,9 @@ from stowplan.embedded.controllers.controller import Context, ControllerManager
 from stowplan.embedded.controllers.garbagecollector import GarbageCollector
 from stowplan.embedded.controllers.resourceclaim import ResourceClaimController
 from stowplan.embedded.store import Store
+from stowplan.gc_tuning import calm_collector
 from stowplan.releases import DEFAULT, release
 from stowplan.scheduler import Scheduler, Settings
-from stowplan.scheduler.gc_tuning import calm_collector
 
 _DECLARED: Final = "NodeDeclaredFeatures"
 """A gate that cannot be off in the release the definitions are for: upstream emulates the one before it."""

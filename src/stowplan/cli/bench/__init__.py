@@ -7,6 +7,7 @@ from stowplan.cli.bench.loop import churn_command, loop_command
 from stowplan.cli.bench.memory import growth_command, soak_command
 from stowplan.cli.bench.perf import perf
 from stowplan.cli.bench.questions import day_command, explain_command, paper_command, questions_command
+from stowplan.cli.bench.scale import list_command, scale_command, start_command
 from stowplan.cli.bench.servers import (
     apiserver_command,
     durable_command,
@@ -43,5 +44,8 @@ for _command in (
     http_client_command,
     durable_command,
     up_command,
+    start_command,
+    list_command,
+    scale_command,
 ):
     bench.add_command(_command)

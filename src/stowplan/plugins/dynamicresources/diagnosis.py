@@ -7,7 +7,7 @@ for the one request that is in the way.
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -24,8 +24,8 @@ from stowplan.api.devices import (
 )
 from stowplan.api.node import Node
 from stowplan.api.quantity import Quantity, quantity_of
-from stowplan.cel.parts import conjuncts, mentioned
 from stowplan.cluster.devices import Claims, DeviceRef
+from stowplan.lazy import lazy_module
 from stowplan.plugins.dynamicresources.allocator import (
     AllocationError,
     AllocationTimeoutError,
@@ -37,6 +37,11 @@ from stowplan.plugins.dynamicresources.constraints import concerns, look_up, val
 from stowplan.plugins.dynamicresources.pools import Pool, PoolError, device_matches
 from stowplan.plugins.dynamicresources.requests import Request, is_tolerated, requests_of
 from stowplan.plugins.dynamicresources.selectors import CompileError, EvaluationError
+
+if TYPE_CHECKING:
+    from stowplan.cel import parts as expressions
+else:
+    expressions = lazy_module("stowplan.cel.parts")
 
 PATIENCE: Final = 1.0
 """Seconds that a search may take before it is given up; nobody waits for an answer longer."""
@@ -207,7 +212,7 @@ class Diagnosis:
                 return None
         except (CompileError, EvaluationError) as cause:
             return FAILED, expression, f"{expression} fails: {cause}"
-        for part in conjuncts(expression):
+        for part in expressions.conjuncts(expression):
             try:
                 if matches(part, ref):
                     continue
@@ -289,7 +294,7 @@ def _trimmed(claim: ResourceClaim, requests: int, constraints: int) -> ResourceC
 def _looked_at(part: str, ref: DeviceRef) -> str:
     """The values that a part of an expression looked at: ` (model "a100")`."""
     found = []
-    for what, domain, name in mentioned(part):
+    for what, domain, name in expressions.mentioned(part):
         if what == "capacity":
             capacity = ref.device.capacity.get(f"{domain}/{name}")
             if capacity is None and domain == ref.id[0]:

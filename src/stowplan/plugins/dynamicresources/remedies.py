@@ -6,7 +6,7 @@ out by the filters.
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -27,10 +27,10 @@ from stowplan.api.devices import (
 )
 from stowplan.api.pod import Pod
 from stowplan.api.quantity import quantity_of
-from stowplan.cel.parts import conjuncts
 from stowplan.cluster.devices import Claims
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework import Remedy
+from stowplan.lazy import lazy_module
 from stowplan.plugins.dynamicresources.diagnosis import (
     CAPACITY,
     TAKEN,
@@ -39,6 +39,11 @@ from stowplan.plugins.dynamicresources.diagnosis import (
     Problem,
     shown_taint,
 )
+
+if TYPE_CHECKING:
+    from stowplan.cel import parts as expressions
+else:
+    expressions = lazy_module("stowplan.cel.parts")
 
 Asked = ExactDeviceRequest | DeviceSubRequest
 
@@ -179,7 +184,7 @@ def _without_part(
         return selectors
     cel = selectors[number].cel
     assert cel is not None
-    parts = conjuncts(cel.expression)
+    parts = expressions.conjuncts(cel.expression)
     if part not in parts:
         return selectors
     left = [one for one in parts if one != part]

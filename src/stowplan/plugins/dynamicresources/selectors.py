@@ -2,15 +2,22 @@
 
 import time
 from collections import OrderedDict
-from typing import Final, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from stowplan.api.devices import DeviceAttribute
-from stowplan.cel import devices as cel
-from stowplan.cel.program import INTERRUPTED, LIMIT_EXCEEDED
 from stowplan.cluster.devices import DeviceRef
+from stowplan.lazy import lazy_module
 from stowplan.plugins.dynamicresources.features import Features
+
+if TYPE_CHECKING:
+    from stowplan.cel import devices as cel
+    from stowplan.cel import program
+else:
+    cel = lazy_module("stowplan.cel.devices")
+    program = lazy_module("stowplan.cel.program")
 
 _MOST_COMPILED: Final = 256
 _MOST_COSTLY: Final = 4
@@ -44,14 +51,19 @@ class Selectors:
     """
 
     def __init__(self, features: Features) -> None:
-        self._features = cel.features_of(
-            features.choices,
-            consumable_capacity=features.consumable_capacity,
-            list_attributes=features.list_attributes,
-        )
+        self._enabled = features
         self._compiled: OrderedDict[str, cel.Compiled | CompileError] = OrderedDict()
         self._computing: OrderedDict[str, cel.Compiled] = OrderedDict()
         self._costly: OrderedDict[str, _Costly] = OrderedDict()
+
+    @cached_property
+    def _features(self) -> "cel.Features":
+        """What expressions may use. Clusters without devices never compile one, nor load the compiler."""
+        return cel.features_of(
+            self._enabled.choices,
+            consumable_capacity=self._enabled.consumable_capacity,
+            list_attributes=self._enabled.list_attributes,
+        )
 
     def matches(self, expression: str, ref: DeviceRef) -> bool:
         """Whether an expression chooses a device. Raises CompileError, EvaluationError."""
@@ -73,7 +85,7 @@ class Selectors:
         if found.error is None:
             return found.matched
         error = EvaluationError(found.error)
-        if found.error.startswith((LIMIT_EXCEEDED, INTERRUPTED)):
+        if found.error.startswith((program.LIMIT_EXCEEDED, program.INTERRUPTED)):
             self._note_costly(expression, error)
         return error
 
@@ -101,14 +113,14 @@ class Selectors:
         if len(self._costly) > _MOST_COMPILED:
             self._costly.popitem(last=False)
 
-    def _seen(self, ref: DeviceRef) -> cel.Device:
+    def _seen(self, ref: DeviceRef) -> "cel.Device":
         """A device as expressions see it, made when the first asks for it."""
         if not isinstance(ref.seen, cel.Device):
             data = msgspec.to_builtins(ref.device)
             ref.seen = cel.device_of(ref.id[0], data, list_attributes=self._features.list_attributes)
         return ref.seen
 
-    def _compile(self, expression: str) -> cel.Compiled | CompileError:
+    def _compile(self, expression: str) -> "cel.Compiled | CompileError":
         found = self._compiled.get(expression)
         if found is not None:
             self._compiled.move_to_end(expression)

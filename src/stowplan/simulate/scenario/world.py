@@ -26,7 +26,7 @@ from stowplan.clock import run as run_virtual
 from stowplan.config import ConfigError
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.store import DELETED, Change, Store
-from stowplan.scheduler.gc_tuning import calm_collector
+from stowplan.gc_tuning import calm_collector
 from stowplan.scheduler.scheduler import Scheduler
 from stowplan.scheduler.settings import Settings
 from stowplan.simulate.cluster import as_listed

@@ -1,0 +1,194 @@
+"""For how long the event loop is held while the list of a huge cluster arrives.
+
+A second process plays an API server: it streams nodes and running pods as the initial events of watches, as
+fast as they are read, over HTTP on loopback. The scheduler in this process decodes them and builds its table.
+A watchdog measures every turn of the event loop, by CPU time, garbage collection included: that is for how
+long probes, bindings and everything else would have waited.
+"""
+
+import asyncio
+import gc
+import random
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from time import perf_counter, process_time
+from typing import Any, Final
+
+import msgspec
+
+from stowplan.bench.processes import MIB, peak_rss, rss
+from stowplan.bench.start import running_node, running_pod
+from stowplan.bench.workloads import node_name
+from stowplan.client.http import HttpClient
+from stowplan.client.http.settings import Address, Identity, Server, Trust
+from stowplan.clock import LoopWatchdog, RealClock
+from stowplan.gc_tuning import calm_collector, patient_collector
+from stowplan.scheduler import Scheduler, Settings
+
+_NOTED: Final = 0.005
+"""Seconds of CPU time from which on a turn is looked at more closely."""
+
+_READY: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok"
+_WATCH: Final = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+_PIECE: Final = 100
+"""Objects that are sent at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivalRun:
+    """What arrives."""
+
+    nodes: int = 10_000
+    pods: int = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivalFigures:
+    """What was measured; CPU time is that of the scheduler alone."""
+
+    seconds: float
+    cpu_s: float
+    cpu_us_per_pod: float
+    longest_turn_ms: float
+    """The longest turn while everything arrived."""
+    held_by: str
+    longest_collection_ms: float
+    """The longest pass of the garbage collector."""
+    freezing_ms: float
+    """How long the turn takes in which scheduling begins."""
+    bytes_per_pod: float
+    """Memory of the process that came with a pod: decoded, stored and in the table."""
+    peak_rss_mib: float
+
+
+def measure(run: ArrivalRun) -> ArrivalFigures:
+    """Let everything arrive, once."""
+    watchdog = LoopWatchdog(limit=_NOTED, by_cpu=True)
+    with (
+        patient_collector(),
+        asyncio.Runner(loop_factory=watchdog.new_loop) as runner,
+        watchdog,
+    ):
+        return runner.run(_measure(run, watchdog))
+
+
+async def _measure(run: ArrivalRun, watchdog: LoopWatchdog) -> ArrivalFigures:
+    async with _server(run) as port:
+        client = HttpClient(
+            Server(Address("http", "127.0.0.1", port), Trust(), Identity()),
+            clock=RealClock(),
+            rng=random.Random(0),
+            qps=-1,
+        )
+        async with client:
+            scheduler = Scheduler(
+                client, Settings.of(None), clock=RealClock(), rng=random.Random(0), timer=perf_counter
+            )
+            collections = _Collections()
+            gc.callbacks.insert(0, collections)
+            await asyncio.sleep(0)
+            watchdog.reset()
+            before, began, cpu = rss(), perf_counter(), process_time()
+            try:
+                async with scheduler.watching():
+                    await scheduler.synced()
+                    seconds, cpu = perf_counter() - began, process_time() - cpu
+                    arrived = watchdog.longest
+                    grown = rss() - before
+                    await asyncio.sleep(0)
+                    watchdog.reset()
+                    with calm_collector():
+                        await asyncio.sleep(0)
+                        freezing = watchdog.longest
+                    known = scheduler.context.cache.sizes()
+            finally:
+                gc.callbacks.remove(collections)
+    if (known["nodes"], known["pods"]) != (run.nodes, run.pods):
+        raise RuntimeError(f"expected {run.nodes} nodes and {run.pods} pods, got {known}")
+    return ArrivalFigures(
+        seconds=round(seconds, 2),
+        cpu_s=round(cpu, 2),
+        cpu_us_per_pod=round(cpu / run.pods * 1e6, 1),
+        longest_turn_ms=round(arrived.cpu * 1e3, 1),
+        held_by=arrived.holder.where,
+        longest_collection_ms=round(collections.longest * 1e3, 1),
+        freezing_ms=round(freezing.cpu * 1e3, 1),
+        bytes_per_pod=round(grown / run.pods, 1),
+        peak_rss_mib=round(peak_rss() / MIB, 1),
+    )
+
+
+class _Collections:
+    """How long passes of the garbage collector take."""
+
+    def __init__(self) -> None:
+        self._began = 0.0
+        self.longest = 0.0
+
+    def __call__(self, phase: str, info: Mapping[str, Any]) -> None:
+        if phase == "start":
+            self._began = process_time()
+        else:
+            self.longest = max(self.longest, process_time() - self._began)
+
+
+# The other process
+
+
+@asynccontextmanager
+async def _server(run: ArrivalRun) -> AsyncIterator[int]:
+    """The server in a process of its own; gives its port."""
+    code = f"from stowplan.bench.arrival import serve; serve({run.nodes}, {run.pods})"
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        yield int(await process.stdout.readline())
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+def serve(nodes: int, pods: int) -> None:
+    """Serve watches until the process is ended. Prints the port first."""
+
+    async def main() -> None:
+        server = await asyncio.start_server(
+            lambda reader, writer: _answer(reader, writer, nodes, pods), "127.0.0.1", 0
+        )
+        print(server.sockets[0].getsockname()[1], flush=True)
+        await server.serve_forever()
+
+    asyncio.run(main())
+
+
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, nodes: int, pods: int) -> None:
+    """Probes, or one watch: what exists, the mark after it, and silence."""
+    with suppress(ConnectionError, asyncio.IncompleteReadError):
+        head = await reader.readuntil(b"\r\n\r\n")
+        while head.startswith(b"GET /readyz"):
+            writer.write(_READY)
+            head = await reader.readuntil(b"\r\n\r\n")
+        plural = head.split(b" ", 2)[1].partition(b"?")[0].rpartition(b"/")[2].decode()
+        writer.write(_WATCH)
+        for piece in _pieces(plural, nodes, pods):
+            writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+            await writer.drain()
+        await reader.read()
+
+
+def _pieces(plural: str, nodes: int, pods: int) -> Iterator[bytes]:
+    count = {"nodes": nodes, "pods": pods}.get(plural, 0)
+    encode = msgspec.json.Encoder().encode
+    lines: list[bytes] = []
+    for number in range(count):
+        made = running_node(number) if plural == "nodes" else running_pod(number, node_name(number % nodes))
+        made["metadata"]["resourceVersion"] = str(number + 1)
+        lines.append(encode({"type": "ADDED", "object": made}))
+        if len(lines) == _PIECE:
+            yield b"\n".join(lines) + b"\n"
+            lines.clear()
+    end = {"resourceVersion": str(count + 1), "annotations": {"k8s.io/initial-events-end": "true"}}
+    lines.append(encode({"type": "BOOKMARK", "object": {"metadata": end}}))
+    yield b"\n".join(lines) + b"\n"

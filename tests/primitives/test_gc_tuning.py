@@ -1,0 +1,44 @@
+"""The garbage collector leaves alone what is loaded, and is as it was afterwards."""
+
+import gc
+import subprocess
+import sys
+
+from stowplan.gc_tuning import LOADING, THRESHOLDS, calm_collector, patient_collector
+
+
+def test_what_was_looked_at_once_is_left_alone_until_the_end() -> None:
+    before, callbacks = gc.get_threshold(), list(gc.callbacks)
+    with patient_collector():
+        assert gc.get_threshold() == LOADING
+        gc.collect(0)
+        assert gc.get_freeze_count() > 0
+        with calm_collector():
+            assert gc.get_threshold() == THRESHOLDS
+            frozen = gc.get_freeze_count()
+            kept = [[] for _ in range(100)]
+            gc.collect()
+            assert gc.get_freeze_count() <= frozen
+            del kept
+        assert gc.get_threshold() == LOADING
+    assert gc.get_threshold() == before
+    assert gc.callbacks == callbacks
+    assert gc.get_freeze_count() == 0
+
+
+def test_cycles_that_come_and_go_while_something_is_loaded_are_freed() -> None:
+    """In a process of its own: it counts what is freed."""
+    code = """
+import gc, weakref
+from stowplan.gc_tuning import patient_collector
+class Cycle: pass
+with patient_collector():
+    gone = []
+    for _ in range(30_000):
+        one = Cycle(); one.me = one
+        gone.append(weakref.ref(one))
+    del one
+    print(sum(ref() is None for ref in gone) > 10_000)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True"
