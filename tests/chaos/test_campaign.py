@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import signal
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 
 from stowplan.chaos import campaign
 from stowplan.chaos.campaign import FAULTS, LEADER_WITHIN, PODS, PODS_PER_NODE, run_campaign
+from stowplan.chaos.processes import Process
 from stowplan.cli.main import stowplan
 
 TRIED = ["half-open", "kill-leader", "reload", "restart-server", "step-clock", "terminate"]
@@ -40,6 +42,7 @@ async def _sabotage(running: Any, rng: Random) -> None:
     leader.signal(signal.SIGKILL)
     for one in running.schedulers:
         one.signal(signal.SIGCONT)
+    running.server.lines += ["PATCH /api/v1/pods/p", "Traceback (most recent call last):"]
 
 
 def test_what_is_wrong_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,6 +52,32 @@ def test_what_is_wrong_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert re.search(rf"node-0 has \d+ pods, and room for {PODS_PER_NODE}", found)
     assert "ended with -9" in found
     assert "s without a leader" in found
+    assert "the API server failed 1 times: PATCH /api/v1/pods/p" in found
+
+
+class _Growing(Process):
+    """A process that holds more after every round, and is started again at last."""
+
+    def __init__(self) -> None:
+        super().__init__("scheduler-0")
+        self.measured = iter([50, 60, 70, 75, 80, 90, 50])
+
+    @property
+    def pid(self) -> int:
+        return 1
+
+    def resident(self) -> int:
+        return next(self.measured) * 2**20
+
+
+def test_memory_that_grows_with_the_rounds_is_noticed(tmp_path: Path) -> None:
+    running = campaign._Campaign(tmp_path, 2)
+    process = _Growing()
+    found = []
+    for _ in range(6):
+        running._measure(process)
+        found.append(list(running._result.findings))
+    assert found == [[]] * 5 + [["memory grows: scheduler-0: 70 → 90 MiB in 6 rounds"]]
 
 
 def test_the_command_shows_each_round_and_a_summary() -> None:
@@ -56,12 +85,18 @@ def test_the_command_shows_each_round_and_a_summary() -> None:
         stowplan, ["chaos", "--processes", "--rounds", "1", "--seed", "7", "--fault", "calm", "--json"]
     )
     assert done.exit_code == 0, done.output
-    round_line, summary, document = done.output.splitlines()
+    round_line, summary, *memory, document = done.output.splitlines()
     assert round_line.startswith("round 1 (seed 7) calm: ")
     assert summary.startswith("1 rounds, 0 failed: ")
     told = json.loads(document)
     assert told["faults"] == {"calm": 1}
     assert told["rounds"][0]["findings"] == []
+    assert [line.split(":")[0] for line in memory] == [
+        "memory of apiserver",
+        "memory of scheduler-0",
+        "memory of scheduler-1",
+    ]
+    assert all(len(life["resident"]) == 1 and life["resident"][0] > 2**20 for life in told["memory"])
 
 
 @pytest.mark.parametrize(
@@ -69,6 +104,7 @@ def test_the_command_shows_each_round_and_a_summary() -> None:
     [
         (["--processes", "--seeds", "5"], "--seeds: expected only without --processes"),
         (["--rounds", "5"], "--rounds: expected only with --processes"),
+        (["--processes", "--rounds", "5", "--minutes", "1"], "--minutes: expected only without --rounds"),
         (["--processes", "--fault", "flood"], "--fault: expected one of calm, kill-leader, "),
     ],
 )

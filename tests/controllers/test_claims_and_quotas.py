@@ -279,7 +279,10 @@ def test_a_claim_is_reserved_for_a_pod_that_was_bound_past_the_scheduler() -> No
     live(story, lambda context: [ResourceClaimController(context)])
 
 
-def test_the_claim_of_an_extended_resource_goes_when_its_pod_is_done() -> None:
+@pytest.mark.parametrize("is_named", [True, False])
+def test_the_claim_of_an_extended_resource_goes_when_its_pod_is_done(is_named: bool) -> None:
+    """Also if the scheduler that made it did not get to write its name into the pod's status."""
+
     async def story(world: World) -> None:
         pod = world.put(PODS, {**template(nodeName="n"), "metadata": {"name": "p"}})
         uid = pod["metadata"]["uid"]
@@ -290,7 +293,8 @@ def test_the_claim_of_an_extended_resource_goes_when_its_pod_is_done() -> None:
         allocate(world, claim, pod)
         mapping = {"containerName": "c", "requestName": "r", "resourceName": "example.com/gpu"}
         made = {"resourceClaimName": metadata["name"], "requestMappings": [mapping]}
-        world.patch(PODS, "p", {"status": {"extendedResourceClaimStatus": made}}, "status")
+        if is_named:
+            world.patch(PODS, "p", {"status": {"extendedResourceClaimStatus": made}}, "status")
         await world.settle(1)
         assert world.names(RESOURCE_CLAIMS) == [metadata["name"]]
         world.patch(PODS, "p", {"status": {"phase": "Succeeded"}}, "status")

@@ -21,6 +21,7 @@ from scheduler.worlds import NAMESPACE, World, configured, live
 from stowplan.api import catalogue as c
 from stowplan.api.devices import ResourceClaim
 from stowplan.api.feature_gates import FeatureGates
+from stowplan.api.requests import PatchType
 from stowplan.api.status import ApiError, unreachable
 from stowplan.embedded.client import typed
 from stowplan.releases import Release
@@ -52,6 +53,26 @@ def test_an_allocation_whose_answer_is_lost_is_found_and_used() -> None:
         assert reserved_for(world) == ["p"]
         assert world.wire.shorts.count(STATUS) == 1
         assert is_quiet(world)
+
+    live(story, before=one_gpu_each)
+
+
+def test_a_pod_whose_devices_could_not_be_freed_is_tried_again_after_its_backoff() -> None:
+    async def story(world: World) -> None:
+        add_claim(world)
+        await world.add_pod("p", resourceClaims=using("c"))
+        other = {"n1": "n2", "n2": "n1"}[world.node_of("p")]
+        world.delete_pod("p")
+        body = claim_of(world)
+        unused = {**body, "status": {**body["status"], "reservedFor": []}}
+        world.store.update(c.RESOURCE_CLAIMS, unused, subresource="status")
+        world.wire.answer(STATUS, unreachable("no route to host"), unreachable("no route to host"))
+        selector = {"kubernetes.io/hostname": other}
+        await world.add_pod("q", resourceClaims=using("c"), nodeSelector=selector)
+        assert any("no route to host" in note for note in world.notes("q"))
+        await world.settle(20)
+        assert devices_of(world) == [f"{other}/gpu-0"]
+        assert reserved_for(world) == ["q"]
 
     live(story, before=one_gpu_each)
 
@@ -241,3 +262,30 @@ def test_a_reservation_stays_if_another_scheduler_has_bound_the_pod() -> None:
         assert reserved_for(world) == ["p"]
 
     live(story, before=left_behind)
+
+
+@pytest.mark.parametrize("names_claim", [False, True])
+def test_a_claim_for_extended_resources_goes_if_another_scheduler_has_bound_the_pod_without_it(
+    names_claim: bool,
+) -> None:
+    """The pod knows nothing of a claim that its status does not name, and would keep it for nothing."""
+
+    async def story(world: World) -> None:
+        def bound_by_another() -> None:
+            claim = world.store.list(c.RESOURCE_CLAIMS, NAMESPACE).items[0]["metadata"]["name"]
+            if names_claim:
+                patch = {"status": {"extendedResourceClaimStatus": {"resourceClaimName": claim}}}
+                world.store.patch(c.PODS, NAMESPACE, "p", patch, PatchType.MERGE, subresource="status")
+            world.store.bind(NAMESPACE, "p", {"metadata": {"name": "p"}, "target": {"name": "n1"}})
+            raise unreachable("the connection broke")
+
+        announced = ApiError(403, "Forbidden", "not now")
+        world.wire.answer("PATCH pods/p/status", announced, bound_by_another)
+        resources = {"requests": {"example.com/gpu": "1"}, "limits": {"example.com/gpu": "1"}}
+        await world.add_pod("p", containers=[{"name": "c", "image": "i", "resources": resources}])
+        await world.settle(30)
+        assert world.node_of("p") == "n1"
+        assert len(world.store.list(c.RESOURCE_CLAIMS, NAMESPACE).items) == names_claim
+        assert is_quiet(world)
+
+    live(story, before=gpus_by_name)

@@ -196,7 +196,8 @@ def test_commands_explain_groups_and_their_pods(tmp_path: Path) -> None:
     causes = runner.invoke(pending, ["--from", str(dump), "-o", "json"])
     (cause,) = json.loads(causes.stdout)["causes"]
     assert cause["count"] == 4
-    assert cause["reason"] == "PodGroup default/g is waiting: 2 of 4 needed members would fit in a"
+    assert (cause["name"], cause["group"]["kind"]) == ("default/g", "PodGroup")
+    assert cause["reason"] == "PodGroup: 2 of 4 needed members would fit in a"
     assert cause["help"].startswith(f"no constraint on {RACK}")
     missing = runner.invoke(explain, ["--from", str(dump), "podgroup/none"])
     assert (missing.exit_code, missing.stderr) == (

@@ -84,6 +84,11 @@ def test_pods_of_hidden_namespaces_are_named_nowhere() -> None:
         ("0/3 nodes: 1 Insufficient example.com/secret", "0/3 nodes: 1 Insufficient example.com/secret"),
         ("secret.example.com/x", "secret.example.com/x"),
         ("my-secret/x", "my-secret/x"),
+        ("podgroup/secret/train", "a group of another namespace"),
+        ("compositepodgroup/secret/train", "a group of another namespace"),
+        ("pod/secret/vault", "a pod of another namespace"),
+        ("evicted for group secret/train, now", "evicted for a group of another namespace, now"),
+        ("podgroup/team/train", "podgroup/team/train"),
     ],
 )
 def test_only_keys_of_pods_are_replaced(text: str, expected: str) -> None:

@@ -270,6 +270,98 @@ def test_it_is_readable_in_the_dark(page: Page, go: Callable[[str], None]) -> No
     page.emulate_media(color_scheme="light")
 
 
+GANGS = Path(__file__).parents[2] / "examples" / "gangs"
+
+
+@pytest.fixture(scope="module")
+def gangs(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[tuple[Up, Page]]:
+    """A cluster with a gang that has its places and one that waits, as in docs/gangs.md, and its page."""
+    folder = tmp_path_factory.mktemp("gangs")
+    at_once = folder / "pretend.yaml"
+    at_once.write_text("pods: [{startSeconds: 0, stopSeconds: 0}]")
+    shapes, busy = str(GANGS / "nodes.yaml"), str(GANGS / "busy.yaml")
+    with up(folder, "--gangs", "--shapes", shapes, "--pretend", str(at_once), "--load", busy) as running:
+        said = [running.line() for _ in range(2)]
+        [address] = re.findall(r"http://127\.0\.0\.1:\d+/stowplan/\?token=\S+", "".join(said))
+        context = browser.new_context(viewport={"width": 1440, "height": 900})
+        opened = context.new_page()
+        problems: list[str] = []
+        opened.on("pageerror", lambda error: problems.append(str(error)))
+        opened.goto(address)
+        opened.goto(f"{opened.url.split('#')[0]}#/groups")
+        expect(opened.locator("main")).to_contain_text("No group of pods")
+        kubectl(running, "rollout", "status", "daemonset/inference")
+        kubectl(running, "rollout", "status", "deployment/web")
+        kubectl(running, "apply", "-f", str(GANGS / "sweep.yaml"))
+        expect(opened.locator("main h1")).to_have_text("1 group: 1 placed")
+        kubectl(running, "apply", "-f", str(GANGS / "training.yaml"))
+        yield running, opened
+        assert problems == []
+        context.close()
+
+
+def test_a_group_that_waits_shows_how_far_it_gets_in_each_rack(gangs: tuple[Up, Page]) -> None:
+    _, page = gangs
+    expect(page.locator("main h1")).to_have_text("2 groups: 1 waiting, 1 placed")
+    waiting = page.locator("main tr.link").first
+    expect(waiting).to_contain_text("24 of 32 needed members would fit in rack-a")
+    shot(page, "groups")
+    waiting.click()
+    aside = page.locator("aside")
+    expect(aside.locator("h1")).to_have_text("default/training")
+    expect(aside.locator(".bars").first).to_contain_text("rack-a24 of 32")
+    expect(aside.locator(".bars").first).to_contain_text("rack-b0 of 32")
+    expect(page.get_by_label("What stops it")).to_contain_text("NodeResourcesFit: Insufficient cpu")
+    expect(aside).to_contain_text("minCount 24 instead of 32")
+    expect(page.get_by_label("Preemption")).to_contain_text("Does not help")
+    shot(page, "group")
+    aside.get_by_text("Show on the map").click()
+    expect(page.locator("#heading")).to_contain_text("64 nodes · 24 of 32 needed members would fit in rack-a")
+    page.locator("#tiles").hover(position={"x": 20, "y": 60})
+    expect(page.locator("#tip")).to_contain_text("24 of 32")
+    shot(page, "group-map")
+
+
+def test_a_group_and_its_members_lead_to_each_other(gangs: tuple[Up, Page]) -> None:
+    _, page = gangs
+    page.goto(f"{page.url.split('#')[0]}#/groups~podgroup/default/training")
+    aside = page.locator("aside")
+    aside.get_by_text("Members (32)").click()
+    aside.locator("details tr.link").first.click()
+    expect(aside.locator("h1")).to_contain_text("default/training-")
+    expect(aside).to_contain_text("it waits for its group")
+    aside.locator(".group button").click()
+    expect(aside.locator("h1")).to_have_text("default/training")
+
+
+def test_a_group_is_one_cause_one_entry_of_the_queue_and_found_by_search(gangs: tuple[Up, Page]) -> None:
+    _, page = gangs
+    page.goto(f"{page.url.split('#')[0]}#/pending")
+    expect(page.locator("main h1")).to_have_text("32 pods wait on 1 cause")
+    page.locator("main tr.link").click()
+    expect(page.locator("aside h1")).to_have_text("default/training")
+    page.keyboard.press("Escape")
+    page.goto(f"{page.url.split('#')[0]}#/queue")
+    expect(page.locator(".lane li", has_text="default/training")).to_contain_text("group of 32 pods")
+    page.keyboard.press("/")
+    page.keyboard.type("train")
+    expect(page.locator("#search-results li").first).to_contain_text("group, waiting")
+    page.keyboard.press("Enter")
+    expect(page.locator("aside h1")).to_have_text("default/training")
+
+
+def test_details_have_the_whole_of_a_narrow_window(gangs: tuple[Up, Page]) -> None:
+    _, page = gangs
+    page.set_viewport_size({"width": 600, "height": 900})
+    page.goto(f"{page.url.split('#')[0]}#/groups~podgroup/default/training")
+    expect(page.locator("aside")).to_contain_text("What stops it in rack-a")
+    assert page.evaluate("document.querySelector('aside').clientWidth") == 600
+    shot(page, "group-narrow")
+    page.keyboard.press("Escape")
+    expect(page.locator("main h1")).to_be_visible()
+    page.set_viewport_size({"width": 1440, "height": 900})
+
+
 def test_a_report_opens_from_disk_and_asks_nobody(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "report.html"
     file.write_text(report_page.render(everything()), encoding="utf-8")

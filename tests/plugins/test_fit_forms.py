@@ -96,7 +96,8 @@ def check(case: Case) -> None:
         return fit.reason(cycle, info, code) if code else SUCCESS
 
     rows = np.array([table.row_of("a"), table.row_of("b")], dtype=np.intp)
-    columns = fit.filter(cycle, info, table.all_rows())[rows].tolist()
+    found = fit.filter(cycle, info, table.all_rows())
+    columns = [0] * len(rows) if found is None else found[rows].tolist()
     left_over = fit.codes_for(cycle, rows, fit.left_over(cycle, rows)).tolist()
     for place, row in enumerate(rows.tolist()):
         status = expected(case, place, with_nominated=False)

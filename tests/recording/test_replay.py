@@ -41,20 +41,26 @@ profiles:
 """
 
 
-def sound(seed: int) -> Plan:
+def sound(seed: int, *, groups: bool = False) -> Plan:
     """A plan of `stowplan chaos` in which the API server fails at random, but no plugin and no extender."""
-    return msgspec.structs.replace(plan_of(seed, groups=False), faulty_profiles=(), extenders=())
+    return msgspec.structs.replace(plan_of(seed, groups=groups), faulty_profiles=(), extenders=())
 
 
 @pytest.mark.parametrize(
-    ("seed", "about"),
-    [(8, "bindings that fail"), (4, "claims, preemption, cycles that wait"), (20, "volumes")],
+    ("seed", "groups", "about"),
+    [
+        (8, False, "bindings that fail"),
+        (4, False, "claims, preemption, cycles that wait"),
+        (20, False, "volumes"),
+        (11, False, "victims that are not deleted"),
+        (5, True, "answers about one volume that two pods wait for, not in the order of their requests"),
+    ],
 )
 def test_a_replay_of_a_run_with_faults_makes_the_same_decisions(
-    seed: int, about: str, tmp_path: Path
+    seed: int, groups: bool, about: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "day.rec"
-    assert execute_recorded(sound(seed), Recording(path)).ok, about
+    assert execute_recorded(sound(seed, groups=groups), Recording(path)).ok, about
     made = decisions(path)
     assert len(made) > 40
     assert [one for one in made if not one.is_same] == []

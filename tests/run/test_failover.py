@@ -12,11 +12,11 @@ from stowplan.embedded.store import Change
 from waiting import eventually
 
 KILLS = int(os.environ.get("STOWPLAN_KILLS", "3"))
-LEASE = 3.0
+LEASE = 6.0
 RETRY = 0.3
 FLAGS = (
     f"--leader-elect-lease-duration={LEASE:.0f}s",
-    "--leader-elect-renew-deadline=2500ms",
+    "--leader-elect-renew-deadline=5500ms",
     f"--leader-elect-retry-period={RETRY * 1000:.0f}ms",
     "--kube-api-qps=1000",
     "--kube-api-burst=1000",

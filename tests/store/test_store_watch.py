@@ -195,12 +195,14 @@ def test_a_watcher_that_fails_costs_nobody_else_anything() -> None:
     def fails(change: Change) -> None:
         raise RuntimeError("a bug")
 
-    store.watch(c.PODS, fails)
+    ended: list[bool] = []
+    store.watch(c.PODS, fails).on_end = lambda: ended.append(True)
     store.watch(c.PODS, log)
     with pytest.raises(RuntimeError, match="a bug"):
         store.create(c.PODS, pod("a"))
     store.create(c.PODS, pod("b"))
     assert log.short == ["ADDED a", "ADDED b"]
+    assert ended == [True], "its client is to watch again"
 
 
 def test_what_was_told_never_changes_afterwards() -> None:

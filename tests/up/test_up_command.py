@@ -52,7 +52,8 @@ def test_the_demo_tells_its_story_to_the_end(tmp_path: Path) -> None:
     assert "report  4 of 4 done" in said
     assert "giant is pending: 0/3 nodes are available: 3 Insufficient cpu." in said
     assert re.search(r"urgent runs on node-\d; \d+ low-priority pods were preempted", said)
-    assert "Score: " in said
+    assert "default/giant is pending: larger than any node (cpu 1000, largest 8)" in said
+    assert re.search(r"default/urgent is on node-\d", said)
 
 
 def test_what_is_loaded_is_there_and_goes_on(tmp_path: Path) -> None:

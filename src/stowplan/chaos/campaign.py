@@ -12,7 +12,7 @@ import socket
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +20,7 @@ from random import Random
 from typing import Final
 
 from stowplan.chaos.campaign_claims import UNREACHABLE, CampaignClaims
-from stowplan.chaos.processes import JITTER, LEASE, RETRY, Json, SchedulerProcess, ServerProcess
+from stowplan.chaos.processes import JITTER, LEASE, RETRY, Json, Process, SchedulerProcess, ServerProcess
 
 NODES: Final = 12
 PODS_PER_NODE: Final = 8
@@ -36,12 +36,38 @@ STARTED_WITHIN: Final = 6.0
 """Seconds that a process may need from its start to its first try for the lease."""
 
 ALL_BOUND_WITHIN: Final = 60.0
+GROWTH: Final = 1.25
+"""By how much the memory of a process may grow once it has warmed up, as long as it lives."""
 OVERLOADED: Final = 1.5
 """Seconds by which the campaign's own timers may be late before a round counts as inconclusive."""
 
 _LEASE_PATH: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
 _PODS_PATH: Final = "/api/v1/namespaces/default/pods"
 _LOST: Final = "lost"
+
+
+@dataclass(slots=True)
+class Life:
+    """The memory of one process from its start to its end, in bytes after every round."""
+
+    process: str
+    pid: int
+    warm: int
+    """Rounds after which it has warmed up."""
+    resident: list[int] = field(default_factory=list)
+
+    @property
+    def growth(self) -> float:
+        """What it holds in the end, as a ratio of what it held when it had warmed up."""
+        return self.resident[-1] / self._when_warm
+
+    @property
+    def _when_warm(self) -> int:
+        return self.resident[min(self.warm, len(self.resident)) - 1]
+
+    def __str__(self) -> str:
+        shown = " → ".join(f"{size / 2**20:.0f}" for size in (self._when_warm, self.resident[-1]))
+        return f"{self.process}: {shown} MiB in {len(self.resident)} rounds"
 
 
 @dataclass(slots=True)
@@ -73,6 +99,16 @@ class RoundResult:
 @dataclass(slots=True)
 class CampaignResult:
     rounds: list[RoundResult] = field(default_factory=list)
+    lives: list[Life] = field(default_factory=list)
+    """Of every process that has lived through a round."""
+
+    def longest(self) -> list[Life]:
+        """The longest life of every process, by name."""
+        found: dict[str, Life] = {}
+        for life in self.lives:
+            if life.process not in found or len(life.resident) > len(found[life.process].resident):
+                found[life.process] = life
+        return [found[name] for name in sorted(found)]
 
     @property
     def failed(self) -> list[RoundResult]:
@@ -83,7 +119,7 @@ Fault = Callable[["_Campaign", Random], Awaitable[None]]
 
 
 def run_campaign(
-    seeds: Sequence[str],
+    seeds: Iterable[str],
     *,
     schedulers: int = 2,
     faults: Sequence[str] = (),
@@ -96,7 +132,7 @@ def run_campaign(
             campaign = _Campaign(Path(folder), schedulers)
             try:
                 await campaign.start()
-                result = CampaignResult()
+                result = CampaignResult(lives=campaign.lives)
                 for number, seed in enumerate(seeds, start=1):
                     result.rounds.append(await campaign.round(number, seed, faults or tuple(FAULTS)))
                     show(result.rounds[-1])
@@ -113,6 +149,7 @@ class _Campaign:
         self.schedulers = [SchedulerProcess(one, folder, self.server.port) for one in range(schedulers)]
         names = [f"node-{number}" for number in range(NODES)]
         self.claims = CampaignClaims(self.server, names, PODS_PER_NODE, self.server.kubeconfig)
+        self.lives: list[Life] = []
         self._where: dict[str, str] = {}
         self._result = RoundResult(0, "", "start")
         self._renewed = ("", 0.0)
@@ -176,7 +213,22 @@ class _Campaign:
         await self._delete_pods()
         for problem in await self.claims.end_round(f"r{number}"):
             self._find(problem)
+        for process in (self.server, *self.schedulers):
+            self._measure(process)
         return result
+
+    def _measure(self, process: Process) -> None:
+        """Note the memory of a process, which may not grow with the rounds it lives through."""
+        resident = process.resident()
+        if not resident:
+            return
+        life = next((one for one in self.lives if one.pid == process.pid), None)
+        if life is None:
+            life = Life(process.name, process.pid, process.warm_after)
+            self.lives.append(life)
+        life.resident.append(resident)
+        if life.growth > GROWTH:
+            self._find(f"memory grows: {life}")
 
     async def _create_pods(self, prefix: str) -> None:
         for path, body in self.claims.bodies(prefix, PODS):
@@ -238,6 +290,9 @@ class _Campaign:
                 self._find(f"{node} has {count} pods, and room for {PODS_PER_NODE}")
         for problem in await self.claims.check(pods):
             self._find(problem)
+        failures = self.server.new_failures()
+        if failures:
+            self._find(f"the API server failed {len(failures)} times: {failures[0]}")
         self._result.claims = sum(1 for claim in await self.claims.all() if claim["status"].get("allocation"))
         await self._check_events(names)
         allowed = LEADER_WITHIN + (STARTED_WITHIN if self._result.fault in STARTING else 0.0)

@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 import ssl
 import struct
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -133,6 +135,9 @@ class _Connection:
 class Process:
     """A child process and the lines it has written to stderr."""
 
+    warm_after = 3
+    """Rounds after which it has seen everything once, so that its memory should not grow any more."""
+
     def __init__(self, name: str) -> None:
         self.name = name
         self.lines: list[str] = []
@@ -168,6 +173,18 @@ class Process:
             self.paused = number == signal.SIGSTOP or (self.paused and number != signal.SIGCONT)
             if expected is not None:
                 self.expected_codes.add(expected)
+
+    @property
+    def pid(self) -> int:
+        """The id of the process, 0 if it does not run; another one means that it was started again."""
+        return 0 if self._child is None or self.code is not None else self._child.pid
+
+    def resident(self) -> int:
+        """Bytes of memory that the process holds, 0 if it does not run."""
+        with contextlib.suppress(OSError):
+            pages = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
+            return int(pages) * os.sysconf("SC_PAGE_SIZE")
+        return 0
 
     async def kill(self) -> None:
         if self._child is None:
@@ -246,14 +263,19 @@ class SchedulerProcess(Process):
 class ServerProcess(Process):
     """`stowplan apiserver` with its data on disk, so that it can be killed and started again."""
 
+    warm_after = 60
+    """It keeps the last 8,192 changes of every resource for watches; a round makes a few hundred."""
+
     def __init__(self, folder: Path, port: int) -> None:
         super().__init__("apiserver")
         self._folder = folder
         self.port = port
         self.kubeconfig = folder / "admin.kubeconfig"
         self.session: aiohttp.ClientSession | None = None
+        self._looked_at = 0
 
     async def start(self) -> None:
+        self._looked_at = 0
         await self._spawn(
             "-c",
             _MAIN,
@@ -270,6 +292,11 @@ class ServerProcess(Process):
             if self.code is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"the API server did not start: {' / '.join(self.lines[-3:])}")
             await asyncio.sleep(0.05)
+
+    def new_failures(self) -> list[str]:
+        """The requests since the last call that the server answered with a 500 it could not explain."""
+        lines, self._looked_at = self.lines[self._looked_at :], len(self.lines)
+        return [before for before, line in pairwise(lines) if line.startswith("Traceback (most recent call")]
 
     async def request(self, method: str, path: str, body: Json | None = None) -> Json:
         """One request. Raises `aiohttp.ClientError` or OSError if the server is not there."""

@@ -1,8 +1,12 @@
 """`stowplan chaos`: randomized runs under faults by seed, and campaigns against real processes."""
 
+import math
+import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Any
+from itertools import count
+from typing import Any, NamedTuple
 
 import click
 import msgspec
@@ -27,7 +31,7 @@ _SHOWN = (
     "extender failures",
 )
 _IN_PROCESS = ("seeds", "first", "verbose", "groups")
-_WITH_PROCESSES = ("rounds", "schedulers", "fault")
+_WITH_PROCESSES = ("rounds", "minutes", "schedulers", "faults")
 
 
 @click.command("chaos")
@@ -39,9 +43,18 @@ _WITH_PROCESSES = ("rounds", "schedulers", "fault")
 @click.option("--processes", is_flag=True, help="Test real processes with kills, pauses and outages.")
 @click.option("--rounds", type=AtLeast(1), default=20, show_default=True, help="Rounds of --processes.")
 @click.option(
+    "--minutes", type=AtLeast(1), help="Begin rounds of --processes for so long, however many there are."
+)
+@click.option(
     "--schedulers", type=AtLeast(2), default=2, show_default=True, help="Scheduler processes of --processes."
 )
-@click.option("--fault", type=OneOf(FAULTS), help="Fault of every round of --processes; by default random.")
+@click.option(
+    "--fault",
+    "faults",
+    type=OneOf(FAULTS),
+    multiple=True,
+    help="Faults of --processes, of which each round has one at random; may be repeated. By default all.",
+)
 @click.option("--groups", is_flag=True, help="Pod groups in every run, not only in some.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object on the last line.")
 @click.option("--verbose", is_flag=True, help="Print the plan and the history of every run.")
@@ -53,8 +66,9 @@ def chaos(
     seed: int | None,
     processes: bool,
     rounds: int,
+    minutes: int | None,
     schedulers: int,
-    fault: str | None,
+    faults: tuple[str, ...],
     groups: bool,
     as_json: bool,
     verbose: bool,
@@ -71,15 +85,17 @@ def chaos(
     With --processes, real `stowplan run` processes with leader election use an API server process. Each round
     has one fault: a process is killed, paused, disconnected, reloaded or given another time, or the server
     restarts. Every pod must be bound once and stay there, no node may be overcommitted, a leader must be
-    elected within the time the lease allows, and no process may exit without cause. Most pods ask for
-    devices: none may be given to two claims, every claim must be reserved for the pods that are bound with
-    it, and when they are gone no claim may be left.
+    elected within the time the lease allows, no process may exit without cause, and the memory of none may
+    grow from round to round. Most pods ask for devices: none may be given to two claims, every claim must be
+    reserved for the pods that are bound with it, and when they are gone no claim may be left.
 
     Exits with 1 if an invariant is violated.
     """
     _refuse_unused(ctx, _IN_PROCESS if processes else _WITH_PROCESSES, processes)
+    if minutes is not None and ctx.get_parameter_source("rounds") is ParameterSource.COMMANDLINE:
+        raise click.ClickException("--minutes: expected only without --rounds")
     if processes:
-        _run_campaign(seed or 0, rounds, schedulers, fault, as_json)
+        _run_campaign(_Extent(seed or 0, rounds, minutes), schedulers, faults, as_json)
     else:
         chosen = range(first, first + seeds) if seed is None else range(seed, seed + 1)
         _run_seeds(chosen, groups or None, as_json, verbose)
@@ -153,17 +169,35 @@ def _document(chosen: range, failed: list[Outcome], counts: Counter[str]) -> dic
 # Campaigns against processes
 
 
-def _run_campaign(seed: int, rounds: int, schedulers: int, fault: str | None, as_json: bool) -> None:
-    seeds = [str(seed + number) for number in range(rounds)]
-    faults = () if fault is None else (fault,)
-    with Progress("running", rounds, "rounds") as progress:
+class _Extent(NamedTuple):
+    """How far a campaign goes: a number of rounds, or as many as begin in some minutes."""
+
+    seed: int
+    rounds: int
+    minutes: int | None
+
+    @property
+    def expected(self) -> int:
+        """For the progress bar: a round takes some ten seconds."""
+        return self.rounds if self.minutes is None else self.minutes * 6
+
+    def seeds(self) -> Iterator[str]:
+        ends = math.inf if self.minutes is None else time.monotonic() + 60 * self.minutes
+        for number in count() if self.minutes is not None else range(self.rounds):
+            if time.monotonic() > ends:
+                return
+            yield str(self.seed + number)
+
+
+def _run_campaign(extent: _Extent, schedulers: int, faults: Sequence[str], as_json: bool) -> None:
+    with Progress("running", extent.expected, "rounds") as progress:
 
         def show(result: RoundResult) -> None:
             progress.clear()
             _show_round(result)
             progress.advance()
 
-        result = run_campaign(seeds, schedulers=schedulers, faults=faults, show=show)
+        result = run_campaign(extent.seeds(), schedulers=schedulers, faults=faults, show=show)
     longest = max(one.without_leader for one in result.rounds)
     bound = sum(one.bound for one in result.rounds)
     claims = sum(one.claims for one in result.rounds)
@@ -171,6 +205,8 @@ def _run_campaign(seed: int, rounds: int, schedulers: int, fault: str | None, as
         f"{len(result.rounds)} rounds, {len(result.failed)} failed: {bound:,} pods bound, {claims:,} claims "
         f"allocated, at most {longest:.1f} s without a leader"
     )
+    for life in result.longest():
+        click.echo(f"memory of {life}")
     if as_json:
         click.echo(msgspec.json.encode(_campaign_document(result)).decode())
     if result.failed:
@@ -188,4 +224,5 @@ def _campaign_document(result: CampaignResult) -> dict[str, Any]:
         "rounds": [asdict(one) for one in result.rounds],
         "faults": dict(sorted(Counter(one.fault for one in result.rounds).items())),
         "failed": [one.number for one in result.failed],
+        "memory": [asdict(one) for one in result.lives],
     }

@@ -158,7 +158,7 @@ def explain(
     where: Where,
     output: str,
 ) -> None:
-    """Explain why a pod is pending, or why it is on its node.
+    """Explain why a pod or group is pending, or a pod on its node.
 
     If a stowplan schedules the cluster and serves its API, it is asked what really happened. Any other
     cluster is only read, and decisions are made here, by the default profile or that of --config. A

@@ -19,7 +19,7 @@ COMMANDS: Final = {
         "node": ("node:node_group", "Make simulated nodes fail and recover."),
     },
     "Understand a cluster": {
-        "explain": ("explain:explain", "Explain why a pod is pending, or why it is on its node."),
+        "explain": ("explain:explain", "Explain why a pod or group is pending, or a pod on its node."),
         "pending": ("explain:pending", "Group waiting pods by cause."),
         "top": ("top:top", "Show queue, rate and causes of a cluster, live."),
         "view": ("shadow:view", "Show a cluster on a page, whoever schedules it."),

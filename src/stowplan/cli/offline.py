@@ -21,7 +21,7 @@ from stowplan.cluster.table import ClusterTable
 from stowplan.config import default_config
 from stowplan.config.legacy import load_any_file
 from stowplan.explain.explainer import PodExplanation
-from stowplan.explain.group_members import explained_as_member
+from stowplan.explain.group_members import explained_as_member, is_waiting
 from stowplan.explain.pending import NEAREST, causes
 from stowplan.explain.states import GONE
 from stowplan.framework.registry import installed_plugins, load_plugin
@@ -139,9 +139,13 @@ def _group(engine: Engine, kind: str, namespace: str, name: str) -> Document:
 
 
 def _group_of(engine: Engine, pod: Pod) -> Document | None:
-    """The explanation of the group of a pod that waits."""
-    key = None if pod.spec.node_name else engine.table.groups.key_of(pod)
+    """The explanation of the group of a pod that waits: that above it if its own could be placed."""
+    groups = engine.table.groups
+    key = None if pod.spec.node_name else groups.key_of(pod)
     found = None if key is None else engine.explain_group(key)
+    root = groups.root_of(pod) if found is not None else None
+    if found is not None and root not in (None, key) and not is_waiting(found.document()):
+        found = engine.explain_group(str(root)) or found
     return None if found is None else found.document()
 
 
@@ -189,9 +193,10 @@ def causes_of(engine: Engine, namespace: str) -> tuple[Document, list[str]]:
         groups: dict[str, Document | None] = {}
 
         def group_of(pod: Pod) -> Document | None:
-            key = engine.table.groups.key_of(pod)
+            key = engine.table.groups.whole_of(pod)
             if key is not None and key not in groups:
-                groups[key] = _group_of(engine, pod)
+                whole = engine.explain_group(key)
+                groups[key] = None if whole is None else whole.document()
             return None if key is None else groups[key]
 
         found = causes(waiting, engine.info, explained, group_of)

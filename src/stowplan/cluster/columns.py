@@ -1,6 +1,7 @@
 """What columns are made of: lines of resources, values as small ids, counts by row or by domain."""
 
 from collections.abc import Hashable, Iterator, Sequence
+from functools import lru_cache
 from heapq import heappop, heappush
 from typing import Generic, TypeVar
 
@@ -306,3 +307,9 @@ class Lines:
         else:
             result = columns[self._index[:, None], rows]
         return result
+
+
+@lru_cache(maxsize=1024)
+def lines_of(listed: tuple[int, ...]) -> Lines:
+    """Some lines of the resource columns; most pods ask for the same few."""
+    return Lines(listed)

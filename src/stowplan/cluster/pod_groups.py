@@ -158,6 +158,10 @@ class PodGroups:
     def __iter__(self) -> Iterator[PodGroupState]:
         return iter(self._groups.values())
 
+    def all_keys(self) -> list[str]:
+        """The keys of all groups that exist or are named by pods or other groups."""
+        return [*self._groups, *self._composites]
+
     def sizes(self) -> dict[str, int]:
         return {"pod groups": len(self._groups), "composite pod groups": len(self._composites)}
 
@@ -302,6 +306,10 @@ class PodGroups:
                 return key
             key = parent
         return None
+
+    def whole_of(self, pod: Pod) -> str | None:
+        """The key of what a pod is scheduled with: the topmost group above it, or its own if unknown."""
+        return self.root_of(pod) or self.key_of(pod) if self.enabled else None
 
     def tree(self, root: str) -> GroupTree | None:
         """A group and all below it; None if it is not known."""

@@ -11,6 +11,7 @@ from stowplan.explain.layout import PLAIN, Palette, cleaned, hanging, middle, mo
 
 LANES: Final = ("active", "backoff", "unschedulable", "gated", "permit", "binding")
 _BARS: Final = " ▁▂▃▄▅▆▇█"
+_OF_GROUPS: Final = "pod group is unschedulable, "
 _SHADE: Final = {"unschedulable": "yellow", "gated": "cyan", "backoff": "yellow"}
 HISTORY: Final = 60
 
@@ -134,14 +135,24 @@ def _causes(causes: Sequence[Mapping[str, Any]], palette: Palette, width: int) -
 def _oldest(pods: Sequence[Mapping[str, Any]], palette: Palette, now: float, width: int) -> list[str]:
     if not pods:
         return []
-    names = [middle(pod["pod"], 40) for pod in pods]
+    names = [
+        f"{middle(pod['group'], 30)} ({pod['pods']} pods)" if pod.get("group") else middle(pod["pod"], 40)
+        for pod in pods
+    ]
     long = max(map(len, names))
     lines = [palette.paint("waiting longest", "bold")]
     for name, pod in zip(names, pods, strict=True):
         since = moment(pod.get("since"))
         age = "" if since is None else span(now - since)
-        lines.append(_cut(f"  {age:>6}  {name:<{long}}  {pod.get('cause') or ''}", width))
+        lines.append(_cut(f"  {age:>6}  {name:<{long}}  {_brief(pod.get('cause') or '')}", width))
     return lines
+
+
+def _brief(cause: str) -> str:
+    """What was said about a group, without what is said about all of them."""
+    while cause.startswith(_OF_GROUPS):
+        cause = cause.removeprefix(_OF_GROUPS)
+    return cause
 
 
 def _cut(line: str, width: int) -> str:

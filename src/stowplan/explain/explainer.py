@@ -4,7 +4,7 @@ It works on a table and a profile, wherever they come from: a running scheduler,
 a file. It never writes: what it changes in the table to try something is put back before it returns.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -326,15 +326,20 @@ def _scores(candidate: Candidate) -> dict[str, Any]:
     return {"node": candidate.node, "total": candidate.total, "plugins": dict(candidate.scores)}
 
 
-def _attempts(attempt: Attempted | None) -> list[Mapping[str, Any]]:
+def _attempts(attempt: Attempted | None) -> list[dict[str, Any]]:
+    """The last attempt, then those before it, the latest first."""
     if attempt is None:
         return []
-    return [
+    last = (attempt.time, attempt.number, attempt.outcome, attempt.message)
+    shown: list[dict[str, Any]] = [
         {
-            "number": attempt.number,
-            "time": timestamp(attempt.time),
-            "outcome": attempt.outcome,
-            "message": attempt.message,
-            "preemption": attempt.preemption,
+            "number": number,
+            "time": timestamp(time),
+            "outcome": outcome,
+            "message": message,
+            "preemption": None,
         }
+        for time, number, outcome, message in (last, *reversed(attempt.earlier))
     ]
+    shown[0]["preemption"] = attempt.preemption
+    return shown

@@ -94,7 +94,7 @@ def _victims(found: Document, palette: Palette) -> list[str]:
 
 def _name(one: Document) -> str:
     kind, _, name = one["unit"].partition("/")
-    shown = f"{_KINDS.get(kind, kind)} {middle(name, NAME)}"
+    shown = f"{_KINDS.get(kind, kind)} {middle(name, NAME)}" if name else kind
     return shown if kind == "pod" else f"{shown} ({plural(one['pods'], 'pod')})"
 
 

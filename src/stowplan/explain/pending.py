@@ -10,7 +10,7 @@ from typing import Any
 from stowplan.api.pod import Pod
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.explain.explainer import PodExplanation
-from stowplan.explain.group_members import is_waiting, what_would_help, why_it_waits
+from stowplan.explain.group_members import is_waiting, what_would_help
 from stowplan.explain.states import FITS
 from stowplan.explain.terminal import too_large
 from stowplan.explain.wakes import objects_awaited
@@ -33,10 +33,14 @@ class Cause:
     help: str
     pods: list[str] = field(default_factory=list)
     explanation: PodExplanation | None = None
+    group: Mapping[str, Any] | None = None
+    """The explanation of the group that they wait for together."""
 
     @property
     def name(self) -> str:
-        """The pods by one name: `ml/train-*`."""
+        """The pods by one name: `ml/train-*`, or that of their group."""
+        if self.group is not None:
+            return str(self.group["group"])
         names = [key.partition("/")[2] for key in self.pods]
         if len(names) == 1:
             return f"{self.namespace}/{names[0]}"
@@ -50,6 +54,9 @@ class Cause:
             "reason": self.reason,
             "help": self.help,
             "explanation": None if self.explanation is None else self.explanation.document(SHOWN_NEAREST),
+            "group": None
+            if self.group is None
+            else {name: self.group[name] for name in ("group", "kind", "state", "pods", "scheduled")},
         }
 
 
@@ -61,16 +68,16 @@ def causes(
 ) -> list[Cause]:
     """The causes that pods wait for. `explain` is asked once for every template.
 
-    `group_of` gives the explanation of the group that a pod belongs to: if that waits, it is the cause.
+    `group_of` gives the explanation of the group that a pod belongs to: if that waits, it is the cause, and
+    each such group is one of its own.
     """
     by_template: dict[Any, PodExplanation] = {}
     found: dict[tuple[str, str, str], Cause] = {}
     for pod in waiting:
         group = group_of(pod)
         if group is not None and is_waiting(group):
-            reason, helped = why_it_waits(group), what_would_help(group, SHOWN)
-            known = None
-            helped = helped or "no single change was found"
+            known, reason = None, f"{group['kind']}: {group['reason']}"
+            helped = what_would_help(group, SHOWN) or "no single change was found"
         elif pod.spec.scheduling_gates:
             gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
             known, reason, helped = None, f"scheduling gate {gates}", "whoever owns the gate"
@@ -80,10 +87,15 @@ def causes(
             if known is None:
                 known = by_template[looked.template] = explain(looked)
             reason, helped = _reason(known), _help(known)
-        key = (pod.namespace, reason, helped)
+        waits_for = group if group is not None and is_waiting(group) else None
+        key = (
+            pod.namespace,
+            reason if waits_for is None else f"{waits_for['kind']} {waits_for['group']}",
+            helped,
+        )
         cause = found.get(key)
         if cause is None:
-            cause = found[key] = Cause(pod.namespace, reason, helped, explanation=known)
+            cause = found[key] = Cause(pod.namespace, reason, helped, explanation=known, group=waits_for)
         cause.pods.append(pod.key)
     return sorted(found.values(), key=lambda cause: (-len(cause.pods), cause.name))
 

@@ -1,6 +1,6 @@
 """Where a pod is in a running scheduler: its queue, its last attempt, the events that would requeue it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -93,6 +93,8 @@ class Attempted:
     message: str
     decision: Decision | None = None
     preemption: dict[str, Any] | None = None
+    earlier: Sequence[tuple[float, int, str, str]] = ()
+    """The attempts before, oldest first: time, number, outcome and message of each."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,24 +152,26 @@ class ScoreColumn(PluginColumn):
         rows = np.flatnonzero(cycle.feasible & ~self.known)
         self.raw[rows] = self._ask_nodes(cycle, rows)
         self.known[rows] = True
-        self._rewritten()
+        self._rewritten(_highest(self.raw))
 
     def _compute_all(self, table: ClusterTable, cycle: Cycle) -> None:
         scores = self._ask(cycle, table.all_rows())
-        if scores is None or not scores.any():
-            self.raw = None
-        else:
+        self.raw = None
+        if scores is not None:
             self.raw = np.empty(table.capacity, dtype=np.int64)
             self.raw[: len(scores)] = scores
             self.raw[len(scores) :] = 0
-        self._rewritten()
+        highest = 0 if self.raw is None else _highest(self.raw)
+        if not highest:
+            self.raw = None
+        self._rewritten(highest)
 
-    def _rewritten(self) -> None:
+    def _rewritten(self, highest: int) -> None:
         """Raw scores of all rows are others."""
         self.extremes = None
         self.final = None if self.normalizes else self.raw
         self.in_range = True
-        if self.final is not None and not all_in_range(self.final):
+        if self.final is not None and highest > MAX_NODE_SCORE:
             self._note_odd_scores()
 
     def _ask(self, cycle: Cycle, nodes: NodeRows) -> Scores | None:
@@ -245,7 +247,11 @@ class ScoreColumn(PluginColumn):
         assert self.extremes is not None
         if self.raw is None:
             changed = self.final is not None
-            constant = int(self._normalized(cycle, np.zeros(1, dtype=np.int64))[0])
+            constant = self.traits.normalized_zero if cycle.watch is None else None
+            if constant is None:
+                constant = int(self._normalized(cycle, np.zeros(1, dtype=np.int64))[0])
+                if self.plugin.constant_normalize:
+                    self.traits.normalized_zero = constant
             changed = changed or constant != self.constant
             self.constant, self.final = constant, None
             self.in_range = 0 <= constant <= MAX_NODE_SCORE
@@ -307,8 +313,14 @@ class ScoreColumn(PluginColumn):
 
 
 def all_in_range(scores: Scores) -> bool:
-    """Whether scores are 0 to 100. Seen as unsigned, negative ones are above that, too."""
-    return bool(np.maximum.reduce(scores.view(np.uint64), initial=0) <= MAX_NODE_SCORE)
+    """Whether scores are 0 to 100."""
+    return bool(_highest(scores) <= MAX_NODE_SCORE)
+
+
+def _highest(scores: Scores) -> int:
+    """The highest of scores seen as unsigned, where negative ones are the highest: 0 if all are 0."""
+    highest: int = np.maximum.reduce(scores.view(np.uint64), initial=0)
+    return highest
 
 
 class Share(NamedTuple):
@@ -355,9 +367,9 @@ class ScoreResults:
         "varying",
     )
 
-    def __init__(self, table: ClusterTable, columns: list[ScoreColumn]) -> None:
+    def __init__(self, table: ClusterTable) -> None:
         self._table = table
-        self.columns = columns
+        self.columns: list[ScoreColumn] = []
         self.ranking = Ranking(table.capacity)
         self.shares: tuple[Share, ...] = ()
         """What totals are made of, in the order of the plugins. A new tuple when that changes."""
@@ -372,12 +384,17 @@ class ScoreResults:
         self._node_position = -1
         self._usage_position = -1
         self._skipped: frozenset[str] | None = None
-        self._by_one = all(column.reusable and not column.by_node for column in columns)
+        self._by_one = False
         self._local: list[ScoreColumn] = []
         self._coupled: list[ScoreColumn] = []
         self._scaled: list[ScoreColumn] = []
         self._ranging: list[ScoreColumn] = []
         """Columns where a score may be out of range, now or after another pod."""
+
+    def start(self, columns: list[ScoreColumn]) -> None:
+        """Take in the plugins that have a say about the class."""
+        self.columns = columns
+        self._by_one = all(column.reusable and not column.by_node for column in columns)
 
     def sync(self, cycle: Cycle) -> None:
         """Bring scores and ranking up to date for this attempt."""
@@ -618,12 +635,13 @@ class ScoreResults:
         self._sort_out()
         self._check(feasible)
         used = self._table.rows_in_use
-        totals = np.full(used, self._constant, dtype=np.int64)
+        sums, fits, totals = self._sums[:used], feasible[:used], self.ranking.totals[:used]
+        sums.fill(self._constant)
         for final, weight in self.varying:
-            totals += final[:used] if weight == 1 else final[:used] * weight
-        self._sums[:used] = totals
-        self._feasible[:used] = feasible[:used]
-        self.ranking.totals[:used] = np.where(feasible[:used], totals, INFEASIBLE)
+            sums += final[:used] if weight == 1 else final[:used] * weight
+        self._feasible[:used] = fits
+        totals.fill(INFEASIBLE)
+        np.copyto(totals, sums, where=fits)
         self.ranking.refresh_all()
 
     def _total_rows(self, feasible: BoolColumn, rows: Rows) -> None:

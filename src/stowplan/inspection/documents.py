@@ -17,12 +17,13 @@ from stowplan.api.pod import Pod
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.explain.explainer import Explainer, PodExplanation
-from stowplan.explain.group_members import explained_as_member
+from stowplan.explain.group_members import explained_as_member, is_waiting
 from stowplan.explain.pending import NEAREST, Cause, causes
 from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.runtime import Framework
 from stowplan.framework.simulation import Nominations
 from stowplan.inspection.evictions import SOURCE, eviction_facts, explain_gone
+from stowplan.inspection.groups import group_facts, group_lines, group_map, namespaces
 from stowplan.inspection.history import EVERY, History, percentiles
 from stowplan.inspection.nodes import (
     Templates,
@@ -164,14 +165,15 @@ class Inspection:
     # Pods
 
     def namespaces(self) -> set[str]:
-        """The namespaces that have pods the scheduler knows; found anew after a second at the latest."""
+        """The namespaces that have pods or groups the scheduler knows; new after a second at the latest."""
         scheduler = self.scheduler
         if scheduler is None:
             return set()
         pods = scheduler.informers.pods.objects
         state = (id(pods), len(pods), int(scheduler.context.clock.monotonic()))
         if self._namespaces is None or self._namespaces[0] != state:
-            self._namespaces = (state, {key.partition("/")[0] for key in pods})
+            groups = scheduler.context.cache.table.groups
+            self._namespaces = (state, {key.partition("/")[0] for key in pods} | namespaces(groups))
         return self._namespaces[1]
 
     def named_namespaces(self) -> set[str]:
@@ -234,36 +236,63 @@ class Inspection:
         group = await self._group_of(scheduler, pod)
         if group is not None:
             document = explained_as_member(document, group)
+        key = scheduler.context.cache.table.groups.key_of(pod)
+        document["podGroup"] = None if key is None else key.split("/", 1)[1]
         document["labels"] = pod.metadata.labels
         document["priority"] = pod.spec.priority or 0
         document["nominatedNode"] = pod.status.nominated_node_name or None
         return document
+
+    # Groups of pods
+
+    def groups(self, visible: Collection[str], search: str = "", limit: int = MOST_PODS) -> dict[str, Any]:
+        """Groups whose name contains a text, waiting ones first."""
+        scheduler = self.scheduler
+        found = [] if scheduler is None else group_lines(scheduler, visible, search)
+        return {"items": found[: min(limit, MOST_PODS)], "total": len(found)}
 
     async def group(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
         """Everything about one group of pods; `kind` is `podgroup` or `compositepodgroup`."""
         scheduler = self.scheduler
         if scheduler is None:
             return None
-        found = await self._explain_group(scheduler, f"{kind}/{namespace}/{name}")
-        return None if found is None else found.document()
+        key = f"{kind}/{namespace}/{name}"
+        found = await self._explain_group(scheduler, key)
+        return None if found is None else {**found.document(), **group_facts(scheduler, key)}
+
+    def group_map(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
+        """The domains of a group and its members by node, in the order of `nodes`."""
+        scheduler = self.scheduler
+        key = f"{kind}/{namespace}/{name}"
+        groups = None if scheduler is None else scheduler.context.cache.table.groups
+        if scheduler is None or groups is None or (groups.object(key) is None and groups.group(key) is None):
+            return None
+        return group_map(scheduler, key, self._group_explainer(scheduler, key).placements(key))
 
     async def _group_of(self, scheduler: Scheduler, pod: Pod) -> dict[str, Any] | None:
-        """The explanation of the group of a pod that waits for a node."""
-        key = None if pod.spec.node_name else scheduler.context.cache.table.groups.key_of(pod)
-        found = None if key is None else await self._explain_group(scheduler, key)
+        """The explanation of the group of a pod that waits for a node: that above it if its own could go."""
+        groups = scheduler.context.cache.table.groups
+        key = None if pod.spec.node_name else groups.key_of(pod)
+        if key is None:
+            return None
+        found = await self._explain_group(scheduler, key)
+        root = groups.root_of(pod)
+        if found is not None and root not in (None, key) and not is_waiting(found.document()):
+            found = await self._explain_group(scheduler, str(root)) or found
         return None if found is None else found.document()
 
     async def _explain_group(self, scheduler: Scheduler, key: str) -> GroupExplanation | None:
-        groups = scheduler.context.cache.table.groups
-        state = groups.group(key)
+        return await self._in_steps(scheduler, self._group_explainer(scheduler, key).steps(key))
+
+    def _group_explainer(self, scheduler: Scheduler, key: str) -> GroupExplainer:
+        state = scheduler.context.cache.table.groups.group(key)
         first = None if state is None else next(iter(state.pods.values()), None)
-        explainer = GroupExplainer(
+        return GroupExplainer(
             self.framework_of(scheduler, first),
             SOURCE,
             self._nominations(scheduler),
             placements=scheduler.settings.gates["TopologyAwareWorkloadScheduling"],
         )
-        return await self._in_steps(scheduler, explainer.steps(key))
 
     async def _explain(
         self, scheduler: Scheduler, info: PodInfo, nearest: int | None = None
@@ -311,7 +340,7 @@ class Inspection:
         return {"legend": legend, "nodes": column[node_rows(table)].tolist(), "node": None}
 
     async def pending(self, visible: Collection[str]) -> dict[str, Any]:
-        """All pods that wait now, by cause. Each template is explained once, with a pause after each.
+        """All pods that wait now, by cause. Each group and template is explained once, with pauses.
 
         Meanwhile pods may be placed and others come: those of the beginning are told of.
         """
@@ -321,21 +350,23 @@ class Inspection:
         waiting = [queued.pod.pod for queued in scheduler.context.queue if queued.pod.namespace in visible]
         table = scheduler.context.cache.table
         infos = {pod.metadata.uid: table.info(pod) for pod in waiting}
+        whole_of = {pod.metadata.uid: table.groups.whole_of(pod) for pod in waiting}
+        groups: dict[str | None, dict[str, Any] | None] = {None: None}
+        for key in whole_of.values():
+            if key is not None and key not in groups:
+                whole = await self._explain_group(scheduler, key)
+                groups[key] = None if whole is None else whole.document()
         explained: dict[Any, PodExplanation] = {}
         for pod in waiting:
-            info = infos[pod.metadata.uid]
-            if not pod.spec.scheduling_gates and info.template not in explained:
+            info, group = infos[pod.metadata.uid], groups[whole_of[pod.metadata.uid]]
+            told = pod.spec.scheduling_gates or (group is not None and is_waiting(group))
+            if not told and info.template not in explained:
                 explained[info.template] = await self._explain(scheduler, info, NEAREST)
-        groups: dict[str, dict[str, Any] | None] = {}
-        for pod in waiting:
-            key = table.groups.key_of(pod)
-            if key is not None and key not in groups:
-                groups[key] = await self._group_of(scheduler, pod)
         found: list[Cause] = causes(
             waiting,
             lambda pod: infos[pod.metadata.uid],
             lambda info: explained[info.template],
-            lambda pod: groups.get(table.groups.key_of(pod) or ""),
+            lambda pod: groups[whole_of[pod.metadata.uid]],
         )
         return {"pods": len(waiting), "causes": [cause.document() for cause in found]}
 
@@ -365,6 +396,7 @@ class Inspection:
                 {
                     "name": name,
                     "total": totals[name] if whole else found.total,
+                    "groups": found.groups,
                     "in": incoming,
                     "out": outgoing,
                     "pods": found.pods,
@@ -384,12 +416,23 @@ class Inspection:
         ]
         p50, p99 = percentiles([made.seconds for made in latest if made.seconds is not None])
         return {
-            "items": [decision_line(made) for made in latest[: min(limit, MOST_PODS)]],
+            "items": [
+                {**decision_line(made), "group": self._group_name(scheduler, made.key)}
+                for made in latest[: min(limit, MOST_PODS)]
+            ],
             "rate": self._rate(scheduler) if whole else None,
             "latency": None if p50 is None else {"p50": p50, "p99": p99},
             "history": self.history.document() if whole else None,
             "plugins": self.history.plugins() if whole else [],
         }
+
+    @staticmethod
+    def _group_name(scheduler: Scheduler, key: str) -> str | None:
+        """The PodGroup of the pod that a decision was about."""
+        groups = scheduler.context.cache.table.groups
+        pod = scheduler.pod(key) if groups.enabled else None
+        group = None if pod is None else groups.key_of(pod)
+        return None if group is None else group.split("/", 1)[1]
 
     # Explaining on the live table
 

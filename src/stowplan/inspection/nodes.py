@@ -147,7 +147,10 @@ class Templates:
     async def could_take(
         self, scheduler: Scheduler, name: str, visible: Collection[str]
     ) -> list[dict[str, Any]]:
-        """How many more pods of the most frequent templates the free part of a node covers."""
+        """How many more pods of the most frequent templates the free part of a node covers.
+
+        Pods with device claims are left out: what is free of devices is not a matter of amounts.
+        """
         table = scheduler.context.cache.table
         frequent = await self._most_frequent(table, visible, scheduler.context.clock.monotonic())
         row = table.row_of(name)
@@ -174,7 +177,7 @@ class Templates:
         examples: dict[tuple[str, str], PodInfo] = {}
         async for pods in in_turns(list(table.pods.values())):
             for info in pods:
-                if info.namespace in visible:
+                if info.namespace in visible and not info.spec.resource_claims:
                     owners = info.pod.metadata.owner_references
                     maker = (info.namespace, owners[0].name if owners else info.key)
                     makers[maker] += 1

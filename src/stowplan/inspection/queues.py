@@ -6,6 +6,8 @@ from typing import Any, Final, NamedTuple
 
 from stowplan.api.meta import timestamp
 from stowplan.clock import as_date
+from stowplan.inspection.groups import KINDS
+from stowplan.queue.queued_group import QueuedGroup
 from stowplan.queue.queued_pod import QueuedPod
 from stowplan.scheduler import Scheduler
 from stowplan.scheduler.decisions import LastDecision
@@ -16,10 +18,25 @@ OLDEST: Final = 500
 
 
 class Oldest(NamedTuple):
-    """The pods that have been in a lane longest, and how many are in it that may be seen."""
+    """What has been in a lane longest: pods, and groups as one entry; how many pods are in it, and groups.
+
+    Only what may be seen counts.
+    """
 
     pods: list[dict[str, Any]]
     total: int
+    groups: int = 0
+
+
+class _Entry:
+    """A pod in a lane, or the members of a group there, which are tried together."""
+
+    __slots__ = ("group", "pods", "queued")
+
+    def __init__(self, member: QueuedPod, group: str | None) -> None:
+        self.group = group
+        self.pods = 0
+        self.queued = member.group if isinstance(member.group, QueuedGroup) else member
 
 
 def lane_of(place: str) -> str:
@@ -33,17 +50,24 @@ def lane_of(place: str) -> str:
 def lane_pods(scheduler: Scheduler, visible: Collection[str]) -> dict[str, Oldest]:
     """The oldest pods of each lane."""
     context = scheduler.context
-    queued: dict[str, list[QueuedPod]] = {name: [] for name in LANES[:4]}
+    groups = context.cache.table.groups
+    queued: dict[str, dict[str, _Entry]] = {name: {} for name in LANES[:4]}
     for one in context.queue:
         place = context.queue.place_of(one.key)
         if place is not None and one.pod.namespace in visible:
-            queued[lane_of(place)].append(one)
+            group = groups.whole_of(one.pod.pod)
+            entry = queued[lane_of(place)].setdefault(group or one.key, _Entry(one, group))
+            entry.pods += 1
     lanes = {
         name: Oldest(
-            [_queued(scheduler, one) for one in nsmallest(OLDEST, pods, key=lambda one: one.timestamp)],
-            len(pods),
+            [
+                _queued(scheduler, one)
+                for one in nsmallest(OLDEST, entries.values(), key=lambda one: one.queued.timestamp)
+            ],
+            sum(one.pods for one in entries.values()),
+            sum(one.group is not None for one in entries.values()),
         )
-        for name, pods in queued.items()
+        for name, entries in queued.items()
     }
     permit = [
         {
@@ -67,19 +91,24 @@ def lane_pods(scheduler: Scheduler, visible: Collection[str]) -> dict[str, Oldes
     return lanes
 
 
-def _queued(scheduler: Scheduler, queued: QueuedPod) -> dict[str, Any]:
-    queue, clock = scheduler.context.queue, scheduler.context.clock
-    made = scheduler.context.decisions.get(queued.uid)
-    until = queue.next_try(queued.key)
+def _queued(scheduler: Scheduler, entry: _Entry) -> dict[str, Any]:
+    queue, clock, queued = scheduler.context.queue, scheduler.context.clock, entry.queued
+    first = queued.pod
+    made = scheduler.context.decisions.get(first.uid)
+    until = queue.next_try(first.key)
     gate = "" if queued.gate is None else queued.gate.message
-    return {
-        "pod": queued.key,
+    line = {
+        "pod": first.key,
         "since": timestamp(as_date(clock, queued.timestamp)),
         "until": None if until is None else timestamp(as_date(clock, until)),
         "attempts": queued.attempts,
-        "priority": queued.pod.priority,
+        "priority": queued.priority if isinstance(queued, QueuedGroup) else first.priority,
         "cause": gate or ("" if made is None else made.message),
     }
+    if entry.group is not None:
+        kind, _, name = entry.group.partition("/")
+        line |= {"group": name, "kind": KINDS[kind], "pods": entry.pods}
+    return line
 
 
 def decision_line(made: LastDecision) -> dict[str, Any]:

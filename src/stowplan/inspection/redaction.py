@@ -1,7 +1,8 @@
 """Documents without the pods of namespaces that a viewer may not see.
 
 An explanation of one pod names others: victims of preemption, pods that are in the way, a pod whose end would
-help. Plugins put such names into sentences, always as `namespace/name`, so texts are searched for them.
+help. Plugins put such names into sentences, always as `namespace/name`, so texts are searched for them. The
+names of groups are found by what stands before them: `podgroup/namespace/name`, `PodGroup namespace/name`.
 """
 
 import re
@@ -9,8 +10,12 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 HIDDEN: Final = "a pod of another namespace"
+HIDDEN_GROUP: Final = "a group of another namespace"
 
-_KEY: Final = re.compile(r"(?<![\w./-])([a-z0-9](?:[-a-z0-9]*[a-z0-9])?)/[a-z0-9](?:[-.a-z0-9]*[a-z0-9])?")
+_KEY: Final = re.compile(
+    r"(?<![\w./-])(?:pod/|(?P<group>(?:composite)?podgroup/|(?:group|PodGroup|CompositePodGroup) ))?"
+    r"(?P<namespace>[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)/[a-z0-9](?:[-.a-z0-9]*[a-z0-9])?"
+)
 
 
 def redacted(document: Any, hidden: Collection[str]) -> Any:
@@ -18,7 +23,11 @@ def redacted(document: Any, hidden: Collection[str]) -> Any:
     if not hidden:
         return document
     if isinstance(document, str):
-        return _KEY.sub(lambda found: HIDDEN if found[1] in hidden else found[0], document)
+        return _KEY.sub(lambda found: _named(found) if found["namespace"] in hidden else found[0], document)
     if isinstance(document, Mapping):
         return {key: redacted(value, hidden) for key, value in document.items()}
     return [redacted(one, hidden) for one in document] if isinstance(document, list | tuple) else document
+
+
+def _named(found: re.Match[str]) -> str:
+    return HIDDEN_GROUP if found["group"] else HIDDEN

@@ -35,6 +35,7 @@ class Routes:
             "": self._overview,
             "nodes": self._nodes,
             "pods": self._pods,
+            "podgroups": self._groups,
             "pending": self._pending,
             "queue": self._queue,
             "decisions": self._decisions,
@@ -64,6 +65,12 @@ class Routes:
                 await viewer.require_pod(namespace, name)
                 found = await self.inspection.group(plural.removesuffix("s"), namespace, name)
                 return _found(found, plural, name)
+            case ["podgroups" | "compositepodgroups" as plural, namespace, name, "map"]:
+                await viewer.require_pod(namespace, name)
+                await viewer.require_nodes()
+                return _found(
+                    self.inspection.group_map(plural.removesuffix("s"), namespace, name), plural, name
+                )
             case ["pods", namespace, name, "map"]:
                 await viewer.require_pod(namespace, name)
                 await viewer.require_nodes()
@@ -88,13 +95,21 @@ class Routes:
         return _found(await self.inspection.node(name, visible), "nodes", name)
 
     async def _pods(self, viewer: Viewer, query: Query) -> Any:
-        namespaces = self.inspection.namespaces()
-        wanted = query.get("namespace", "")
-        visible = await viewer.visible({wanted} & namespaces if wanted else namespaces)
+        visible = await self._visible(viewer, query)
         state = query.get("state", "")
         if state not in STATES:
             raise ApiError(400, "BadRequest", f"state: expected placed or waiting, got {state!r}")
         return await self.inspection.pods(visible, query.get("search", ""), state, _limit(query))
+
+    async def _groups(self, viewer: Viewer, query: Query) -> Any:
+        return self.inspection.groups(
+            await self._visible(viewer, query), query.get("search", ""), _limit(query)
+        )
+
+    async def _visible(self, viewer: Viewer, query: Query) -> frozenset[str]:
+        """The namespaces that a list may be of: all that may be seen, or the one that is asked for."""
+        namespaces, wanted = self.inspection.namespaces(), query.get("namespace", "")
+        return await viewer.visible({wanted} & namespaces if wanted else namespaces)
 
     async def _pending(self, viewer: Viewer, query: Query) -> Any:
         return await self.inspection.pending(await viewer.visible(self.inspection.namespaces()))

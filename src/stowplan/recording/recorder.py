@@ -26,6 +26,7 @@ from stowplan.recording.segments import Recording, SegmentWriter
 from stowplan.recording.state import Rest, in_parts, objects_of, rest_of
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.scheduler.failure_handler import Failure
+from stowplan.scheduler.turns import on_behalf_of
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Object)
@@ -245,6 +246,7 @@ class Recorder(EntryWriter):
         self._put(Kind.EVENT, resource, int(gone), obj)
 
     def popped(self, queued: QueuedPod) -> None:
+        on_behalf_of.set(queued.uid)
         self._tick()
         self._popped_at, self._popped = self.clock.ticks, queued.uid
         self._node, self._failure, self._is_begun = "", None, False
@@ -256,6 +258,7 @@ class Recorder(EntryWriter):
         self._failure = failure
 
     def attempted(self) -> None:
+        on_behalf_of.set("")
         kind = Kind.CYCLE_ENDS if self._is_begun else Kind.CYCLE
         failure = self._failure
         if failure is None:
@@ -283,6 +286,10 @@ class Recorder(EntryWriter):
             self._begin_cycle()
         self._tick()
         self._put(Kind.ANSWER, request, code, answer)
+
+    @property
+    def are_given(self) -> bool:
+        return False
 
     @property
     def rest_wanted(self) -> bool:
@@ -355,7 +362,9 @@ class _RecordingHandler:
 
 def request_name(verb: str, resource: Resource, namespace: str, name: str, subresource: str = "") -> str:
     """What a request is called in a recording."""
-    return f"{verb} {resource.qualified} {namespace}/{name} {subresource}".rstrip()
+    about = f"{verb} {resource.qualified} {namespace}/{name} {subresource}".rstrip()
+    asking = on_behalf_of.get()
+    return f"{about} for {asking}" if asking else about
 
 
 def place_of(body: Any) -> tuple[str, str]:

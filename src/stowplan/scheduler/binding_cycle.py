@@ -36,7 +36,7 @@ from stowplan.scheduler.failure_handler import (
     failed_late,
     failed_on_node,
 )
-from stowplan.scheduler.turns import BOUND, FAIL
+from stowplan.scheduler.turns import BOUND, FAIL, on_behalf_of
 
 WORKERS: Final = 64
 """How many pods without anything to wait for may be in Bind at a time; the others wait for their turn."""
@@ -110,6 +110,8 @@ class BindingCycle:
         """The binding cycle of a pod that has to wait for something before it can be bound."""
         self._at_work[_BINDING] += 1
         announced = ""
+        if self._context.turns is not None:
+            on_behalf_of.set(assignment.queued.uid)
         try:
             announced = await self._announce(assignment)
             failure = await self._prepare(assignment)
@@ -128,6 +130,8 @@ class BindingCycle:
     async def _bind_at_once(self, assignment: Assignment) -> None:
         """The binding cycle of a pod that has nothing to wait for."""
         self._at_work[_BINDING] += 1
+        if self._context.turns is not None:
+            on_behalf_of.set(assignment.queued.uid)
         try:
             if assignment.ready.code is Code.ERROR:
                 await self._fail(assignment, failed_late(assignment.ready))

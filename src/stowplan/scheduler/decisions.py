@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -18,8 +18,21 @@ if TYPE_CHECKING:
     from stowplan.scheduler.context import Context
 
 
+EARLIER: Final = 9
+"""How many attempts before the last one are remembered of a pod."""
+
+
+class EarlierAttempt(NamedTuple):
+    """What came of an attempt before the last one."""
+
+    time: float
+    number: int
+    outcome: str
+    message: str
+
+
 class LastDecision(msgspec.Struct):
-    """What came of a pod's last attempt.
+    """What came of a pod's last attempt, and in short of those before it.
 
     `record` is None where it never came to one, because something went wrong before. `outcome` is where the
     attempt stands: `binding`, `bound`, `unschedulable` or `error`; `message` what was last said about it.
@@ -35,6 +48,15 @@ class LastDecision(msgspec.Struct):
     preempting: Preempting | None = None
     seconds: float | None = None
     """How long it took from the queue to the binding."""
+    earlier: tuple[EarlierAttempt, ...] = ()
+    """Oldest first."""
+
+    def follow(self, before: "LastDecision") -> None:
+        """This attempt comes after another one of the same pod."""
+        same = before.earlier[-1].message if before.earlier else ""
+        message = same if same == before.message else before.message
+        last = EarlierAttempt(before.time, before.attempts, before.outcome, message)
+        self.earlier = (*before.earlier[1 - EARLIER :], last)
 
 
 class Eviction(NamedTuple):
@@ -80,6 +102,9 @@ class LastDecisions:
         if not self._limit:
             return
         known = self._by_uid
+        before = known.get(made.uid)
+        if before is not None:
+            made.follow(before)
         known[made.uid] = made
         known.move_to_end(made.uid)
         self._uids[made.key] = made.uid
@@ -194,4 +219,5 @@ def _attempted(made: LastDecision) -> Attempted:
         made.message,
         decision,
         None if made.preempting is None else made.preempting.document(),
+        made.earlier,
     )

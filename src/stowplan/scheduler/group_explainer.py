@@ -134,6 +134,7 @@ class GroupExplanation:
             "minimum": self.minimum,
             "pods": self.pods,
             "scheduled": self.scheduled,
+            "needed": self.needed,
             "topologyKey": self.topology_key or None,
             "fits": None if best is None else best.fits,
             "domains": [one.document(self.needed) for one in self.domains],
@@ -202,6 +203,16 @@ class GroupExplainer:
             found = yield from self._pod_group(obj)
             return found
         return (yield from self._composite(obj))
+
+    def placements(self, key: str) -> Sequence[Placement]:
+        """The domains that the waiting members of a PodGroup are tried in; none if nothing is to be tried."""
+        obj, state = self._groups.object(key), self._groups.group(key)
+        waiting = [] if state is None else self._waiting(state)
+        if not isinstance(obj, PodGroup) or not waiting or not obj.topology_key:
+            return ()
+        info = group_info(GroupTree(key, obj), {key: waiting}, self._table)
+        found = self._domains(info)
+        return () if isinstance(found, Status) else found
 
     def _unknown(self, key: str, state: PodGroupState) -> GroupExplanation:
         """Pods name a group that does not exist."""

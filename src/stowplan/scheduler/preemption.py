@@ -39,7 +39,7 @@ from stowplan.reporting import (
 )
 from stowplan.scheduler.binding_cycle import BindingCycle
 from stowplan.scheduler.context import Context, Profile, TimeSlice
-from stowplan.scheduler.turns import LAST_VICTIM, PREEMPTED, VICTIM
+from stowplan.scheduler.turns import DELETED, LAST_VICTIM, PREEMPTED, PREEMPTING, VICTIM
 
 T = TypeVar("T")
 
@@ -262,10 +262,12 @@ class Preemption:
         succeeded = False
         began = context.timer()
         last = victims[-1]
-        last_in_memory = self._activates and self._asynchronous and self._is_unbound(last)
+        last_in_memory = False
         try:
+            if self._activates and self._asynchronous:
+                last_in_memory = await self._turn(PREEMPTING, preemptor.uid, self._is_unbound(last))
             succeeded = await self._delete_in_order(preemptor, node, victims, gate)
-            if last_in_memory:
+            if last_in_memory and not self._is_given_turns:
                 await self._binding.left(last.metadata.uid)
         except Exception as cause:  # noqa: BLE001 - the preemptor must not stay out of the queue for ever
             about = Ref(preemptor.key)
@@ -349,22 +351,26 @@ class Preemption:
     async def _preempt(self, preemptor: Preemptor, node: str, victim: Pod) -> bool:
         """Preempt one victim; False if that failed. One that is gone already is as good."""
         context = self._context
-        await self._turn(VICTIM, victim.metadata.uid, None)
+        who = f"{victim.metadata.uid} for {preemptor.uid}"
+        stopped = False if self._is_given_turns else self._preempt_in_memory(preemptor, node, victim)
+        stopped = await self._turn(VICTIM, who, stopped)
         note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {node}"
-        if self._preempt_in_memory(preemptor, node, victim):
+        if stopped:
+            if self._is_given_turns:
+                self._preempt_in_memory(preemptor, node, victim)
             note += " (in kube-scheduler memory)."
         else:
-            try:
-                await self._delete(preemptor, node, victim)
-            except ApiError as failure:
-                if failure.is_not_found or is_replaced(failure):
-                    gone = Ref(victim.key)
-                    self._log("Victim Pod is already deleted", preemptor, victim=gone, node=node)
-                    return True
+            failure = await self._deletion_failure(preemptor, node, victim)
+            succeeded = failure is None or failure.is_not_found or is_replaced(failure)
+            if not await self._turn(DELETED, who, succeeded):
                 context.logger.error(
                     "Tried to preempted pod", pod=Ref(victim.key), preemptor=Ref(preemptor.key), err=failure
                 )
                 return False
+            if failure is not None:
+                gone = Ref(victim.key)
+                self._log("Victim Pod is already deleted", preemptor, victim=gone, node=node)
+                return True
         context.recorder.event(
             victim,
             type=NORMAL,
@@ -398,6 +404,14 @@ class Preemption:
             self._log("Preemptor rejected a pod in preBind", preemptor, podInPreBind=about, node=node)
         return stopped
 
+    async def _deletion_failure(self, preemptor: Preemptor, node: str, victim: Pod) -> ApiError | None:
+        """Delete a victim; returns what the API server had against it."""
+        try:
+            await self._delete(preemptor, node, victim)
+        except ApiError as failure:
+            return failure
+        return None
+
     async def _delete(self, preemptor: Preemptor, node: str, victim: Pod) -> None:
         """Mark and delete a victim, and nobody else: not a pod that was created under its name since."""
         context = self._context
@@ -412,6 +426,11 @@ class Preemption:
         await context.client.delete(PODS, victim.namespace, victim.name, exactly)
         about = Ref(victim.key)
         self._log("Preemptor Pod preempted victim Pod", preemptor, victim=about, node=node)
+
+    @property
+    def _is_given_turns(self) -> bool:
+        turns = self._context.turns
+        return turns is not None and turns.are_given
 
     async def _turn(self, what: str, uid: str, value: T) -> T:
         turns = self._context.turns

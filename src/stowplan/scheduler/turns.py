@@ -8,6 +8,7 @@ outside, are all that a replay needs (recording/).
 """
 
 from collections.abc import Coroutine
+from contextvars import ContextVar
 from typing import Any, Final, Protocol, TypeVar
 
 from stowplan.client import Client, Handler
@@ -25,12 +26,24 @@ FAIL: Final = "fail"
 """A pod gives its node back and is requeued; the value is why."""
 BOUND: Final = "bound"
 """Plugins hear that a pod is bound, or pods are activated after that."""
+PREEMPTING: Final = "preempting"
+"""The deletion of a preemptor's victims begins; the value is whether the last of them is not bound yet."""
 VICTIM: Final = "victim"
-"""A victim of preemption is to go."""
+"""A victim is to go for a preemptor (two uids); the value is whether it was not bound yet."""
+DELETED: Final = "deleted"
+"""The API server was asked to delete a victim; the value is whether that went well."""
 LAST_VICTIM: Final = "last victim"
 """All victims but the last of a preemptor are gone."""
 PREEMPTED: Final = "preempted"
 """Preemption for a pod is over; the value is whether it succeeded."""
+GOING_ON: Final = "going on"
+"""A plugin goes on with what it does for a pod in the background."""
+
+on_behalf_of: ContextVar[str] = ContextVar("on_behalf_of", default="")
+"""The uid of the pod or group whose scheduling or binding cycle sends a request, while turns are taken.
+
+Requests about the same object are told apart by it: those for another pod are answered in another order.
+"""
 
 
 class Turns(Protocol):
@@ -70,6 +83,11 @@ class Turns(Protocol):
 
     async def take(self, what: str, uid: str, value: T) -> T:
         """Have a turn for work in the background; returns the value to go on with."""
+        ...
+
+    @property
+    def are_given(self) -> bool:
+        """Whether turns come in a recorded order: then nobody has to wait for others to be first."""
         ...
 
     @property

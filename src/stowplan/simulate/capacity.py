@@ -490,7 +490,7 @@ def report_of(found: Capacity) -> Report:
     if found.stop is not None:
         bars = [Bar(reason, float(nodes)) for reason, nodes in found.stop.reasons.items()]
         if bars:
-            parts.append(Bars(bars, "nodes", title="what ends it, on nodes that could take one at first"))
+            parts.append(Bars(bars, "", title="what ends it: nodes that could take one at first"))
         parts.append(Text(found.stop.message, title="the scheduler's message"))
     ranked = sorted(found.by_node.items(), key=lambda item: (-item[1], item[0]))
     if ranked:

@@ -199,7 +199,7 @@ def _parts(one: WorkloadFit, at_most: bool, named: bool) -> list[Part]:
     ]
     if one.more and not at_most:
         figures.append(Figure("more would fit", one.more))
-    parts: list[Part] = [Figures(figures, title=f"{heading}{one.workload.namespace}")]
+    parts: list[Part] = [Figures(figures, title=f"{heading}namespace {one.workload.namespace}")]
     if one.by_node:
         ranked = sorted(one.by_node.items(), key=lambda item: (-item[1], item[0]))
         rows = [(node, count) for node, count in ranked[:SHOWN]]
@@ -211,7 +211,7 @@ def _parts(one: WorkloadFit, at_most: bool, named: bool) -> list[Part]:
     if one.stop is not None:
         bars = [Bar(reason, float(nodes)) for reason, nodes in one.stop.reasons.items()]
         if bars:
-            parts.append(Bars(bars, "nodes", title="what ends it, on nodes that could take one at first"))
+            parts.append(Bars(bars, "", title="what ends it: nodes that could take one at first"))
         parts.append(Text(one.stop.message, title="the scheduler's message"))
     return parts
 

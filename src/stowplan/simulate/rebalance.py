@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from stowplan.api.pod import Pod
+from stowplan.explain.layout import plural
 from stowplan.report import Figure, Figures, Part, Report, Table, Text
 from stowplan.simulate.budgets import Budgets
 from stowplan.simulate.changes import movable
@@ -336,7 +337,7 @@ def _row(step: Move) -> tuple[str | float | None, ...]:
 def report_of(plan: Plan) -> Report:
     """A plan for people."""
     moves = len(plan.evictions)
-    summary = f"{moves} moves: {plan.what} {plan.before:g} → {round(plan.after, 4):g}."
+    summary = f"{plural(moves, 'move')}: {plan.what} {plan.before:g} → {round(plan.after, 4):g}."
     parts: list[Part] = [
         Figures(
             [

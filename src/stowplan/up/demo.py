@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from stowplan.api.catalogue import DEPLOYMENTS, EVENTS, JOBS, PODS, PRIORITY_CLASSES, STATEFUL_SETS
 from stowplan.api.requests import Json
+from stowplan.explain.layout import hanging
+from stowplan.explain.terminal import render
 from stowplan.up.cluster import LocalCluster
 
 NAMESPACE: Final = "default"
@@ -48,17 +50,20 @@ class _Story:
         yield "A pod that requests more CPU than any node has:"
         self._store.create(PODS, _pod("giant", cpu="1000"))
         await self._until(lambda: bool(self._message("giant")))
-        yield f"  giant is pending: {self._message('giant')}"
+        for line in hanging("  giant is pending: ", self._message("giant")):
+            yield line
         yield ""
         async for line in self._push_in():
             yield line
         yield ""
-        explained = self._cluster.scheduler.explain(f"{NAMESPACE}/db-0")
-        if explained is not None:
-            yield "Every decision can be explained. Why is db-0 on its node?"
-            yield ""
-            for line in explained.text().rstrip().splitlines():
-                yield f"  {line}"
+        for question, name in (("Why does giant wait", "giant"), ("Why is urgent on its node", "urgent")):
+            explained = await self._cluster.routes.inspection.pod(NAMESPACE, name)
+            if explained is not None:
+                yield f"{question}?   stowplan explain pod/{name}"
+                yield ""
+                for line in render(explained, now=self._cluster.clock.now()).rstrip().splitlines():
+                    yield f"  {line}"
+                yield ""
 
     async def _push_in(self) -> AsyncIterator[str]:
         nodes = self._cluster.scheduler.context.cache.table.node_count

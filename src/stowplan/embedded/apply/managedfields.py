@@ -93,48 +93,53 @@ class Update(NamedTuple):
     new: Json
 
 
+class _Pending(NamedTuple):
+    """Managers that are not worked out yet: those before a write, and the write. `length`: of how many."""
+
+    before: "ManagedFields"
+    update: Update
+    length: int
+
+
 class ManagedFields:
-    """The managers of one object at one version."""
+    """The managers of one object at one version.
 
-    __slots__ = ("_before", "_managers", "_update", "_waiting")
+    They are worked out by whoever shows them first: a request, or the thread that keeps objects on disk. Both
+    may do so at the same time. So what is known is one value that is replaced as a whole, and whoever works
+    something out has read it once; at worst it is worked out twice, with the same result.
+    """
 
-    def __init__(self, managers: Managers | None, before: "ManagedFields | None" = None) -> None:
-        self._managers = managers
-        self._before = before
-        self._update: Update | None = None
-        self._waiting = 0
+    __slots__ = ("_known",)
+
+    def __init__(self, known: Managers | _Pending) -> None:
+        self._known = known
 
     def after(self, update: Update) -> "ManagedFields":
         """The managers after a write."""
-        result = ManagedFields(None, self)
-        result._update = update
-        result._waiting = self._waiting + 1
-        if result._waiting > _MAX_WAITING:
+        known = self._known
+        length = known.length + 1 if isinstance(known, _Pending) else 1
+        result = ManagedFields(_Pending(self, update, length))
+        if length > _MAX_WAITING:
             result.managers()
         return result
 
     def managers(self) -> Managers:
         """The managers, worked out now if they are not known yet."""
-        waiting: list[ManagedFields] = []
-        known = self
-        while known._managers is None:
-            waiting.append(known)
-            assert known._before is not None
-            known = known._before
-        managers = known._managers
-        for state in reversed(waiting):
-            assert state._update is not None
-            state._managers = managers = after_update(managers, state._update)
-            state._before = state._update = None
-            state._waiting = 0
-        return managers
+        waiting: list[tuple[ManagedFields, Update]] = []
+        state = self
+        while isinstance(known := state._known, _Pending):
+            waiting.append((state, known.update))
+            state = known.before
+        for state, update in reversed(waiting):
+            state._known = known = after_update(known, update)
+        return known
 
     def entries(self) -> list[Json]:
         """As they stand in the metadata of an object."""
         return [manager.entry() for manager in sorted(self.managers(), key=_order)]
 
     def __bool__(self) -> bool:
-        return self._managers is None or bool(self._managers)
+        return bool(self._known)
 
 
 NOBODY: Final = ManagedFields(())

@@ -118,6 +118,10 @@ class ResourceClaimController(Controller):
     def _pod_changed(self, old: Json | None, new: Json | None) -> None:
         pod = new if new is not None else old
         assert pod is not None
+        if new is None or is_done(new):
+            # Also claims that its status does not name: a scheduler may have stopped before it wrote that.
+            for key in self.claims.by_owner[uid_of(pod)]:
+                self.queue.add(CLAIM + key)
         if not (spec_of(pod).get("resourceClaims") or "extendedResourceClaimStatus" in status_of(pod)):
             return
         if new is None or is_done(new):

@@ -201,7 +201,10 @@ class Storage:
                 self._deliver()
 
     def _deliver(self) -> None:
-        """Deliver what has not been delivered yet, in its order."""
+        """Deliver what has not been delivered yet, in its order.
+
+        A watch that cannot take a change ends: its client watches again and gets it then.
+        """
         self._delivering = True
         failure: Exception | None = None
         while self._undelivered:
@@ -210,7 +213,7 @@ class Storage:
                 try:
                     watcher.deliver(change)
                 except Exception as error:  # noqa: BLE001 - raised below, when everybody has it
-                    watcher.close()
+                    watcher.end()
                     failure = failure or error
         self._delivering = False
         if failure is not None:

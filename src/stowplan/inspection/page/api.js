@@ -19,6 +19,7 @@ export async function get(path) {
 }
 
 export const podPath = (key) => `/pods/${key.split("/").map(encodeURIComponent).join("/")}`;
+export const groupPath = (id) => { const [kind, ...rest] = id.split("/"); return `/${kind}s/${rest.map(encodeURIComponent).join("/")}`; };
 export const nodePath = (name) => `/nodes/${encodeURIComponent(name)}`;
 
 // Listeners by event name; `lost` and `back` say whether the stream is there.

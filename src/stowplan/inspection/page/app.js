@@ -3,12 +3,13 @@
 import { ApiError, Stream, get } from "./api.js";
 import { cluster } from "./cluster.js";
 import { el, empty, number, show, table } from "./dom.js";
+import { group, groups } from "./group.js";
 import { decisions, pending, queue } from "./lists.js";
 import { node } from "./node.js";
 import { pod } from "./pod.js";
 
-const PLACES = { cluster, pending, queue, decisions };
-const DETAILS = { pod, node };
+const PLACES = { cluster, pending, groups, queue, decisions };
+const DETAILS = { pod, node, podgroup: group, compositepodgroup: group };
 
 const place = document.getElementById("place");
 const beside = document.getElementById("beside");
@@ -21,7 +22,7 @@ const stream = new Stream();
 let current = "";
 let leave = null;
 
-// Addresses: #/cluster?by=…, #/pending, …; details are added as ~pod/ns/name or ~node/name and can be sent as they are.
+// Addresses: #/cluster?by=…, #/pending, …; details are added as ~pod/ns/name, ~podgroup/ns/name or ~node/name and can be sent as they are.
 function parse() {
   const [where, detail = ""] = decodeURI(location.hash.slice(1) || "/cluster").split("~");
   const [path, query = ""] = where.split("?");
@@ -32,7 +33,7 @@ function parse() {
 
 function open(kind, name) {
   const [where] = location.hash.slice(1).split("~");
-  const base = where.startsWith("/pod/") || where.startsWith("/node/") ? "/cluster" : where || "/cluster";
+  const base = where.split("/")[1] in DETAILS ? "/cluster" : where || "/cluster";
   location.hash = `${base}~${kind}/${encodeURI(name)}`;
 }
 
@@ -65,7 +66,7 @@ async function go() {
   beside.hidden = !(kind in DETAILS);
   if (kind in DETAILS) {
     const inner = fresh(beside);
-    await shown(inner, () => DETAILS[kind](inner, { name: rest.join("/"), open, close }));
+    await shown(inner, () => DETAILS[kind](inner, { kind, name: rest.join("/"), open, close }));
   }
 }
 
@@ -107,7 +108,7 @@ stream.on("back", () => {
   go();
 });
 
-// Search: pods by name, label or node, and nodes by name.
+// Search: pods by name, label, node or cause, groups and nodes by name.
 let asked = 0;
 let chosen = -1;
 let names = null;
@@ -115,11 +116,12 @@ async function search() {
   const text = input.value.trim();
   const number_ = ++asked;
   if (!text) { results.hidden = true; return; }
-  const pods = await get(`/pods?limit=12&search=${encodeURIComponent(text)}`);
+  const asking = encodeURIComponent(text);
+  const [pods, found] = await Promise.all([get(`/pods?limit=12&search=${asking}`), get(`/podgroups?limit=6&search=${asking}`)]);
   names ??= get("/nodes").then((nodes) => nodes.names, () => []);
   const nodes = (await names).filter((name) => name.toLowerCase().includes(text.toLowerCase())).slice(0, 6);
   if (number_ !== asked) return;
-  const items = [...pods.items.map((one) => ["pod", one.pod, one.node || one.state]), ...nodes.map((name) => ["node", name, "node"])];
+  const items = [...found.items.map((one) => [one.kind.toLowerCase(), one.group, `group, ${one.state}`]), ...pods.items.map((one) => ["pod", one.pod, one.node || one.state]), ...nodes.map((name) => ["node", name, "node"])];
   chosen = items.length ? 0 : -1;
   show(results, items.length ? items.map(([kind, name, what], index) => el("li", { role: "option", "aria-selected": String(index === 0), "data-kind": kind, "data-name": name, onmousedown: () => pick(kind, name) }, el("span", {}, name), el("span", { class: "quiet" }, what))) : el("li", { class: "quiet" }, "Nothing found."));
   results.hidden = false;
@@ -151,7 +153,7 @@ document.getElementById("search").addEventListener("submit", async (event) => {
 });
 
 // The keyboard: one place for all of it, and `?` tells.
-const KEYS = [["/", "search pods, nodes, labels, causes"], ["1 2 3 4", "Cluster, Pending, Queue, Decisions"], ["j k", "next and previous line"], ["Enter", "open what is selected"],
+const KEYS = [["/", "search pods, groups, nodes, labels, causes"], ["1 to 5", "Cluster, Pending, Groups, Queue, Decisions"], ["j k", "next and previous line"], ["Enter", "open what is selected"],
   ["arrows", "move between tiles and search results"], ["Esc", "close what is open"], ["?", "this list"]];
 const help = el("dialog", { "aria-label": "Keys" }, el("h1", {}, "Keys"), table(["key", ""], KEYS.map(([key, what]) => ({ cells: [el("kbd", {}, key), what] }))),
   el("p", {}, el("button", { onclick: () => help.close() }, "Close")));

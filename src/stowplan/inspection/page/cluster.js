@@ -1,7 +1,8 @@
 // The cluster at a glance: every node a tile, filled by a resource, or coloured by who turns a waiting pod away.
 
-import { get, podPath } from "./api.js";
+import { get, groupPath, podPath } from "./api.js";
 import { amount, colour, el, empty, number, plural, real, show, table } from "./dom.js";
+import { legendOf as groupLegend, mapOf } from "./group.js";
 import { Tiles } from "./tiles.js";
 
 const MOST_USED = "most used";
@@ -13,7 +14,9 @@ export async function cluster(place, { stream, open, query }) {
     resource: query.get("fill") || "cpu",
     key: query.get("by") || nodes.keys[0] || "",
     pod: query.get("pod") || "",
+    group: query.get("group") || "",
     map: null,
+    drawn: null,
   };
   const canvas = el("canvas", { id: "tiles", tabindex: "0", role: "img", "aria-label": "Nodes of the cluster as tiles; the table below has the same numbers" });
   const tip = el("div", { id: "tip", class: "tip", hidden: true });
@@ -27,7 +30,8 @@ export async function cluster(place, { stream, open, query }) {
   const refresh = () => {
     heading.textContent = sentence(nodes, state);
     show(legend, legendOf(state));
-    tiles.set(groupsOf(nodes, state.key), painter(nodes, state));
+    if (state.drawn) tiles.set(state.drawn.groups, state.drawn.painter());
+    else tiles.set(groupsOf(nodes, state.key), painter(nodes, state));
   };
   numbers.addEventListener("toggle", () => { if (numbers.open) show(numbers, numbers.firstChild, numbersOf(nodes, state)); });
   const choose = (label, name, values) => {
@@ -37,16 +41,23 @@ export async function cluster(place, { stream, open, query }) {
   };
   show(place,
     el("div", { class: "bar-row" },
-      choose("Group by", "key", [...nodes.keys, ""]),
-      choose("Fill", "resource", [...nodes.resources, MOST_USED]),
+      state.group ? null : [choose("Group by", "key", [...nodes.keys, ""]), state.pod ? null : choose("Fill", "resource", [...nodes.resources, MOST_USED])],
+      state.group ? el("span", {}, "Where does ", el("a", { href: `#/cluster?group=${encodeURIComponent(state.group)}~${encodeURI(state.group)}` }, state.group.split("/").slice(1).join("/")), " fit? ",
+        el("button", { onclick: () => { location.hash = "#/cluster"; } }, "Show usage")) : null,
       state.pod ? el("span", {}, "Who takes ", el("a", { href: `#/pod/${state.pod}` }, state.pod), "? ",
         el("button", { onclick: () => { location.hash = "#/cluster"; } }, "Show usage")) : null,
       el("span", { class: "grow" }), heading),
     legend, el("div", { class: "tiles-frame" }, canvas), numbers, tip);
   if (state.pod) state.map = await get(`${podPath(state.pod)}/map`);
+  const look = async () => {
+    const [found, map] = await Promise.all([get(groupPath(state.group)), get(`${groupPath(state.group)}/map`)]);
+    state.drawn = mapOf(nodes, map, found);
+    state.reason = found.reason;
+  };
+  if (state.group) await look();
   refresh();
   const off = stream.on("nodes", async (change) => {
-    if (change.reload) nodes = await get("/nodes");
+    if (change.reload) { nodes = await get("/nodes"); if (state.group) await look(); }
     else for (const [name, values] of Object.entries(change.requested)) {
       const column = nodes.requested[name];
       if (column) change.index.forEach((row, index) => { column[row] = values[index]; });
@@ -94,6 +105,7 @@ function painter(nodes, state) {
 
 function legendOf(state) {
   const item = (background, text) => el("li", {}, el("span", { class: "swatch", style: { background } }), text);
+  if (state.drawn) return [...groupLegend(state.drawn).childNodes];
   if (!state.map) {
     return [item("var(--fill)", "below 80 %"), item("var(--fill-high)", "80 % and more"), item("var(--fill-full)", "full"),
       el("li", { class: "quiet" }, "hatched: cordoned or not ready")];
@@ -105,6 +117,7 @@ function legendOf(state) {
 
 function sentence(nodes, state) {
   const count = plural(nodes.names.length, "node");
+  if (state.drawn) return `${count} · ${state.reason}`;
   if (state.map || state.resource === MOST_USED) return count;
   const sum = (column) => (column ?? []).reduce((total, value) => total + value, 0);
   const has = sum(nodes.allocatable[state.resource]), taken = sum(nodes.requested[state.resource]);
@@ -120,6 +133,7 @@ function hover(tip, nodes, state, index, event) {
       el("div", {}, `${name}: ${amount(name, nodes.requested[name][index])} of ${amount(name, nodes.allocatable[name][index])}`)),
     nodes.unschedulable[index] ? el("div", {}, "cordoned") : null,
     nodes.ready[index] ? null : el("div", { class: "bad" }, "not ready"),
+    state.drawn ? el("div", {}, state.drawn.words(index)) : null,
     verdict ? el("div", { class: "bad" }, `${verdict.plugin}: ${verdict.reason}`) : state.map ? el("div", { class: "good" }, "would take the pod") : null);
   tip.style.left = `${Math.min(event.clientX + 14, window.innerWidth - 380)}px`;
   tip.style.top = `${Math.min(event.clientY + 14, window.innerHeight - 160)}px`;

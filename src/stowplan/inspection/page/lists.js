@@ -14,7 +14,7 @@ const LANES = {
 };
 
 // Draws again at most once a second while things change, and only after the last drawing is done.
-function following(stream, names, draw) {
+export function following(stream, names, draw) {
   let waiting = null, stopped = false;
   const again = () => {
     if (waiting !== null) return;
@@ -38,8 +38,8 @@ export async function pending(place, { stream, open }) {
     if (!found.pods) return redraw(place, el("h1", {}, "Pending"), empty("No pod waits. Create one:", "kubectl run hello --image=nginx"));
     const rows = found.causes.map((cause) => ({
       key: cause.name,
-      cells: [number(cause.count), el("b", {}, cause.name), cause.reason, cause.help],
-      open: () => open("pod", cause.pods[0]),
+      cells: [number(cause.count), el("b", { class: "which", title: cause.name }, middle(cause.name, 40)), cause.reason, cause.help],
+      open: () => (cause.group ? open(cause.group.kind.toLowerCase(), cause.group.group) : open("pod", cause.pods[0])),
     }));
     redraw(place, el("h1", {}, `${plural(found.pods, "pod waits", "pods wait")} on ${plural(found.causes.length, "cause")}`),
       table(["pods", "which", "because", "helped by"], rows, { numeric: [0], caption: "Causes" }),
@@ -60,17 +60,27 @@ export async function queue(place, { stream, open }) {
 }
 
 function laneOf(lane, open) {
-  const blocks = Math.floor(lane.total / 100), dots = lane.total % 100;
-  const shown = lane.pods.slice(0, 12), more = lane.total - shown.length;
+  const gangs = lane.pods.filter((one) => one.group), single = lane.total - gangs.reduce((sum, one) => sum + one.pods, 0);
+  const shown = lane.pods.slice(0, 12), more = lane.total - shown.reduce((sum, one) => sum + (one.pods ?? 1), 0);
   return el("section", { class: "lane", "aria-label": lane.name },
     el("h2", {}, el("span", {}, lane.name), el("b", {}, number(lane.total))),
-    el("p", { class: "quiet" }, LANES[lane.name]),
+    el("p", { class: "quiet" }, LANES[lane.name], lane.groups > 0 && ` · ${plural(lane.groups, "group")}`),
     el("p", { class: "flow", title: "pods in and out, over the last minute" }, lane.in === null ? "–" : flow(lane.in, lane.out)),
-    el("div", { class: "dots", title: "a dot is a pod, a block is a hundred" },
-      Array.from({ length: Math.min(blocks, 200) }, () => el("i", { class: "block" })), Array.from({ length: dots }, () => el("i"))),
-    el("ol", {}, shown.map((one) => el("li", { tabindex: "0", class: "link", "data-key": one.pod, title: one.cause, onclick: () => open("pod", one.pod), onkeydown: (event) => { if (event.key === "Enter") open("pod", one.pod); } },
-      el("div", { class: "name", title: one.pod }, middle(one.pod, 34)), el("div", { class: "quiet" }, [one.since ? age(one.since) : one.node, brief(one.cause)].filter(Boolean).join(" · "))))),
+    el("div", { class: "dots", title: "a dot is a pod, a block is a hundred; the pods of a group are framed" },
+      gangs.map((one) => el("span", { class: "gang", title: `${one.group}: ${plural(one.pods, "pod")}` }, dotsOf(one.pods))),
+      dotsOf(single)),
+    el("ol", {}, shown.map((one) => entryOf(one, open))),
     more > 0 && el("p", { class: "quiet" }, `and ${number(more)} younger`));
+}
+
+const dotsOf = (count) => [...Array.from({ length: Math.min(Math.floor(count / 100), 200) }, () => el("i", { class: "block" })), ...Array.from({ length: count % 100 }, () => el("i"))];
+
+// A pod in a lane, or a group, which is one entry however many pods it has.
+function entryOf(one, open) {
+  const [name, go] = one.group ? [one.group, () => open(one.kind.toLowerCase(), one.group)] : [one.pod, () => open("pod", one.pod)];
+  const words = [one.group && `group of ${plural(one.pods, "pod")}`, one.since ? age(one.since) : one.node, brief(one.cause)];
+  return el("li", { tabindex: "0", class: "link", "data-key": name, title: one.cause, onclick: go, onkeydown: (event) => { if (event.key === "Enter") go(); } },
+    el("div", { class: "name", title: name }, middle(name, 34)), el("div", { class: "quiet" }, words.filter(Boolean).join(" · ")));
 }
 
 // Pods a second, or a minute where that is the more readable figure.
@@ -80,7 +90,7 @@ function flow(incoming, outgoing) {
 }
 
 // The counts of nodes that begin every such message are the same in all of them.
-const brief = (message) => message.replace(/^0\/\d+ nodes are available: /, "");
+export const brief = (message) => message.replace(/^(pod group is unschedulable, )+/, "").replace(/^0\/\d+ nodes are available: /, "");
 
 export async function decisions(place, { stream, open }) {
   const charts = el("div", { class: "charts" }), list = el("div"), heading = el("p", { class: "quiet" });
@@ -92,7 +102,7 @@ export async function decisions(place, { stream, open }) {
     heading.textContent = `${found.rate === null ? "" : `${short(found.rate)} pods a second`}${latency}`;
     const newest = found.history?.times.at(-1) ?? "";
     if (newest !== drawn && !charts.matches(":hover")) { drawn = newest; show(charts, chartsOf(found)); }
-    redraw(list, found.items.length ? table(["time", "pod", "node", "outcome", "points", "ahead by", "took", ""], found.items.map((one) => decisionRow(one, open)), { numeric: [4, 5, 6], caption: "Latest decisions" })
+    redraw(list, found.items.length ? table(["time", "pod", "node", "outcome", "points", "ahead by", "took", ""], byGroup(found.items).map((one) => decisionRow(one, open)), { numeric: [4, 5, 6], caption: "Latest decisions" })
       : el("p", { class: "quiet" }, "Nothing has been decided lately."));
     if (!place.contains(list)) show(place, el("h1", {}, "Decisions"), heading, charts, el("h2", {}, "Latest"), list);
   };
@@ -119,7 +129,26 @@ function chartsOf(found) {
   ];
 }
 
+// Members of a group are decided on together: one line for all of them with the same outcome at the same time.
+function byGroup(items) {
+  const lines = [];
+  for (const one of items) {
+    const last = lines.at(-1);
+    if (one.group && last?.group === one.group && last.outcome === one.outcome && last.attempt === one.attempt && Math.abs(Date.parse(last.time) - Date.parse(one.time)) < 2000) last.pods += 1;
+    else lines.push({ ...one, pods: 1 });
+  }
+  return lines;
+}
+
 function decisionRow(one, open) {
+  if (one.pods > 1) {
+    return {
+      key: `${one.group} ${one.attempt}`,
+      cells: [el("span", { class: "tight" }, clock(one.time)), [one.group, el("span", { class: "quiet" }, ` · ${plural(one.pods, "pod")}`)], "", el("span", { class: one.outcome === "unschedulable" || one.outcome === "error" ? "tight bad" : "tight" }, one.outcome),
+        "", "", one.seconds === null ? "" : milliseconds(one.seconds), el("span", { class: "cut", title: one.message }, one.outcome === "bound" ? "" : brief(one.message))],
+      open: () => open("podgroup", one.group),
+    };
+  }
   const words = one.victims.length ? `evicts ${one.victims.join(", ")}` : one.node && one.outcome === "bound" ? "" : brief(one.message);
   return {
     key: `${one.pod} ${one.attempt}`,

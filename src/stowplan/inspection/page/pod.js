@@ -2,7 +2,8 @@
 
 import { get, podPath } from "./api.js";
 import { funnel, stackedBars } from "./charts.js";
-import { age, el, number, plural, show, table } from "./dom.js";
+import { age, colour, el, middle, number, plural, show, table } from "./dom.js";
+import { brief } from "./lists.js";
 
 export async function pod(place, { name, open, close }) {
   show(place, el("p", { class: "quiet" }, `Explaining ${name}…`));
@@ -13,10 +14,12 @@ export async function pod(place, { name, open, close }) {
     el("p", { class: "quiet" }, situation(found)),
     el("p", {}, found.node ? el("button", { class: "plain", onclick: () => open("node", found.node) }, found.node)
       : found.state !== "gone" && el("a", { href: `#/cluster?pod=${encodeURIComponent(found.pod)}~pod/${encodeURI(found.pod)}` }, "Show on the map")),
+    (found.claims ?? []).map((one) => el("p", {}, `Claim ${one.claim}: ${one.text}`)),
+    groupOf(found, open),
     found.funnel.length > 0 && [el("h2", {}, "Nodes ruled out"), funnel(found.nodes, stepsOf(found))],
     found.nearMisses.length > 0 && [el("h2", {}, "Closest: only one thing in the way"), nearMisses(found, open)],
     found.changes.length > 0 && [el("h2", {}, "Any one of these would place it (each tried on the live state)"), changes(found, open)],
-    found.state === "pending" && !found.changes.length && found.funnel.length > 0 && el("p", { class: "quiet" }, "No single change was found that would place it."),
+    found.state === "pending" && !found.feasible && !found.changes.length && found.funnel.length > 0 && el("p", { class: "quiet" }, "No single change was found that would place it."),
     found.scores && found.scores.length > 0 && [el("h2", {}, "Points of the best nodes, by plugin"), scores(found, open)],
     found.state === "pending" && found.preemption && preemption(found.preemption, "Preemption", wouldDo(found.preemption), open),
     found.evictions && preemption(found.evictions.preemption ?? found.evictions, "Evicted for it", `${listed(found.evictions.victims)} had to leave ${found.evictions.node}${by(found.evictions)}.`, open),
@@ -33,7 +36,16 @@ function state(found) {
     return `On ${found.node}. ${again}`;
   }
   if (found.state === "fits") return `Not on a node yet: ${plural(found.feasible, "node")} of ${number(found.nodes)} would take it.`;
+  if (found.group && found.feasible > 0) return `Pending: it waits for its group. Alone it would fit on ${plural(found.feasible, "node")} of ${number(found.nodes)}.`;
   return found.funnel.length ? `Pending: no node fits (0 of ${number(found.nodes)}).` : `Pending: ${found.message}`;
+}
+
+// The group of a pod: the pod waits for it, whatever it could do alone.
+function groupOf(found, open) {
+  const name = found.group?.group ?? found.podGroup;
+  if (!name) return null;
+  const kind = (found.group?.kind ?? "PodGroup").toLowerCase();
+  return el("p", { class: "group" }, "Member of ", el("button", { class: "plain", onclick: () => open(kind, name) }, name), found.group ? `, which ${found.group.state === "fits" ? "fits" : `is ${found.group.state}`}: ${found.group.reason}` : "");
 }
 
 function situation(found) {
@@ -51,6 +63,10 @@ function situation(found) {
 
 const stepsOf = (found) => found.funnel.map((line) => ({ label: line.plugin, value: line.nodes, note: line.reason }));
 
+// A pod by its name, or a group, which is named as one.
+const linkTo = (name, open) => (name.startsWith("group ") ? el("button", { class: "plain", onclick: () => open("podgroup", name.slice(6)) }, name)
+  : el("button", { class: "plain", onclick: () => open("pod", name) }, name));
+
 const listed = (pods) => (pods.length > 4 ? `${pods.slice(0, 4).join(", ")} and ${number(pods.length - 4)} more` : pods.join(", "));
 const by = (done) => (done.preemption?.chosenBy ? `: ${done.preemption.chosenBy.text}` : "");
 
@@ -67,7 +83,7 @@ function preemption(tried, heading, sentence, open, pods = tried.victims ?? []) 
   const complete = accounted === tried.nodes;
   const spared = tried.spared?.count ? `${listed(tried.spared.pods)}${tried.spared.count > tried.spared.pods.length ? ` and ${number(tried.spared.count - tried.spared.pods.length)} more` : ""} of lower priority stay: there is room for them.` : "";
   return el("section", { class: "preemption", "aria-label": heading }, el("h2", {}, heading), el("p", {}, sentence),
-    pods.length > 0 && el("p", {}, pods.slice(0, 8).map((pod) => [el("button", { class: "plain", onclick: () => open("pod", pod) }, pod), " "])),
+    pods.length > 0 && el("p", {}, pods.slice(0, 8).map((pod) => [linkTo(pod, open), " "])),
     steps.length > 0 && funnel(complete ? tried.nodes : accounted, steps, complete ? "nodes" : "candidate nodes", tried.node ?? "no node left"),
     spared && el("p", { class: "quiet" }, spared));
 }
@@ -79,9 +95,25 @@ function examplesOf(line) {
 
 function nearMisses(found, open) {
   const shown = found.nearMisses.slice(0, 8);
-  const rows = shown.map((miss) => ({ cells: [miss.node, miss.missing, miss.detail || miss.reason], open: () => open("node", miss.node) }));
+  const rows = shown.map((miss) => ({ cells: [el("span", { class: "tight", title: miss.node }, middle(miss.node, 26)), miss.missing, miss.devices?.length ? devices(miss.devices) : miss.detail || miss.reason], open: () => open("node", miss.node) }));
   const more = found.nearMisses.length - shown.length;
   return [table(["node", "missing", ""], rows, { caption: "Near misses" }), more > 0 && el("p", { class: "quiet" }, `and ${number(more)} more`)];
+}
+
+const WORDS = { selector: "for which a selector is false", taken: "taken", taint: "tainted", capacity: "without enough capacity", counter: "whose counters are used up", node: "not for this node", error: "that could not be looked at", usable: "free" };
+
+// The devices of a node, a square each, by what keeps them from a claim; the same in words below, and in full on request.
+function devices(verdicts) {
+  const causes = new Map();
+  for (const one of verdicts) causes.set(one.cause, [...(causes.get(one.cause) ?? []), one]);
+  const sorted = [...causes].sort(([, some], [, others]) => others.length - some.length);
+  const shade = (cause) => colour(Object.keys(WORDS).indexOf(cause));
+  const squares = sorted.flatMap(([cause, some]) => some.map((one) => el("i", { style: { background: shade(cause) }, title: `${one.device}: ${one.detail}` })));
+  const words = sorted.map(([cause, some]) => el("li", {}, el("span", { class: "swatch", style: { background: shade(cause) } }), `${number(some.length)} ${WORDS[cause] ?? cause}`));
+  const full = el("details", { onclick: (event) => event.stopPropagation() }, el("summary", { class: "quiet" }, "device by device"),
+    el("ul", { class: "plain-list" }, verdicts.slice(0, 64).map((one) => el("li", {}, el("b", {}, one.device.split("/").at(-1)), ` ${one.detail}`))),
+    verdicts.length > 64 && el("p", { class: "quiet" }, `and ${number(verdicts.length - 64)} more`));
+  return [el("div", { class: "devices" }, squares), el("ul", { class: "legend" }, words), full];
 }
 
 function changes(found, open) {
@@ -102,7 +134,23 @@ function wakes(found) {
 }
 
 function attempts(found) {
-  return table(["attempt", "when", "outcome"], found.attempts.map((one) => ({ cells: [String(one.number), el("span", { class: "tight" }, `${age(one.time)} ago`), `${one.outcome}: ${one.message}`] })));
+  const rows = [];
+  for (const one of found.attempts) {
+    const last = rows.at(-1);
+    if (last && last.outcome === one.outcome && last.message === one.message) last.first = one.number;
+    else rows.push({ ...one, first: one.number });
+  }
+  return [found.attempts.length > 1 && timeLine(found.attempts),
+    table(["attempt", "when", "outcome"], rows.map((one) => ({ cells: [el("span", { class: "tight" }, one.first === one.number ? String(one.number) : `${one.first}–${one.number}`), el("span", { class: "tight" }, `${age(one.time)} ago`), `${one.outcome}: ${brief(one.message)}`] })), { caption: "Attempts" })];
+}
+
+// A dot for every attempt that is remembered, from the first of them until now.
+function timeLine(attempts) {
+  const times = attempts.map((one) => Date.parse(one.time)), first = Math.min(...times), until = Math.max(Date.now(), first + 1000);
+  const place = (time) => `${(100 * (time - first)) / (until - first)}%`;
+  return el("figure", { class: "time-line", role: "img", "aria-label": `${plural(attempts.length, "attempt")} in ${age(new Date(first))}` },
+    el("div", { class: "axis" }, attempts.map((one, index) => el("i", { class: one.outcome === "bound" || one.outcome === "binding" ? "bound" : null, style: { left: place(times[index]) }, title: `attempt ${one.number}, ${age(one.time)} ago: ${one.outcome}` }))),
+    el("figcaption", { class: "quiet" }, el("span", {}, `${age(new Date(first))} ago`), el("span", {}, "now")));
 }
 
 function raw(found) {

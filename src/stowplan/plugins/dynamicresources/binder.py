@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -50,6 +50,12 @@ class ClaimWriteError(Exception):
 
 class BindingTimeoutError(ClaimWriteError):
     """Devices did not become ready in the time they get."""
+
+
+class Placed(NamedTuple):
+    """A pod that has a node; `extended_claim` is the claim for its extended resources that it names."""
+
+    extended_claim: str
 
 
 class ClaimBinder:
@@ -319,12 +325,15 @@ class ClaimBinder:
 
     # Taking back
 
-    async def is_placed(self, pod: Pod) -> bool:
-        """Whether a pod that seems to have no node has one by now. Raises ApiError, ClaimWriteError."""
+    async def placed(self, pod: Pod) -> Placed | None:
+        """What became of a pod that seems to have no node, None if it has none. Raises ApiError."""
         stored = await _answered(lambda: self._client.get(PODS, pod.namespace, pod.name))
         if stored is None or stored["metadata"]["uid"] != pod.metadata.uid:
-            return False
-        return bool(stored["spec"].get("nodeName"))
+            return None
+        if not stored["spec"].get("nodeName"):
+            return None
+        named = stored.get("status", {}).get("extendedResourceClaimStatus") or {}
+        return Placed(named.get("resourceClaimName", ""))
 
     async def deallocate(self, claim: ResourceClaim) -> None:
         """Take the devices from a claim that nobody uses. Raises ApiError, ClaimWriteError."""

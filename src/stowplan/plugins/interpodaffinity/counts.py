@@ -451,15 +451,19 @@ def _sign(term: Term) -> int:
 
 def groups_of(label_set: LabelSet, *roles: TermRole) -> list[TermGroup]:
     """Terms of pods on nodes that select pods of this label set."""
+    if not label_set.term_groups:
+        return []
     return [
         group for group in label_set.term_groups if isinstance(group, TermGroup) and group.term.role in roles
     ]
 
 
 def sums_by_key(
-    table: ClusterTable, parts: Iterable[tuple[TermCounter | TermGroup, int]], *, only_presence: bool
+    table: ClusterTable, parts: Sequence[tuple[TermCounter | TermGroup, int]], *, only_presence: bool
 ) -> tuple[DomainSums, ...]:
     """Weighted counts added up per topology key."""
+    if not parts:
+        return ()
     by_key: dict[str, list[tuple[TermCounter | TermGroup, int]]] = {}
     for part, weight in parts:
         by_key.setdefault(part.column.key, []).append((part, weight))

@@ -130,6 +130,7 @@ class InterPodAffinity(Plugin):
     skips_deferred_resizes = True
     row_local = False
     signs_template = True
+    constant_normalize = True
 
     def sign(self, pod: PodInfo) -> Hashable:
         seen = pod.template.seen_label_set
@@ -317,9 +318,9 @@ class InterPodAffinity(Plugin):
         existing = groups_of(pod.template.seen_label_set, TermRole.REQUIRED_ANTI_AFFINITY)
         rare = () if own.rare_anti_affinity is None else (own.rare_anti_affinity,)
         return _FilterSums.of(
-            sums_by_key(table, ((entry, 1) for entry in own.affinity), only_presence=True),
-            (*sums_by_key(table, ((entry, 1) for entry in own.anti_affinity), only_presence=True), *rare),
-            sums_by_key(table, ((group, 1) for group in existing), only_presence=True),
+            sums_by_key(table, [(entry, 1) for entry in own.affinity], only_presence=True),
+            (*sums_by_key(table, [(entry, 1) for entry in own.anti_affinity], only_presence=True), *rare),
+            sums_by_key(table, [(group, 1) for group in existing], only_presence=True),
         )
 
     def _score_sums(self, cycle: Cycle, own: OwnTerms, pod: PodInfo) -> tuple[Sums, ...]:
@@ -327,7 +328,7 @@ class InterPodAffinity(Plugin):
         if not self.args.hard_pod_affinity_weight:
             others = [group for group in others if group.term.role is not TermRole.REQUIRED_AFFINITY]
         parts: list[TermCounter | TermGroup] = [*own.preferred, *others]
-        sums = sums_by_key(cycle.table, ((part, self._weight(part)) for part in parts), only_presence=False)
+        sums = sums_by_key(cycle.table, [(part, self._weight(part)) for part in parts], only_presence=False)
         return sums if own.rare_preferred is None else (*sums, own.rare_preferred)
 
     def _weight(self, part: TermCounter | TermGroup) -> int:

@@ -32,14 +32,15 @@ from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.noderesources.device_totals import DeviceTotals
 from stowplan.plugins.noderesources.resource_allocation import (
     CPU_AND_MEMORY,
-    Figures,
     ResourceSpec,
     ScoredResources,
     complete_resources,
     scores_devices,
 )
+from stowplan.plugins.noderesources.usage_columns import UsageColumns, UsageOfAllNodes, at_most
 
 _MOST_KEPT = 16
+_HALF = MAX_NODE_SCORE // 2
 
 
 class NodeResourcesBalancedAllocationArgs(PluginArgs, frozen=True):
@@ -72,12 +73,14 @@ class NodeResourcesBalancedAllocation(Plugin):
     args_type = NodeResourcesBalancedAllocationArgs
     reads = Reads.USAGE
     signs_template = True
+    signs_labels = False
     constant_pre_score = True
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self._resources = tuple(spec.name for spec in args.resources)
         self._totals = DeviceTotals(handle.table, handle.gates)
+        self._usage = UsageOfAllNodes(with_defaults=False)
         for name in self._resources:
             handle.table.hold_resource(name)
         self._as_they_are: dict[tuple[int, ...], _KeptBalance] = {}
@@ -101,15 +104,25 @@ class NodeResourcesBalancedAllocation(Plugin):
             if not any(requests):
                 return None
             resources = ScoredResources(cycle.table, self._resources, requests, self._totals)
-        figures = resources.look(nodes, with_defaults=False)
-        without = self._without_pod(resources, figures, nodes)
-        half = MAX_NODE_SCORE // 2
-        return half + (half + _balance(figures.requested, figures.allocatable) - without) // 2
+        columns = self._usage.columns(resources, nodes) if len(resources.lines) == 2 else None
+        if columns is None:
+            figures = resources.look(nodes, with_defaults=False)
+            balance = _balance(figures.requested, figures.allocatable)
+        else:
+            balance = _balance_of_columns(columns, resources.amounts)
+            if len(columns.odd):
+                odd = resources.look(NodeRows(nodes.table, columns.odd), with_defaults=False)
+                balance[columns.odd] = _balance(odd.requested, odd.allocatable)
+        balance -= self._without_pod(resources, nodes)
+        balance += _HALF
+        balance >>= 1
+        balance += _HALF
+        return balance
 
     def score_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
         resources: ScoredResources = cycle.read_score(self)
         figures = resources.look_at(cycle.table, row, False)
-        half = MAX_NODE_SCORE // 2
+        half = _HALF
         if len(figures) == 2:
             (_, cpu, cpu_used, cpu_then), (_, memory, memory_used, memory_then) = figures
             then = _balance_of_two(cpu_then / cpu, memory_then / memory)
@@ -118,16 +131,16 @@ class NodeResourcesBalancedAllocation(Plugin):
         without = [min(used / allocatable, 1.0) for _, allocatable, used, _ in figures]
         return half + (half + _balance_of(with_pod) - _balance_of(without)) // 2
 
-    def _without_pod(self, resources: ScoredResources, figures: Figures, nodes: NodeRows) -> IntArray:
+    def _without_pod(self, resources: ScoredResources, nodes: NodeRows) -> IntArray:
         """The balance of nodes as they are, which no pod's requests enter: kept for all classes of pods."""
         if not isinstance(nodes.rows, slice) or resources.by_devices:
-            return _balance(figures.used, figures.allocatable)
+            return _balance_as_is(resources, nodes)
         kept = self._as_they_are.get(resources.which)
         if kept is None:
             if len(self._as_they_are) >= _MOST_KEPT:
                 self._as_they_are.clear()
             kept = self._as_they_are[resources.which] = _KeptBalance()
-        return kept.refreshed(resources, figures, nodes)
+        return kept.refreshed(resources, nodes)
 
     def _requests(self, pod: PodInfo) -> tuple[int, ...]:
         return pod.template.asked(self._resources, non_zero=False, pod_level=True)
@@ -140,20 +153,40 @@ class _KeptBalance:
         self._position = -1
         self._values: IntArray = np.zeros(0, dtype=np.int64)
 
-    def refreshed(self, resources: ScoredResources, figures: Figures, nodes: NodeRows) -> IntArray:
+    def refreshed(self, resources: ScoredResources, nodes: NodeRows) -> IntArray:
         table = nodes.table
         touched = table.usage_log.since(self._position) if self._position >= 0 else None
         self._position = table.usage_log.position
         if touched is None or len(self._values) != nodes.count or len(touched) > nodes.count // 4:
-            self._values = _balance(figures.used, figures.allocatable)
+            self._values = _balance_as_is(resources, nodes)
         elif len(touched) <= FEW_ROWS:
             for row in touched.tolist():
                 some = resources.look_at(table, row, with_defaults=False)
                 self._values[row] = _balance_of([min(used / there, 1.0) for _, there, used, _ in some])
         else:
-            figures = resources.look(NodeRows(table, touched), with_defaults=False)
-            self._values[touched] = _balance(figures.used, figures.allocatable)
+            self._values[touched] = _balance_as_is(resources, NodeRows(table, touched))
         return self._values
+
+
+def _balance_as_is(resources: ScoredResources, nodes: NodeRows) -> IntArray:
+    figures = resources.look(nodes, with_defaults=False)
+    return _balance(figures.used, figures.allocatable)
+
+
+def _balance_of_columns(columns: UsageColumns, amounts: IntArray) -> IntArray:
+    """What `_balance` says of all nodes with a pod on them, for two resources."""
+    fractions = columns.used + amounts.astype(np.float64)
+    fractions /= columns.allocatable
+    at_most(fractions, 1.0)
+    deviation, other = fractions
+    deviation -= other
+    deviation /= 2
+    np.abs(deviation, out=deviation)
+    np.subtract(1.0, deviation, out=deviation)
+    deviation *= float(MAX_NODE_SCORE)
+    # Between 0 and 100; half the width is faster to get at.
+    balance: IntArray = deviation.astype(np.int32).astype(np.int64)
+    return balance
 
 
 def _balance(used: IntArray, allocatable: IntArray) -> IntArray:

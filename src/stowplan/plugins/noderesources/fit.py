@@ -17,7 +17,7 @@ from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.resources import accounted_requests, is_extended, is_scalar, pod_requests
 from stowplan.cluster.changes import Rows
-from stowplan.cluster.columns import CORE_RESOURCES, BoolColumn, IntArray, Lines, ResourceLines
+from stowplan.cluster.columns import CORE_RESOURCES, BoolColumn, IntArray, ResourceLines, lines_of
 from stowplan.cluster.table import allocatable_amounts
 from stowplan.framework import (
     UNSIGNED,
@@ -53,12 +53,14 @@ from stowplan.plugins.noderesources.placement_scores import placement_scores
 from stowplan.plugins.noderesources.resource_allocation import (
     CPU_AND_MEMORY,
     LEAST_ALLOCATED,
+    MOST_ALLOCATED,
     ScoredResources,
     ScoringStrategy,
     complete_resources,
     scores_devices,
     strategy_scorers,
 )
+from stowplan.plugins.noderesources.usage_columns import UsageOfAllNodes, average_share
 
 REASON_PODS = "Too many pods"
 REASON_PREFIX = "Insufficient "
@@ -73,6 +75,7 @@ SAFE = 1 << 60
 
 _NOTHING: Mapping[int, int] = {}
 _NO_NAMES: frozenset[str] = frozenset()
+_NO_AMOUNTS: IntArray = np.zeros(0, dtype=np.int64)
 
 
 class NodeResourcesFitArgs(PluginArgs, frozen=True):
@@ -119,8 +122,6 @@ class _Request:
         "_numbers",
         "_sets",
         "amounts",
-        "bits",
-        "by_devices",
         "devices_for",
         "elsewhere",
         "has_bits",
@@ -149,10 +150,8 @@ class _Request:
         self.version = -1
         self._sets: list[tuple[int, ...]] = [()]
         self._numbers: dict[tuple[int, ...], int] = {(): 0}
-        self.lines = Lines(())
-        self.amounts: IntArray = np.zeros(0, dtype=np.int64)
-        self.bits: IntArray = np.zeros((0, 1), dtype=np.int64)
-        self.by_devices: BoolColumn = np.zeros((0, 1), dtype=np.bool_)
+        self.lines = lines_of(())
+        self.amounts: IntArray = _NO_AMOUNTS
         self.listed: tuple[tuple[int, int, int, bool], ...] = ()
         self.missing: tuple[int, ...] = ()
         self.elsewhere = 0
@@ -171,9 +170,8 @@ class _Request:
                 found.append((line, whole - held[line], place, name in self.devices_for))
             elif name not in self.devices_for:
                 missing.append(place)
-        self.lines = Lines([line for line, _, _, _ in found])
+        self.lines = lines_of(tuple([line for line, _, _, _ in found]))
         self.amounts = np.array([amount for _, amount, _, _ in found], dtype=np.int64)
-        self.by_devices = np.array([by_devices for _, _, _, by_devices in found], dtype=np.bool_)[:, None]
         self.held_lines = held if self.held else _NOTHING
         self.missing = tuple(missing)
         self.elsewhere = self.code_of(self.missing) | _TOO_LARGE if missing else 0
@@ -183,7 +181,16 @@ class _Request:
                 (line, amount, 1 << (_FIRST_REQUEST + place), by_devices)
                 for line, amount, place, by_devices in found
             )
-            self.bits = np.array([bit for _, _, bit, _ in self.listed], dtype=np.int64)[:, None]
+
+    @property
+    def by_devices(self) -> BoolColumn:
+        """For each line, whether devices may answer the request, one below the other."""
+        return np.array([by_devices for _, _, _, by_devices in self.listed], dtype=np.bool_)[:, None]
+
+    @property
+    def bits(self) -> IntArray:
+        """What each line adds to a code that has a bit for every request, one below the other."""
+        return np.array([bit for _, _, bit, _ in self.listed], dtype=np.int64)[:, None]
 
     def code_of(self, places: tuple[int, ...]) -> int:
         """What a code has for requests that fail, given their places in ascending order."""
@@ -245,6 +252,7 @@ class NodeResourcesFit(Plugin):
     args_type = NodeResourcesFitArgs
     reads = Reads.USAGE
     signs_template = True
+    signs_labels = False
     constant_pre_filter = True
     constant_pre_score = True
     scores_placements_by_count = True
@@ -256,7 +264,12 @@ class NodeResourcesFit(Plugin):
         strategy = args.scoring_strategy
         self._with_devices = handle.gates["DRAExtendedResource"]
         self._resources = tuple(spec.name for spec in strategy.resources)
+        self._weights = tuple(spec.weight for spec in strategy.resources)
         self._score, self._score_one = strategy_scorers(strategy)
+        self._has_shares = strategy.type in (LEAST_ALLOCATED, MOST_ALLOCATED)
+        self._scores_used = strategy.type == MOST_ALLOCATED
+        self._usage = UsageOfAllNodes(with_defaults=True)
+        self._room = UsageOfAllNodes(with_defaults=False)
         self._totals = DeviceTotals(handle.table, handle.gates)
         self._resizes = handle.gates[RESIZE_PREEMPTION]
         for name in self._resources:
@@ -286,15 +299,24 @@ class NodeResourcesFit(Plugin):
     # Does it fit? One rule, `_lacks`, in the forms it is needed in: many rows, one row, a row with nominated
     # pods, and for preemption what would be left over, which is negative where a request lacks room.
 
-    def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes:
+    def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes | None:
         request = self._request(cycle, pod)
         table, rows = nodes.table, nodes.rows
-        codes = (table.pod_count[rows] >= table.allowed_pods[rows]).astype(np.int64)
+        crowded = table.pod_count[rows] >= table.allowed_pods[rows]
         if not request.wanted:
-            return codes
+            return crowded.astype(np.int64) if crowded.any() else None
+        columns = None if request.missing else self._room.of(request.lines.listed, nodes)
+        # Where floats do not say that there is room (a row they do not hold is one) it is looked at exactly.
+        if columns is not None and not (
+            (columns.free < request.amounts.astype(np.float64)[:, None]).any() or crowded.any()
+        ):
+            return None
         allocatable = request.lines.of(table.allocatable, rows)
         # No amount is negative, so the difference cannot overflow; `filter_row` has the same rule.
-        lacking = request.amounts[:, None] > allocatable - request.lines.of(table.requested, rows)
+        lacking = allocatable - request.lines.of(table.requested, rows) < request.amounts[:, None]
+        if not (request.missing or lacking.any() or crowded.any()):
+            return None
+        codes = crowded.astype(np.int64)
         request.add_lacking(codes, lacking, allocatable)
         return codes
 
@@ -460,7 +482,15 @@ class NodeResourcesFit(Plugin):
         resources: ScoredResources | None = cycle.read_score(self)
         if resources is None:
             resources = self._scored(cycle, pod)
-        return self._score(resources.look(nodes, with_defaults=True))
+        columns = self._usage.columns(resources, nodes) if self._has_shares else None
+        if columns is None:
+            return self._score(resources.look(nodes, with_defaults=True))
+        weights = [self._weights[index] for index in resources.which]
+        scores = average_share(columns, resources.amounts, weights, most=self._scores_used)
+        if len(columns.odd):
+            odd = NodeRows(nodes.table, columns.odd)
+            scores[columns.odd] = self._score(resources.look(odd, with_defaults=True))
+        return scores
 
     def score_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
         resources: ScoredResources = cycle.read_score(self)

@@ -10,7 +10,7 @@ import numpy as np
 from stowplan.api.fielderrors import EnumText, Path, forbidden, invalid, not_supported, required
 from stowplan.api.meta import Struct
 from stowplan.api.resources import is_scalar
-from stowplan.cluster.columns import CPU, MEMORY, IntArray, Lines
+from stowplan.cluster.columns import CPU, MEMORY, IntArray, lines_of
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework import MAX_NODE_SCORE, NodeRows, Scores
 from stowplan.gocompat.numbers import MAX_INT64
@@ -127,7 +127,17 @@ Figure = tuple[int, int, int, int]
 class ScoredResources:
     """The resources a score looks at, and what a class of pods asks of each."""
 
-    __slots__ = ("_amounts", "_devices", "_lines", "_listed", "_only_core", "by_devices", "which")
+    __slots__ = (
+        "_devices",
+        "_lines",
+        "_listed",
+        "_only_core",
+        "amounts",
+        "by_devices",
+        "largest_amount",
+        "lines",
+        "which",
+    )
 
     def __init__(
         self,
@@ -149,9 +159,14 @@ class ScoredResources:
             if devices is not None and devices.means_devices(names[index])
         ]
         """The resources, by their place, that nodes which do not have them may answer with devices."""
-        self._lines = Lines([line for _, line, _ in self._listed])
-        self._only_core = self._lines.listed in ((CPU,), (MEMORY,), (CPU, MEMORY))
-        self._amounts = np.array([amount for _, _, amount in self._listed], dtype=np.int64)[:, None]
+        self.lines = tuple([line for _, line, _ in self._listed])
+        """The lines of the resources in the resource columns."""
+        self._lines = lines_of(self.lines)
+        self._only_core = self.lines in ((CPU,), (MEMORY,), (CPU, MEMORY))
+        wanted = [amount for _, _, amount in self._listed]
+        self.amounts = np.array(wanted, dtype=np.int64)[:, None]
+        """What the pods ask of each, one below the other."""
+        self.largest_amount = max(wanted, default=0)
 
     def look(self, nodes: NodeRows, *, with_defaults: bool) -> Figures:
         """Figures of some rows; `with_defaults` counts containers without requests at the customary sizes."""
@@ -163,12 +178,12 @@ class ScoredResources:
             used = self._lines.of(table.requested, rows)
             if with_defaults:
                 used = used.copy()
-                for position, line in enumerate(self._lines.listed):
+                for position, line in enumerate(self.lines):
                     if line <= MEMORY:
                         used[position] = table.non_zero[line, rows]
         if self.by_devices:
             allocatable, used = self._with_devices(allocatable, used, rows)
-        return Figures(self.which, allocatable, used, saturated_sum(used, self._amounts))
+        return Figures(self.which, allocatable, used, saturated_sum(used, self.amounts))
 
     def _with_devices(
         self, allocatable: IntArray, used: IntArray, rows: IntArray | slice

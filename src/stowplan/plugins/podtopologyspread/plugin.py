@@ -147,6 +147,7 @@ class PodTopologySpread(Plugin):
     skips_deferred_resizes = True
     row_local = False
     signs_template = True
+    constant_normalize = True
 
     def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
         super().__init__(args, handle)

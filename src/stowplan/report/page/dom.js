@@ -47,7 +47,7 @@ export const plural = (count, one, many = `${one}s`) => `${number(count)} ${coun
 export const number = (value) => Number(value).toLocaleString("en-US");
 
 export function amount(resource, value) {
-  if (resource === "cpu") return value % 1000 && value < 10000 ? `${value}m` : `${+(value / 1000).toFixed(1)}`;
+  if (resource === "cpu") return value % 1000 && value < 10000 ? `${value}m` : number(+(value / 1000).toFixed(1));
   if (resource === "memory" || resource === "ephemeral-storage" || resource.startsWith("hugepages-")) {
     const units = ["", "Ki", "Mi", "Gi", "Ti", "Pi"];
     let place = 0;
@@ -59,7 +59,7 @@ export function amount(resource, value) {
 
 export function age(time) {
   if (!time) return "";
-  const seconds = Math.max(0, (Date.now() - Date.parse(time)) / 1000);
+  const seconds = Math.max(0, (Date.now() - (time instanceof Date ? time : Date.parse(time))) / 1000);
   if (seconds < 120) return `${Math.round(seconds)} s`;
   if (seconds < 7200) return `${Math.round(seconds / 60)} min`;
   if (seconds < 172800) return `${Math.round(seconds / 3600)} h`;

@@ -15,10 +15,23 @@ const PARTS = {
   funnel: (part) => funnel(part.total, part.steps, part.unit),
   stackedBars: (part) => stackedBars(part.names, part.bars, { unit: part.unit }),
   timeSeries: (part) => lineChart({ title: "", times: part.times, series: part.series, unit: part.unit, dates: part.dates, height: 190 }),
+  charts: (part, level) => el("div", { class: "charts" }, part.parts.map((one) => el("section", {}, drawn(one, level)))),
   tiles: tilesOf,
-  section: (part, level) => part.parts.map((one) => drawn(one, level + 1)),
+  section: (part, level) => inRows(part.parts).map((one) => drawn(one, level + 1)),
   columns: (part, level) => el("div", { class: "columns" }, part.columns.map((one) => el("section", {}, drawn(one, level)))),
 };
+
+// Charts that follow each other stand beside each other where there is room.
+function inRows(parts) {
+  const rows = [];
+  for (const part of parts) {
+    const last = rows.at(-1);
+    if (part.kind !== "timeSeries") rows.push(part);
+    else if (last?.kind === "charts") last.parts.push(part);
+    else rows.push({ kind: "charts", parts: [part] });
+  }
+  return rows;
+}
 
 function drawn(part, level = 2) {
   const body = PARTS[part.kind](part, level);
@@ -64,4 +77,4 @@ function tilesOf(part) {
 const report = JSON.parse(document.getElementById("report").textContent);
 const json = el("details", {}, el("summary", {}, "The data as JSON"));
 json.addEventListener("toggle", () => { if (json.children.length === 1) json.append(el("pre", {}, JSON.stringify(report.data, null, 2))); });
-document.body.append(el("main", {}, el("h1", {}, report.title), report.summary ? el("p", { class: "summary" }, report.summary) : null, report.parts.flatMap((part) => drawn(part)), json));
+document.body.append(el("main", {}, el("h1", {}, report.title), report.summary ? el("p", { class: "summary" }, report.summary) : null, inRows(report.parts).flatMap((part) => drawn(part)), json));

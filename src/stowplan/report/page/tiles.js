@@ -5,6 +5,7 @@ import { real } from "./dom.js";
 
 const HEADING = 20;
 const GAP = 14;
+const NARROWEST = 110; // a heading has room in so much
 
 export class Tiles {
   constructor(canvas, { onHover, onOpen }) {
@@ -22,27 +23,38 @@ export class Tiles {
     new ResizeObserver(() => this.draw()).observe(canvas);
   }
 
-  // groups: [{ name, nodes: [index…] }]; paint(index) → { fill: 0…1, colour, hatched }
+  // groups: [{ name, nodes: [index…], bare: no count after the name }]; paint(index) → { fill: 0…1, colour, hatched }
   set(groups, paint) {
     this.groups = groups;
     this.paint = paint;
     this.draw();
   }
 
+  // The largest tiles that fit, over all numbers of groups beside each other; kept as long as nothing changes.
   layout(width, height) {
-    const count = this.groups.length;
-    if (!count) return;
-    let size = 150;
-    while (size > 2 && !this.fits(size, width, height)) size -= size > 16 ? 1 : 0.5;
-    this.size = size;
+    const key = [width, height, ...this.groups.map((group) => group.nodes.length)].join();
+    if (!this.groups.length) this.places = [];
+    else if (key === this.key) this.places.forEach((place, index) => { place.group = this.groups[index]; });
+    else {
+      let best = { size: 0, across: 1 };
+      const most = Math.max(1, Math.min(this.groups.length, Math.floor(width / NARROWEST)));
+      for (let across = 1; across <= most; across += 1) {
+        let size = 150;
+        while (size > best.size && size > 2 && !this.fits(size, width, height, across)) size -= size > 16 ? 1 : 0.5;
+        if (size > best.size) best = { size, across };
+      }
+      this.size = best.size;
+      this.fits(best.size, width, height, best.across);
+    }
+    this.key = key;
   }
 
-  fits(size, width, height) {
+  fits(size, width, height, across) {
     this.places = [];
     let x = 0, y = 0, rowHeight = 0;
     for (const group of this.groups) {
-      const box = this.box(group, size, width);
-      if (x > 0 && x + box.width > width) { x = 0; y += rowHeight + GAP; rowHeight = 0; }
+      const box = this.box(group, size, (width - GAP * (across - 1)) / across);
+      if (x > 0 && x + box.width > width + 0.5) { x = 0; y += rowHeight + GAP; rowHeight = 0; }
       this.places.push({ x, y, ...box, group });
       x += box.width + GAP;
       rowHeight = Math.max(rowHeight, box.height);
@@ -50,11 +62,11 @@ export class Tiles {
     return y + rowHeight <= height;
   }
 
-  box(group, size, width) {
+  // A group is as wide as its share, so that headings have room and groups stand below each other.
+  box(group, size, share) {
     const nodes = group.nodes.length;
-    const share = this.groups.length === 1 ? width : Math.max(size, (width - GAP * 2) / Math.min(this.groups.length, 3));
     const columns = Math.max(1, Math.min(nodes, Math.floor(share / size)));
-    return { columns, width: Math.max(columns * size, 60), height: HEADING + Math.ceil(nodes / columns) * size };
+    return { columns, width: Math.max(columns * size, Math.min(share, NARROWEST)), height: HEADING + Math.ceil(nodes / columns) * size };
   }
 
   draw() {
@@ -70,7 +82,7 @@ export class Tiles {
     context.font = "12px system-ui, sans-serif";
     for (const place of this.places) {
       context.fillStyle = text;
-      context.fillText(`${place.group.name || "(none)"}  ·  ${place.group.nodes.length}`, place.x, place.y + 13, place.width);
+      context.fillText(place.group.bare ? place.group.name : `${place.group.name || "(none)"}  ·  ${place.group.nodes.length}`, place.x, place.y + 13, place.width);
       place.group.nodes.forEach((index, number) => this.drawTile(place, index, number, { tile, accent, line }));
     }
   }

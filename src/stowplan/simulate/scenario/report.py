@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from stowplan.explain.layout import span
+from stowplan.explain.layout import plural, span
 from stowplan.report import Cell, Figure, Figures, Part, Report, Series, Table, TimeSeries
 from stowplan.report.model import BAD, GOOD
 from stowplan.simulate.scenario.measures import PERCENTILES, Measures, Sample, percentile
@@ -128,7 +128,11 @@ def _parts(measures: Measures, data: Mapping[str, Any]) -> list[Part]:
                     BAD if pods["pending"] else GOOD,
                 ),
                 Figure("preempted", pods["preempted"], "pods that had to go for others"),
-                Figure("evicted", pods["evicted"], f"by {nodes['failures']:,} failures of nodes"),
+                Figure(
+                    "evicted",
+                    pods["evicted"],
+                    f"by {plural(nodes['failures'], 'failure')} of nodes",
+                ),
                 Figure(
                     "nodes",
                     measures.samples[-1].nodes,
@@ -144,8 +148,8 @@ def _parts(measures: Measures, data: Mapping[str, Any]) -> list[Part]:
     parts += [
         _chart("Pods", series, {"pending": series["pending"], "running": series["running"]}),
         _chart("Wait of the pods placed, 99th percentile", series, {"all": series["waitP99"]}, "s"),
-        _chart("By priority", series, series["waitP99ByPriority"], "s"),
-        _chart("By namespace", series, series["waitP99ByNamespace"], "s"),
+        _chart("Wait by priority, 99th percentile", series, series["waitP99ByPriority"], "s"),
+        _chart("Wait by namespace, 99th percentile", series, series["waitP99ByNamespace"], "s"),
         _chart("Requested of what nodes offer", series, series["utilisation"]),
         _chart("Free, but too little for the usual pods", series, series["fragmentation"]),
         _chart("Nodes", series, {"nodes": series["nodes"]}),
