@@ -90,7 +90,7 @@ mmdebstrap:
 	@command -v mmdebstrap >/dev/null || { \
 	  echo "installing mmdebstrap (Debian package)"; \
 	  SUDO=$$([ "$$(id -u)" = 0 ] || echo sudo); \
-	  $$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq mmdebstrap >/dev/null; }
+	  $$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq mmdebstrap debian-archive-keyring >/dev/null; }
 
 # The page is tested in a real browser.
 chromium:

@@ -47,6 +47,38 @@ def test_a_workflow_says_what_it_may_and_uses_no_secret(workflow: Path) -> None:
     assert yaml.safe_load(text)["permissions"].keys() == {"contents"}
 
 
+INPUTS = {
+    "actions/checkout": {"fetch-depth", "ref", "repository", "path"},
+    "actions/setup-python": {"python-version", "cache", "architecture"},
+    "actions/upload-artifact": {"name", "path", "if-no-files-found", "retention-days"},
+    "actions/download-artifact": {"name", "path", "pattern", "merge-multiple"},
+}
+"""The actions that are used, with the inputs that they know."""
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda file: file.stem)
+def test_an_action_has_a_version_and_gets_inputs_that_it_knows(workflow: Path) -> None:
+    for step in steps(workflow):
+        assert step.keys() <= {"name", "run", "uses", "with", "env", "working-directory"}
+        assert ("run" in step) is not ("uses" in step)
+        if "uses" in step:
+            name, _, version = step["uses"].partition("@")
+            assert re.fullmatch(r"v\d+", version), step
+            assert set(step.get("with", ())) <= INPUTS[name], step
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda file: file.stem)
+def test_a_job_needs_jobs_that_exist_and_python_comes_before_make(workflow: Path) -> None:
+    jobs = yaml.safe_load(workflow.read_text())["jobs"]
+    for job in jobs.values():
+        assert job.get("needs", next(iter(jobs))) in jobs
+        texts = [step.get("uses") or step["run"] for step in job["steps"]]
+        make = next(at for at, text in enumerate(texts) if text.startswith("make "))
+        before = " ".join(texts[:make])
+        assert "actions/checkout" in before
+        assert "actions/setup-python" in before or "python3-venv" in before
+
+
 def test_every_python_that_is_declared_is_tried() -> None:
     project = (ROOT / "pyproject.toml").read_text()
     declared = re.findall(r"Python :: (3\.\d+)", project)

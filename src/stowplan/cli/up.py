@@ -369,7 +369,7 @@ async def _run(cluster: LocalCluster, wishes: Wishes) -> int:
 
 def _greet(cluster: LocalCluster, path: Path, wishes: Wishes, page: PageServer | None) -> None:
     nodes = len(cluster.kubelets.names)
-    click.echo(f"A cluster with {nodes:,} nodes is up at {cluster.server.url}")
+    click.echo(f"A cluster with {nodes:,} {'node' if nodes == 1 else 'nodes'} is up at {cluster.server.url}")
     if wishes.until_ready or wishes.command:
         return
     if page is not None:
