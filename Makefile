@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # The tests start many processes, which would all compile everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: up test stories wheel wheel-trial chart image image-trial docs lock man check lint types layers kubectl chromium mmdebstrap clean
+.PHONY: up test stories wheel wheel-trial python-trials newcomer chart image image-trial docs docs-trial lock man check lint types layers kubectl chromium mmdebstrap clean
 
 up: $(READY)
 	$(BIN)/stowplan up --demo
@@ -21,7 +21,7 @@ stories: $(READY)
 
 # The wheel and the sdist, in dist/.
 wheel: $(READY)
-	rm -rf dist
+	rm -f dist/*.whl dist/*.tar.gz
 	$(BIN)/hatchling build -d dist
 
 # The wheel in an empty virtualenv of each Python, used as a user would. Downloads the dependencies.
@@ -29,13 +29,26 @@ PYTHONS ?= $(PYTHON)
 wheel-trial: wheel
 	$(BIN)/python tests/package/trial.py dist/*.whl $(PYTHONS)
 
-# The Helm chart, checked and packed, in dist/.
+# The way of a new user, as the README has it, timed.
+newcomer: wheel kubectl
+	$(BIN)/python tests/package/newcomer.py dist/*.whl
+
+# `make wheel-trial` on Pythons that this machine does not have, from other Debian releases. Needs root or user namespaces.
+DEBIAN_PYTHONS ?= 3.13 3.14
+python-trials: wheel mmdebstrap
+	$(BIN)/python tests/package/pythons.py dist/*.whl $(DEBIAN_PYTHONS)
+
+# The Helm chart, checked and packed, in dist/. Copied first: Helm complains about links to the dashboard and the rules.
 chart: $(READY)
-	$(BIN)/helm lint --strict --quiet deploy/chart
-	$(BIN)/helm package --destination dist deploy/chart
+	rm -rf build/chart
+	mkdir -p build
+	cp -RL deploy/chart build/chart
+	$(BIN)/helm lint --strict --quiet build/chart
+	$(BIN)/helm package --destination dist build/chart
 
 # The image without Docker, as an OCI layout in dist/image, with its bill of materials. Needs root or user namespaces.
 image: wheel mmdebstrap
+	rm -rf dist/image
 	$(BIN)/python deploy/image/build.py dist/*.whl --output dist/image
 
 # What is in the image, and `stowplan run` in it against the embedded API server. Needs root.
@@ -49,6 +62,10 @@ docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file build/mkdocs.yml
 	$(BIN)/python site/stage.py check
 
+# The same, opened in a browser from the disk: links and search.
+docs-trial: docs chromium
+	$(BIN)/python tests/docs/site_trial.py dist/site
+
 # Manual pages of all commands, in dist/man.
 man: $(READY)
 	$(BIN)/stowplan man --directory dist/man
@@ -59,7 +76,7 @@ LOCKING = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3
 lock: $(READY)
 	$(BIN)/python -m pip install --quiet uv
 	$(LOCKING) -o requirements.lock
-	$(LOCKING) --extra dev -o requirements-dev.lock
+	$(LOCKING) --extra dev --extra docs -o requirements-dev.lock
 
 # The tests talk to the embedded cluster with real kubectl.
 kubectl:

@@ -1,8 +1,8 @@
 """Lay out the pages of the documentation site, and look at what was built of them.
 
 `stage` copies the pages to build/site with the folders they have here, so that their links lead to the same
-places, and writes the reference: commands and flags as they print themselves, and pages on which the
-docstrings of our interfaces are put. `check` makes sure that the site loads nothing from elsewhere.
+places, and writes the reference: commands, flags and metrics from the code, and pages on which the docstrings
+of our interfaces are put. `check` makes sure that the site loads nothing from elsewhere.
 """
 
 import re
@@ -18,16 +18,53 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 STAGED = ROOT / "build" / "site"
 SETTINGS = Path(__file__).parent / "mkdocs.yml"
+FILES = (Path(__file__).parent / "wide.css", Path(__file__).parent / "iframe-worker.js")
 BUILT = ROOT / "dist" / "site"
-PAGES = ("README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs", "examples")
+PAGES = (
+    "README.md",
+    "LICENSE",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "docs",
+    "examples",
+    "deploy",
+)
 
 INTERFACES = {
-    "framework": ("The plugin interface", "stowplan.framework", "docs/plugins.md"),
-    "testing": ("Testing", "stowplan.testing", "docs/plugins.md"),
-    "simulate": ("Simulation", "stowplan.simulate", "docs/simulate.md"),
+    "framework": (
+        "The plugin interface",
+        "stowplan.framework",
+        "docs/plugins.md",
+        (
+            "Plugin",
+            "unschedulable",
+            "unresolvable",
+            "Status",
+            "Code",
+            "Cycle",
+            "PodInfo",
+            "NodeRow",
+            "Handle",
+        ),
+    ),
+    "testing": ("Testing", "stowplan.testing", "docs/plugins.md", ("cluster", "node", "pod", "Cluster")),
+    "simulate": ("Simulation", "stowplan.simulate", "docs/simulate.md", ("Cluster", "Outcome")),
 }
-"""Pages of the reference: title, module whose public names are shown, page that explains it."""
+"""Pages of the reference: title, module whose public names are shown, page that explains it, names that come
+first because everybody needs them."""
 
+TASKS = {
+    "docs/up.md": ("Start a cluster", "API server, controllers, kubelets and scheduler in one process."),
+    "docs/explain.md": ("Find out why a pod is pending", "On any cluster, whoever schedules it."),
+    "docs/plugins.md": ("Write a plugin", "In Python, tested in milliseconds."),
+    "docs/deploy.md": ("Run it on a real cluster", "Beside kube-scheduler, or instead of it."),
+    "docs/whatif.md": ("Plan a change", "Will it fit, what does a drain do, how many nodes to buy."),
+    "docs/simulate.md": ("Simulate a day", "Arrivals, failures, autoscaling, cost; compare configurations."),
+}
+"""What the first page leads to."""
+
+_NAMED_BY_FILE = re.compile(r"\[(?:[\w./-]*/)?\w[\w-]*\.md\]\((?P<path>[\w./-]+\.md)(?P<anchor>#[^)]+)?\)")
 _LOADED = re.compile(
     r'<(?:script|img|iframe)\b[^>]*\bsrc="(https?:[^"]+)"|<link\b[^>]*\bhref="(https?:[^"]+)"'
 )
@@ -47,9 +84,38 @@ def stage() -> None:
     reference.mkdir()
     (reference / "commands.md").write_text("\n".join(commands()))
     (reference / "flags.md").write_text("\n".join(flags()))
-    for page, (title, module, about) in INTERFACES.items():
-        (reference / f"{page}.md").write_text("\n".join(interface(title, module, about)))
+    (reference / "metrics.md").write_text("\n".join(metrics()))
+    for page, about in INTERFACES.items():
+        (reference / f"{page}.md").write_text("\n".join(interface(*about)))
+    for path in STAGED.rglob("*.md"):
+        path.write_text(titled(path))
+    home = STAGED / "README.md"
+    home.write_text("\n".join(welcome(home.read_text())))
+    for file in FILES:
+        shutil.copy(file, STAGED)
     (STAGED.parent / "mkdocs.yml").write_text(SETTINGS.read_text() + "".join(others()))
+
+
+def titled(path: Path) -> str:
+    """The text of a page, where links to other pages are named by their titles instead of their files."""
+
+    def named(link: re.Match[str]) -> str:
+        target = path.parent / link["path"]
+        title = re.match(r"# (.+)", target.read_text()) if target.exists() else None
+        return link[0] if title is None else f"[{title[1]}]({link['path']}{link['anchor'] or ''})"
+
+    return _NAMED_BY_FILE.sub(named, path.read_text())
+
+
+def welcome(readme: str) -> Iterator[str]:
+    """The first page: what it is, where to go, then what the README says."""
+    heading, _, rest = readme.partition("\n")
+    description = re.search(r"^site_description: (.+)$", SETTINGS.read_text(), flags=re.MULTILINE)
+    assert description is not None
+    yield f"{heading}\n\n{description[1]}.\n{{: .tagline }}\n"
+    yield '<div class="grid cards" markdown>\n'
+    yield from (f"- [**{title}**]({page})  \n  {text}" for page, (title, text) in TASKS.items())
+    yield f"\n</div>\n{rest}"
 
 
 def others() -> Iterator[str]:
@@ -98,11 +164,48 @@ def flags() -> Iterator[str]:
 
     yield "# Flags of stowplan run\n"
     for group in GROUPS:
-        yield f"## {group.heading}\n\n| flag | what it does |\n| --- | --- |"
+        yield f"## {group.heading}\n\n| flag | type | default | what it does |\n| --- | --- | --- | --- |"
         for flag in group.flags:
             notes = (flag.help, *(f"{word}: {text}." for word, text in _remarks(flag) if text))
-            yield f"| `--{flag.name}` | {' '.join(notes)} |".replace("\n", " ")
+            default = flag.kind.show(flag.default)
+            shown = "" if default in flag.kind.zeros else f"`{default}`"
+            about = _in_table(" ".join(notes))
+            yield f"| `--{flag.name}` | {_in_table(flag.kind.name)} | {_in_table(shown)} | {about} |"
         yield ""
+
+
+def metrics() -> Iterator[str]:
+    """The metrics of scheduling and of the process, as the newest release has them."""
+    from stowplan.metrics.catalogue import SCHEDULING
+    from stowplan.metrics.process_catalogue import ACCESS, FACTS, HEALTH, PROCESS, REQUESTS
+    from stowplan.releases import NEWEST
+
+    yield f"# Metrics\n\nWhat `/metrics` serves as Kubernetes {NEWEST.name}, from the code."
+    yield "[metrics.md](../docs/metrics.md) explains it.\n"
+    catalogues = {
+        "Scheduling": SCHEDULING,
+        "The process": PROCESS,
+        "Requests to the API server": REQUESTS,
+        "Requests to the secure port": ACCESS,
+        "Health": HEALTH,
+        "Facts": FACTS,
+    }
+    for heading, catalogue in catalogues.items():
+        yield f"## {heading}\n\n| metric and its labels | kind | stability | what it counts |"
+        yield "| --- | --- | --- | --- |"
+        for kind, described in zip(("counter", "gauge", "histogram"), catalogue, strict=True):
+            for one in described:
+                now = one.in_release(NEWEST)
+                if now is not None:
+                    name = "<br>".join((f"`{now.full_name}`", ", ".join(now.labels)))
+                    gate = f" Only with the feature gate {now.gate}." if now.gate else ""
+                    text = _in_table(now.help + gate)
+                    yield f"| {name} | {kind} | {now.stability} | {text} |"
+        yield ""
+
+
+def _in_table(text: str) -> str:
+    return text.replace("\n", "<br>").replace("|", "\\|")
 
 
 def _remarks(flag: "Flag") -> Iterator[tuple[str, str]]:
@@ -110,15 +213,16 @@ def _remarks(flag: "Flag") -> Iterator[tuple[str, str]]:
     yield "Has no effect", flag.ignored
 
 
-def interface(title: str, module: str, about: str) -> Iterator[str]:
-    """The public names of a module."""
+def interface(title: str, module: str, about: str, first: tuple[str, ...]) -> Iterator[str]:
+    """The public names of a module, some before the others."""
     import importlib
 
     names = getattr(importlib.import_module(module), "__all__", ())
     assert names, f"{module} has no __all__"
     page = Path(about).name
     yield f"# {title}\n\nWhat `{module}` offers, from the code. [{page}](../{about}) explains it.\n"
-    for name in sorted(names):
+    assert set(first) <= set(names), f"{module}: {set(first) - set(names)} are not in __all__"
+    for name in (*first, *sorted(set(names) - set(first))):
         yield f"::: {module}.{name}\n"
 
 

@@ -49,7 +49,11 @@ class Served:
         async def there() -> T:
             return work(self.store)
 
-        return asyncio.run_coroutine_threadsafe(there(), self._loop).result(PATIENCE)
+        return self.wait(there())
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Have something done in the server's thread, and wait for it."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE)
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
         """Have something done in the server's thread meanwhile."""

@@ -5,8 +5,12 @@ import time
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
+from unittest.mock import create_autospec
 
 import pytest
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.client_exceptions import ClientConnectionResetError
+from aiohttp.test_utils import make_mocked_request
 
 from apiserver.served import PODS, Served, pod, serving
 from stowplan.api import catalogue as c
@@ -115,6 +119,21 @@ def test_who_hangs_up_is_forgotten(api: Served) -> None:
 
 def watchers(api: Served) -> int:
     return api.run(lambda store: len(store._collection(c.PODS).watchers))
+
+
+def test_who_hangs_up_before_the_watch_begins_is_no_error(api: Served) -> None:
+    """The connection is closing by the time the first byte is written."""
+
+    gone = create_autospec(AbstractStreamWriter, instance=True)
+    gone.write_headers.side_effect = ClientConnectionResetError("Cannot write to closing transport")
+
+    async def ask() -> int:
+        path = f"{PODS}?watch=true"
+        asked = make_mocked_request("GET", path, api.headers(), writer=gone)
+        return (await api.server.handler(asked)).status
+
+    assert api.wait(ask()) == 200
+    assert watchers(api) == 0
 
 
 def test_who_does_not_read_is_cut_off_and_the_others_are_not() -> None:

@@ -1,7 +1,4 @@
-"""A scheduler that is careless with devices does not get away with it.
-
-That lost answers are not taken for failures is tested in tests/devices/test_lost_answers.py.
-"""
+"""A scheduler that is careless with devices does not get away with it."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -10,7 +7,7 @@ import pytest
 
 from stowplan.chaos import devicechecks, execute, plan_of
 from stowplan.cluster.devices import Claims
-from stowplan.plugins.dynamicresources import DynamicResources
+from stowplan.plugins.dynamicresources import DynamicResources, binder
 from stowplan.plugins.dynamicresources.allocator import _Search
 from stowplan.plugins.dynamicresources.capacity import CapacityRules
 
@@ -32,6 +29,10 @@ def _keep_reservations(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DynamicResources, "_clear", clear)
 
 
+def _take_lost_answers_for_failures(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(binder, "_has_effect", lambda wanted, stored: False)
+
+
 def _do_not_look_at_counters(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(_Search, "_draw_counters", lambda self, ref: True)
     patch.setattr(_Search, "_change_counters", lambda self, ref, sign: None)
@@ -50,6 +51,7 @@ def _bind_without_claims(patch: pytest.MonkeyPatch) -> None:
 
 SABOTAGES: Final[dict[str, tuple[Break, str]]] = {
     "what is in flight is free for others": (_forget_what_is_in_flight, devicechecks.ONCE),
+    "lost answers are taken for failures": (_take_lost_answers_for_failures, devicechecks.CAPACITY),
     "reservations are not taken back": (_keep_reservations, devicechecks.LEFT_BEHIND),
     "counters are not looked at": (_do_not_look_at_counters, devicechecks.COUNTERS),
     "capacity is not looked at": (_do_not_look_at_capacity, devicechecks.CAPACITY),

@@ -1,5 +1,6 @@
 """The command `stowplan` as a whole: its parts, its version, its way of saying no."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,10 +23,9 @@ def test_the_version_is_that_of_the_package() -> None:
 
 def test_help_names_every_command_with_its_own_summary() -> None:
     help_text = CliRunner().invoke(stowplan, ["--help"]).stdout
-    lines = help_text.partition("A cluster in this process:\n")[2].splitlines()
-    listed = dict(line.split(maxsplit=1) for line in lines if line.startswith("  "))
-    assert "Others:" not in help_text
-    assert listed.keys() >= {"bench", "config", "demo", "verify"}
+    listed = dict(
+        re.findall(r"^  ([a-z]+) +(\S.*)$", help_text.partition("Run a scheduler")[2], re.MULTILINE)
+    )
     assert listed == {name: one.get_short_help_str(200) for name, one in stowplan.commands.items()}
 
 
@@ -51,7 +51,7 @@ def options() -> Iterator[tuple[str, click.Option]]:
 )
 def test_no_line_of_a_list_of_commands_is_cut_short(name: str, group: click.Group) -> None:
     help_text = CliRunner().invoke(group, ["--help"]).stdout
-    assert "..." not in help_text.partition("Options:")[2], name
+    assert "..." not in help_text.partition("--help")[2], name
     for inner, command in group.commands.items():
         assert command.help
         assert command.help.split("\n")[0].endswith("."), inner

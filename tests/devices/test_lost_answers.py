@@ -57,6 +57,26 @@ def test_an_allocation_whose_answer_is_lost_is_found_and_used() -> None:
     live(story, before=one_gpu_each)
 
 
+def test_a_pod_whose_devices_could_not_be_freed_is_tried_again_after_its_backoff() -> None:
+    async def story(world: World) -> None:
+        add_claim(world)
+        await world.add_pod("p", resourceClaims=using("c"))
+        other = {"n1": "n2", "n2": "n1"}[world.node_of("p")]
+        world.delete_pod("p")
+        body = claim_of(world)
+        unused = {**body, "status": {**body["status"], "reservedFor": []}}
+        world.store.update(c.RESOURCE_CLAIMS, unused, subresource="status")
+        world.wire.answer(STATUS, unreachable("no route to host"), unreachable("no route to host"))
+        selector = {"kubernetes.io/hostname": other}
+        await world.add_pod("q", resourceClaims=using("c"), nodeSelector=selector)
+        assert any("no route to host" in note for note in world.notes("q"))
+        await world.settle(20)
+        assert devices_of(world) == [f"{other}/gpu-0"]
+        assert reserved_for(world) == ["q"]
+
+    live(story, before=one_gpu_each)
+
+
 def test_devices_stay_taken_until_it_is_known_what_became_of_a_write() -> None:
     async def one_gpu(world: World) -> None:
         add_class(world)

@@ -9,6 +9,8 @@ import pytest
 
 from docs.pages import ROOT
 from stowplan.cli.main import stowplan
+from stowplan.metrics.catalogue import SCHEDULING
+from stowplan.releases import NEWEST
 from stowplan.run.flags.table import GROUPS
 
 SITE = ROOT / "site"
@@ -42,8 +44,27 @@ def test_every_page_is_in_the_navigation_and_the_reference_has_every_command_fla
     assert headings == set(stowplan.commands)
     flags = re.findall(r"^\| `--(\S+)` \|", (tmp_path / "site/reference/flags.md").read_text(), re.MULTILINE)
     assert flags == [flag.name for group in GROUPS for flag in group.flags]
+    named = re.findall(
+        r"^\| `([a-z_]+)`<br>", (tmp_path / "site/reference/metrics.md").read_text(), re.MULTILINE
+    )
+    assert set(named) >= {one.full_name for one in SCHEDULING.all if one.in_release(NEWEST) is not None}
     assert "::: stowplan.framework.Plugin\n" in (tmp_path / "site/reference/framework.md").read_text()
     assert "::: stowplan.testing.check_plugin\n" in (tmp_path / "site/reference/testing.md").read_text()
+
+
+def test_the_first_page_leads_to_tasks_and_links_are_named_by_titles(
+    stage: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stage, "STAGED", tmp_path / "site")
+    stage.stage()
+    home = (tmp_path / "site/README.md").read_text()
+    assert home.index(stage.TASKS["docs/up.md"][0]) < home.index("## Install")
+    for page in stage.TASKS:
+        assert (tmp_path / "site" / page).exists()
+    up, shapes = ((tmp_path / "site/docs" / name).read_text() for name in ("up.md", "shapes.md"))
+    assert f"[{shapes.splitlines()[0].removeprefix('# ')}](shapes.md)" in up
+    by_file = re.compile(r"\[[\w./-]+\.md\]\(")
+    assert [path.name for path in tmp_path.rglob("*.md") if by_file.search(path.read_text())] == []
 
 
 @pytest.mark.parametrize(

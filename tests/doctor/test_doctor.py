@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,16 +50,22 @@ def api() -> Iterator[Served]:
         yield served
 
 
-def bound(name: str, role: str) -> dict[str, Any]:
+def bound(name: str, role: str, kind: str = "ClusterRole") -> dict[str, Any]:
     return {
-        "metadata": {"name": f"{name}-{role}".replace(":", "-")},
-        "roleRef": {"apiGroup": c.RBAC, "kind": "ClusterRole", "name": role},
+        "metadata": {"name": f"{name}-{role}".replace(":", "-").replace(" ", "-")},
+        "roleRef": {"apiGroup": c.RBAC, "kind": kind, "name": role},
         "subjects": [{"kind": "User", "apiGroup": c.RBAC, "name": name}],
     }
 
 
 def examined(api: Served, folder: Path, *options: str, who: str = "", token: str = "") -> Result:
     """What the doctor says to somebody."""
+    api_as(api, folder / "kubeconfig", who, token)
+    return CliRunner().invoke(stowplan, ["doctor", "--kubeconfig", str(folder / "kubeconfig"), *options])
+
+
+def api_as(api: Served, file: Path, who: str = "", token: str = "") -> None:
+    """A kubeconfig of somebody."""
     config = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -69,8 +76,7 @@ def examined(api: Served, folder: Path, *options: str, who: str = "", token: str
             {"name": "x", "user": {"token": token or api.server.token, **({"as": who} if who else {})}}
         ],
     }
-    (folder / "kubeconfig").write_text(yaml.safe_dump(config))
-    return CliRunner().invoke(stowplan, ["doctor", "--kubeconfig", str(folder / "kubeconfig"), *options])
+    file.write_text(yaml.safe_dump(config))
 
 
 def configured(folder: Path, lease: str, **more: Any) -> Path:
@@ -113,7 +119,39 @@ def test_somebody_who_may_only_read_is_told_what_would_not_work(api: Served, tmp
     at = lines.index("warning  rights    may not delete pods")
     assert lines[at + 1].strip() == "→ preemption evicts nothing"
     assert "it never becomes leader" in result.stdout
-    assert lines[-1] == "stowplan run would not work here."
+    assert "stowplan run would not work here." in lines
+
+
+def test_rights_are_told_by_what_they_are_for_the_worst_first(api: Served, tmp_path: Path) -> None:
+    lines = examined(api, tmp_path, who="nobody").stdout.splitlines()
+    denied = [line for line in lines if " rights " in line]
+    assert denied[0] == "failed   rights    may not list or watch pods, nodes"
+    levels = [line.split()[0] for line in denied]
+    assert levels == sorted(levels)
+    assert any(
+        line.endswith("may not list or watch persistentvolumes, persistentvolumeclaims") for line in denied
+    )
+
+
+def test_what_it_says_to_do_gives_the_rights(api: Served, tmp_path: Path) -> None:
+    def advice(who: str) -> list[str]:
+        lines = examined(api, tmp_path, who=who).stdout.splitlines()
+        return [line.strip() for line in lines if line.startswith("  kubectl ")]
+
+    assert advice("scheduler") == []
+    account = advice("system:serviceaccount:default:mine")
+    assert all(line.endswith(" --serviceaccount=default:mine") for line in account)
+    assert len(account) == 3
+    for line in advice("somebody else"):
+        words = shlex.split(line)
+        options = dict(word.removeprefix("--").split("=") for word in words if word.startswith("--"))
+        kind, name = ("ClusterRole", "clusterrole") if "clusterrole" in options else ("Role", "role")
+        binding = bound(options["user"], options[name], kind)
+        where = "" if kind == "ClusterRole" else f"/namespaces/{words[words.index('-n') + 1]}"
+        assert api.ask("POST", f"{RBAC}{where}/{name}bindings", binding).code == 201, line
+    result = examined(api, tmp_path, "-o", "json", who="somebody else")
+    assert result.exit_code == 0, result.output
+    assert [one["level"] for one in findings(result, "rights")] == ["ok"]
 
 
 def test_an_account_without_rights_is_told_that_it_sees_nothing(api: Served, tmp_path: Path) -> None:
@@ -140,6 +178,12 @@ def test_a_server_that_is_not_there_or_refuses_is_another_exit_code(api: Served,
     assert refused.exit_code == 2, refused.output
     assert refused.stderr.startswith("Error: the API server at 127.0.0.1:")
     assert len(refused.stderr.splitlines()) == 1
+    arguments = ["doctor", "--kubeconfig", str(tmp_path / "missing")]
+    nowhere = CliRunner().invoke(stowplan, arguments)
+    assert (nowhere.exit_code, nowhere.stderr) == (
+        2,
+        f"Error: {tmp_path / 'missing'}: no such file or directory\n",
+    )
 
 
 def test_what_configuration_says_is_looked_at(api: Served, tmp_path: Path) -> None:

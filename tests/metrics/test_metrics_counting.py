@@ -176,6 +176,17 @@ def test_values_fall_into_the_buckets_prometheus_client_puts_them_in(values: lis
     assert ours.total == next(sample.value for sample in samples if sample.name == "h_sum")
 
 
+@pytest.mark.parametrize("value", [*BOUNDS, 1.0])
+def test_a_value_can_be_repeated(value: float) -> None:
+    repeated, one_by_one = Distribution(BOUNDS), Distribution(BOUNDS)
+    repeated.observe(0.5)
+    repeated.repeat(value, 3)
+    for each in (0.5, value, value, value):
+        one_by_one.observe(each)
+    assert repeated.counts == one_by_one.counts
+    assert repeated.total == pytest.approx(one_by_one.total)
+
+
 @pytest.mark.parametrize("bound", BOUNDS)
 def test_a_bucket_holds_its_upper_bound(bound: float) -> None:
     found = Distribution(BOUNDS)

@@ -57,6 +57,7 @@ OURS = {
     "python_gc_objects_uncollectable_total": "the garbage collector, instead of go_gc_*",
     "python_info": "the language, instead of go_info",
     "stowplan_apiserver_reachable": "whether the API server is there is found out once for all clients",
+    "stowplan_config_last_reload_successful": "configuration is reloaded, which kube-scheduler does not do",
 }
 """Families that are only here, and why."""
 
@@ -81,6 +82,7 @@ def process(*, leads: bool) -> ProcessMetrics:
     metrics.show(SchedulerMetrics(Timer(), GATES_1_36, Random(0)))
     metrics.watch_election("kube-scheduler", lambda: leads, lambda: 0)
     metrics.watch_servers(lambda: {"https://127.0.0.1:6443": leads})
+    metrics.watch_reloads(lambda: True)
     touch_requests(metrics)
     touch_access(metrics)
     return metrics

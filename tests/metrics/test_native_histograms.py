@@ -40,6 +40,17 @@ def test_negative_values_have_buckets_of_their_own_and_nan_has_none() -> None:
     assert (dict(native.negative), dict(native.positive)) == ({0: 1, 8: 1}, {16: 1})
 
 
+@pytest.mark.parametrize("value", [0.0, 1e-9, 0.3, 7.0, -2.0, nan])
+def test_a_value_can_be_repeated(value: float) -> None:
+    repeated, one_by_one = NativeBuckets(), NativeBuckets()
+    for native in (repeated, one_by_one):
+        native.take((0.3, 5.0))
+    repeated.repeat(value, 3)
+    one_by_one.take((value, value, value))
+    assert repeated.zeros == one_by_one.zeros
+    assert (repeated.positive, repeated.negative) == (one_by_one.positive, one_by_one.negative)
+
+
 def test_too_many_buckets_are_joined() -> None:
     rng = Random(1)
     values = [10 ** rng.uniform(-30, 300) for _ in range(5000)]

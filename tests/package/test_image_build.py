@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import sys
 import tarfile
 from io import BytesIO
@@ -65,6 +66,43 @@ def test_the_image_says_what_the_dockerfile_says(build: ModuleType, tmp_path: Pa
         assert each in dockerfile
     for descriptor in (manifest["config"], *manifest["layers"]):
         assert blob(tmp_path / "one", descriptor).stat().st_size == descriptor["size"]
+
+
+def test_both_images_install_the_same_by_the_same_python(
+    build: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Dockerfile cannot be built here: what it runs is compared with what the builder runs."""
+    ran: list[list[str]] = []
+
+    def run(command: list[str], **_: Any) -> None:
+        ran.append([word for word in command if "=" not in word or word.startswith("--only-binary")])
+
+    monkeypatch.setattr(build.subprocess, "run", run)
+    wheel = tmp_path / "stowplan-1-py3-none-any.whl"
+    build.application(tmp_path, wheel)
+    locked, own, compiled = (command[command.index("-m") + 1 :] for command in ran)
+    dockerfile = (ROOT / "deploy" / "Dockerfile").read_text().replace("\\\n", " ")
+    first, second = re.findall(r"bin/pip (install .*?)(?:&&|\n|$)", dockerfile)
+    for command, words in ((locked, first.split()), (own, second.split())):
+        assert command[:2] == ["pip", "install"]
+        assert ("--require-hashes" in command) is ("--require-hashes" in words)
+        assert "--compile" in words
+    assert first.split()[-2:] == ["-r", "requirements.lock"]
+    assert locked[-2:] == ["-r", str(ROOT / "requirements.lock")]
+    assert second.split()[-2:] == ["--no-deps", "."]
+    assert "--no-deps" in own
+    assert own[-1] == str(wheel)
+    assert compiled[0] == "compileall"
+    assert re.findall(r"^FROM python:(\S+)-slim", dockerfile, re.MULTILINE) == [build.PYTHON] * 2
+    assert f"COPY --from=build /{build.HOME} /{build.HOME}\n" in dockerfile
+    (settings,) = re.findall(r"^ENV (.*)$", dockerfile, re.MULTILINE)
+    told = dict(word.split("=", 1) for word in settings.split())
+    # Python's own image says that the locale is C.UTF-8.
+    both = build.ENVIRONMENT.keys() - {"LANG"}
+    assert told.keys() == both
+    assert {name: told[name] for name in both - {"PATH"}} == {
+        name: build.ENVIRONMENT[name] for name in both - {"PATH"}
+    }
 
 
 def named(image: Path) -> Path:

@@ -13,7 +13,11 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 NEEDED = {
     "requirements.lock": PROJECT["dependencies"],
-    "requirements-dev.lock": [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]],
+    "requirements-dev.lock": [
+        *PROJECT["dependencies"],
+        *PROJECT["optional-dependencies"]["dev"],
+        *PROJECT["optional-dependencies"]["docs"],
+    ],
 }
 
 

@@ -111,9 +111,11 @@ def test_nothing_for_development_is_installed_unless_asked_for(metadata: Message
 
 
 def test_its_scripts_exist(files: dict[str, bytes]) -> None:
-    text = files[f"{INFO}/entry_points.txt"].decode()
-    scripts = dict(re.findall(r"^([\w-]+) = (\S+)$", text, flags=re.MULTILINE))
+    entries = files[f"{INFO}/entry_points.txt"].decode()
+    scripts = dict(re.findall(r"^([\w-]+) = (\S+)$", entries, flags=re.MULTILINE))
     assert scripts.keys() == {"stowplan", "kubectl-why"}
     for place in (*scripts.values(), *_PLACES.values()):
         module, _, function = place.partition(":")
-        assert function in files[f"{module.replace('.', '/')}.py"].decode(), place
+        path = module.replace(".", "/")
+        text = files.get(f"{path}.py") or files[f"{path}/__init__.py"]
+        assert function in text.decode(), place

@@ -5,10 +5,13 @@ import signal
 import time
 from pathlib import Path
 
+from run.doors import free_port
+from run.lives import ask
 from run.processes import Cluster, RunningScheduler, cluster, names
 from stowplan.api.catalogue import PODS
 
 ELECTED = "Successfully acquired lease"
+RELOADED = "stowplan_config_last_reload_successful"
 
 
 def test_a_leader_that_is_asked_to_end_gives_back_its_lease(tmp_path: Path) -> None:
@@ -99,7 +102,25 @@ class Picky(Plugin):
 """
 
 
+BROKEN = """
+from stowplan.framework import Plugin
+
+
+class Picky(Plugin):
+    def __init__(self, args, handle):
+        raise RuntimeError("no licence")
+
+    def filter_node(self, cycle, pod, node):
+        return None
+"""
+
+
 def test_a_plugin_file_that_changes_is_read_again(tmp_path: Path) -> None:
+    async def loaded(port: int) -> str:
+        answers = await ask(port, "anonymous", ["/metrics"])
+        text = answers["anonymous", "/metrics"].text
+        return next(line for line in text.splitlines() if line.startswith(RELOADED)).split()[1]
+
     async def story() -> None:
         async with cluster(tmp_path) as place:
             place.add_nodes(1)
@@ -107,14 +128,21 @@ def test_a_plugin_file_that_changes_is_read_again(tmp_path: Path) -> None:
             file.write_text(PICKY.format(condition="True"))
             more = "  plugins: {multiPoint: {enabled: [{name: Picky}]}}\n"
             config = place.write_config("default-scheduler", more=more)
-            scheduler = await place.start(f"--plugin={file}:Picky", config=config)
+            port = free_port()
+            shown = (f"--secure-port={port}", "--authorization-always-allow-paths=/metrics")
+            scheduler = await place.start(f"--plugin={file}:Picky", *shown, config=config)
             await scheduler.says(ELECTED)
             place.add_pod("p")
+            assert await loaded(port) == "1"
             file.write_text(PICKY.format(condition="nonsense nonsense"))
-            assert "SyntaxError" in await scheduler.says("Configuration was not reloaded")
+            await scheduler.says("Configuration was not reloaded.*SyntaxError")
+            file.write_text(BROKEN)
+            await scheduler.says("Configuration was not reloaded.*no licence")
+            assert await loaded(port) == "0"
             file.write_text(PICKY.format(condition="False"))
             await scheduler.says("Reloaded configuration")
             await place.bound("p")
+            assert await loaded(port) == "1"
 
     asyncio.run(story())
 

@@ -2,12 +2,11 @@
 fits nowhere: filter, PostFilter.
 
 Pods and nodes are decoded before the clock starts, and so is the bound pod that the API server would send
-back: decoding is left out. After the table is built, garbage is collected once and what is alive is frozen
-(`gc.freeze`), as a scheduler does after its start; the collector stays on while the clock runs. The first
-pods of every class, whose results are not reused yet, are measured with all the others.
+back: decoding is left out. After the table is built, the garbage collector is set as that of a scheduler is
+after its start; it stays on while the clock runs. The first pods of every class, whose results are not reused
+yet, are measured with all the others.
 """
 
-import gc
 import random
 from dataclasses import dataclass
 from time import perf_counter, perf_counter_ns
@@ -28,6 +27,7 @@ from stowplan.framework.interface import Point
 from stowplan.framework.runtime import Framework
 from stowplan.plugins.dynamicresources.state import is_in_memory
 from stowplan.plugins.registry import in_tree_registry
+from stowplan.scheduler.gc_tuning import calm_collector
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +71,8 @@ def measure(run: EngineRun) -> EngineFigures:
     load(table, existing)
     build_s = perf_counter() - started
     framework = Framework(default_profile(), table, in_tree_registry(), reuse=run.reuse)
-    gc.collect()
-    gc.freeze()
-    try:
+    with calm_collector():
         times, unschedulable = _place(framework, workload, pods, random.Random(run.seed))
-    finally:
-        gc.unfreeze()
     return _figures(times, build_s, unschedulable)
 
 

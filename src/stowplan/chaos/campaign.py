@@ -38,9 +38,6 @@ STARTED_WITHIN: Final = 6.0
 ALL_BOUND_WITHIN: Final = 60.0
 GROWTH: Final = 1.25
 """By how much the memory of a process may grow once it has warmed up, as long as it lives."""
-WARM: Final = 3
-"""Rounds after which a process has seen everything once: its memory is compared with what it held then."""
-
 OVERLOADED: Final = 1.5
 """Seconds by which the campaign's own timers may be late before a round counts as inconclusive."""
 
@@ -55,19 +52,22 @@ class Life:
 
     process: str
     pid: int
+    warm: int
+    """Rounds after which it has warmed up."""
     resident: list[int] = field(default_factory=list)
 
     @property
     def growth(self) -> float:
         """What it holds in the end, as a ratio of what it held when it had warmed up."""
-        return 1.0 if len(self.resident) <= WARM else self.resident[-1] / self.resident[WARM - 1]
+        return self.resident[-1] / self._when_warm
+
+    @property
+    def _when_warm(self) -> int:
+        return self.resident[min(self.warm, len(self.resident)) - 1]
 
     def __str__(self) -> str:
-        shown = " → ".join(f"{size / 2**20:.0f}" for size in self._ends())
+        shown = " → ".join(f"{size / 2**20:.0f}" for size in (self._when_warm, self.resident[-1]))
         return f"{self.process}: {shown} MiB in {len(self.resident)} rounds"
-
-    def _ends(self) -> list[int]:
-        return [self.resident[min(WARM, len(self.resident)) - 1], self.resident[-1]]
 
 
 @dataclass(slots=True)
@@ -224,7 +224,7 @@ class _Campaign:
             return
         life = next((one for one in self.lives if one.pid == process.pid), None)
         if life is None:
-            life = Life(process.name, process.pid)
+            life = Life(process.name, process.pid, process.warm_after)
             self.lives.append(life)
         life.resident.append(resident)
         if life.growth > GROWTH:

@@ -17,6 +17,7 @@ from stowplan.chaos.oracle import (
     Oracle,
     StorageObjects,
     claims_of,
+    ignores_other_pods,
     is_exclusive,
     overcommitment,
     rejection,
@@ -118,15 +119,33 @@ class FinalChecks:
             if not (pod.spec.scheduling_gates or pod.is_terminating or pod.spec.scheduling_group)
         ]
         found = ((pod, oracle.feasible(pod, nominated=self._nominated)) for pod in candidates)
-        return [(pod, nodes[0]) for pod, nodes in found if nodes and not self._is_preempted_in_vain(pod)]
+        return [
+            (pod, nodes[0]) for pod, nodes in found if nodes and not self._is_preempted_in_vain(pod, nodes)
+        ]
 
-    def _is_preempted_in_vain(self, pod: Pod) -> bool:
+    def _is_preempted_in_vain(self, pod: Pod, nodes: Sequence[str]) -> bool:
         """Whether a pod is preempted each time while it waits to be bound, for one that an extender rejects.
 
-        So it goes in kube-scheduler, too, if the extender is not asked about preemption.
+        So it goes in kube-scheduler, too, if the extender is not asked about preemption: one of higher
+        priority waits that an extender of this kind keeps off a node where the pod could go.
         """
-        unasked = any(one.filters and not one.preempts for one in self._world.plan.extenders)
-        return unasked and any(PREEMPTED in one.message for one in pod.status.conditions)
+        if not any(PREEMPTED in one.message for one in pod.status.conditions):
+            return False
+        return any(
+            any(self._is_kept_off(other, node, asked=False) for node in nodes)
+            for other in self._pending
+            if other.priority > pod.priority
+        )
+
+    def _is_kept_off(self, pod: Pod, node: str, *, asked: bool = True) -> bool:
+        """Whether an extender rejects a node for a pod; not `asked`: one not asked about preemption."""
+        return any(
+            one.filters
+            and (asked or not one.preempts)
+            and one.is_interested(pod.name)
+            and not one.accepts(pod.name, node)
+            for one in self._world.plan.extenders
+        )
 
     def _was_rejected_by(self, pod: Pod, plugins: frozenset[str]) -> bool:
         """Whether one of these plugins was among the pod's last rejectors."""
@@ -203,8 +222,9 @@ class FinalChecks:
                 or pod.is_terminating
                 or pod.spec.scheduling_group is not None
                 or self._was_rejected_by(pod, CLAIM_PLUGINS)
+                or self._is_kept_off(pod, pod.status.nominated_node_name)
             )
-            if not exempt and not self._world.plan.extenders:
+            if not exempt:
                 self._violated("nominations end", f"{pod.status.nominated_node_name} to {pod.key}")
 
     def _check_schedulable(self) -> None:
@@ -248,12 +268,10 @@ class StorageFinalChecks:
         """A judgement without any plugin, where no pod has constraints on other pods."""
         placed = [pod for pod in pods if pod.spec.node_name and not pod.is_finished]
         pending = [pod for pod in pods if not pod.spec.node_name and self._is_ours(pod)]
-        if any(pod.status.nominated_node_name for pod in pending) or not all(
-            map(_ignores_other_pods, placed)
-        ):
+        if any(pod.status.nominated_node_name for pod in pending) or not all(map(ignores_other_pods, placed)):
             return
         for pod in pending:
-            if not _ignores_other_pods(pod) or not claims_of(pod) or self._is_used(pod, placed):
+            if not ignores_other_pods(pod) or not claims_of(pod) or self._is_used(pod, placed):
                 continue
             if asks_for_devices(pod):
                 continue
@@ -279,10 +297,3 @@ class StorageFinalChecks:
         known = self._storage.claims
         exclusive = {key for key in claims_of(pod) if key in known and is_exclusive(known[key])}
         return any(exclusive & set(claims_of(other)) for other in placed)
-
-
-def _ignores_other_pods(pod: Pod) -> bool:
-    """Whether a pod has no constraints on other pods."""
-    affinity = pod.spec.affinity
-    interpod = affinity is not None and (affinity.pod_affinity or affinity.pod_anti_affinity)
-    return not interpod and not pod.spec.topology_spread_constraints

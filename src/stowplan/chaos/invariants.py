@@ -24,6 +24,7 @@ from stowplan.chaos.groupchecks import GangChecks
 from stowplan.chaos.oracle import (
     Oracle,
     claims_of,
+    ignores_other_pods,
     is_bound,
     is_exclusive,
     known_storage,
@@ -396,7 +397,8 @@ class CycleChecks(SchedulingObserver):
 
     def _check_decision(self, pod: Pod, node: str, known: Node | None) -> None:
         problem = "the node is not known" if known is None else rejection(pod, known)
-        if problem is None and not self._lost_a_member() and node not in self._fresh_evaluation(pod):
+        lost = self._lost_a_member() and not ignores_other_pods(pod)
+        if problem is None and not lost and node not in self._fresh_evaluation(pod):
             problem = "a fresh evaluation rejects the node"
         if problem is None and pod.spec.scheduling_gates:
             problem = "the pod is gated"
@@ -407,7 +409,7 @@ class CycleChecks(SchedulingObserver):
         """Whether a member of the group that is being placed was given a node and has lost it.
 
         The others get the nodes that were found with it, which topology spread or affinity may forbid without
-        it: with us as with kube-scheduler.
+        it: with us as with kube-scheduler, which goes on with them when one fails Reserve or Permit.
         """
         placed = self.scheduler.context.cache.table.pods
         return any(uid not in placed for uid in self._assumed_in_cycle)

@@ -259,3 +259,10 @@ def _is_free(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
         and set(claim.spec.access_modes) <= set(spec.access_modes)
         and thousandths(spec.capacity["storage"]) >= thousandths(claim.spec.resources.requests["storage"])
     )
+
+
+def ignores_other_pods(pod: Pod) -> bool:
+    """Whether a pod has no constraints on other pods."""
+    affinity = pod.spec.affinity
+    interpod = affinity is not None and (affinity.pod_affinity or affinity.pod_anti_affinity)
+    return not interpod and not pod.spec.topology_spread_constraints

@@ -135,6 +135,9 @@ class _Connection:
 class Process:
     """A child process and the lines it has written to stderr."""
 
+    warm_after = 3
+    """Rounds after which it has seen everything once, so that its memory should not grow any more."""
+
     def __init__(self, name: str) -> None:
         self.name = name
         self.lines: list[str] = []
@@ -259,6 +262,9 @@ class SchedulerProcess(Process):
 
 class ServerProcess(Process):
     """`stowplan apiserver` with its data on disk, so that it can be killed and started again."""
+
+    warm_after = 60
+    """It keeps the last 8,192 changes of every resource for watches; a round makes a few hundred."""
 
     def __init__(self, folder: Path, port: int) -> None:
         super().__init__("apiserver")

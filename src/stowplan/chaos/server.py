@@ -1,15 +1,16 @@
 """The API server as one scheduler of a run sees it: with injected faults, and every binding recorded."""
 
 from random import Random
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from stowplan.api import status
-from stowplan.api.catalogue import PODS, Resource
+from stowplan.api.catalogue import PODS, RESOURCE_CLAIMS, Resource
 from stowplan.api.meta import Object
-from stowplan.api.requests import EVERY_OBJECT, ORDINARY_DELETION, DeleteOptions, Selection
+from stowplan.api.requests import EVERY_OBJECT, ORDINARY_DELETION, DeleteOptions, Json, Selection
 from stowplan.api.writes import Binding
 from stowplan.chaos.invariants import Bindings
-from stowplan.chaos.world import World
+from stowplan.chaos.world import NO_FAULTS, World
+from stowplan.client.interface import Body
 from stowplan.embedded.client import InProcessClient, InProcessWatch
 from stowplan.testing.faults import FaultyClient
 
@@ -57,8 +58,20 @@ class RecordingClient(InProcessClient):
         self._bindings.applied(binding.metadata.uid, binding.target.name)
 
 
+BREAKS: Final = 0.6
+"""How often a connection that loses an answer is gone as a whole, with its watches."""
+LOST_CLAIMS: Final = 0.4
+"""How often the answer to a write of a claim is lost while there are faults."""
+LONGEST_BREAK: Final = 8.0
+"""Seconds until it can be watched again; requests get through before that."""
+
+
 class FaultyConnection(FaultyClient):
-    """The connection between one scheduler and the API server."""
+    """The connection between one scheduler and the API server.
+
+    When it loses an answer it may break: then the scheduler does not hear what its write has done, nor what
+    happens elsewhere, until it can watch again.
+    """
 
     def __init__(self, world: World, bindings: Bindings, scheduler: int, rng: Random) -> None:
         self.recording = RecordingClient(world, bindings)
@@ -66,6 +79,19 @@ class FaultyConnection(FaultyClient):
         self._world = world
         self._bindings = bindings
         self._scheduler = scheduler
+        self._breaks = world.rng(f"breaks of line {scheduler}")
+        self._broken_until = 0.0
+
+    async def _open_watch(self) -> None:
+        if self._world.second < self._broken_until:
+            raise status.unreachable("no route to host (injected)")
+        await super()._open_watch()
+
+    def _answer_lost(self) -> None:
+        if self._breaks.random() < BREAKS:
+            self._world.counts["broken connections"] += 1
+            self._broken_until = self._world.second + self._breaks.random() * LONGEST_BREAK
+            self.recording.cut_watches()
 
     async def bind(self, binding: Binding) -> None:
         uid, node = binding.metadata.uid, binding.target.name
@@ -77,6 +103,15 @@ class FaultyConnection(FaultyClient):
         finally:
             self._bindings.end(uid, acknowledged=acknowledged)
             self._world.note(f"bind {uid} to {node}: {'done' if acknowledged else 'failed'}")
+
+    async def update(self, resource: Resource, body: Body, *, subresource: str = "") -> Json:
+        """While there are faults, answers to writes of claims are lost more often: they are few."""
+        answer = await super().update(resource, body, subresource=subresource)
+        faulty = resource is RESOURCE_CLAIMS and self._world.phase is not NO_FAULTS
+        if faulty and self._breaks.random() < LOST_CLAIMS:
+            self._answer_lost()
+            raise status.unreachable("the connection broke before the answer came (injected)")
+        return answer
 
     async def delete(
         self, resource: Resource, namespace: str, name: str, options: DeleteOptions = ORDINARY_DELETION

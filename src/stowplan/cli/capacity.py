@@ -23,7 +23,7 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 def capacity(
     mix: Path, shapes: Path | None, sets: int | None, namespace: str, simulation: Simulation
 ) -> None:
-    """Tell how many sets of a mix of pods fit.
+    """Count how many sets of a mix of pods fit.
 
     A set has so many pods of each template. Sets are placed one after the other until one is not complete;
     the resource or constraint that ends it is told. With --shapes no cluster is needed: combinations of node

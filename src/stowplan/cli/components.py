@@ -39,9 +39,7 @@ def _kubeconfig_options(command: _Command) -> _Command:
         type=click.Path(path_type=Path),
         help="Kubeconfig of the API server.",
     )
-    context = click.option(
-        "--context", default="", help="Context in the kubeconfig; the current one if not set."
-    )
+    context = click.option("--context", default="", help="Context of the kubeconfig to use.")
     return kubeconfig(context(command))
 
 

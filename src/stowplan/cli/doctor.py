@@ -2,15 +2,17 @@
 
 import asyncio
 import os
+import re
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from stowplan.api.status import ApiError
-from stowplan.cli.explain import connect, dump
+from stowplan.cli.explain import NoServerError, connect, dump
 from stowplan.cli.options import gates_options
 from stowplan.cli.running import RunningScheduler
 from stowplan.explain.layout import Palette, cleaned
@@ -24,6 +26,13 @@ _VERDICTS: Final = {
     "warning": "stowplan run would work here, but for the warnings.",
     "failed": "stowplan run would not work here.",
 }
+_GRANTS: Final = (
+    "create clusterrolebinding stowplan-scheduler --clusterrole=system:kube-scheduler",
+    "create clusterrolebinding stowplan-volumes --clusterrole=system:volume-scheduler",
+    "create rolebinding -n kube-system stowplan --role=extension-apiserver-authentication-reader",
+)
+"""What gives somebody the rights that kube-scheduler has, on every cluster."""
+
 _EMBEDDED: Final = {
     "check": "embedded",
     "level": "ok",
@@ -98,24 +107,59 @@ async def _checked(
     with one_line_errors():
         given = DEFAULT_GATES if gates is None else gates
         loaded = default_config(given) if config is None else load_any_file(config, given)
-    async with connect(kubeconfig, context, "stowplan-doctor") as (client, address, _):
-        preflight = Preflight(client, loaded.config, given)
-        try:
+    address = ""
+    try:
+        async with connect(kubeconfig, context, "stowplan-doctor") as (client, address, _):
+            preflight = Preflight(client, loaded.config, given)
             found = [finding.document() async for finding in preflight.findings()]
             if await RunningScheduler.find(client) is not None:
                 found.append(_EMBEDDED)
             return address, found
-        except ApiError as error:
-            raise UnreachableError(f"the API server at {address} cannot be asked: {error.message}") from None
+    except NoServerError as error:
+        raise UnreachableError(error.message) from None
+    except ApiError as error:
+        raise UnreachableError(f"the API server at {address} cannot be asked: {error.message}") from None
 
 
 def _show(address: str, findings: Sequence[dict[str, Any]], level: str) -> None:
     palette = Palette.of(sys.stdout, os.environ)
     lines = [f"API server at {address}", ""]
     width = max(len(one["check"]) for one in findings)
-    for one in findings:
+    for one in _by_effect(findings):
         mark = palette.paint(f"{one['level']:7}", _COLOURS[one["level"]])
         lines.append(f"{mark}  {one['check']:{width}}  {one['message']}")
         if "effect" in one:
             lines.append(f"{'':{7 + 2 + width}}  → {one['effect']}")
-    click.echo("\n".join([*lines, "", _VERDICTS[level]]), color=palette.enabled)
+    click.echo("\n".join([*lines, "", _VERDICTS[level], *_remedy(findings)]), color=palette.enabled)
+
+
+def _by_effect(findings: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Findings as they are read: what may not be done with the same effect in one line, the worst first."""
+    denied = [one for one in findings if _is_denied(one)]
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for one in sorted(denied, key=lambda one: str(one["level"])):
+        verbs = f"may not {' or '.join(one['verbs'])} "
+        shown = str(one["message"]).removeprefix(verbs)
+        groups.setdefault((one["level"], verbs, one["effect"]), []).append(shown)
+    for finding in findings:
+        if finding is (denied[0] if denied else None):
+            for (level, verbs, effect), resources in groups.items():
+                message = verbs + ", ".join(resources)
+                yield {"check": "rights", "level": level, "message": message, "effect": effect}
+        if not _is_denied(finding):
+            yield finding
+
+
+def _remedy(findings: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """How to get rights without which it does not work."""
+    user = next((one["user"] for one in findings if one["check"] == "identity" and "user" in one), "")
+    if not user or not any(_is_denied(one) and one["level"] == "failed" for one in findings):
+        return
+    account = re.fullmatch(r"system:serviceaccount:([^:]+):([^:]+)", user)
+    who = f"--serviceaccount={account[1]}:{account[2]}" if account else f"--user={shlex.quote(user)}"
+    yield "The manifests in deploy/ come with the rights. To give this user those of kube-scheduler:\n"
+    yield from (f"  kubectl {grant} {who}" for grant in _GRANTS)
+
+
+def _is_denied(finding: dict[str, Any]) -> bool:
+    return finding["check"] == "rights" and "resource" in finding

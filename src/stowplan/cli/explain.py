@@ -163,7 +163,8 @@ def explain(
 
     If a stowplan schedules the cluster and serves its API, it is asked what really happened. Any other
     cluster is only read, and decisions are made here, by the default profile or that of --config. A
-    Deployment, ReplicaSet, StatefulSet, DaemonSet or Job stands for its pods.
+    Deployment, ReplicaSet, StatefulSet, DaemonSet or Job stands for its pods; a PodGroup is explained as a
+    whole.
 
     \b
       stowplan explain pod/web-7 -n shop
@@ -222,6 +223,10 @@ def kubectl_why() -> None:
 # The cluster
 
 
+class NoServerError(click.ClickException):
+    """There is no kubeconfig, or it names no API server that could be asked."""
+
+
 @asynccontextmanager
 async def connect(
     kubeconfig: Path | None, context: str, agent: str
@@ -233,7 +238,7 @@ async def connect(
         client = HttpClient(server, clock=RealClock(), rng=random.Random(), qps=-1, user_agent=agent)
     except AccessError as error:
         hint = "" if kubeconfig or any(path.exists() for path in paths) else _NO_CLUSTER
-        raise click.ClickException(f"{error}{hint}") from None
+        raise NoServerError(f"{error}{hint}") from None
     async with client:
         yield client, f"{server.address.host}:{server.address.port}", server.namespace
 

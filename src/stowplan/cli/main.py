@@ -9,85 +9,58 @@ from click.shell_completion import CompletionItem
 
 from stowplan import __version__
 
+COMMANDS: Final = {
+    "Run a scheduler or a cluster": {
+        "up": ("up:up", "Run a Kubernetes cluster in this process."),
+        "run": ("run:run", "Run the scheduler in place of kube-scheduler."),
+        "apiserver": ("apiserver:apiserver", "Run a Kubernetes API server."),
+        "controllers": ("components:controllers", "Run controllers against an API server."),
+        "kubelets": ("components:kubelets", "Run simulated kubelets against an API server."),
+        "node": ("node:node_group", "Make simulated nodes fail and recover."),
+    },
+    "Understand a cluster": {
+        "explain": ("explain:explain", "Explain why a pod or group is pending, or a pod on its node."),
+        "pending": ("explain:pending", "Group waiting pods by cause."),
+        "top": ("top:top", "Show queue, rate and causes of a cluster, live."),
+        "view": ("shadow:view", "Show a cluster on a page, whoever schedules it."),
+        "shadow": ("shadow:shadow", "Judge every binding of a cluster's scheduler."),
+        "doctor": ("doctor:doctor", "Check whether stowplan can schedule a cluster."),
+    },
+    "Plan changes of a cluster": {
+        "fit": ("fit:fit", "Tell whether a workload fits, and where it would go."),
+        "capacity": ("capacity:capacity", "Count how many sets of a mix of pods fit."),
+        "whatif": ("whatif:whatif", "Try changes of a cluster, and tell what comes of them."),
+        "plan": ("plan:plan", "Plan steps that improve a cluster."),
+        "snapshot": ("snapshot:snapshot", "Write a cluster to one compact file."),
+    },
+    "Simulate, record and replay": {
+        "simulate": ("simulate:simulate", "Run SCENARIO in virtual time with the whole scheduler."),
+        "compare": ("compare:compare", "Compare configurations by simulation."),
+        "sweep": ("sweep:sweep", "Simulate every combination of EXPERIMENT."),
+        "record": ("record:record", "Record what happens in a cluster."),
+        "replay": ("replay:replay", "Replay RECORDING: the same decisions, or others."),
+    },
+    "Configuration and help": {
+        "config": ("config:config_group", "Show, validate and migrate configurations."),
+        "version": ("version:version", "Show versions: stowplan, Kubernetes, dependencies."),
+        "completion": ("completion:completion", "Print a script that completes commands in a shell."),
+        "man": ("man:man", "Print the manual page of a command."),
+    },
+    "Test stowplan itself": {
+        "demo": ("demo:demo", "Replay kube-scheduler's decisions and explain one."),
+        "verify": ("verify:verify_command", "Compare decisions with recorded ones."),
+        "bench": ("bench:bench", "Measure stowplan on this machine."),
+        "chaos": ("chaos:chaos", "Test the scheduler under random faults."),
+        "fuzz": ("fuzz:fuzz", "Test the scheduler with hostile objects."),
+    },
+}
+"""Commands by what they are for: where each is in `stowplan.cli`, and the first line of its help, so that
+`stowplan --help` need not load it."""
+
 _PLACES: Final = {
-    "apiserver": "stowplan.cli.apiserver:apiserver",
-    "bench": "stowplan.cli.bench:bench",
-    "capacity": "stowplan.cli.capacity:capacity",
-    "chaos": "stowplan.cli.chaos:chaos",
-    "completion": "stowplan.cli.completion:completion",
-    "explain": "stowplan.cli.explain:explain",
-    "fit": "stowplan.cli.fit:fit",
-    "fuzz": "stowplan.cli.fuzz:fuzz",
-    "compare": "stowplan.cli.compare:compare",
-    "config": "stowplan.cli.config:config_group",
-    "controllers": "stowplan.cli.components:controllers",
-    "demo": "stowplan.cli.demo:demo",
-    "doctor": "stowplan.cli.doctor:doctor",
-    "kubelets": "stowplan.cli.components:kubelets",
-    "man": "stowplan.cli.man:man",
-    "node": "stowplan.cli.node:node_group",
-    "pending": "stowplan.cli.explain:pending",
-    "plan": "stowplan.cli.plan:plan",
-    "record": "stowplan.cli.record:record",
-    "replay": "stowplan.cli.replay:replay",
-    "run": "stowplan.cli.run:run",
-    "shadow": "stowplan.cli.shadow:shadow",
-    "simulate": "stowplan.cli.simulate:simulate",
-    "snapshot": "stowplan.cli.snapshot:snapshot",
-    "sweep": "stowplan.cli.sweep:sweep",
-    "top": "stowplan.cli.top:top",
-    "up": "stowplan.cli.up:up",
-    "verify": "stowplan.cli.verify:verify_command",
-    "version": "stowplan.cli.version:version",
-    "view": "stowplan.cli.shadow:view",
-    "whatif": "stowplan.cli.whatif:whatif",
+    name: f"stowplan.cli.{place}" for section in COMMANDS.values() for name, (place, _) in section.items()
 }
-
-_SUMMARIES: Final = {
-    "apiserver": "Run a Kubernetes API server.",
-    "bench": "Measure stowplan on this machine.",
-    "capacity": "Tell how many sets of a mix of pods fit.",
-    "chaos": "Test the scheduler under random faults.",
-    "compare": "Compare configurations by simulation.",
-    "completion": "Print a script that completes commands in a shell.",
-    "config": "Show, validate and migrate configurations.",
-    "controllers": "Run controllers against an API server.",
-    "demo": "Replay kube-scheduler's decisions and explain one.",
-    "doctor": "Check whether stowplan can schedule a cluster.",
-    "explain": "Explain why a pod or group is pending, or a pod on its node.",
-    "fit": "Tell whether a workload fits, and where it would go.",
-    "fuzz": "Test the scheduler with hostile objects.",
-    "kubelets": "Run simulated kubelets against an API server.",
-    "man": "Print the manual page of a command.",
-    "node": "Make simulated nodes fail and recover.",
-    "pending": "Group waiting pods by cause.",
-    "plan": "Plan steps that improve a cluster.",
-    "record": "Record what happens in a cluster.",
-    "replay": "Replay RECORDING: the same decisions, or others.",
-    "run": "Run the scheduler in place of kube-scheduler.",
-    "shadow": "Judge every binding of a cluster's scheduler.",
-    "simulate": "Run SCENARIO in virtual time with the whole scheduler.",
-    "snapshot": "Write a cluster to one compact file.",
-    "sweep": "Simulate every combination of EXPERIMENT.",
-    "top": "Show queue, rate and causes of a cluster, live.",
-    "up": "Run a Kubernetes cluster in this process.",
-    "verify": "Compare decisions with recorded ones.",
-    "version": "Show versions: stowplan, Kubernetes, dependencies.",
-    "view": "Show a cluster on a page, whoever schedules it.",
-    "whatif": "Try changes of a cluster, and tell what comes of them.",
-}
-"""The first line of each command's help, so that `stowplan --help` need not load the commands."""
-
-
-_SECTIONS: Final = {
-    "A cluster in this process": ("up", "node", "apiserver", "controllers", "kubelets"),
-    "Why pods are where they are, on any cluster": ("explain", "pending", "top", "view", "shadow"),
-    "Will it fit, what if": ("fit", "whatif", "capacity", "plan", "snapshot"),
-    "Days of a cluster": ("simulate", "compare", "sweep", "record", "replay"),
-    "In place of kube-scheduler": ("run", "config", "doctor"),
-    "About stowplan": ("demo", "verify", "bench", "chaos", "fuzz", "version", "man", "completion"),
-}
-"""How `stowplan --help` lists the commands: by what somebody wants to do."""
+_SUMMARIES: Final = {name: summary for section in COMMANDS.values() for name, (_, summary) in section.items()}
 
 
 class Commands(MutableMapping[str, click.Command]):
@@ -137,16 +110,13 @@ class OneLineErrors(click.Group):
 
 
 class Program(OneLineErrors):
-    """The group of all commands: lists them by their summaries, without loading them."""
+    """The group of all commands: lists them by what they are for, without loading them."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        listed = {name for names in _SECTIONS.values() for name in names}
-        others = tuple(name for name in self.list_commands(ctx) if name not in listed)
-        width = max(map(len, self.list_commands(ctx)))
-        for heading, names in {**_SECTIONS, "Others": others}.items():
-            if names:
-                with formatter.section(heading):
-                    formatter.write_dl([(name.ljust(width), self._summary(name)) for name in names])
+        width = max(map(len, _SUMMARIES))
+        for title, section in COMMANDS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), summary) for name, (_, summary) in section.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """The commands, again without loading them, and the options."""
@@ -180,7 +150,10 @@ def _user_errors() -> tuple[type[ValueError], ...]:
 )
 @click.version_option(__version__, package_name="stowplan", message="stowplan %(version)s")
 def stowplan() -> None:
-    """A Kubernetes scheduler, and a cluster in one process."""
+    """A Kubernetes scheduler, and a cluster in one process.
+
+    `stowplan up --demo` is a good start. Every command has its own help: `stowplan up --help`.
+    """
 
 
 def main() -> None:

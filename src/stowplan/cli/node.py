@@ -27,9 +27,9 @@ def _server_options(command: _Command) -> _Command:
     kubeconfig = click.option(
         "--kubeconfig",
         type=click.Path(path_type=Path),
-        help="Kubeconfig of the cluster [default: $KUBECONFIG, or ~/.kube/config].",
+        help="Kubeconfig of the cluster [default: as kubectl].",
     )
-    context = click.option("--context", default="", help="Context in the kubeconfig.")
+    context = click.option("--context", default="", help="Context of the kubeconfig to use.")
     return kubeconfig(context(command))
 
 

@@ -21,7 +21,7 @@ _GATE_OPTIONS = (
         "--emulated-version",
         metavar="VERSION",
         multiple=True,
-        help=f"Kubernetes version to be, from {OLDEST_EMULATED} to {NEWEST.name} [default: {DEFAULT.name}].",
+        help=f"Kubernetes version to emulate, {OLDEST_EMULATED} to {NEWEST.name} [default: {DEFAULT.name}].",
     ),
     click.option(
         "--min-compatibility-version",

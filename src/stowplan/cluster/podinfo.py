@@ -5,7 +5,7 @@ putting it back would have everything about the row worked out anew, for every p
 """
 
 from collections.abc import Hashable, Mapping
-from typing import Final
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -27,6 +27,57 @@ from stowplan.releases.behaviour import Rules
 _MOST_FACTS = 64
 
 _encode = msgspec.msgpack.Encoder().encode
+
+
+class PodShape:
+    """What is derived from a pod without its labels: templates that differ in nothing else share it.
+
+    Pods of an indexed Job, say, have a label each that tells its number. `signatures` is what plugins that do
+    not look at labels read of such pods, by profile.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "accounted",
+        "asked",
+        "is_plain",
+        "non_zero",
+        "ports",
+        "requests",
+        "resize_deferred",
+        "scalars",
+        "signatures",
+        "taken",
+        "terms",
+        "volumes",
+    )
+
+    def __init__(self, pod: Pod, rules: Rules, *, by_claims: bool) -> None:
+        self.requests: PodRequests = incoming_requests(pod, by_claims=by_claims)
+        self.accounted: PodRequests = (
+            accounted_requests(pod, rules.resize_accounting, by_claims=by_claims)
+            if _may_be_resized(pod)
+            else self.requests
+        )
+        self.resize_deferred = is_resize_deferred(pod)
+        """Whether pods run already and wait for room to be resized."""
+        self.ports: tuple[HostPort, ...] = host_ports(pod)
+        self.terms: PodTerms = parse_terms(pod.namespace, pod.spec.affinity)
+        self.taken: tuple[tuple[int, int], ...] = core_lines(self.accounted)
+        """What a pod takes of the first three resources, as (line of the resource columns, amount)."""
+        self.scalars: tuple[tuple[str, int], ...] = tuple(
+            (name, amount) for name, amount in self.accounted.scalars.items() if amount
+        )
+        """What it takes of others, by name."""
+        self.non_zero: tuple[tuple[int, int], ...] = (
+            (CPU, self.accounted.non_zero_milli_cpu),
+            (MEMORY, self.accounted.non_zero_memory),
+        )
+        self.volumes: tuple[Volume, ...] = storage_volumes(pod)
+        self.is_plain = not (self.volumes or self.requests.scalars or pod.spec.resource_claims)
+        """Whether pods need nothing beside room on a node: no disks, no devices."""
+        self.asked: dict[tuple[tuple[str, ...], bool, bool], tuple[int, ...]] = {}
+        self.signatures: dict[int, tuple[int, Any]] = {}
 
 
 class PodTemplate:
@@ -55,44 +106,33 @@ class PodTemplate:
         "resize_deferred",
         "rules",
         "scalars",
+        "shape",
         "taken",
         "terms",
         "volumes",
     )
 
     def __init__(
-        self, pod: Pod, label_set: LabelSet, groups: TermGroups, rules: Rules, *, by_claims: bool = False
+        self, pod: Pod, label_set: LabelSet, groups: TermGroups, rules: Rules, shape: PodShape
     ) -> None:
         self.pod = pod
         self.rules = rules
         self.label_set = label_set
-        self.requests: PodRequests = incoming_requests(pod, by_claims=by_claims)
-        self.accounted: PodRequests = (
-            accounted_requests(pod, rules.resize_accounting, by_claims=by_claims)
-            if _may_be_resized(pod)
-            else self.requests
-        )
-        self.resize_deferred = is_resize_deferred(pod)
-        """Whether pods run already and wait for room to be resized."""
-        self.ports: tuple[HostPort, ...] = host_ports(pod)
-        self.terms: PodTerms = parse_terms(pod.namespace, pod.spec.affinity)
-        self.carries_terms = bool(self.terms.terms)
+        self.shape = shape
+        self.requests = shape.requests
+        self.accounted = shape.accounted
+        self.resize_deferred = shape.resize_deferred
+        self.ports = shape.ports
+        self.terms = shape.terms
+        self.carries_terms = bool(shape.terms.terms)
+        self.taken = shape.taken
+        self.scalars = shape.scalars
+        self.non_zero = shape.non_zero
+        self.volumes = shape.volumes
+        self.is_plain = shape.is_plain
         self._all_groups = groups
         self._groups: tuple[TermGroup, ...] | None = None
         self._seen: tuple[int, LabelSet] = (-1, label_set)
-        self.taken: tuple[tuple[int, int], ...] = core_lines(self.accounted)
-        """What a pod takes of the first three resources, as (line of the resource columns, amount)."""
-        self.scalars: tuple[tuple[str, int], ...] = tuple(
-            (name, amount) for name, amount in self.accounted.scalars.items() if amount
-        )
-        """What it takes of others, by name."""
-        self.non_zero: tuple[tuple[int, int], ...] = (
-            (CPU, self.accounted.non_zero_milli_cpu),
-            (MEMORY, self.accounted.non_zero_memory),
-        )
-        self.volumes: tuple[Volume, ...] = storage_volumes(pod)
-        self.is_plain = not (self.volumes or self.requests.scalars or pod.spec.resource_claims)
-        """Whether pods need nothing beside room on a node: no disks, no devices."""
         self.class_keys: dict[int, tuple[int, tuple[Hashable, tuple[str, ...]]]] = {}
         self.counted_like: dict[PodTemplate, tuple[tuple[int, int], bool]] = {}
         """Whether pods of other templates are counted like pods of this one (relabelling.py)."""
@@ -124,8 +164,8 @@ class PodTemplate:
 
     def asked(self, names: tuple[str, ...], *, non_zero: bool, pod_level: bool) -> tuple[int, ...]:
         """What the pod asks of some resources, as node scores see it (see `requests_for_scoring`)."""
-        key = f"asked{names}{non_zero}{pod_level}"
-        known = self.facts.get(key)
+        key = (names, non_zero, pod_level)
+        known = self.shape.asked.get(key)
         if known is None:
             if self.pod.spec.resources is None and self.accounted is self.requests:
                 known = tuple(_plain_request(self.requests, name, non_zero) for name in names)
@@ -137,8 +177,9 @@ class PodTemplate:
                     pod_level=pod_level,
                     accounting=self.rules.resize_accounting,
                 )
-            self.note(key, known)
-        assert isinstance(known, tuple)
+            if len(self.shape.asked) >= _MOST_FACTS:
+                self.shape.asked.clear()
+            self.shape.asked[key] = known
         return known
 
 
@@ -235,6 +276,7 @@ class Templates:
         self._label_sets = label_sets
         self._groups = groups
         self._templates: WeakValueDictionary[bytes, PodTemplate] = WeakValueDictionary()
+        self._shapes: WeakValueDictionary[bytes, PodShape] = WeakValueDictionary()
         self.count_claims = False
         """Whether resources count that pods take through claims; to be said before there are pods."""
 
@@ -243,18 +285,21 @@ class Templates:
 
     def of(self, pod: Pod) -> PodTemplate:
         """The template of a pod. Raises QuantityError."""
-        key = _template_key(pod)
+        shape_key = _shape_key(pod)
+        # Each half tells where it ends, so that no other two make the same whole.
+        key = shape_key + _encode(pod.metadata.labels)
         template = self._templates.get(key)
         if template is None:
+            shape = self._shapes.get(shape_key)
+            if shape is None:
+                shape = self._shapes[shape_key] = PodShape(pod, self._rules, by_claims=self.count_claims)
             label_set = self._label_sets.of(pod.metadata.namespace, pod.metadata.labels)
-            template = self._templates[key] = PodTemplate(
-                pod, label_set, self._groups, self._rules, by_claims=self.count_claims
-            )
+            template = self._templates[key] = PodTemplate(pod, label_set, self._groups, self._rules, shape)
         return template
 
 
-def _template_key(pod: Pod) -> bytes:
-    """Bytes that are equal for pods alike in all that the template derives.
+def _shape_key(pod: Pod) -> bytes:
+    """Bytes that are equal for pods alike in all that a template derives from other things than labels.
 
     The name, the node and the status stay out, but for what the kubelet says of resizes. So do volumes that
     no rule reads: the token volume that every pod gets has a random name.
@@ -263,7 +308,6 @@ def _template_key(pod: Pod) -> bytes:
     return _encode(
         (
             meta.namespace,
-            meta.labels,
             meta.owner_references,
             spec.scheduler_name,
             spec.containers,

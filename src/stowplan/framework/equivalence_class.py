@@ -15,10 +15,12 @@ from stowplan.framework.status import Status
 class ClassKey:
     """Stands for a signature: made once per distinct signature, hashed by identity, cheap to look up."""
 
-    __slots__ = ("__weakref__", "digest")
+    __slots__ = ("__weakref__", "digest", "parts")
 
-    def __init__(self, digest: int) -> None:
-        self.digest = digest
+    def __init__(self, parts: tuple[Hashable, ...]) -> None:
+        self.parts = parts
+        """The signature. That of a class begins with the key of what pods share whatever their labels."""
+        self.digest: int = hash(tuple([one.digest if isinstance(one, ClassKey) else one for one in parts]))
         """The hash of the signature: what is left of it when nobody holds the key any more."""
 
 

@@ -347,7 +347,7 @@ async def carry_out_writes(result: PostFilterResult) -> PostFilterResult:
     for write in result.writes:
         status = await write()
         if status is not None:
-            return PostFilterResult(status)
+            return PostFilterResult(status, write_failed=True)
     return result
 
 

@@ -1,6 +1,6 @@
 """All Filter plugins of a profile over all rows, for one equivalence class of pods, and who rejects first."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,19 +16,63 @@ from stowplan.framework.interface import ALL_ROWS, FEW_ROWS, AllRows, Codes, Plu
 from stowplan.framework.protocols import FilterPlugin
 from stowplan.framework.status import PluginError, Status
 
+_MOST_SHARED = 32
+"""So many answers about all rows are kept, for filters and signatures."""
 _MOST_STATUSES = 4096
 """A filter that never says the same twice is asked about all nodes again when so much has piled up."""
 
 
-class FilterColumn(PluginColumn):
-    """One Filter plugin's codes over all rows; None while it passes every row."""
+class SharedCodes:
+    """Codes that filters gave all rows, by what they read of a pod.
 
-    __slots__ = ("by_node", "codes", "index", "known", "statuses")
+    Pods of other classes may be alike to one of the filters. Kept are answers of those that go by the
+    template of a pod without its labels and by single nodes, not by what is on them, for as long as no node
+    changes.
+    """
+
+    __slots__ = ("_basis", "_kept")
+
+    def __init__(self) -> None:
+        self._basis: tuple[int, int] = (-1, 0)
+        self._kept: dict[tuple[str, Hashable], Codes | None] = {}
+
+    @staticmethod
+    def has(plugin: Plugin, traits: Traits) -> bool:
+        """Whether answers of a filter are kept."""
+        by_shape = plugin.signs_template and not plugin.signs_labels and traits.row_local
+        return by_shape and not (traits.reads_usage or traits.by_node_filter)
+
+    def current(self, table: ClusterTable) -> dict[tuple[str, Hashable], Codes | None]:
+        """The answers that hold, by plugin and signature, and the place to put more."""
+        basis = (table.node_log.position, table.capacity)
+        if self._basis != basis or len(self._kept) > _MOST_SHARED:
+            self._basis = basis
+            self._kept.clear()
+        return self._kept
+
+
+class FilterColumn(PluginColumn):
+    """One Filter plugin's codes over all rows; None while it passes every row.
+
+    Where `shared` is given, answers about all rows are looked up there by the signature of the pod.
+    """
+
+    __slots__ = ("_shared", "_signature", "by_node", "codes", "index", "known", "statuses")
 
     point = "Filter"
 
-    def __init__(self, index: int, plugin: Plugin, traits: Traits, reusable: bool) -> None:
+    def __init__(
+        self,
+        index: int,
+        plugin: Plugin,
+        traits: Traits,
+        reusable: bool,
+        shared: SharedCodes | None = None,
+        signature: Hashable = None,
+    ) -> None:
         super().__init__(plugin, traits, reusable)
+        self._shared = shared
+        self._signature = signature
         self.index = index
         self.by_node = traits.by_node_filter
         self.codes: Codes | None = None
@@ -63,7 +107,7 @@ class FilterColumn(PluginColumn):
     def compute(self, table: ClusterTable, cycle: Cycle, rows: StaleRows) -> None:
         """Ask the plugin again about some rows, or about all of them."""
         if isinstance(rows, AllRows):
-            self.codes = self.ask(cycle, table.all_rows(), table.capacity)
+            self.codes = self._ask_all(table, cycle)
             return
         codes = self.ask(cycle, NodeRows(table, rows), None)
         if self.codes is None:
@@ -71,6 +115,16 @@ class FilterColumn(PluginColumn):
                 return
             self.codes = np.zeros(table.capacity, dtype=np.int64)
         self.codes[rows] = 0 if codes is None else codes
+
+    def _ask_all(self, table: ClusterTable, cycle: Cycle) -> Codes | None:
+        if self._shared is None or cycle.watch is not None:
+            return self.ask(cycle, table.all_rows(), table.capacity)
+        kept = self._shared.current(table)
+        key = (self.plugin.name, self._signature)
+        if key not in kept:
+            kept[key] = self.ask(cycle, table.all_rows(), table.capacity)
+        codes = kept[key]
+        return None if codes is None else codes.copy()
 
     def compute_few(self, table: ClusterTable, cycle: Cycle, rows: list[int]) -> list[int]:
         """Ask the plugin again about a few rows; returns those of which it says something else now."""
@@ -233,6 +287,7 @@ class FilterResults:
         "_local",
         "_node_position",
         "_revisit",
+        "_revisit_all",
         "_skipped",
         "_table",
         "_usage_position",
@@ -259,6 +314,8 @@ class FilterResults:
         self.version = 0
         self.rejections_version = 0
         self._revisit: list[int] = []
+        self._revisit_all = False
+        """Which rows are worth looking at changed in many rows: who rejects first is looked up in all."""
         self._node_position = -1
         self._usage_position = -1
         self._skipped: frozenset[str] | None = None
@@ -328,6 +385,10 @@ class FilterResults:
             if column.traits.reads_usage:
                 revisit += column.compute_few(table, cycle, rows)
             column.state = column.found
+        if self._revisit_all:
+            self._revisit_all = False
+            self._merge_all()
+            return True
         for row in revisit:
             self._merge_one(row)
         return True
@@ -339,11 +400,11 @@ class FilterResults:
         self._node_position = table.node_log.position
         self._usage_position = table.usage_log.position
         touched: StaleRows = ALL_ROWS
-        if node_rows is not None and usage_rows is not None:
+        if node_rows is not None and usage_rows is not None and not self._revisit_all:
             touched = node_rows
             if self._revisit:
                 touched = merge_rows(node_rows, np.array(self._revisit, dtype=np.intp))
-        self._revisit = []
+        self._revisit, self._revisit_all = [], False
         for position, column in enumerate(self.columns):
             if column.plugin.name in cycle.skipped:
                 if column.active and column.stop():
@@ -371,7 +432,10 @@ class FilterResults:
         for before, now in ((self.asked_for, asked_for), (self.inside, inside)):
             if before is not now:
                 revisit = merge_rows(revisit, self._differing(before, now))
-        self._revisit += revisit.tolist()
+        if len(revisit) > FEW_ROWS:
+            self._revisit_all = True
+        else:
+            self._revisit += revisit.tolist()
         self.asked_for, self.inside = asked_for, inside
 
     def _differing(self, before: BoolColumn | None, now: BoolColumn | None) -> Rows:

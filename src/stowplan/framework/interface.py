@@ -128,6 +128,14 @@ class Services(Protocol):
         """
         ...
 
+    async def in_turn(self, pod: Pod) -> None:
+        """Go on when it is this pod's turn: at once, but for a replay, where it was then.
+
+        For work in the background before what Unreserve asks about: whether it came before or after has to be
+        the same in a replay.
+        """
+        ...
+
     def event(self, pod: Pod, *, type: str, reason: str, action: str, note: str) -> None:
         """Record an event about a pod, in the name of its profile."""
         ...
@@ -239,8 +247,8 @@ class PostFilterResult(NamedTuple):
     `victims` are the pods to evict. A plugin with nothing to say about either returns its status alone.
     `candidates` are the nodes there were to choose from and `ties` those as good as the chosen one, itself
     among them. `writes` are what the plugin wants written: a running scheduler calls each and awaits it, and
-    who only wants to know what would happen does not. A status that comes back from one is an error. `choice`
-    tells why this candidate was chosen and no other.
+    who only wants to know what would happen does not. A status that comes back from one is an error, and the
+    result then says `write_failed`. `choice` tells why this candidate was chosen and no other.
     """
 
     status: Status
@@ -250,6 +258,7 @@ class PostFilterResult(NamedTuple):
     ties: tuple[str, ...] = ()
     writes: tuple[Callable[[], Awaitable[Status | None]], ...] = ()
     choice: Choice | None = None
+    write_failed: bool = False
 
 
 PREEMPTION_PREFIX = "preemption: "
@@ -318,6 +327,8 @@ class Plugin:
     claims and volumes."""
     signs_template: ClassVar[bool] = False
     """`sign` looks only at what all pods of one template share (not at names, annotations or status)."""
+    signs_labels: ClassVar[bool] = True
+    """False: `sign` does not look at the pod's labels. Of pods that differ in these only it is asked once."""
     signs_volumes: ClassVar[bool] = False
     """Pods without volumes that are or become disks are all alike to it, and `pre_filter` skips them."""
     signs_node_name: ClassVar[bool] = False
@@ -344,6 +355,10 @@ class Plugin:
     pre_enqueue_by_group: ClassVar[bool] = False
     """`pre_enqueue` gives one answer to all pods of a group, or of a tree of groups: it is asked once."""
 
+    sorts_by_priority: ClassVar[bool] = False
+    """`sort_key` goes by `queued.priority`, the highest first, then by `queued.timestamp`. Then many pods
+    that are alike move through the queue as one."""
+
     changes_assumed_pods: bool = False
     """`assumed_pod` may give a pod another status as soon as it is assumed on a node."""
 
@@ -368,6 +383,10 @@ class Plugin:
         super().__init_subclass__(**kwargs)
         if "name" not in cls.__dict__:
             cls.name = cls.__name__
+        if "pre_enqueue" in cls.__dict__ and "always_enqueues" not in cls.__dict__:
+            cls.always_enqueues = Plugin.always_enqueues  # type: ignore[method-assign]
+        if "sort_key" in cls.__dict__ and "sorts_by_priority" not in cls.__dict__:
+            cls.sorts_by_priority = False
 
     def sign(self, pod: PodInfo) -> Hashable | Unsigned:
         """What this plugin reads of the pod, as something hashable."""
@@ -397,6 +416,14 @@ class Plugin:
         The queue does not ask about them again when an event comes. Any others are asked about.
         """
         return _NOBODY
+
+    def always_enqueues(self, pod: PodInfo) -> bool:
+        """Whether `pre_enqueue` accepts a pod whenever it is asked, for as long as the pod does not change.
+
+        Then it is not asked. Only pods that are among `held_pods` at the time may be rejected all the same.
+        Who overrides `pre_enqueue` has to say it anew.
+        """
+        return False
 
     def release(self, memo: Any) -> None:
         """Give back what was kept for a class of pods that is no longer needed."""

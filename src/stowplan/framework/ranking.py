@@ -45,7 +45,8 @@ class Ranking:
         self._block = block = min(block, capacity)
         self.totals: IntColumn = np.full(capacity, INFEASIBLE, dtype=np.int64)
         self._tops: list[int] = [INFEASIBLE] * (capacity // block)
-        self._ties: list[int] = [block] * (capacity // block)
+        self._ties: list[int] | None = [block] * (capacity // block)
+        """None: not counted since totals were rewritten as a whole."""
         self._topmost: list[list[int] | None] = [None] * (capacity // block)
         self._best: tuple[int, int] | None = None
         self._short: list[tuple[int, int]] = []
@@ -59,10 +60,18 @@ class Ranking:
         self._best = self._floor = None
         self._is_fresh = True
         blocks = self.totals.reshape(-1, self._block)
-        tops = blocks.max(axis=1)
-        self._tops = tops.tolist()
-        self._ties = (blocks == tops[:, None]).sum(axis=1).tolist()
+        self._tops = blocks.max(axis=1).tolist()
+        self._ties = None
         self._topmost = [None] * len(self._tops)
+
+    def _tie_counts(self) -> list[int]:
+        """How many rows of each block have its best total."""
+        ties = self._ties
+        if ties is None:
+            blocks = self.totals.reshape(-1, self._block)
+            tops = np.array(self._tops, dtype=np.int64)
+            ties = self._ties = (blocks == tops[:, None]).sum(axis=1).tolist()
+        return ties
 
     def refresh(self, rows: Rows) -> None:
         """Totals of these rows were rewritten."""
@@ -82,6 +91,7 @@ class Ranking:
         old = self.totals.item(row)
         if old == total:
             return
+        ties = self._tie_counts()
         self.totals[row] = total
         if self._best is not None:
             self._best = self._best_after(*self._best, old, total)
@@ -91,14 +101,14 @@ class Ranking:
         top = self._tops[block]
         rows = self._topmost[block]
         if total > top:
-            self._tops[block], self._ties[block], self._topmost[block] = total, 1, [row]
+            self._tops[block], ties[block], self._topmost[block] = total, 1, [row]
         elif total == top:
-            self._ties[block] += 1
+            ties[block] += 1
             if rows is not None:
                 insort(rows, row)
         elif old == top:
-            if self._ties[block] > 1:
-                self._ties[block] -= 1
+            if ties[block] > 1:
+                ties[block] -= 1
                 if rows is not None:
                     del rows[bisect_left(rows, row)]
             else:
@@ -115,16 +125,22 @@ class Ranking:
     def best(self) -> tuple[int, int]:
         """The highest total and how many rows have it."""
         if self._best is None:
-            top = max(self._tops)
-            ties = sum([count for count, here in zip(self._ties, self._tops, strict=True) if here == top])
+            top, counts = max(self._tops), self._ties
+            if counts is None:
+                ties = int(np.count_nonzero(self.totals == top))
+            else:
+                ties = sum([count for count, here in zip(counts, self._tops, strict=True) if here == top])
             self._best = (top, ties)
         return self._best
 
     def pick(self, top: int, nth: int) -> int:
         """The nth (from 0) of the rows whose total is `top`, the highest."""
+        ties = self._ties
+        if ties is None:
+            return int(self.ties(top)[nth])
         block = self._tops.index(top)
-        while nth >= self._ties[block]:
-            nth -= self._ties[block]
+        while nth >= ties[block]:
+            nth -= ties[block]
             block = self._tops.index(top, block + 1)
         return self._rows_at_top(block)[nth]
 
@@ -206,5 +222,6 @@ class Ranking:
         part = self.totals[block * self._block : (block + 1) * self._block]
         top = int(part.max())
         self._tops[block] = top
-        self._ties[block] = int(np.count_nonzero(part == top))
+        if self._ties is not None:
+            self._ties[block] = int(np.count_nonzero(part == top))
         self._topmost[block] = None

@@ -26,7 +26,7 @@ from stowplan.framework.extension_points import (
     guarded,
     plugin_error,
 )
-from stowplan.framework.filter_results import FilterColumn, FilterResults
+from stowplan.framework.filter_results import FilterColumn, FilterResults, SharedCodes
 from stowplan.framework.interface import (
     UNSIGNED,
     Handle,
@@ -130,7 +130,16 @@ class Framework:
         }
         self._of_members: list[Any] = [p for p in involved.values() if isinstance(p, GroupMemberPlugin)]
         self.assuming = [plugin for plugin in involved.values() if plugin.changes_assumed_pods]
-        self._by_template = [plugin for plugin in involved.values() if plugin.signs_template]
+        by_template = [plugin for plugin in involved.values() if plugin.signs_template]
+        self._by_shape = [plugin for plugin in by_template if not plugin.signs_labels]
+        self._by_labels = [plugin for plugin in by_template if plugin.signs_labels]
+        self._shared_codes = SharedCodes()
+        self._shared_filters = {
+            plugin.name: place
+            for place, plugin in enumerate(self._by_shape, start=1)
+            if plugin in self._filters and SharedCodes.has(plugin, self._traits[plugin.name])
+        }
+        """Filters whose answers are shared, with the place of what they read in the signature."""
         self._by_pod = [plugin for plugin in involved.values() if not plugin.signs_template]
         self._by_plain_pod = [p for p in self._by_pod if not (p.signs_volumes or p.signs_node_name)]
 
@@ -164,6 +173,7 @@ class Framework:
         """Let go of everything kept for reuse, as before a profile is replaced."""
         self._latest = None
         self._classes.clear()
+        self._shared_codes = SharedCodes()
 
     # The scheduling of one pod, up to the choice
 
@@ -342,7 +352,7 @@ class Framework:
         """The class of a pod, found or begun."""
         latest = self._latest
         template = pod.template
-        signing = self._by_pod if template.volumes or pod.pod.spec.node_name else self._by_plain_pod
+        signing = self._signing(pod)
         signatures = tuple([_signature(plugin, pod) for plugin in signing]) if signing else ()
         if (
             latest is not None
@@ -372,14 +382,28 @@ class Framework:
         return pod_class
 
     def alike(self, pods: Sequence[PodInfo]) -> bool:
-        """Whether pods are of one class: whatever is said of one of them is said of all."""
+        """Whether pods are of one class: whatever is said of one of them is said of all.
+
+        Labels that nobody looks at make other templates of them, but no other class.
+        """
         first = pods[0]
-        signing = self._by_pod if first.template.volumes or first.pod.spec.node_name else self._by_plain_pod
+        key, unsigned = self._template_key(first)
+        signing = self._signing(first)
         signatures = [_signature(plugin, first) for plugin in signing]
-        return UNSIGNED not in signatures and all(
-            pod.template is first.template and [_signature(plugin, pod) for plugin in signing] == signatures
-            for pod in pods
+        return (
+            not unsigned
+            and UNSIGNED not in signatures
+            and all(
+                (pod.template is first.template or self._template_key(pod)[0] is key)
+                and self._signing(pod) is signing
+                and [_signature(plugin, pod) for plugin in signing] == signatures
+                for pod in pods
+            )
         )
+
+    def _signing(self, pod: PodInfo) -> list[Plugin]:
+        """The plugins that look at more of a pod than its template."""
+        return self._by_pod if pod.template.volumes or pod.pod.spec.node_name else self._by_plain_pod
 
     def copies(self, evaluation: Evaluation) -> IntColumn | None:
         """By row, how many pods like that of an evaluation the filters pass one after the other.
@@ -417,18 +441,37 @@ class Framework:
         version = self.table.lookups.groups_version
         if kept is not None and kept[0] == version:
             return kept[1]
-        deferred = pod.template.resize_deferred
-        parts = (deferred, *[_signature(plugin, pod) for plugin in self._by_template])
-        key = self._keys.get(parts)
-        if key is None:
-            key = self._keys[parts] = ClassKey(hash(parts))
-        unsigned = tuple(
-            plugin.name for plugin, part in zip(self._by_template, parts[1:], strict=True) if part is UNSIGNED
-        )
+        shape = self._shape_key(pod, version)
+        by_labels = [_signature(plugin, pod) for plugin in self._by_labels]
+        key = self._key((shape, *by_labels))
+        unsigned: tuple[str, ...] = ()
+        if UNSIGNED in shape.parts or UNSIGNED in by_labels:
+            signed = zip((*self._by_shape, *self._by_labels), (*shape.parts[1:], *by_labels), strict=True)
+            unsigned = tuple(plugin.name for plugin, part in signed if part is UNSIGNED)
         if len(pod.template.class_keys) >= _MOST_PROFILES:
             pod.template.class_keys.clear()
         pod.template.class_keys[self._serial] = (version, (key, unsigned))
         return key, unsigned
+
+    def _shape_key(self, pod: PodInfo, version: int) -> ClassKey:
+        """The part of the signature that all pods share that differ in labels only."""
+        signatures = pod.template.shape.signatures
+        kept = signatures.get(self._serial)
+        if kept is not None and kept[0] == version:
+            known: ClassKey = kept[1]
+            return known
+        deferred = pod.template.resize_deferred
+        key = self._key((deferred, *[_signature(plugin, pod) for plugin in self._by_shape]))
+        if len(signatures) >= _MOST_PROFILES:
+            signatures.clear()
+        signatures[self._serial] = (version, key)
+        return key
+
+    def _key(self, parts: tuple[Hashable, ...]) -> ClassKey:
+        key = self._keys.get(parts)
+        if key is None:
+            key = self._keys[parts] = ClassKey(parts)
+        return key
 
     def _new_class(self, key: Hashable, unsigned: frozenset[str]) -> EquivalenceClass:
         table = self.table
@@ -439,10 +482,18 @@ class Framework:
         settled = pod_class.settled_pre_filters
         never = settled.skipped if settled is not None else frozenset()
         filters = [plugin for plugin in self._filters if plugin.name not in never]
-        return [
-            FilterColumn(index, plugin, self._traits[plugin.name], plugin.name not in pod_class.unsigned)
-            for index, plugin in enumerate(filters)
-        ]
+        signed = pod_class.key[0] if isinstance(pod_class.key, tuple) else pod_class.key
+        shape = signed.parts[0] if self._reuse and isinstance(signed, ClassKey) else None
+        parts = shape.parts if isinstance(shape, ClassKey) else None
+        columns = []
+        for index, plugin in enumerate(filters):
+            traits, reusable = self._traits[plugin.name], plugin.name not in pod_class.unsigned
+            place = self._shared_filters.get(plugin.name) if reusable else None
+            if parts is None or place is None:
+                columns.append(FilterColumn(index, plugin, traits, reusable))
+            else:
+                columns.append(FilterColumn(index, plugin, traits, True, self._shared_codes, parts[place]))
+        return columns
 
     def _score_columns(self, pod_class: EquivalenceClass) -> list[ScoreColumn]:
         """Columns for the scores that take part."""

@@ -66,6 +66,15 @@ class Distribution:
         self.flush()
         self._sort(values)
 
+    def repeat(self, value: float, count: int) -> None:
+        """Observe a value so many times."""
+        self._total += value * count
+        self._counts[int(self._bounds.searchsorted(value))] += count
+        if self._native is not None:
+            self._native.repeat(value, count)
+        if self._sink is not None:
+            self._sink([value] * count)
+
     @property
     def counts(self) -> list[int]:
         """The count of each bucket, the last one without a bound."""

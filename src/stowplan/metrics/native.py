@@ -8,6 +8,7 @@ neighbours.
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from math import isnan
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -53,6 +54,16 @@ class NativeBuckets:
         if len(self._waiting) >= _MOST_WAITING:
             self._sort()
 
+    def repeat(self, value: float, count: int) -> None:
+        """Observe a value so many times."""
+        self._sort()
+        if abs(value) <= ZERO_THRESHOLD:
+            self._zeros += count
+        elif not isnan(value):
+            place = int(_places(np.array([abs(value)]), self._schema)[0])
+            (self._positive if value > 0 else self._negative)[place] += count
+            self._limit_buckets()
+
     @property
     def schema(self) -> int:
         self._sort()
@@ -86,6 +97,9 @@ class NativeBuckets:
             if len(places):
                 numbers, counts = np.unique(places, return_counts=True)
                 found.update(dict(zip(numbers.tolist(), counts.tolist(), strict=True)))
+        self._limit_buckets()
+
+    def _limit_buckets(self) -> None:
         while len(self._positive) + len(self._negative) > MOST_BUCKETS and self._schema > COARSEST_SCHEMA:
             self._schema -= 1
             self._positive = _joined(self._positive)

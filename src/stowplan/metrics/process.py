@@ -112,6 +112,11 @@ class ProcessMetrics:
         gauge = self._families.read_gauge("apiserver_reachable")
         gauge.read_series_from(lambda: {(server,): int(there) for server, there in reachable().items()})
 
+    def watch_reloads(self, successful: Callable[[], bool]) -> None:
+        """Read from `successful` whether the configuration was loaded when it changed last."""
+        gauge = self._families.read_gauge("config_last_reload_successful")
+        gauge.read_series_from(lambda: {(): int(successful())})
+
     def watch_election(self, name: str, leads: Callable[[], bool], slow_paths: Callable[[], int]) -> None:
         """Callbacks of leader election: whether this process leads, and its slow-path acquisitions."""
         status = self._families.read_gauge("leader_election_master_status")

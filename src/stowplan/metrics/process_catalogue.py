@@ -206,6 +206,14 @@ FACTS: Final = Catalogue(
             "Whether an API server can be reached (1) or not (0).",
             prefix="stowplan_",
         ),
+        MetricDescription(
+            "config_last_reload_successful",
+            (),
+            ALPHA,
+            "Whether the configuration and plugins that changed last were loaded (1), or refused (0); then "
+            "those before stay in force.",
+            prefix="stowplan_",
+        ),
         _gauge("process_virtual_memory_max_bytes", "", ALPHA, "Virtual memory the process may use."),
     ),
 )

@@ -1,7 +1,7 @@
 """The metrics of a scheduler: its queue, scheduling and binding cycles, preemption and plugins."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Final, NamedTuple
 
@@ -99,6 +99,9 @@ class QueueMetrics(QueueInstrument):
         if queued.gating_plugin:
             self._gated += 1
 
+    def incoming_many(self, count: int, queue: str, event: str) -> None:
+        self._incoming[queue, event] += count
+
     def incoming_group(self, group: QueuedGroup, queue: str, event: str, is_new: bool) -> None:
         self._incoming[queue, event] += group.size
         self._group_pods[queue, event] += group.size
@@ -149,9 +152,9 @@ class QueueMetrics(QueueInstrument):
         seconds = self._timer() - self._plugin_asked_at
         self._plugins[plugin, PRE_ENQUEUE, status.code.label].observe(seconds)
 
-    def pre_enqueue_ran(self, pods: Sequence[QueuedPod]) -> None:
-        seconds = (self._timer() - self._asked_at) / len(pods)
-        self.points[PRE_ENQUEUE, "Success", pods[0].profile].take([seconds] * len(pods))
+    def pre_enqueue_ran(self, profile: str, count: int) -> None:
+        seconds = (self._timer() - self._asked_at) / count
+        self.points[PRE_ENQUEUE, "Success", profile].repeat(seconds, count)
 
     def after_pre_enqueue(self, queued: QueuedPod) -> None:
         seconds = self._timer() - self._asked_at

@@ -76,6 +76,8 @@ class Coscheduling(GangScheduling):
             raise ProfileError(aggregate(problems))
         handle.table.groups.coscheduling_backoff = float(self._args.pod_group_backoff_seconds)
 
+    sorts_by_priority = True
+
     def sort_key(self, queued: Queued) -> tuple[int, float]:
         """Higher priority first; among equals, who has waited longer."""
         return (-queued.priority, queued.timestamp)

@@ -65,6 +65,9 @@ class GangScheduling(Plugin):
             return None
         return self._ready_in_tree(pod.pod) if self._composite else self._ready(pod.pod)
 
+    def always_enqueues(self, pod: PodInfo) -> bool:
+        return pod.spec.scheduling_group is None
+
     def permit(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | Wait | None:
         """Let a member wait until enough of its group have a node, and then let all of them go.
 

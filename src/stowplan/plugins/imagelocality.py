@@ -39,6 +39,7 @@ class ImageLocality(Plugin):
     row_local = False
     depends_on_pods = False
     signs_template = True
+    signs_labels = False
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)

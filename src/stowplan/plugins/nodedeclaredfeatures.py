@@ -43,6 +43,7 @@ class NodeDeclaredFeatures(Plugin):
     reads = Reads.NODE
     skips_deferred_resizes = True
     signs_template = True
+    signs_labels = False
     constant_pre_filter = True
 
     def __init__(self, args: Any, handle: Handle) -> None:

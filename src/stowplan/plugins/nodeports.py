@@ -37,6 +37,7 @@ class NodePorts(Plugin):
     reads = Reads.USAGE
     skips_deferred_resizes = True
     signs_template = True
+    signs_labels = False
     constant_pre_filter = True
 
     def sign(self, pod: PodInfo) -> Hashable:

@@ -38,6 +38,7 @@ class NodeUnschedulable(Plugin):
     reads = Reads.NODE
     skips_deferred_resizes = True
     signs_template = True
+    signs_labels = False
     constant_pre_filter = True
 
     def sign(self, pod: PodInfo) -> Hashable:

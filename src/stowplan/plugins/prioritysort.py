@@ -18,6 +18,8 @@ class Queued(Protocol):
 class PrioritySort(Plugin):
     """Higher priority first; among equals, who has waited longer."""
 
+    sorts_by_priority = True
+
     def sort_key(self, queued: Queued) -> tuple[int, float]:
         """Who has a smaller key is scheduled first."""
         return (-queued.priority, queued.timestamp)

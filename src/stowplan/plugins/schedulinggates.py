@@ -34,3 +34,6 @@ class SchedulingGates(Plugin):
         if not gates:
             return None
         return unresolvable(f"waiting for scheduling gates: [{' '.join(gate.name for gate in gates)}]")
+
+    def always_enqueues(self, pod: PodInfo) -> bool:
+        return not pod.pod.spec.scheduling_gates

@@ -94,6 +94,7 @@ class TaintToleration(Plugin):
     reads = Reads.NODE
     skips_deferred_resizes = True
     signs_template = True
+    signs_labels = False
     constant_normalize = True
     constant_pre_filter = True
     constant_pre_score = True

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.pod import Pod
@@ -14,7 +13,7 @@ from stowplan.logs import Logger
 from stowplan.queue.group_queue import GroupSchedulingQueue
 from stowplan.queue.instrument import QueueInstrument
 from stowplan.queue.scheduling_queue import LONGEST_WAIT, SchedulingQueue
-from stowplan.queue.sub_queues import SECOND, Backoff, ProfileRules, SortKey
+from stowplan.queue.sub_queues import SECOND, Backoff, ProfileRules
 
 
 def queue_for(
@@ -42,6 +41,7 @@ def queue_for(
         groups = frameworks[0].table.groups
         make = partial(GroupSchedulingQueue, groups=groups, wake_failed_groups=wake_failed_groups)
     window = Backoff().window if gates["SchedulerPopFromBackoffQ"] else 1
+    [sorter] = frameworks[0].at(Point.QUEUE_SORT)
     return make(
         clock,
         frameworks[0].table.info,
@@ -49,7 +49,8 @@ def queue_for(
             framework.profile.scheduler_name: rules_of(framework, gates, extenders=extenders)
             for framework in frameworks
         },
-        _sort_key(frameworks[0]),
+        sorter.sort_key,  # type: ignore[attr-defined]
+        sorted_by_priority=sorter.sorts_by_priority,
         backoff=Backoff(round(initial_backoff * SECOND), round(max_backoff * SECOND), window),
         longest_wait=longest_wait,
         find=find,
@@ -66,9 +67,3 @@ def rules_of(
     hints = build_hint_map(framework.plugins.values(), gates, extenders=extenders)
     asking = [plugin for plugin in framework.at(Point.PRE_ENQUEUE) if hasattr(plugin, "pre_enqueue")]
     return ProfileRules(hints, asking)
-
-
-def _sort_key(framework: Framework) -> SortKey:
-    [sorter] = framework.at(Point.QUEUE_SORT)
-    key: Callable[..., Any] = sorter.sort_key  # type: ignore[attr-defined]
-    return key

@@ -1,6 +1,6 @@
 """Hook points of the queue: metrics, logs and traces hang on these; those nobody uses cost nothing."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from stowplan.framework.events import Answer, ClusterEvent
@@ -30,6 +30,9 @@ class QueueInstrument:
 
     def incoming(self, queued: QueuedPod, queue: str, event: str) -> None:
         """A pod came to `queue` (active, backoff or unschedulable) because of an event."""
+
+    def incoming_many(self, count: int, queue: str, event: str) -> None:
+        """So many pods that are alike came to `queue` together. Without it `incoming` is told of each."""
 
     def incoming_group(self, group: QueuedGroup, queue: str, event: str, is_new: bool) -> None:
         """A group came to `queue` because of an event; `is_new`: it was not in that queue just before."""
@@ -71,7 +74,7 @@ class QueueInstrument:
     def after_pre_enqueue(self, queued: QueuedPod) -> None:
         """All of them agreed, or one said no."""
 
-    def pre_enqueue_ran(self, pods: Sequence[QueuedPod]) -> None:
+    def pre_enqueue_ran(self, profile: str, count: int) -> None:
         """All of them agreed to many pods of one profile, of which the first was told of before."""
 
     def problem(self, message: str) -> None:
@@ -94,6 +97,7 @@ class Hooks:
         "in_flight",
         "incoming",
         "incoming_group",
+        "incoming_many",
         "narrowed",
         "pre_enqueue_ran",
         "problem",
@@ -103,6 +107,7 @@ class Hooks:
 
     def __init__(self, instrument: QueueInstrument | None) -> None:
         self.incoming = _hook(instrument, "incoming")
+        self.incoming_many = _hook(instrument, "incoming_many")
         self.incoming_group = _hook(instrument, "incoming_group")
         self.stayed_gated = _hook(instrument, "stayed_gated")
         self.rejected = _hook(instrument, "rejected")

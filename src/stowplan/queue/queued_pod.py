@@ -18,9 +18,9 @@ class QueuedPod:
         "flushed",
         "flushed_at",
         "gate",
-        "gated_uid",
         "gating_plugin",
         "group",
+        "grouped_uid",
         "key",
         "pending_plugins",
         "pod",
@@ -64,8 +64,8 @@ class QueuedPod:
         """Its place among the pods that wait for an event (unschedulable.py)."""
         self.ticket = -1
         """Its number there, -1 while it is not there."""
-        self.gated_uid = ""
-        """The uid by which it is found there while it is gated."""
+        self.grouped_uid = ""
+        """The uid by which it is found there."""
         self.claims: tuple[str, ...] = ()
         """The ResourceClaims by which it is found there."""
 

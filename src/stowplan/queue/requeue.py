@@ -12,8 +12,8 @@ from stowplan.queue.queued_pod import QueuedPod
 from stowplan.queue.sub_queues import ProfileRules, Strategy, SubQueues
 from stowplan.queue.unschedulable_pods import Group
 
-MANY: Final = 16
-"""So many pods that are alike are made ready together."""
+MANY: Final = 4
+"""So many pods that are alike are moved as one."""
 
 Ask = Callable[[Registered, QueuedPod, ClusterEvent, Any, Any], Answer]
 """Asks a plugin for its hint."""
@@ -108,38 +108,17 @@ class Waker:
         self, event: ClusterEvent, old: Any, new: Any, at_most_priority: int | None, excluding: str
     ) -> None:
         """Try pods again that an event may help, if their priority is at most the one given."""
-        for_all = at_most_priority is None and not excluding
-        together: list[QueuedPod] = []
+        for_all = at_most_priority is None
         claims = self._narrowed(event, old, new) if self._asks_first else None
         for group in self._concerned(event, old, new):
             if claims is None or not self._narrows:
-                verdicts = self._verdicts(group, event, old, new, for_all)
+                verdicts = self._verdicts(group, event, old, new, for_all and not group.has(excluding))
             else:
                 verdicts = self._verdicts_of(group.users_of_any(claims), event, old, new)
-            if for_all and len(group.pods) >= MANY and not group.gating_plugin:
-                verdicts = self._sorted_out(verdicts, together, event.label)
             for queued, strategy in verdicts:
                 low_enough = at_most_priority is None or queued.lowest_priority <= at_most_priority
                 if low_enough and queued.uid != excluding:
                     self.move(queued, strategy, event)
-        if together:
-            self._places.ready_together(together, event.label)
-
-    def _sorted_out(
-        self, verdicts: Iterator[tuple[QueuedPod, Strategy]], together: list[QueuedPod], event: str
-    ) -> Iterator[tuple[QueuedPod, Strategy]]:
-        """Leave out of the pods of a group that are woken those that can be made ready together.
-
-        No strategy makes a difference to pods that are not backing off.
-        """
-        if not self._places.moves_together(event):
-            return verdicts
-        strategies = {queued.key: (queued, strategy) for queued, strategy in verdicts}
-        if not strategies:
-            return iter(())
-        ready, others = self._places.sort_out_ready([queued for queued, _ in strategies.values()])
-        together += ready
-        return iter([strategies[queued.key] for queued in others])
 
     def wake_updated(self, queued: QueuedPod, events: Sequence[ClusterEvent], old: Pod, new: Pod) -> None:
         """A pod that waits has changed: try it again if the plugins that rejected it think that helps."""
@@ -201,14 +180,20 @@ class Waker:
     ) -> Iterator[tuple[QueuedPod, Strategy]]:
         """The pods of a group that an event may help; `for_all`: that is all that counts.
 
-        If possible, hints are asked once for all of them. The pod that the event is about is a special case
-        to many hints, so with it in the group each is asked for. Where only the users of one ResourceClaim
-        are concerned, nobody else is asked for.
+        If possible, hints are asked once for all of them, and all are moved as one. The pod that the event
+        is about is a special case to many hints, so with it in the group each is asked for. Where only the
+        users of one ResourceClaim are concerned, nobody else is asked for.
         """
         itself = {obj.key for obj in (old, new) if isinstance(obj, Pod)} & group.pods.keys()
         if not itself and self._is_shared(group, event):
             shared = self._worth(group.representative, event, old, new)
             if shared is Strategy.SKIP:
+                return
+            if for_all and len(group.pods) >= MANY and self._places.moves_as_one(group, event.label):
+                for queued in self._held(group):
+                    yield queued, shared
+                if group.pods:
+                    self._places.move_group(group, shared, event.label)
                 return
             for queued in self._not_held(group, event) if for_all else list(group.pods.values()):
                 yield queued, shared
@@ -240,6 +225,12 @@ class Waker:
                         return None
                     found.add(claim)
         return found or None
+
+    def _held(self, group: Group) -> list[QueuedPod]:
+        """The pods of a group that nobody gated so far and that some plugin is sure to hold back."""
+        gating = self._profiles[group.profile].pre_enqueue
+        held = [uids for plugin in gating if (uids := plugin.held_pods())]
+        return group.among(frozenset().union(*held)) if held else []
 
     def _not_held(self, group: Group, event: ClusterEvent) -> list[QueuedPod]:
         """The pods of a group but for those that the plugin that gates it is sure to hold back again.

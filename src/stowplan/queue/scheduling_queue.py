@@ -50,8 +50,8 @@ class SchedulingQueue:
     """All pods that wait for a node.
 
     `info` makes of a pod what plugins look at (`ClusterTable.info`). `profiles` are the rules by scheduler
-    name; `sort_key` orders active pods, smallest first. `find` finds a pod as the API server last told of it,
-    by `namespace/name`.
+    name; `sort_key` orders active pods, smallest first, with `sorted_by_priority` by nothing but priority and
+    time. `find` finds a pod as the API server last told of it, by `namespace/name`.
     """
 
     _sub_queues: ClassVar[type[SubQueues]] = SubQueues
@@ -65,6 +65,7 @@ class SchedulingQueue:
         sort_key: SortKey,
         *,
         backoff: Backoff | None = None,
+        sorted_by_priority: bool = False,
         longest_wait: float = LONGEST_WAIT,
         find: Callable[[str], Pod | None] | None = None,
         instrument: QueueInstrument | None = None,
@@ -97,6 +98,7 @@ class SchedulingQueue:
             early,
             Logger() if logger is None else logger,
             renominating=() if self._nominates_first else (self._added, updated),
+            sorted_by_priority=sorted_by_priority,
         )
         self._waker = self._waker_type(profiles, self._places, self._hooks, gates)
         self._waiting = self._places.unschedulable.pods

@@ -1,144 +1,27 @@
 """The parts of the queue (active, backoff, unschedulable), how a pod moves between them, and PreEnqueue.
 
-Active and backoff are heaps whose entries can be found by key. A pod backs off twice as long after each
-failure, up to a limit.
+A pod backs off twice as long after each failure, up to a limit. Pods that are alike and that an event wakes
+move as one group: nothing is done for each of them before its turn.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from heapq import heapify, heappop, heappush
-from itertools import count
 from math import inf, nextafter, sqrt
-from operator import itemgetter
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 from stowplan.clock import Clock
 from stowplan.framework.events import HintMap
 from stowplan.framework.interface import Plugin
 from stowplan.framework.status import SUCCESS, Code, Status, error
 from stowplan.logs import Logger, Ref
+from stowplan.queue.heaps import PodHeap
 from stowplan.queue.instrument import ACTIVE, BACKOFF, GATED, UNSCHEDULABLE, Hooks
 from stowplan.queue.nominator import Nominator
 from stowplan.queue.queued_pod import QueuedPod
-from stowplan.queue.unschedulable_pods import UnschedulablePods
-
-T = TypeVar("T")
-
-_Entry = list[Any]
-"""Sort key, place among equals, serial number, key, item; numbers differ, so no comparison gets past them."""
-_PLACE: Final = 1
-_KEY: Final = 3
-_ITEM: Final = 4
-
-_GONE: Final = object()
-"""The item of an entry that no longer counts."""
-
-
-class KeyedHeap(Generic[T]):
-    """Smallest sort key first; among equals, who came first.
-
-    Entries that come in order, as most pods do, wait in a line; only those that have to go before another one
-    are put into a heap. Entries taken out from the middle stay where they are, marked, until they come up or
-    are too many. So every operation takes O(log n), taken over many, and O(1) for what comes in order.
-    """
-
-    def __init__(self, sort_key: Callable[[T], Any]) -> None:
-        self._sort_key = sort_key
-        self._line: deque[_Entry] = deque()
-        self._heap: list[_Entry] = []
-        self._entries: dict[str, _Entry] = {}
-        self._numbers = count()
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._entries
-
-    def __iter__(self) -> Iterator[T]:
-        """All items, in no order to rely on."""
-        return (entry[_ITEM] for entry in self._entries.values())
-
-    def get(self, key: str) -> T | None:
-        entry = self._entries.get(key)
-        return None if entry is None else entry[_ITEM]
-
-    def put(self, key: str, item: T) -> None:
-        """Add an item, or replace the one with that key, which then keeps its place among equals."""
-        number = next(self._numbers)
-        old = self._entries.get(key)
-        place = number if old is None else old[_PLACE]
-        entry = [self._sort_key(item), place, number, key, item]
-        line = self._line
-        if not line or line[-1] < entry:
-            line.append(entry)
-        else:
-            heappush(self._heap, entry)
-        self._entries[key] = entry
-        if old is not None:
-            old[_ITEM] = _GONE
-            self._sweep()
-
-    def put_many(self, items: Iterable[tuple[str, T]]) -> None:
-        """Add items with keys that are not there yet: the same as adding one after the other, but faster."""
-        added: list[_Entry] = []
-        for key, item in items:
-            number = next(self._numbers)
-            self._entries[key] = entry = [self._sort_key(item), number, number, key, item]
-            added.append(entry)
-        added.sort(key=itemgetter(0))
-        if added and (not self._line or self._line[-1] < added[0]):
-            self._line.extend(added)
-        else:
-            self._heap += added
-            heapify(self._heap)
-
-    def peek(self) -> T | None:
-        """The first item, None if there is none."""
-        first = self._first()
-        return None if first is None else first[_ITEM]
-
-    def pop(self) -> T | None:
-        """Take out the first item, None if there is none."""
-        line, heap = self._line, self._heap
-        while line or heap:
-            first = line.popleft() if line and not (heap and heap[0] < line[0]) else heappop(heap)
-            item: T = first[_ITEM]
-            if item is not _GONE:
-                del self._entries[first[_KEY]]
-                return item
-        return None
-
-    def remove(self, key: str) -> T | None:
-        """Take out the item with a key, None if there is none."""
-        entry = self._entries.pop(key, None)
-        if entry is None:
-            return None
-        item: T = entry[_ITEM]
-        entry[_ITEM] = _GONE
-        self._sweep()
-        return item
-
-    def _first(self) -> _Entry | None:
-        line, heap = self._line, self._heap
-        while line and line[0][_ITEM] is _GONE:
-            line.popleft()
-        while heap and heap[0][_ITEM] is _GONE:
-            heappop(heap)
-        if not heap:
-            return line[0] if line else None
-        return line[0] if line and line[0] < heap[0] else heap[0]
-
-    def _sweep(self) -> None:
-        """Throw away entries that no longer count once they are more than the others."""
-        kept = len(self._line) + len(self._heap)
-        if kept > 64 and kept > 2 * len(self._entries):
-            self._line = deque(entry for entry in self._line if entry[_ITEM] is not _GONE)
-            self._heap = [entry for entry in self._heap if entry[_ITEM] is not _GONE]
-            heapify(self._heap)
-
+from stowplan.queue.unschedulable_pods import Group, UnschedulablePods
 
 # Backoff: all times are whole nanoseconds
 
@@ -192,6 +75,10 @@ class Backoff:
         return time - time % self.window
 
 
+_timestamp = attrgetter("timestamp")
+_backoff_until = attrgetter("backoff_until")
+
+
 class BackoffQueue:
     """Two heaps, by the end of the backoff: pods that found no node, and pods whose attempt went wrong.
 
@@ -200,7 +87,9 @@ class BackoffQueue:
     attempt went wrong may not, because nothing says that another attempt would go better.
     """
 
-    def __init__(self, backoff: Backoff, sort_key: Callable[[QueuedPod], Any]) -> None:
+    def __init__(
+        self, backoff: Backoff, sort_key: Callable[[QueuedPod], Any], waiting: UnschedulablePods
+    ) -> None:
         self._backoff = backoff
         by_priority = backoff.window > 1
 
@@ -210,40 +99,38 @@ class BackoffQueue:
         def by_end_and_priority(queued: QueuedPod) -> tuple[int, Any]:
             return (self._end(queued) or 0, sort_key(queued))
 
-        self._rejected: KeyedHeap[QueuedPod] = KeyedHeap(by_end_and_priority if by_priority else by_end)
-        self._failed: KeyedHeap[QueuedPod] = KeyedHeap(by_end)
-        self._heap_of: dict[str, KeyedHeap[QueuedPod]] = {}
+        self._rejected = PodHeap(by_end_and_priority if by_priority else by_end, waiting)
+        self._failed = PodHeap(by_end, waiting)
 
     def __len__(self) -> int:
-        return len(self._heap_of)
+        return len(self._rejected) + len(self._failed)
 
     def __iter__(self) -> Iterator[QueuedPod]:
         yield from self._rejected
         yield from self._failed
 
     def __contains__(self, key: str) -> bool:
-        return key in self._heap_of
+        return key in self._rejected or key in self._failed
 
     def get(self, key: str) -> QueuedPod | None:
-        heap = self._heap_of.get(key)
-        return None if heap is None else heap.get(key)
+        return self._rejected.get(key) or self._failed.get(key)
 
     def put(self, queued: QueuedPod) -> None:
         """Let a pod wait, or find its place anew after something about it changed."""
-        key = queued.key
-        heap = self._rejected if queued.rejected else self._failed
-        if self._heap_of.get(key) is not heap:
-            self.remove(key)
-            self._heap_of[key] = heap
-        heap.put(key, queued)
+        heap, other = (self._rejected, self._failed) if queued.rejected else (self._failed, self._rejected)
+        other.remove(queued.key)
+        heap.put(queued.key, queued)
+
+    def put_group(self, group: Group) -> None:
+        """Let the pods of a group wait that all found no node, in the order in which their backoffs end."""
+        self._rejected.put_group(group)
 
     def remove(self, key: str) -> QueuedPod | None:
-        heap = self._heap_of.pop(key, None)
-        return None if heap is None else heap.remove(key)
+        return self._rejected.remove(key) or self._failed.remove(key)
 
     def pop(self) -> QueuedPod | None:
         """Take out the first pod that found no node, though its backoff is not over."""
-        return self._take_first(self._rejected)
+        return self._rejected.pop()
 
     def take_complete(self, now: float, limit: int | None = None) -> list[QueuedPod]:
         """Take out the pods whose backoff is over, at most `limit` of them."""
@@ -254,7 +141,7 @@ class BackoffQueue:
                 and (first := heap.peek()) is not None
                 and not self.is_backing_off(first, now)
             ):
-                self._take_first(heap)
+                heap.pop()
                 found.append(first)
         return found
 
@@ -262,7 +149,30 @@ class BackoffQueue:
         end = self._end(queued)
         return end is not None and end >= self._backoff.aligned(nanoseconds(now))
 
-    def cannot_last_after(self, now: float) -> float:
+    def note_end(self, queued: QueuedPod) -> None:
+        """Work out when a backoff ends before many have to be known at once."""
+        self._end(queued)
+
+    def is_group_backing_off(self, group: Group, now: float) -> bool:
+        """Whether all pods of a group are backing off, and in the order in which they stand in it.
+
+        If not, that may still be so.
+        """
+        return group.ends_in_order and self.is_backing_off(group.representative, now)
+
+    def still_backing_off(self, group: Group, now: float) -> list[QueuedPod]:
+        """The pods of a group that are backing off, by when that ends."""
+        before = self._cannot_last_after(now)
+        if next(reversed(group.pods.values())).timestamp < before:
+            return []
+        pods = list(group.pods.values())
+        del pods[: bisect_left(pods, before, key=_timestamp)]
+        since = self._backoff.aligned(nanoseconds(now))
+        found = [queued for queued in pods if (end := self._end(queued)) is not None and end >= since]
+        found.sort(key=_backoff_until)
+        return found
+
+    def _cannot_last_after(self, now: float) -> float:
         """A pod that failed before this time is not backing off at `now`, however often it failed."""
         return now - (self._backoff.maximum + 2 * self._backoff.window) / SECOND - 1
 
@@ -275,12 +185,6 @@ class BackoffQueue:
         ends = [self._end(first) for heap in (self._rejected, self._failed) if (first := heap.peek())]
         over = [(end or 0) + self._backoff.window for end in ends]
         return first_second(min(over)) if over else None
-
-    def _take_first(self, heap: KeyedHeap[QueuedPod]) -> QueuedPod | None:
-        first = heap.pop()
-        if first is not None:
-            del self._heap_of[first.key]
-        return first
 
     def _end(self, queued: QueuedPod) -> int | None:
         if queued.backoff_until is None:
@@ -379,7 +283,8 @@ class SubQueues:
 
     `early` is the feature gate SchedulerPopFromBackoffQ: a pod may leave the backoff before its time, so
     PreEnqueue plugins are asked when it goes in. `renominating` are the events with which a pod that becomes
-    ready is nominated to the node of its status.
+    ready is nominated to the node of its status. `sorted_by_priority`: `sort_key` goes by the priority of a
+    pod, then by its time.
     """
 
     def __init__(
@@ -394,12 +299,14 @@ class SubQueues:
         early: bool,
         logger: Logger,
         renominating: Sequence[str] = (),
+        sorted_by_priority: bool = False,
     ) -> None:
         self._renominating = renominating
-        self.active: KeyedHeap[QueuedPod] = KeyedHeap(sort_key)
-        self.backoff = BackoffQueue(backoff, sort_key)
-        self.unschedulable = UnschedulablePods(longest_wait)
+        self._sorted_by_priority = sorted_by_priority
         self._profiles = profiles
+        self.unschedulable = UnschedulablePods(longest_wait, self._must_ask)
+        self.active = PodHeap(sort_key, self.unschedulable)
+        self.backoff = BackoffQueue(backoff, sort_key, self.unschedulable)
         self._clock = clock
         self._nominator = nominator
         self._hooks = hooks
@@ -442,7 +349,7 @@ class SubQueues:
             return False
         if queued.first_attempt is None:
             queued.first_attempt = self._clock.monotonic()
-        if key in self.unschedulable.pods:
+        if len(self.unschedulable):
             self.unschedulable.remove(key)
         if len(self.backoff):
             self.backoff.remove(key)
@@ -466,44 +373,72 @@ class SubQueues:
 
     def to_unschedulable(self, queued: QueuedPod, event: str) -> None:
         """Let a pod wait for an event."""
+        if queued.template is not None:
+            self.backoff.note_end(queued)
         if self.unschedulable.put(queued):
             self._tell(queued, UNSCHEDULABLE, event)
 
-    def sort_out_ready(self, pods: Sequence[QueuedPod]) -> tuple[list[QueuedPod], list[QueuedPod]]:
-        """Of ungated pods of one profile, those that are certainly ready to be tried, and the others."""
-        rules = self._profiles.get(pods[0].profile)
-        asks = [plugin.pre_enqueue for plugin in rules.pre_enqueue] if rules else []  # type: ignore[attr-defined]
+    def moves_as_one(self, group: Group, event: str) -> bool:
+        """Whether the pods of a group can be moved because of an event without a look at each of them.
+
+        Not if the queue is sorted by a plugin that may look at more than priorities and times, and not if
+        somebody has to be told of every single pod.
+        """
+        return (
+            self._sorted_by_priority
+            and group.is_plain
+            and not self._logger.enabled(4)
+            and event not in self._renominating
+        )
+
+    def move_group(self, group: Group, strategy: Strategy, event: str) -> None:
+        """Move pods that wait, that `moves_as_one` and that nobody holds back: as `requeue` for each."""
+        group.sort()
+        backing_off = None if strategy is Strategy.IMMEDIATELY else self._backing_off(group)
+        if backing_off is not None:
+            self._asked(backing_off, when=self._early)
+            self.unschedulable.wake(backing_off)
+            self._tell_of(backing_off, BACKOFF, event)
+            self.backoff.put_group(backing_off)
+        if backing_off is not group:
+            self._asked(group, when=True)
+            self.unschedulable.wake(group)
+            self._tell_of(group, ACTIVE, event)
+            self.active.put_group(group)
+
+    def _backing_off(self, group: Group) -> Group | None:
+        """The pods of a group that are backing off, ordered by when that ends; if not all, split off."""
+        now = self._clock.monotonic()
+        if self.backoff.is_group_backing_off(group, now):
+            return group
+        pods = self.backoff.still_backing_off(group, now)
+        return self.unschedulable.split(group, pods) if pods else None
+
+    def _must_ask(self, queued: QueuedPod) -> bool:
+        """Whether PreEnqueue plugins have to be asked about a pod whenever it is to be tried again."""
+        if queued.first_attempt is None:
+            return True
+        rules = self._profiles.get(queued.profile)
+        return rules is not None and not all(
+            plugin.always_enqueues(queued.pod) for plugin in rules.pre_enqueue
+        )
+
+    def _asked(self, group: Group, *, when: bool) -> None:
+        """Count that PreEnqueue plugins had nothing against the pods of a group."""
+        rules = self._profiles.get(group.profile)
+        if not when or rules is None or not rules.pre_enqueue:
+            return
         if self._hooks.before_pre_enqueue is not None:
-            self._hooks.before_pre_enqueue(pods[0])
-        before = self.backoff.cannot_last_after(self._clock.monotonic())
-        ready: list[QueuedPod] = []
-        others: list[QueuedPod] = []
-        for queued in pods:
-            is_ready = queued.timestamp < before and queued.first_attempt is not None
-            if is_ready and asks:
-                try:
-                    for ask in asks:
-                        if ask(queued.pod) is not None:
-                            is_ready = False
-                            break
-                except Exception:  # noqa: BLE001 - it is asked again, and then reported
-                    is_ready = False
-            (ready if is_ready else others).append(queued)
-        if ready and asks and self._hooks.pre_enqueue_ran is not None:
-            self._hooks.pre_enqueue_ran(ready)
-        return ready, others
+            self._hooks.before_pre_enqueue(group.representative)
+        if self._hooks.pre_enqueue_ran is not None:
+            self._hooks.pre_enqueue_ran(group.profile, len(group.pods))
 
-    def ready_together(self, pods: Sequence[QueuedPod], event: str) -> None:
-        """Make pods ready that `sort_out_ready` found to be so; the same as `to_active` for each."""
-        self.unschedulable.remove_many(pods)
-        self.active.put_many([(queued.key, queued) for queued in pods])
-        if self._hooks.incoming is not None:
-            for queued in pods:
-                self._hooks.incoming(queued, ACTIVE, event)
-
-    def moves_together(self, event: str) -> bool:
-        """Whether nobody has to be told of every single pod that an event makes ready."""
-        return not self.logs_gates and event not in self._renominating
+    def _tell_of(self, group: Group, queue: str, event: str) -> None:
+        if self._hooks.incoming_many is not None:
+            self._hooks.incoming_many(len(group.pods), queue, event)
+        elif self._hooks.incoming is not None:
+            for queued in group.pods.values():
+                self._hooks.incoming(queued, queue, event)
 
     def requeue(self, queued: QueuedPod, strategy: Strategy, event: str) -> str:
         """Put a pod where a strategy says; returns the place it is in then."""

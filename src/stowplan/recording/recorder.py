@@ -288,6 +288,10 @@ class Recorder(EntryWriter):
         self._put(Kind.ANSWER, request, code, answer)
 
     @property
+    def are_given(self) -> bool:
+        return False
+
+    @property
     def rest_wanted(self) -> bool:
         return self.is_full
 

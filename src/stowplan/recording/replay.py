@@ -31,7 +31,7 @@ from stowplan.recording.state import Rest, objects_of, rest_of, restore
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.scheduler.context import TimeSlice
 from stowplan.scheduler.failure_handler import Failure
-from stowplan.scheduler.turns import BOUND, FAIL, on_behalf_of
+from stowplan.scheduler.turns import BOUND, FAIL, GOING_ON, on_behalf_of
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Object)
@@ -76,6 +76,7 @@ class ReplayTurns:
         self.clock.ticks = header.ticks
         self._waiting: dict[tuple[str, str], deque[asyncio.Future[Any]]] = defaultdict(deque)
         self.rest_wanted = False
+        self.are_given = True
         self.is_over = False
         self.node = ""
         self.failure: Failure | None = None
@@ -110,7 +111,19 @@ class ReplayTurns:
             return value
         turn: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting[what, uid].append(turn)
-        return await turn
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            self._take_out(what, uid, turn)
+            raise
+
+    def _take_out(self, what: str, uid: str, turn: "asyncio.Future[Any]") -> None:
+        """Whoever waited for a turn has given up."""
+        turns = self._waiting.get((what, uid), deque())
+        if turn in turns:
+            turns.remove(turn)
+            if not turns:
+                del self._waiting[what, uid]
 
     def rest(self) -> None:
         """The driver never rests."""
@@ -271,6 +284,8 @@ class Replay:
         self._cycle: asyncio.Task[None] | None = None
         self._queued: QueuedPod | None = None
         self._decided = 0
+        self._is_answering = False
+        """Whether whoever was answered last has not gone on yet."""
         self.capture_at = 0
         """The number of the decision before which the state is kept."""
         self.captured: tuple[dict[str, list[Object]], Rest] | None = None
@@ -295,6 +310,14 @@ class Replay:
     async def _play(self, entry: Entry) -> Decision | None:
         self.turns.clock.ticks += entry.ticks
         kind = entry.kind
+        if self._is_answering:
+            self._is_answering = False
+            if kind == Kind.TURN and entry.a == GOING_ON and self.turns.is_waiting(GOING_ON, str(entry.b)):
+                # It went on before the answer could make anybody stop it.
+                self.turns.give(GOING_ON, str(entry.b), None)
+                await self._settle()
+                return None
+            await self._settle()
         if kind == Kind.EVENT:
             self._hear(entry)
         elif kind == Kind.CYCLE:
@@ -452,7 +475,7 @@ class Replay:
         request = str(entry.a)
         await self._until(lambda: self.client.has_asked(request), f"request {request}")
         self.client.answer(request, entry.b, _decode(entry.raw))
-        await self._settle()
+        self._is_answering = True
 
     async def _until(self, holds: Callable[[], bool], what: str) -> None:
         """Let the background run until it comes to what was recorded."""

@@ -139,6 +139,8 @@ class Process:
         self.metrics.watch_servers(self._clients.reachable)
         self._stop = asyncio.Event()
         self._reload = asyncio.Event()
+        self._is_reload_refused = False
+        self.metrics.watch_reloads(lambda: not self._is_reload_refused)
         self._instance: SchedulerInstance | None = None
         self._recording = _recording(self.options)
 
@@ -454,8 +456,10 @@ class Process:
                 options = reload(options, await read_policy(self._main, options.config_map))
             resolved = resolve_config(options)
         except ConfigError as error:
+            self._is_reload_refused = True
             self.logger.error("Configuration was not reloaded, the old one stays in force", err=str(error))
             return
+        self._is_reload_refused = False
         for note in options.loaded.legacy.notes:
             self.logger.warning(note)
         for field in waiting_for_restart(options):

@@ -56,6 +56,10 @@ class Failure:
     announced: str = ""
     by_group: bool = False
     """The pod's group found no place; whether the pod itself would fit is another matter."""
+    retry: bool = False
+    """A request that would have helped the pod failed: it is tried again after its backoff.
+
+    No event would wake it, as nothing was changed."""
 
 
 def failed_on_node(status: Status) -> Failure:
@@ -118,7 +122,8 @@ class FailureHandler:
             _log_absence(context.logger, queued, known)
             queue.done(queued.uid)
             return queued.pod.pod if known is None or assigned else None
-        by = failure.rejectors.unschedulable, failure.rejectors.pending
+        rejectors = _NOBODY if failure.retry else failure.rejectors
+        by = rejectors.unschedulable, rejectors.pending
         try:
             strategy = queue.add_unschedulable_if_not_present(queued, *by, known)
         except AlreadyQueuedError as error:

@@ -47,8 +47,7 @@ class Estimates:
         return not (
             framework.profile.percentage_of_nodes_to_score is not None
             or framework.assuming
-            or template.volumes
-            or first.pod.spec.resource_claims
+            or any(pod.template.volumes or pod.pod.spec.resource_claims for pod in pods)
             or not self._lifecycle.reserves_nothing(devices.isdisjoint(template.requests.scalars))
             or any(pod.pod.status.nominated_node_name for pod in pods)
             or (nominations and rows_with_nominated_pods(nominations, first))

@@ -267,7 +267,7 @@ class Preemption:
             if self._activates and self._asynchronous:
                 last_in_memory = await self._turn(PREEMPTING, preemptor.uid, self._is_unbound(last))
             succeeded = await self._delete_in_order(preemptor, node, victims, gate)
-            if last_in_memory:
+            if last_in_memory and not self._is_given_turns:
                 await self._binding.left(last.metadata.uid)
         except Exception as cause:  # noqa: BLE001 - the preemptor must not stay out of the queue for ever
             about = Ref(preemptor.key)
@@ -352,9 +352,12 @@ class Preemption:
         """Preempt one victim; False if that failed. One that is gone already is as good."""
         context = self._context
         who = f"{victim.metadata.uid} for {preemptor.uid}"
-        unbound = await self._turn(VICTIM, who, self._is_unbound(victim))
+        stopped = False if self._is_given_turns else self._preempt_in_memory(preemptor, node, victim)
+        stopped = await self._turn(VICTIM, who, stopped)
         note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {node}"
-        if unbound and self._preempt_in_memory(preemptor, node, victim):
+        if stopped:
+            if self._is_given_turns:
+                self._preempt_in_memory(preemptor, node, victim)
             note += " (in kube-scheduler memory)."
         else:
             failure = await self._deletion_failure(preemptor, node, victim)
@@ -423,6 +426,11 @@ class Preemption:
         await context.client.delete(PODS, victim.namespace, victim.name, exactly)
         about = Ref(victim.key)
         self._log("Preemptor Pod preempted victim Pod", preemptor, victim=about, node=node)
+
+    @property
+    def _is_given_turns(self) -> bool:
+        turns = self._context.turns
+        return turns is not None and turns.are_given
 
     async def _turn(self, what: str, uid: str, value: T) -> T:
         turns = self._context.turns

@@ -45,7 +45,7 @@ from stowplan.scheduler.random_sources import RandomSources
 from stowplan.scheduler.result_annotations import ResultAnnotations
 from stowplan.scheduler.scheduling_cycle import NodeFinder, SchedulingCycle
 from stowplan.scheduler.settings import Settings
-from stowplan.scheduler.turns import FLUSH_BACKOFF, FLUSH_UNSCHEDULABLE, Turns
+from stowplan.scheduler.turns import FLUSH_BACKOFF, FLUSH_UNSCHEDULABLE, GOING_ON, Turns
 
 FLUSH_BACKOFF_EVERY: Final = 1.0
 FLUSH_UNSCHEDULABLE_EVERY: Final = 30.0
@@ -476,6 +476,11 @@ class _Services:
 
     def objects(self, kind: str) -> Mapping[str, Object]:
         return self._scheduler.informers.objects(kind)
+
+    async def in_turn(self, pod: Pod) -> None:
+        turns = self._scheduler.context.turns
+        if turns is not None:
+            await turns.take(GOING_ON, pod.metadata.uid, None)
 
     def event(self, pod: Pod, **about: Any) -> None:
         self._scheduler.context.event(pod, **about)

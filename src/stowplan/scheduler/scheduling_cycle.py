@@ -375,7 +375,7 @@ class SchedulingCycle:
         self.record(queued, decision, "unschedulable", message, _preempting(found, decision.nodes))
         if found.status.is_success and found.nominated_node:
             await self._preemption.prepare_for_pod(queued.pod.pod, found)
-        return Failure(message, True, rejectors, found.nominated_node)
+        return Failure(message, True, rejectors, found.nominated_node, retry=found.write_failed)
 
     async def _run_post_filters(self, profile: Profile, cycle: Cycle, pod: PodInfo) -> PostFilterResult:
         context = self._context

@@ -29,13 +29,15 @@ BOUND: Final = "bound"
 PREEMPTING: Final = "preempting"
 """The deletion of a preemptor's victims begins; the value is whether the last of them is not bound yet."""
 VICTIM: Final = "victim"
-"""A victim is to go for a preemptor (two uids); the value is whether it is not bound yet."""
+"""A victim is to go for a preemptor (two uids); the value is whether it was not bound yet."""
 DELETED: Final = "deleted"
 """The API server was asked to delete a victim; the value is whether that went well."""
 LAST_VICTIM: Final = "last victim"
 """All victims but the last of a preemptor are gone."""
 PREEMPTED: Final = "preempted"
 """Preemption for a pod is over; the value is whether it succeeded."""
+GOING_ON: Final = "going on"
+"""A plugin goes on with what it does for a pod in the background."""
 
 on_behalf_of: ContextVar[str] = ContextVar("on_behalf_of", default="")
 """The uid of the pod or group whose scheduling or binding cycle sends a request, while turns are taken.
@@ -81,6 +83,11 @@ class Turns(Protocol):
 
     async def take(self, what: str, uid: str, value: T) -> T:
         """Have a turn for work in the background; returns the value to go on with."""
+        ...
+
+    @property
+    def are_given(self) -> bool:
+        """Whether turns come in a recorded order: then nobody has to wait for others to be first."""
         ...
 
     @property

@@ -121,6 +121,9 @@ class TestServices:
     def client(self) -> NoReturn:
         raise LookupError("cluster() has no API server: use live_cluster() or a Scheduler")
 
+    async def in_turn(self, pod: Pod) -> None:
+        """There is nobody else."""
+
     def objects(self, kind: str) -> Mapping[str, Object]:
         raise LookupError(f"cluster() has no informer of {kind}: use live_cluster() or a Scheduler")
 

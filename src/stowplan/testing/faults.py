@@ -92,7 +92,7 @@ class FaultyClient(Client):
         return GeneratorWatch(self._events(begin, since))
 
     async def _events(self, begin: Callable[[], Watch[T]], since: str) -> AsyncGenerator[WatchEvent[T], None]:
-        await self._tried(_nothing)
+        await self._open_watch()
         async with aclosing(begin()) as events:
             while True:
                 event = await self._next(events)
@@ -137,8 +137,16 @@ class FaultyClient(Client):
             raise self._error()
         result = await request()
         if self._strikes(self._faults.lost):
+            self._answer_lost()
             raise status.unreachable("the connection broke before the answer came (injected)")
         return result
+
+    async def _open_watch(self) -> None:
+        """What opening a watch risks: the same as a request for nothing. Raises ApiError."""
+        await self._tried(_nothing)
+
+    def _answer_lost(self) -> None:
+        """The answer to a request that had its effect is lost."""
 
     async def _next(self, events: AsyncIterator[WatchEvent[T]]) -> WatchEvent[T] | None:
         """The next event, None if the watch ends first."""
@@ -168,4 +176,4 @@ class FaultyClient(Client):
 
 
 async def _nothing() -> None:
-    """A request for nothing: what opening a watch risks."""
+    """A request for nothing."""

@@ -168,6 +168,9 @@ class ReplayServices:
     def pod(self, key: str) -> Pod | None:
         return None
 
+    async def in_turn(self, pod: Pod) -> None:
+        """There is nobody else."""
+
     def objects(self, kind: str) -> Mapping[str, Object]:
         raise LookupError(f"a replay has no informer of {kind}")
 

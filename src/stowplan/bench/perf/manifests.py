@@ -41,10 +41,17 @@ class Manifests:
 
     def __init__(self) -> None:
         self._templates: dict[Path, Template] = {}
+        self._encoded: dict[Path, bytes] = {}
+        """Objects of templates that were asked for without data."""
 
     def one(self, path: Path, data: Mapping[str, Any] | None = None) -> Json:
         """One object. Raises DefinitionError."""
-        return _decoded(path, self._render(path, data or {}))
+        if data:
+            return _decoded(path, self._render(path, data))
+        if path not in self._encoded:
+            self._encoded[path] = msgspec.json.encode(_decoded(path, self._render(path, {})))
+        found: Json = msgspec.json.decode(self._encoded[path])
+        return found
 
     def many(self, path: Path, count: int, params: Mapping[str, Any] | None = None) -> Iterator[Json]:
         """So many objects, numbered by `.Index`; read only once where they are all alike."""

@@ -55,6 +55,7 @@ def engine_command(
     dra-capacity        a claim for a tenth of a device that others share
     dra-partitionable   a claim for a partition of a device with shared counters
     dra-extended        an extended resource that is answered with a device
+    nowhere             a request that no node has room for
     """
     run = EngineRun(workload, nodes, existing_per_node, pods, seed, not no_reuse)
     with elapsed("measuring"):

@@ -17,16 +17,17 @@ from stowplan.cli.progress import elapsed
 def waking_command(pods: int, templates: int, as_json: bool) -> None:
     """Measure events while pods wait for one.
 
-    Pods of some templates wait in the queue. Measured are a node that helps nobody, and one that helps all of
-    them, until the first pod can be tried.
+    Pods of some templates wait in the queue. Measured is the CPU time of a node that helps nobody, and of one
+    that helps all of them, until the first pod can be tried.
     """
     run = waking.WakingRun(pods, templates)
     with elapsed("measuring"):
         figures = waking.measure(run)
     click.echo(f"{pods:,} waiting pods of {templates:,} templates")
     click.echo(f"  helps none {figures.useless_event_ms:,.2f} ms")
-    click.echo(f"  helps all  {figures.first_pod_ms:,.0f} ms until the first pod is taken out")
-    click.echo(f"  per pod    {figures.us_per_woken_pod:,.1f} µs to wake it")
+    click.echo(f"  helps all  {figures.first_pod_ms:,.2f} ms of CPU until the first pod is taken out")
+    click.echo(f"             {figures.first_backing_off_ms:,.2f} ms while all of them are backing off")
+    click.echo(f"  per pod    {figures.us_per_woken_pod:,.1f} µs in all to wake it and take it out")
     if as_json:
         echo_json({**asdict(run), **asdict(figures)})
 

@@ -118,7 +118,10 @@ class Handler:
             return await self._once_durable(request, self._encoded(request, await self._answer(request)))
         except status.ApiError as error:
             return await self._once_durable(request, self._refusal(request, error))
-        except (ConnectionError, web.HTTPException):
+        except ConnectionError:
+            # Whoever asked has left in the middle of it: nobody reads this.
+            return web.Response()
+        except web.HTTPException:
             raise
         except Exception:  # noqa: BLE001 - logged, with one line to the client
             _log.exception("%s %s", request.method, request.path)

@@ -145,6 +145,9 @@ class DefaultPreemption(Plugin):
             return None
         return unresolvable(REASON_GROUP_UNDER_WAY)
 
+    def always_enqueues(self, pod: PodInfo) -> bool:
+        return self.handle.table.groups.key_of(pod.pod) is None
+
     def _is_under_way(self, preemptor: str) -> bool:
         """Whether victims of a preemptor are still being deleted, one at least."""
         if preemptor not in self.under_way:

@@ -96,6 +96,7 @@ class DynamicResources(Plugin):
     skips_deferred_resizes = True
     row_local = False
     signs_template = True
+    signs_labels = False
     scores_only_if_filtering = True
     idle_for_plain_pods = True
     parallel_pre_bind = True
@@ -152,6 +153,9 @@ class DynamicResources(Plugin):
             self._clear_leftovers(pod)
             return unresolvable(str(cause))
         return None
+
+    def always_enqueues(self, pod: PodInfo) -> bool:
+        return not pod.spec.resource_claims
 
     def _claims_of(self, pod: Pod) -> list[ResourceClaim]:
         """The claims of a pod. Raises ClaimError."""
@@ -699,6 +703,7 @@ class DynamicResources(Plugin):
         try:
             for index, claim in enumerate(state.claims):
                 if not is_reserved_for(claim, pod.pod, groups=self._for_groups):
+                    await self.handle.scheduler.in_turn(pod.pod)
                     await self._write(state, index, pod)
                     written.append(state.extended_uid if state.is_extended(index) else claim.metadata.uid)
             statuses = self._statuses(state, node)

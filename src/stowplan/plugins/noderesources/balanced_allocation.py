@@ -73,6 +73,7 @@ class NodeResourcesBalancedAllocation(Plugin):
     args_type = NodeResourcesBalancedAllocationArgs
     reads = Reads.USAGE
     signs_template = True
+    signs_labels = False
     constant_pre_score = True
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:

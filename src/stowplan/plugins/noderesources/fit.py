@@ -75,6 +75,7 @@ SAFE = 1 << 60
 
 _NOTHING: Mapping[int, int] = {}
 _NO_NAMES: frozenset[str] = frozenset()
+_NO_AMOUNTS: IntArray = np.zeros(0, dtype=np.int64)
 
 
 class NodeResourcesFitArgs(PluginArgs, frozen=True):
@@ -121,8 +122,6 @@ class _Request:
         "_numbers",
         "_sets",
         "amounts",
-        "bits",
-        "by_devices",
         "devices_for",
         "elsewhere",
         "has_bits",
@@ -152,9 +151,7 @@ class _Request:
         self._sets: list[tuple[int, ...]] = [()]
         self._numbers: dict[tuple[int, ...], int] = {(): 0}
         self.lines = lines_of(())
-        self.amounts: IntArray = np.zeros(0, dtype=np.int64)
-        self.bits: IntArray = np.zeros((0, 1), dtype=np.int64)
-        self.by_devices: BoolColumn = np.zeros((0, 1), dtype=np.bool_)
+        self.amounts: IntArray = _NO_AMOUNTS
         self.listed: tuple[tuple[int, int, int, bool], ...] = ()
         self.missing: tuple[int, ...] = ()
         self.elsewhere = 0
@@ -175,7 +172,6 @@ class _Request:
                 missing.append(place)
         self.lines = lines_of(tuple([line for line, _, _, _ in found]))
         self.amounts = np.array([amount for _, amount, _, _ in found], dtype=np.int64)
-        self.by_devices = np.array([by_devices for _, _, _, by_devices in found], dtype=np.bool_)[:, None]
         self.held_lines = held if self.held else _NOTHING
         self.missing = tuple(missing)
         self.elsewhere = self.code_of(self.missing) | _TOO_LARGE if missing else 0
@@ -185,7 +181,16 @@ class _Request:
                 (line, amount, 1 << (_FIRST_REQUEST + place), by_devices)
                 for line, amount, place, by_devices in found
             )
-            self.bits = np.array([bit for _, _, bit, _ in self.listed], dtype=np.int64)[:, None]
+
+    @property
+    def by_devices(self) -> BoolColumn:
+        """For each line, whether devices may answer the request, one below the other."""
+        return np.array([by_devices for _, _, _, by_devices in self.listed], dtype=np.bool_)[:, None]
+
+    @property
+    def bits(self) -> IntArray:
+        """What each line adds to a code that has a bit for every request, one below the other."""
+        return np.array([bit for _, _, bit, _ in self.listed], dtype=np.int64)[:, None]
 
     def code_of(self, places: tuple[int, ...]) -> int:
         """What a code has for requests that fail, given their places in ascending order."""
@@ -247,6 +252,7 @@ class NodeResourcesFit(Plugin):
     args_type = NodeResourcesFitArgs
     reads = Reads.USAGE
     signs_template = True
+    signs_labels = False
     constant_pre_filter = True
     constant_pre_score = True
     scores_placements_by_count = True
@@ -263,6 +269,7 @@ class NodeResourcesFit(Plugin):
         self._has_shares = strategy.type in (LEAST_ALLOCATED, MOST_ALLOCATED)
         self._scores_used = strategy.type == MOST_ALLOCATED
         self._usage = UsageOfAllNodes(with_defaults=True)
+        self._room = UsageOfAllNodes(with_defaults=False)
         self._totals = DeviceTotals(handle.table, handle.gates)
         self._resizes = handle.gates[RESIZE_PREEMPTION]
         for name in self._resources:
@@ -298,6 +305,12 @@ class NodeResourcesFit(Plugin):
         crowded = table.pod_count[rows] >= table.allowed_pods[rows]
         if not request.wanted:
             return crowded.astype(np.int64) if crowded.any() else None
+        columns = None if request.missing else self._room.of(request.lines.listed, nodes)
+        # Where floats do not say that there is room (a row they do not hold is one) it is looked at exactly.
+        if columns is not None and not (
+            (columns.free < request.amounts.astype(np.float64)[:, None]).any() or crowded.any()
+        ):
+            return None
         allocatable = request.lines.of(table.allocatable, rows)
         # No amount is negative, so the difference cannot overflow; `filter_row` has the same rule.
         lacking = allocatable - request.lines.of(table.requested, rows) < request.amounts[:, None]

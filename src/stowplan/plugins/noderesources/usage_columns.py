@@ -25,13 +25,13 @@ _MOST_KEPT: Final = 16
 
 
 class UsageColumns:
-    """Allocatable and used amounts of some lines by row, brought up to date in the rows that were touched.
+    """What there is, is used and is free of some lines by row, brought up to date in rows that were touched.
 
     `odd` are the rows to which the arithmetic of floats does not apply: nodes without one of the resources,
-    or with more than floats are exact for. In these rows `allocatable` is 1.
+    or with more than floats are exact for. In these rows `allocatable` is 1 and nothing is free.
     """
 
-    __slots__ = ("_lines", "_position", "_with_defaults", "allocatable", "odd", "used")
+    __slots__ = ("_lines", "_position", "_with_defaults", "allocatable", "free", "odd", "used")
 
     def __init__(self, lines: tuple[int, ...], *, with_defaults: bool) -> None:
         self._lines = lines
@@ -39,6 +39,7 @@ class UsageColumns:
         self._position = -1
         self.allocatable: Floats = np.zeros((len(lines), 0))
         self.used: Floats = np.zeros((len(lines), 0))
+        self.free: Floats = np.zeros((len(lines), 0))
         self.odd: Rows = NO_ROWS
 
     def sync(self, table: ClusterTable, count: int) -> None:
@@ -61,6 +62,7 @@ class UsageColumns:
         if self.allocatable.shape[1] != count:
             self.allocatable = np.empty((len(self._lines), count))
             self.used = np.empty((len(self._lines), count))
+            self.free = np.empty((len(self._lines), count))
         plain = np.ones(count, dtype=np.bool_)
         for place, line in enumerate(self._lines):
             there = table.allocatable[line, :count]
@@ -68,8 +70,10 @@ class UsageColumns:
             plain &= (there > 0) & (there < _EXACT) & (used < _EXACT)
             self.allocatable[place] = there
             self.used[place] = used
+        np.subtract(self.allocatable, self.used, out=self.free)
         self.odd = np.flatnonzero(~plain)
         self.allocatable[:, self.odd] = 1.0
+        self.free[:, self.odd] = 0.0
 
     def _read_row(self, table: ClusterTable, row: int) -> None:
         plain = True
@@ -78,8 +82,10 @@ class UsageColumns:
             plain = plain and 0 < there < _EXACT and used < _EXACT
             self.allocatable[place, row] = there
             self.used[place, row] = used
+            self.free[place, row] = there - used
         if not plain:
             self.allocatable[:, row] = 1.0
+            self.free[:, row] = 0.0
         was_odd = len(self.odd) and row in self.odd
         if plain and was_odd:
             self.odd = self.odd[self.odd != row]
@@ -88,7 +94,7 @@ class UsageColumns:
 
 
 class UsageOfAllNodes:
-    """The usage columns of a score plugin, by the lines that count: each pod asks for some resources."""
+    """The usage columns of a plugin, by the lines that count: each pod asks for some resources."""
 
     def __init__(self, *, with_defaults: bool) -> None:
         self._with_defaults = with_defaults
@@ -97,22 +103,26 @@ class UsageOfAllNodes:
 
     def columns(self, resources: ScoredResources, nodes: NodeRows) -> UsageColumns | None:
         """Current columns for a question about all nodes; None if it is not that, or floats will not do."""
-        if not isinstance(nodes.rows, slice) or resources.by_devices or not resources.lines:
+        if resources.by_devices or resources.largest_amount >= _EXACT:
             return None
-        if resources.largest_amount >= _EXACT:
+        kept = self.of(resources.lines, nodes)
+        return None if kept is None or len(kept.odd) > nodes.count // 4 else kept
+
+    def of(self, lines: tuple[int, ...], nodes: NodeRows) -> UsageColumns | None:
+        """Current columns of some lines for a question about all nodes; None if it is not that."""
+        if not lines or not isinstance(nodes.rows, slice):
             return None
         table = nodes.table
         if self._version != table.resources.version:
             self._version = table.resources.version
             self._by_lines.clear()
-        kept = self._by_lines.get(resources.lines)
+        kept = self._by_lines.get(lines)
         if kept is None:
             if len(self._by_lines) >= _MOST_KEPT:
                 self._by_lines.clear()
-            kept = UsageColumns(resources.lines, with_defaults=self._with_defaults)
-            self._by_lines[resources.lines] = kept
+            kept = self._by_lines[lines] = UsageColumns(lines, with_defaults=self._with_defaults)
         kept.sync(table, nodes.count)
-        return None if len(kept.odd) > nodes.count // 4 else kept
+        return kept
 
 
 def average_share(columns: UsageColumns, amounts: IntArray, weights: list[int], *, most: bool) -> Scores:
@@ -123,8 +133,7 @@ def average_share(columns: UsageColumns, amounts: IntArray, weights: list[int], 
         shares /= columns.allocatable
         at_most(shares, float(MAX_NODE_SCORE))
     else:
-        shares = columns.allocatable - columns.used
-        shares -= amounts.astype(np.float64)
+        shares = columns.free - amounts.astype(np.float64)
         shares *= float(MAX_NODE_SCORE)
         shares /= columns.allocatable
         if shares.min() < 0:

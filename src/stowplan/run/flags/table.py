@@ -418,7 +418,7 @@ FEATURE_GATES: Final = Group(
             "emulated-version",
             STRINGS,
             (),
-            f"Kubernetes version to be, in rules and gates, from {OLDEST_EMULATED} to {NEWEST.name}, as "
+            f"Kubernetes version to emulate, from {OLDEST_EMULATED} to {NEWEST.name}, as "
             f"1.NN or kube=1.NN (default {DEFAULT.name}).",
         ),
         Flag(
