@@ -213,3 +213,25 @@ def test_a_bad_dump_is_one_line_that_names_the_place(tmp_path: Path, text: str, 
     assert result.exit_code == 1
     assert result.stderr.startswith(f"Error: {path}")
     assert expected in result.stderr
+
+
+def test_without_a_cluster_it_says_how_to_name_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    result = CliRunner().invoke(stowplan, ["pending"])
+    assert result.exit_code == 1
+    assert result.stderr == (
+        f"Error: {tmp_path}/.kube/config: no such file or directory (name a cluster with --kubeconfig or "
+        "KUBECONFIG, or start one: stowplan up)\n"
+    )
+
+
+def test_a_configuration_that_is_refused_is_named(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text("apiVersion: apps/v1\nkind: Deployment\n")
+    nodes = tmp_path / "nodes.yaml"
+    nodes.write_text("nodes: [{count: 1}]\n")
+    arguments = ["explain", "pod/p", "--from", str(nodes), "--config", str(wrong)]
+    result = CliRunner().invoke(stowplan, arguments)
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f'Error: {wrong}: no kind "Deployment" is registered')

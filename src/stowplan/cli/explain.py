@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 _AGENT: Final = "stowplan-explain"
+_NO_CLUSTER: Final = " (name a cluster with --kubeconfig or KUBECONFIG, or start one: stowplan up)"
 
 
 class Configuration(NamedTuple):
@@ -172,6 +173,8 @@ def explain(
       stowplan explain -f new-job.yaml
       kubectl get nodes,pods -A -o yaml | stowplan explain --from - pod/web-7
     """
+    if not (targets or selector or filename):
+        raise click.UsageError("expected a pod, such as pod/web-7, --selector or --filename")
     wanted = Wanted(targets, namespace, selector, filename)
     found, notes = asyncio.run(_explanations(where, wanted))
     _show(found, output, all_nodes)
@@ -234,7 +237,8 @@ async def connect(
         server = load_kubeconfig(*paths, context=context)
         client = HttpClient(server, clock=RealClock(), rng=random.Random(), qps=-1, user_agent=agent)
     except AccessError as error:
-        raise NoServerError(str(error)) from None
+        hint = "" if kubeconfig or any(path.exists() for path in paths) else _NO_CLUSTER
+        raise NoServerError(f"{error}{hint}") from None
     async with client:
         yield client, f"{server.address.host}:{server.address.port}", server.namespace
 

@@ -37,9 +37,10 @@ if TYPE_CHECKING:
 
 def scheduler_settings(config: Path | None, gates: FeatureGates | None, plugins: Sequence[str]) -> Settings:
     """The settings that options stand for; mistakes are reported in one line."""
-    with one_line_errors():
-        given = DEFAULT_GATES if gates is None else gates
+    given = DEFAULT_GATES if gates is None else gates
+    with one_line_errors("" if config is None else f"{config}: "):
         loaded = default_config(given) if config is None else load_any_file(config, given)
+    with one_line_errors():
         return Settings.of(loaded, [*installed_plugins(), *map(load_plugin, plugins)])
 
 

@@ -52,7 +52,8 @@ def snapshot(
         click.echo(f"note: {note}", err=True)
     counts = Counter(type(obj).__name__ for obj in found.objects)
     said = ", ".join(f"{count:,} {kind}" for kind, count in counts.most_common())
-    click.echo(f"{output}: {size / 1_000_000:.1f} MB, {said or 'nothing'}")
+    shown = f"{size / 1_000_000:.1f} MB" if size >= 100_000 else f"{size / 1000:.1f} kB"
+    click.echo(f"{output}: {shown}, {said or 'nothing'}")
 
 
 async def _listed(kubeconfig: Path | None, context: str) -> Snapshot:

@@ -9,6 +9,17 @@ from click.shell_completion import CompletionItem
 from stowplan.gocompat.durations import Duration, DurationError
 
 
+class Word(click.ParamType):  # type: ignore[type-arg]
+    """A value of an option that takes several; what looks like an option is not taken for one."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if str(value).startswith("--"):
+            raise _too_few(param, value)
+        return str(value)
+
+
 class AtLeast(click.ParamType):  # type: ignore[type-arg]
     """A whole number that is not below a minimum."""
 
@@ -23,6 +34,8 @@ class AtLeast(click.ParamType):  # type: ignore[type-arg]
         except ValueError:
             number = self.minimum - 1
         if number < self.minimum:
+            if str(value).startswith("--"):
+                raise _too_few(param, value)
             raise _refused(param, f"a whole number of at least {self.minimum}", value)
         return number
 
@@ -64,6 +77,11 @@ class Seconds(click.ParamType):  # type: ignore[type-arg]
         if seconds <= 0:
             raise _refused(param, "a duration such as 50s or 1m30s", value)
         return seconds
+
+
+def _too_few(param: click.Parameter | None, value: Any) -> click.ClickException:
+    what = getattr(param, "metavar", None) or "a value"
+    return _refused(param, what, value)
 
 
 def _refused(param: click.Parameter | None, expected: str, value: Any) -> click.ClickException:

@@ -9,7 +9,7 @@ import click
 
 from stowplan.cli.progress import elapsed
 from stowplan.cli.simulation import Simulation, simulation_options
-from stowplan.cli.values import AtLeast
+from stowplan.cli.values import AtLeast, Word
 
 if TYPE_CHECKING:
     from stowplan.simulate.changes import Change
@@ -42,9 +42,9 @@ def one_line() -> Iterator[None]:
     multiple=True,
     help="Add so many nodes like this one.",
 )
-@click.option("--label", type=(str, str), metavar="NODES KEY=VALUE", multiple=True, help="Label nodes.")
+@click.option("--label", type=(Word(), Word()), metavar="NODES KEY=VALUE", multiple=True, help="Label nodes.")
 @click.option(
-    "--taint", type=(str, str), metavar="NODES KEY=VALUE:EFFECT", multiple=True, help="Taint nodes."
+    "--taint", type=(Word(), Word()), metavar="NODES KEY=VALUE:EFFECT", multiple=True, help="Taint nodes."
 )
 @click.option("--cordon", metavar="NODES", multiple=True, help=f"Cordon nodes. {_NODES}")
 @click.option("--uncordon", metavar="NODES", multiple=True, help="Uncordon nodes.")
@@ -52,10 +52,10 @@ def one_line() -> Iterator[None]:
 @click.option("--delete", metavar="TYPE/NAME", multiple=True, help="Delete a workload, or a pod.")
 @click.option("--apply", type=_FILE, multiple=True, help="Apply a manifest.")
 @click.option(
-    "--priority", type=(str, int), metavar="TYPE/NAME N", multiple=True, help="Change pods' priority."
+    "--priority", type=(Word(), int), metavar="TYPE/NAME N", multiple=True, help="Change pods' priority."
 )
 @click.option(
-    "--scale", type=(str, AtLeast(0)), metavar="TYPE/NAME N", multiple=True, help="Scale a workload."
+    "--scale", type=(Word(), AtLeast(0)), metavar="TYPE/NAME N", multiple=True, help="Scale a workload."
 )
 @click.option("--drain", metavar="NODES", multiple=True, help="Drain nodes.")
 @click.option("--new-config", type=_FILE, help="Place all pods anew with this configuration.")
@@ -152,15 +152,15 @@ def drain_command(
     evicted pods have a node. With --max-unavailable nodes are drained in steps; those of a step are back in
     service before the next one begins.
     """
-    from stowplan.simulate.changes import Change, node_names
+    from stowplan.simulate.changes import Change, node_names, selected_nodes
     from stowplan.simulate.whatif import report_of, rolling_drain, what_if
 
-    wanted = [*nodes, *([selector] if selector else ())]
-    if not wanted:
+    if not nodes and not selector:
         raise click.UsageError("expected nodes or --selector")
     cluster = simulation.cluster()
     with one_line(), elapsed("draining"):
-        names = node_names(cluster, wanted)
+        chosen = selected_nodes(cluster, selector, "--selector") if selector else []
+        names = list(dict.fromkeys([*node_names(cluster, list(nodes)), *chosen]))
         if max_unavailable is None:
             found = what_if(cluster, [Change(drain=names)])
         else:

@@ -93,7 +93,9 @@ class NodePorts(Plugin):
                 ]
             )
         ]
-        if containers and not pod.spec.host_network:
+        asked = [port for one in pod.spec.containers for port in one.ports if port.host_port in taken]
+        patchable = all(port.container_port for port in asked)  # a patch goes by it
+        if containers and patchable and not pod.spec.host_network:
             text = f"do not ask for host port {', '.join(map(str, taken))}"
             yield Remedy("hostPort", text, {"spec": {"containers": containers}}, len(taken))
 

@@ -136,18 +136,23 @@ def node_names(cluster: Cluster, nodes: Names) -> list[str]:
     """The nodes that are meant, by names or label selectors. Raises ChangeError, NoSuchObjectError."""
     found: dict[str, None] = {}
     for one in _listed(nodes):
-        if not any(mark in one for mark in _SELECTING):
+        if any(mark in one for mark in _SELECTING):
+            found.update(dict.fromkeys(selected_nodes(cluster, one)))
+        else:
             found[cluster.node(one).name] = None
-            continue
-        try:
-            selector = parse_selector(one)
-        except SelectorError as error:
-            raise ChangeError(f"nodes {one}: {error}") from None
-        chosen = [node.name for node in cluster.nodes if selector.matches(node.metadata.labels)]
-        if not chosen:
-            raise ChangeError(f"nodes {one}: no node has these labels")
-        found.update(dict.fromkeys(sorted(chosen)))
     return list(found)
+
+
+def selected_nodes(cluster: Cluster, text: str, field: str = "nodes") -> list[str]:
+    """The nodes that a label selector selects, at least one. Raises ChangeError."""
+    try:
+        selector = parse_selector(text)
+    except SelectorError as error:
+        raise ChangeError(f"{field} {text}: {error}") from None
+    chosen = sorted(node.name for node in cluster.nodes if selector.matches(node.metadata.labels))
+    if not chosen:
+        raise ChangeError(f"{field} {text}: no node has these labels")
+    return chosen
 
 
 def parse_taint(text: str) -> Taint:
