@@ -16,7 +16,7 @@ def test_what_was_looked_at_once_is_left_alone_until_the_end() -> None:
         with calm_collector():
             assert gc.get_threshold() == THRESHOLDS
             frozen = gc.get_freeze_count()
-            kept = [[] for _ in range(100)]
+            kept: list[list[int]] = [[] for _ in range(100)]
             gc.collect()
             assert gc.get_freeze_count() <= frozen
             del kept

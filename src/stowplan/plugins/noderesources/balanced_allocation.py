@@ -133,7 +133,8 @@ class NodeResourcesBalancedAllocation(Plugin):
 
     def _without_pod(self, resources: ScoredResources, nodes: NodeRows) -> IntArray:
         """The balance of nodes as they are, which no pod's requests enter: kept for all classes of pods."""
-        if not isinstance(nodes.rows, slice) or resources.by_devices:
+        is_everything = isinstance(nodes.rows, slice) and nodes.table is self.handle.table
+        if not is_everything or resources.by_devices:
             return _balance_as_is(resources, nodes)
         kept = self._as_they_are.get(resources.which)
         if kept is None:
