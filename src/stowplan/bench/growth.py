@@ -152,10 +152,15 @@ def _forget_classes(scheduler: Scheduler) -> None:
 def _all_sizes(scheduler: Scheduler) -> dict[str, int]:
     """Entries of every container that the scheduler can reach, without results kept for classes of pods.
 
-    Tables that are swept now and then are swept when they are asked for their sizes.
+    Tables that are swept now and then are swept when they are asked for their sizes. What is worked out for a
+    pod when it is tried, and kept as long as pods like it live, is worked out for all of them first: a fresh
+    scheduler has tried only those that wait.
     """
-    _forget_classes(scheduler)
     table = scheduler.context.cache.table
+    for profile in scheduler.context.profiles.values():
+        for pod in table.pods.values():
+            profile.framework.alike([pod])
+    _forget_classes(scheduler)
     table.sizes()
     client = scheduler.context.client
     return sizes_of(scheduler, without=(client,), without_types=BOUNDED, array_unit=table.capacity)
