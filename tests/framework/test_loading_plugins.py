@@ -10,9 +10,9 @@ import pytest
 
 from stowplan.framework.interface import Handle, Plugin, Point
 from stowplan.framework.profile import PluginUse, ProfileSpec
-from stowplan.framework.registry import Registry, installed_plugins, load_plugin, plugin_files
+from stowplan.framework.registry import Registry, checked, installed_plugins, load_plugin, plugin_files
 from stowplan.framework.status import ProfileError
-from stowplan.plugins.registry import in_tree_registry
+from stowplan.plugins.registry import IN_TREE, in_tree_registry
 from stowplan.testing import cluster, node, pod
 
 GOOD = """
@@ -25,6 +25,18 @@ class Picky(Plugin):
 
 class Idle(Plugin):
     pass
+
+class Hasty(Plugin):
+    def filter_node(self, pod, node):
+        return None
+
+class Lavish(Plugin):
+    def score_node(self, cycle, pod, node, *, price):
+        return 1
+
+class Roomy(Plugin):
+    def score_node(self, *anything, price=3):
+        return 1
 
 class Stranger:
     def filter_node(self, cycle, pod, node):
@@ -60,6 +72,8 @@ def test_a_plugin_from_a_module_is_the_class_itself() -> None:
         ("{file}:", "expected module:Class or file.py:Class"),
         ("{file}:Absent", "{file} has no Absent"),
         ("{file}:Idle", "has no method of any extension point"),
+        ("{file}:Hasty", "filter_node(self, pod, node): expected filter_node(self, cycle, pod, node)"),
+        ("{file}:Lavish", "score_node(self, cycle, pod, node, *, price): expected score_node(self, cycle, "),
         ("{file}:Stranger", "expected a subclass of stowplan.framework.Plugin"),
         ("{file}:number", "expected a subclass of stowplan.framework.Plugin"),
         ("/no/such/file.py:Picky", "cannot read /no/such/file.py"),
@@ -78,6 +92,15 @@ def test_what_is_not_a_plugin_is_refused_in_one_line(written: Path, reference: s
         load_plugin(reference)
     assert str(caught.value).startswith(f"plugin {reference!r}: {message}")
     assert "\n" not in str(caught.value)
+
+
+def test_a_method_may_take_more_than_it_is_called_with(written: Path) -> None:
+    assert load_plugin(f"{written}:Roomy").name == "Roomy"
+
+
+@pytest.mark.parametrize("name", sorted(IN_TREE))
+def test_plugins_of_the_tree_have_the_signatures_that_others_must_have(name: str) -> None:
+    assert checked(name, IN_TREE[name]) is IN_TREE[name]
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,10 @@ from stowplan.plugins.registry import in_tree_registry
 
 NODE_MILLI_CPU = 32_000
 
-_IDLE_TIMEOUT = 300.0
-"""Seconds without a binding after which the pods that are left are taken for those that cannot be helped."""
+_IDLE_TIMEOUT = 5.0
+_IDLE_CPU = 0.2
+"""After so many seconds without a binding, in which the scheduler used less CPU time than this, the pods that
+are left are taken for those that cannot be helped. On a busy machine it may be at work for longer."""
 
 _PRIORITIES = 5
 _STARTED = "2025-01-{day:02}T{hour:02}:{minute:02}:00Z"
@@ -256,11 +258,13 @@ class _Preemptors:
             while self.bound < len(self._bodies):
                 self._create()
                 self._progress.clear()
+                cpu = process_time()
                 try:
                     async with asyncio.timeout(_IDLE_TIMEOUT):
                         await self._progress.wait()
                 except TimeoutError:
-                    return
+                    if process_time() - cpu < _IDLE_CPU:
+                        return
         finally:
             watcher.close()
 

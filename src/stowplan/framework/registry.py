@@ -3,8 +3,10 @@
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import sys
 from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from stowplan.framework import protocols
 from stowplan.framework.interface import Handle, Plugin, Point, points_of
 from stowplan.framework.profile import ProfileSpec
 from stowplan.framework.status import ProfileError
@@ -146,7 +149,34 @@ def checked(reference: str, found: object) -> type[Plugin]:
         raise ProfileError(f"plugin {reference!r}: expected a subclass of stowplan.framework.Plugin")
     if not points_of(found):
         raise ProfileError(f"plugin {reference!r}: has no method of any extension point")
+    _check_signatures(reference, found)
     return found
+
+
+def _check_signatures(reference: str, cls: type[Plugin]) -> None:
+    """Refuse methods that could not be called with what the scheduler hands to them."""
+    for name, wanted in _signatures().items():
+        method = getattr(cls, name, None)
+        if method is None or not inspect.isfunction(method):
+            continue
+        found = inspect.signature(method)
+        try:
+            found.bind(*wanted)
+        except TypeError:
+            asked = ", ".join(wanted)
+            raise ProfileError(f"plugin {reference!r}: {name}{found}: expected {name}({asked})") from None
+
+
+@cache
+def _signatures() -> dict[str, tuple[str, ...]]:
+    """The parameters of every method that a plugin may have, `self` first."""
+    return {
+        name: tuple(inspect.signature(method).parameters)
+        for protocol in vars(protocols).values()
+        if isinstance(protocol, type) and protocol.__module__ == protocols.__name__
+        for name, method in vars(protocol).items()
+        if inspect.isfunction(method) and not name.startswith("_")
+    }
 
 
 def _import(reference: str, name: str) -> ModuleType:
