@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from releases import V1_36
 from stowplan.api import catalogue as c
+from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.requests import Json
 from stowplan.clock import RealClock
 from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
@@ -108,13 +109,14 @@ def serving(
     stored_only: Collection[c.Resource] = (),
     usage: PretendUsage | None = None,
     groups: GroupFeatures | None = None,
+    gates: FeatureGates = DEFAULT_GATES,
     **store_options: Any,
 ) -> Iterator[Served]:
     """A server of the recorded release for a while; without TLS if nobody asks for it, to be quick."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    rules = ClusterAdmission(groups=groups) if admission else None
+    rules = ClusterAdmission(groups=groups, gates=gates) if admission else None
     if groups is not None:
         store_options["catalogue"] = groups.catalogue()
     store = Store(RealClock(), random.Random(1), admission=rules, **store_options, fields=FieldManager())

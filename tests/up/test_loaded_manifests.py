@@ -86,6 +86,29 @@ def test_a_dumped_object_keeps_its_uid_times_status_and_managed_fields(tmp_path:
     assert pod["status"] == DUMPED["status"]
 
 
+def test_fields_of_a_gate_that_is_off_are_left_out_of_what_people_wrote_and_noted(tmp_path: Path) -> None:
+    request = {"deviceClassName": "gpu", "derivedAttributes": [{"name": "a.b/c", "expression": "1"}]}
+    body: Json = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "c"}}
+    body["spec"] = {
+        "devices": {
+            "requests": [{"name": "r", "exactly": request}],
+            "constraints": [{"matchAttribute": "a.b/c"}],
+        }
+    }
+    store, report = loaded(tmp_path, json.dumps(body))
+    [shown] = store.get(RESOURCE_CLAIMS, "default", "c")["spec"]["devices"]["requests"]
+    assert "derivedAttributes" not in shown["exactly"]
+    assert report.lines() == [
+        "loaded 1 object",
+        "note: ResourceClaim c: spec.devices.requests[0].exactly.derivedAttributes: dropped, it needs the "
+        "feature gate DRADerivedAttributes of Kubernetes 1.37",
+    ]
+    body["metadata"] = {"name": "d", "namespace": "default", "uid": UID}
+    store, report = loaded(tmp_path, json.dumps(body))
+    [kept] = store.get(RESOURCE_CLAIMS, "default", "d")["spec"]["devices"]["requests"]
+    assert kept["exactly"]["derivedAttributes"] == request["derivedAttributes"]
+
+
 def test_namespaces_that_are_missing_are_created(tmp_path: Path) -> None:
     text = "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: mine}}"
     store, report = loaded(tmp_path, json.dumps(DUMPED), text)

@@ -235,11 +235,11 @@ def _check_output(output: Type, features: Features) -> None:
 
 
 def _check_attribute(output: Type, features: Features) -> None:
-    item = output.params[0] if output.kind == "list" and len(output.params) == 1 else output
-    if item not in _ATTRIBUTE_TYPES:
+    is_list = features.list_attributes and output.kind == "list" and len(output.params) == 1
+    if (output.params[0] if is_list else output) not in _ATTRIBUTE_TYPES:
+        lists = " or a list of these scalars" if features.list_attributes else ""
         raise SelectorError(
-            "must evaluate to a primitive scalar (string, integer, boolean, semver) or a list of these "
-            f"scalars, not {output}"
+            f"must evaluate to a primitive scalar (string, integer, boolean, semver){lists}, not {output}"
         )
 
 

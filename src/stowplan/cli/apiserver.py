@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.status import ApiError
 from stowplan.cli.options import emulation_options
 from stowplan.clock import RealClock
@@ -76,7 +77,7 @@ def apiserver(
         listening = replace(listening, token=token)
     clock = RealClock()
     disabled = _plugins(disable_admission_plugins)
-    admission = ClusterAdmission(disabled=disabled, release=release)
+    admission = ClusterAdmission(disabled=disabled, gates=FeatureGates(release=release))
     store = Store(clock, random.Random(), admission=admission, fields=FieldManager())
     try:
         keeper = None if data_dir is None else open_data_dir(store, data_dir)

@@ -77,7 +77,7 @@ class LocalCluster:
         self.store = Store(
             self.clock,
             random.Random(rng.getrandbits(64)),
-            admission=ClusterAdmission(groups=groups, release=plan.settings.release),
+            admission=ClusterAdmission(groups=groups, gates=plan.settings.gates),
             fields=FieldManager(),
             catalogue=groups.catalogue(),
         )

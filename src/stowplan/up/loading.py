@@ -25,6 +25,7 @@ from stowplan.api.catalogue import (
 from stowplan.api.requests import Json, PatchType
 from stowplan.api.status import ApiError
 from stowplan.embedded.admission import create_bootstrap_objects, create_default_account
+from stowplan.embedded.admission.devicefeatures import dropped_fields
 from stowplan.embedded.apiserver.conversion import from_served, stored_as
 from stowplan.embedded.store import Store
 from stowplan.up.manifests import Manifest
@@ -133,9 +134,13 @@ def _create(store: Store, manifest: Manifest, report: LoadReport) -> None:
         if resource == PODS and store.find(NAMESPACES, "", body["metadata"]["namespace"]) is not None:
             create_default_account(store, body["metadata"]["namespace"])
         created = store.create(resource, body)
+        dropped = dropped_fields(resource, body, created)
         status = body.get("status")
         if resource.status and isinstance(status, dict) and status:
-            store.update(resource, {**created, "status": status}, subresource="status")
+            updated = store.update(resource, {**created, "status": status}, subresource="status")
+            dropped += dropped_fields(resource, body, updated, status=True)
+        for problem in dropped:
+            report.missing.setdefault(problem, []).append(_name(manifest))
 
 
 def _resource(store: Store, manifest: Manifest, report: LoadReport) -> Resource | None:

@@ -83,7 +83,7 @@ async def _measure(benchmark: Benchmark, seed: int, kubeconfig: str) -> Outcome:
             http = HttpClient(server, clock=clock, rng=rng, qps=-1, connections=_CONNECTIONS)
             client = await running.enter_async_context(http)
         else:
-            admission = ClusterAdmission(disabled=_DISABLED)
+            admission = ClusterAdmission(disabled=_DISABLED, gates=settings.gates)
             store = Store(clock, random.Random(seed), history=_HISTORY, admission=admission)
             client = InProcessClient(store)
             if benchmark.feature_gates.get(_CLAIMS):

@@ -18,11 +18,13 @@ from stowplan.api.catalogue import (
     SERVICES,
     Resource,
 )
+from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.requests import Json
 from stowplan.embedded.admission import adminaccess
 from stowplan.embedded.admission.bootstrap import SYSTEM_PRIORITIES
 from stowplan.embedded.admission.claimguard import check_status_writer
 from stowplan.embedded.admission.defaults import DATED, DEFAULTS
+from stowplan.embedded.admission.devicefeatures import DeviceFeatures
 from stowplan.embedded.admission.groupfeatures import GroupFeatures
 from stowplan.embedded.admission.plugins import (
     CHECK_CREATED,
@@ -50,7 +52,6 @@ from stowplan.embedded.auth.users import MASTERS, User
 from stowplan.embedded.store import Store
 from stowplan.embedded.store.registry import APPROVAL, POD_PARTS, Lookup
 from stowplan.embedded.store.writer import WriteContext
-from stowplan.releases import DEFAULT, Release
 
 _PROTECTED_NAMESPACES: Final = ("default", "kube-system", "kube-public")
 _ROLES: Final = frozenset((CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES))
@@ -61,8 +62,8 @@ Commit = Callable[[], None]
 class ClusterAdmission:
     """What an API server does to an object before it stores it.
 
-    `disabled`: plugins to leave out, by name. `groups`: which parts of pod groups there are. `release`: whose
-    rules hold.
+    `disabled`: plugins to leave out, by name. `groups`: which parts of pod groups there are. `gates`: which
+    optional fields of devices there are, and the release whose rules hold.
     """
 
     def __init__(
@@ -70,9 +71,9 @@ class ClusterAdmission:
         *,
         disabled: Collection[str] = (),
         groups: GroupFeatures | None = None,
-        release: Release = DEFAULT,
+        gates: FeatureGates = DEFAULT_GATES,
     ) -> None:
-        self._release = release
+        self._devices = DeviceFeatures.of(gates)
         self._services = ServiceAllocator()
         self._groups = GroupFeatures() if groups is None else groups
         mutating = MUTATE_CREATED if self._groups.preemption_policy else MUTATE_WITHOUT_POLICY
@@ -101,6 +102,7 @@ class ClusterAdmission:
         if prepare is not None:
             prepare(obj)
         self._groups.drop_disabled(resource, None, obj)
+        self._devices.drop_disabled(resource, None, obj)
         if resource == CERTIFICATE_SIGNING_REQUESTS:
             set_requestor(obj, by)
         self._roles.check(lookup, resource, None, obj, by)
@@ -109,7 +111,7 @@ class ClusterAdmission:
             why = "create not allowed while custom resource definition is terminating"
             raise forbidden(resource, obj["metadata"]["name"], why)
         off = self._groups.errors(resource, None, obj)
-        check_created(resource, obj, custom, self._release, off)
+        check_created(resource, obj, custom, self._devices, off)
         adminaccess.check_requested(lookup, resource, obj)
         if resource == SERVICES:
             self._services.allocate(lookup, obj, None)
@@ -119,7 +121,7 @@ class ClusterAdmission:
 
     def admit_loaded(self, resource: Resource, obj: Json) -> None:
         """Validation only: plugins did their part where the object comes from."""
-        check_loaded(resource, obj, self._release)
+        check_loaded(resource, obj, self._devices)
 
     def admit_update(
         self, lookup: Lookup, resource: Resource, old: Json, new: Json, subresource: str, by: WriteContext
@@ -129,6 +131,7 @@ class ClusterAdmission:
             prepare_status = PREPARE_STATUS.get(resource)
             if prepare_status is not None:
                 prepare_status(old, new)
+            self._devices.drop_disabled(resource, old, new, status=True)
             check_status(resource, old, new, custom)
             adminaccess.check_granted(lookup, resource, old, new)
             check_status_writer(lambda: self._roles.access(lookup), resource, old, new, by)
@@ -143,13 +146,14 @@ class ClusterAdmission:
         if prepare is not None:
             prepare(old, new)
         self._groups.drop_disabled(resource, old, new)
+        self._devices.drop_disabled(resource, old, new)
         if resource == DEVICE_TAINT_RULES:
             date_changed_effect(old, new, lookup.stamp())
         if resource == SERVICES:
             self._services.keep(old, new)
         self._roles.check(lookup, resource, old, new, by)
         off = self._groups.errors(resource, old, new)
-        check_updated(resource, old, new, subresource, custom, self._release, off)
+        check_updated(resource, old, new, subresource, custom, self._devices, off)
         if resource == SERVICES:
             self._services.allocate(lookup, new, old)
         for plugin in self._check_updated.get(resource, ()):

@@ -19,6 +19,7 @@ _EXACTLY: Final = (
     "adminAccess",
     "tolerations",
     "capacity",
+    "derivedAttributes",
 )
 """The fields of a request of v1beta1 that `exactly` has in v1."""
 

@@ -14,6 +14,7 @@ from stowplan.api import status
 from stowplan.api.catalogue import CUSTOM_RESOURCE_DEFINITIONS, JOBS, NAMESPACES, PODS, Resource
 from stowplan.api.fielderrors import forbidden, required
 from stowplan.api.requests import FieldTerm, Json, PatchType, Selection
+from stowplan.embedded.admission.devicefeatures import OPTIONAL_FIELDS_OF, dropped_fields
 from stowplan.embedded.admission.groupfeatures import DROPPED
 from stowplan.embedded.apiserver.bodies import (
     Decoded,
@@ -349,6 +350,8 @@ class WriteVerbs:
             warnings.append(f"stored only: nothing acts on {target.resource.kind} here")
         if read is not None and target.resource == PODS and _lost_its_group(read.data, obj):
             warnings.append(DROPPED)
+        if read is not None:
+            warnings += self._dropped(target, read, obj)
         if read is not None and target.resource == CUSTOM_RESOURCE_DEFINITIONS and not target.subresource:
             warnings += definition_warnings(obj, read.before)
         if read is not None and target.resource == NAMESPACES and not target.subresource:
@@ -357,6 +360,14 @@ class WriteVerbs:
         if read is not None and custom is not None and not target.subresource:
             warnings += custom.finalizer_warnings(obj, read.before)
         return response_of(view.raw(obj), code, warnings=warnings)
+
+    def _dropped(self, target: Target, read: Decoded, obj: Json) -> list[str]:
+        """Fields of devices that were given and not taken."""
+        conversion = self._views.conversion(target.resource)
+        if conversion.stored not in OPTIONAL_FIELDS_OF or not isinstance(read.data, dict):
+            return []
+        given, of_status = conversion.to_stored(read.data), target.subresource == "status"
+        return dropped_fields(conversion.stored, given, obj, status=of_status)
 
 
 def _lost_its_group(given: Json, pod: Json) -> bool:

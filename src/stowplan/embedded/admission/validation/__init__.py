@@ -5,8 +5,10 @@ from typing import Final
 
 from stowplan.api import status
 from stowplan.api.catalogue import CUSTOM_RESOURCE_DEFINITIONS, Resource
+from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.api.fielderrors import FieldError
 from stowplan.api.requests import Json
+from stowplan.embedded.admission.devicefeatures import DeviceFeatures
 from stowplan.embedded.admission.validation import (
     autoscaling,
     controlplane,
@@ -29,7 +31,6 @@ from stowplan.embedded.admission.validation.meta import metadata_errors
 from stowplan.embedded.admission.validation.podupdates import ephemeral_update_errors, resize_errors
 from stowplan.embedded.customresources.definitions import definition_errors, definition_update_errors
 from stowplan.embedded.customresources.versions import ServedVersion
-from stowplan.releases import DEFAULT, Release
 
 __all__ = ["check_created", "check_loaded", "check_status", "check_updated"]
 
@@ -72,6 +73,8 @@ _ON_STATUS: Final[Mapping[Resource, Callable[[Json, Json], list[FieldError]]]] =
     **devices.ON_STATUS,
     **podgroups.ON_STATUS,
 }
+DEVICE_FEATURES: Final = DeviceFeatures.of(DEFAULT_GATES)
+"""The optional parts of devices that are there if nobody says otherwise."""
 _POD_PARTS: Final = {"ephemeralcontainers": ephemeral_update_errors, "resize": resize_errors}
 
 
@@ -79,15 +82,16 @@ def check_created(
     resource: Resource,
     obj: Json,
     custom: ServedVersion | None = None,
-    release: Release = DEFAULT,
+    optional: DeviceFeatures = DEVICE_FEATURES,
     found: Sequence[FieldError] = (),
 ) -> None:
     """Raises `ApiError` 422 if a new object is invalid.
 
-    `custom` is what a definition says of it; `found` are errors that are known already.
+    `custom` is what a definition says of it; `optional` are the parts of devices that there are; `found` are
+    errors that are known already.
     """
     errors = [*_errors(resource, obj), *found]
-    rules = _ON_CREATE.get(resource) or devices.rules_of(release).on_create.get(resource)
+    rules = _ON_CREATE.get(resource) or devices.rules_of(optional).on_create.get(resource)
     if rules is not None:
         errors += rules(obj)
     if custom is not None:
@@ -95,9 +99,9 @@ def check_created(
     _refuse(resource, obj, errors)
 
 
-def check_loaded(resource: Resource, obj: Json, release: Release = DEFAULT) -> None:
+def check_loaded(resource: Resource, obj: Json, optional: DeviceFeatures = DEVICE_FEATURES) -> None:
     """Raises `ApiError` 422 if an object that comes from another cluster is invalid."""
-    rules = devices.rules_of(release).on_load.get(resource)
+    rules = devices.rules_of(optional).on_load.get(resource)
     _refuse(resource, obj, [*_errors(resource, obj), *(() if rules is None else rules(obj))])
 
 
@@ -117,14 +121,14 @@ def check_updated(
     new: Json,
     subresource: str = "",
     custom: ServedVersion | None = None,
-    release: Release = DEFAULT,
+    optional: DeviceFeatures = DEVICE_FEATURES,
     found: Sequence[FieldError] = (),
 ) -> None:
     """Raises `ApiError` 422 if an object is invalid, or what must not change has changed."""
     rules = (
         _POD_PARTS.get(subresource)
         or _ON_UPDATE.get(resource)
-        or devices.rules_of(release).on_update.get(resource)
+        or devices.rules_of(optional).on_update.get(resource)
     )
     errors = [*_errors(resource, new), *found]
     if rules is not None:

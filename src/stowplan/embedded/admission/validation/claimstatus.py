@@ -22,6 +22,7 @@ from stowplan.embedded.admission.validation.deviceparts import (
     reference_errors,
     request_names,
     same,
+    skipped_operations_errors,
     toleration_errors,
     too_long,
     too_many,
@@ -115,6 +116,7 @@ def _result_errors(result: Json, path: str, known: Known) -> Errors:
     for i, toleration in enumerate(result.get("tolerations") or ()):
         yield from toleration_errors(toleration, f"{path}.tolerations[{i}]")
     yield from _share_errors(result.get("shareID"), f"{path}.shareID")
+    yield from skipped_operations_errors(result, path)
 
 
 def _share_errors(share: Any, path: str) -> Errors:

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.fielderrors import forbidden, invalid, required
 from stowplan.api.quantity import Quantity, quantity_of
 from stowplan.api.requests import Json
+from stowplan.embedded.admission.devicefeatures import DeviceFeatures
 from stowplan.embedded.admission.validation.deviceparts import Errors, list_errors
 from stowplan.embedded.admission.validation.meta import NOT_NEGATIVE
 from stowplan.gocompat.numbers import MAX_INT64
-from stowplan.releases import Release
 
 _MAX_VALUES: Final = 10
 _MOST: Final = Quantity(MAX_INT64)
@@ -28,11 +27,10 @@ class CapacityRules:
     """Ranges with fractions are counted in thousandths."""
 
     @classmethod
-    def of(cls, release: Release) -> "CapacityRules":
-        gates = FeatureGates(release=release)
+    def of(cls, features: DeviceFeatures) -> "CapacityRules":
         return cls(
-            ratchets=release.behaviour.devices.capacity_range_errors == "default",
-            fractions=gates["DRAFractionalCapacityRange"],
+            ratchets=features.release.behaviour.devices.capacity_range_errors == "default",
+            fractions=features.fractional_range,
         )
 
     def errors(self, capacity: Json, path: str, shared: bool) -> Errors:

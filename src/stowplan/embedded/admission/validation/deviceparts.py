@@ -7,7 +7,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.fielderrors import (
     FieldError,
     Kind,
@@ -28,15 +27,17 @@ from stowplan.cel.devices import (
     INTERNAL_ERROR,
     Features,
     SelectorError,
+    compile_attribute,
     compile_selector,
     features_of,
 )
-from stowplan.releases import Release
+from stowplan.embedded.admission.devicefeatures import DeviceFeatures
 
 MAX_REQUESTS: Final = 32
 MAX_CONFIGS: Final = 32
 EFFECTS: Final = ("NoExecute", "NoSchedule", "None")
 _OPERATORS: Final = ("Equal", "Exists")
+_SKIPPED: Final = ("*", "NodePrepareResources", "NodeUnprepareResources")
 _MAX_SELECTORS: Final = 32
 _MAX_TAINTS: Final = 16
 _MAX_DRIVER: Final = 63
@@ -171,10 +172,13 @@ class _Refusal(NamedTuple):
     detail: str
 
 
-def new_selectors(release: Release) -> Features:
+_TOO_COMPLEX: Final = _Refusal(Kind.FORBIDDEN, "too complex, exceeds cost limit")
+
+
+def new_selectors(features: DeviceFeatures) -> Features:
     """What selectors may use that are written now; those that are stored may use more."""
-    lists = FeatureGates(release=release)["DRAListTypeAttributes"]
-    stored = features_of(release.behaviour.devices)
+    lists = features.list_attributes
+    stored = features_of(features.release.behaviour.devices)
     return stored._replace(list_attributes=lists, dyn_attributes=lists, includes=lists)
 
 
@@ -207,10 +211,39 @@ def _refusal(expression: str, features: Features) -> _Refusal | None:
     try:
         compiled = compile_selector(expression, features)
     except SelectorError as error:
-        return _Refusal(Kind.INTERNAL if error.kind == INTERNAL_ERROR else Kind.INVALID, error.message)
-    if compiled.max_cost > COST_LIMIT:
-        return _Refusal(Kind.FORBIDDEN, "too complex, exceeds cost limit")
-    return None
+        return _refused(error)
+    return _TOO_COMPLEX if compiled.max_cost > COST_LIMIT else None
+
+
+def _refused(error: SelectorError) -> _Refusal:
+    return _Refusal(Kind.INTERNAL if error.kind == INTERNAL_ERROR else Kind.INVALID, error.message)
+
+
+class Estimate(NamedTuple):
+    """What is wrong with an expression that computes an attribute, if something is, and what it may cost."""
+
+    refusal: FieldError | None
+    cost: int = 0
+
+
+def derived_estimate(expression: str, path: str, features: Features) -> Estimate:
+    """What is to be said of an expression that is new."""
+    if len(expression.encode()) > _MAX_EXPRESSION:
+        return Estimate(too_long(path, _MAX_EXPRESSION))
+    refusal, cost = _derived(expression, features)
+    if refusal is None:
+        return Estimate(None, cost)
+    return Estimate(FieldError(path, refusal.kind, expression, refusal.detail), cost)
+
+
+@lru_cache(maxsize=512)
+def _derived(expression: str, features: Features) -> tuple[_Refusal | None, int]:
+    try:
+        compiled = compile_attribute(expression, features)
+    except SelectorError as error:
+        return _refused(error), 0
+    too_complex = compiled.max_cost > COST_LIMIT
+    return (_TOO_COMPLEX if too_complex else None), compiled.max_cost
 
 
 # Configuration
@@ -299,6 +332,20 @@ def binding_errors(holder: Json, path: str) -> Errors:
 
 def _condition_name_errors(name: str, path: str) -> Errors:
     return (invalid(path, name, text) for text in label_key_problems(name))
+
+
+def skipped_operations_errors(holder: Json, path: str) -> Errors:
+    """Operations that nodes need not do for devices."""
+    skipped, here = holder.get("skipNodeOperations") or (), f"{path}.skipNodeOperations"
+    if "NodePrepareResources" in skipped and not {"NodeUnprepareResources", "*"} & {*skipped}:
+        text = "NodePrepareResources cannot be skipped unless NodeUnprepareResources is also skipped"
+        yield invalid(here, [*skipped], text)
+    yield from list_errors(skipped, here, -1, _skipped_operation_errors, same)
+
+
+def _skipped_operation_errors(operation: str, path: str) -> Errors:
+    if operation not in _SKIPPED:
+        yield not_supported(path, operation, _SKIPPED)
 
 
 def reference_errors(name: str, path: str, known: Mapping[str, frozenset[str]]) -> Errors:

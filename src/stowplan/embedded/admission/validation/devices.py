@@ -1,15 +1,16 @@
 """Validation of ResourceClaims, their templates, DeviceClasses and DeviceTaintRules."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource
-from stowplan.api.fielderrors import FieldError, invalid, not_supported, required
+from stowplan.api.fielderrors import FieldError, forbidden, invalid, not_supported, required
 from stowplan.api.names import is_extended_resource, subdomain_problems
 from stowplan.api.requests import Json
-from stowplan.cel.devices import Features
+from stowplan.cel.devices import COST_LIMIT, Features
+from stowplan.embedded.admission.devicefeatures import DeviceFeatures
 from stowplan.embedded.admission.validation.claimstatus import claim_status_errors
 from stowplan.embedded.admission.validation.conditions import conditions_errors
 from stowplan.embedded.admission.validation.devicecapacity import CapacityRules
@@ -17,6 +18,7 @@ from stowplan.embedded.admission.validation.deviceparts import (
     MAX_CONFIGS,
     MAX_REQUESTS,
     Errors,
+    derived_estimate,
     driver_errors,
     full_name_errors,
     label_errors,
@@ -35,11 +37,11 @@ from stowplan.embedded.admission.validation.deviceparts import (
 )
 from stowplan.embedded.admission.validation.deviceslices import slice_errors
 from stowplan.embedded.admission.validation.meta import IMMUTABLE, name_errors
-from stowplan.releases import Release
 
 _MAX_CONSTRAINTS: Final = 32
 _MAX_SUB_REQUESTS: Final = 8
 _MAX_CONDITIONS: Final = 8
+_MAX_DERIVED: Final = 32
 _MODES: Final = ("All", "ExactCount")
 
 
@@ -74,6 +76,7 @@ def _devices_errors(devices: Json, path: str, features: Features | None) -> Erro
     constraints = devices.get("constraints") or ()
     yield from list_errors(constraints, f"{path}.constraints", _MAX_CONSTRAINTS, constraint_errors)
     yield from list_errors(devices.get("config") or (), f"{path}.config", MAX_CONFIGS, config_errors)
+    yield from _derived_errors(devices, path, features)
 
 
 def _references_errors(item: Json, path: str, known: Mapping[str, frozenset[str]]) -> Errors:
@@ -140,6 +143,72 @@ def spec_update_errors(old: Json, new: Json) -> list[FieldError]:
     return [] if before == after else [invalid("spec", after, IMMUTABLE)]
 
 
+# Attributes that requests compute of devices
+
+
+class _Deriving(NamedTuple):
+    """Attributes that a request computes: where they stand, and the names by which constraints mean it."""
+
+    attributes: list[Json]
+    path: str
+    names: frozenset[str]
+
+
+def _deriving(devices: Json, path: str) -> Iterator[_Deriving]:
+    for i, request in enumerate(devices.get("requests") or ()):
+        here, name = f"{path}.requests[{i}]", name_of(request)
+        for field, wanted, names in (
+            ("exactly", request.get("exactly"), ("", name)),
+            *(
+                (f"firstAvailable[{j}]", sub, ("", name, f"{name}/{name_of(sub)}"))
+                for j, sub in enumerate(request.get("firstAvailable") or ())
+            ),
+        ):
+            attributes = (wanted or {}).get("derivedAttributes")
+            if attributes:
+                yield _Deriving(attributes, f"{here}.{field}.derivedAttributes", frozenset(names))
+
+
+def _derived_errors(devices: Json, path: str, features: Features | None) -> Errors:
+    """Each is for a constraint of its request, and together they may not cost more than one selector."""
+    cost = 0
+    for deriving in _deriving(devices, path):
+        used = {
+            constraint.get("matchAttribute") or constraint.get("distinctAttribute")
+            for constraint in devices.get("constraints") or ()
+            if deriving.names & {*(constraint.get("requests") or ("",))}
+        }
+
+        def attribute_errors(attribute: Json, here: str, used: set[str | None] = used) -> Errors:
+            name = name_of(attribute)
+            if not name:
+                yield required(f"{here}.name")
+            else:
+                yield from full_name_errors(name, f"{here}.name")
+                if name not in used:
+                    text = (
+                        "must be referenced by at least one matchAttribute or distinctAttribute constraint "
+                        "targeting this request"
+                    )
+                    yield invalid(f"{here}.name", name, text)
+            if not attribute.get("expression"):
+                yield required(f"{here}.expression")
+
+        yield from list_errors(deriving.attributes, deriving.path, _MAX_DERIVED, attribute_errors, name_of)
+        if features is None or len(deriving.attributes) > _MAX_DERIVED:
+            continue
+        for i, attribute in enumerate(deriving.attributes):
+            if attribute.get("expression"):
+                here = f"{deriving.path}[{i}].expression"
+                estimate = derived_estimate(attribute["expression"], here, features)
+                cost += estimate.cost
+                if estimate.refusal is not None:
+                    yield estimate.refusal
+    if cost > COST_LIMIT:
+        text = "too complex, total cost of derived attribute CEL expressions in the claim exceeds cost limit"
+        yield forbidden(path, text)
+
+
 # Classes
 
 
@@ -186,7 +255,7 @@ def rule_status_errors(old: Json, new: Json) -> list[FieldError]:
 
 
 class DeviceRules(NamedTuple):
-    """The rules of a release for new objects, for those that come from another server, and for updates."""
+    """The rules for new objects, for those that come from another server, and for updates."""
 
     on_create: Mapping[Resource, Callable[[Json], list[FieldError]]]
     on_load: Mapping[Resource, Callable[[Json], list[FieldError]]]
@@ -194,8 +263,8 @@ class DeviceRules(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def rules_of(release: Release) -> DeviceRules:
-    features, capacity = new_selectors(release), CapacityRules.of(release)
+def rules_of(optional: DeviceFeatures) -> DeviceRules:
+    features, capacity = new_selectors(optional), CapacityRules.of(optional)
 
     def slice_update_errors(old: Json, new: Json) -> list[FieldError]:
         return [*slice_errors(new, capacity, old.get("spec") or {})]

@@ -4,25 +4,28 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from stowplan.api.fielderrors import FieldError, Kind, invalid, required
+from stowplan.api.fielderrors import invalid, required
 from stowplan.api.names import subdomain_problems
-from stowplan.api.quantity import quantity_of
 from stowplan.api.requests import Json
 from stowplan.embedded.admission.validation.devicecapacity import CapacityRules
 from stowplan.embedded.admission.validation.deviceparts import (
     Errors,
     binding_errors,
     driver_errors,
+    full_name_errors,
     label_errors,
     list_errors,
     name_of,
     pool_name_errors,
     qualified_name_errors,
+    same,
+    skipped_operations_errors,
     taints_errors,
     too_long,
     too_many,
 )
 from stowplan.embedded.admission.validation.meta import IMMUTABLE
+from stowplan.embedded.admission.validation.nodeallocatable import node_resource_errors
 from stowplan.embedded.admission.validation.placement import node_selector_errors
 
 _MAX_DEVICES: Final = 128
@@ -30,6 +33,7 @@ _MAX_ADVANCED_DEVICES: Final = 64
 _MAX_COUNTER_SETS: Final = 8
 _MAX_COUNTERS: Final = 32
 _MAX_CONSUMED_SETS: Final = 2
+_MAX_COMPATIBILITY_GROUPS: Final = 2
 _MAX_PROPERTIES: Final = 32
 _MAX_VALUES: Final = 48
 _MAX_TEXT: Final = 64
@@ -41,7 +45,6 @@ _ONE_OF_DEVICE: Final = (
     "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` "
     "is set to true in the ResourceSlice spec"
 )
-_NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
 _NUMBER: Final = r"(0|[1-9][0-9]*)"
 _PRE_RELEASE: Final = r"(0|[1-9][0-9]*|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*)"
 _BUILD: Final = r"[0-9a-zA-Z-]+"
@@ -72,6 +75,9 @@ def slice_errors(obj: Json, rules: CapacityRules, old: Mapping[str, Any] | None 
     yield from list_errors(
         counters or (), "spec.sharedCounters", _MAX_COUNTER_SETS, _counter_set_errors, name_of
     )
+    if spec.get("partitionTypeAttribute") is not None:
+        yield from _partition_type_errors(spec, "spec")
+    yield from skipped_operations_errors(spec, "spec")
 
 
 def _fixed_errors(old: Mapping[str, Any], new: Json) -> Errors:
@@ -138,6 +144,34 @@ def _counter_set_errors(counters: Json, path: str) -> Errors:
 def _consumption_errors(consumption: Json, path: str) -> Errors:
     yield from _named_counter_errors(consumption.get("counterSet"), f"{path}.counterSet")
     yield from _counters_errors(consumption.get("counters") or {}, f"{path}.counters")
+    groups, here = consumption.get("compatibilityGroups") or (), f"{path}.compatibilityGroups"
+    yield from list_errors(groups, here, _MAX_COMPATIBILITY_GROUPS, label_errors, same)
+
+
+def _partition_type_errors(spec: Json, path: str) -> Errors:
+    """The attribute that says of which type partitions are: devices with counters all have it, as a text."""
+    name, devices = spec["partitionTypeAttribute"], spec.get("devices") or ()
+    wrong = [*full_name_errors(name, f"{path}.partitionTypeAttribute")]
+    yield from wrong
+    if not any(device.get("consumesCounters") for device in devices):
+        text = "may only be set on a slice which declares devices that consume counters"
+        yield invalid(f"{path}.partitionTypeAttribute", name, text)
+    elif not wrong:
+        plain = name.removeprefix(f"{spec.get('driver') or ''}/")
+        for i, device in enumerate(devices):
+            if device.get("consumesCounters"):
+                here = f"{path}.devices[{i}].attributes[{name}]"
+                yield from _partition_attribute_errors(device.get("attributes") or {}, name, plain, here)
+
+
+def _partition_attribute_errors(attributes: Json, name: str, plain: str, path: str) -> Errors:
+    attribute = attributes.get(name, attributes.get(plain))
+    if attribute is None:
+        text = "device consumes counters and `partitionTypeAttribute` names this attribute, so it must be set"
+        yield required(path, text)
+    elif attribute.get("string") is None:
+        text = "must be a string value because `partitionTypeAttribute` names this attribute"
+        yield invalid(path, attribute, text)
 
 
 def _named_counter_errors(name: str | None, path: str) -> Errors:
@@ -187,7 +221,7 @@ def _device_errors(
     yield from list_errors(consumed, here, _MAX_CONSUMED_SETS, _consumption_errors, _counter_set_of)
     yield from _device_node_errors(device, path, by_device)
     yield from binding_errors(device, path)
-    yield from _mapping_errors(device, capacity, f"{path}.nodeAllocatableResourceMappings")
+    yield from node_resource_errors(device, path)
 
 
 def _value_count(attribute: Json) -> int:
@@ -224,23 +258,6 @@ def _device_node_errors(device: Json, path: str, by_device: bool) -> Errors:
         yield required(path, _ONE_OF_DEVICE)
     elif len(given) > 1:
         yield invalid(path, _braced(given), _ONE_OF_DEVICE)
-
-
-def _mapping_errors(device: Json, capacity: Json, path: str) -> Errors:
-    """Node resources that devices account for."""
-    for name, mapping in (device.get("nodeAllocatableResourceMappings") or {}).items():
-        here, key = f"{path}[{name}]", mapping.get("capacityKey")
-        if name not in _NATIVE and not name.startswith("hugepages-"):
-            yield invalid(here, name, "must be a node allocatable resource name")
-        multiplier = mapping.get("allocationMultiplier")
-        if multiplier is None and key is None:
-            yield invalid(here, "", "at least one of allocationMultiplier or capacityKey must be set")
-        if multiplier is not None and quantity_of(multiplier).sign <= 0:
-            yield invalid(f"{here}.allocationMultiplier", str(multiplier), "must be positive")
-        if key == "":
-            yield invalid(f"{here}.capacityKey", "", "capacityKey must not be an empty string")
-        elif key is not None and key not in capacity:
-            yield FieldError(f"{here}.capacityKey", Kind.NOT_FOUND, key)
 
 
 def _attribute_errors(attribute: Json, path: str) -> Errors:
