@@ -306,6 +306,7 @@ async def _blind(place: GuardedCluster, config: Path) -> Ended:
     port = free_port()
     scheduler = await place.start(*delegating(config, port), "--leader-elect=false")
     await scheduler.says("Failed to watch.*pods")
+    await scheduler.says("Serving securely on")
     health = ["/healthz?verbose", "/livez?verbose", "/readyz?verbose", "/healthz", "/readyz"]
     others = ["/readyz/sched-handler-sync", "/readyz/shutdown", "/metrics/slis"]
     answers = await ask_all(port, [*health, *others], ["anonymous", "system:masters"])

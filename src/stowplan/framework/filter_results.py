@@ -107,7 +107,15 @@ class FilterColumn(PluginColumn):
     def compute(self, table: ClusterTable, cycle: Cycle, rows: StaleRows) -> None:
         """Ask the plugin again about some rows, or about all of them."""
         if isinstance(rows, AllRows):
-            self.codes = self._ask_all(table, cycle)
+            kept = None if self._shared is None or cycle.watch is not None else self._shared.current(table)
+            key = (self.plugin.name, self._signature)
+            if kept is None:
+                self.codes = self.ask(cycle, table.all_rows(), table.capacity)
+            else:
+                if key not in kept:
+                    kept[key] = self.ask(cycle, table.all_rows(), table.capacity)
+                codes = kept[key]
+                self.codes = None if codes is None else codes.copy()
             return
         codes = self.ask(cycle, NodeRows(table, rows), None)
         if self.codes is None:
@@ -115,16 +123,6 @@ class FilterColumn(PluginColumn):
                 return
             self.codes = np.zeros(table.capacity, dtype=np.int64)
         self.codes[rows] = 0 if codes is None else codes
-
-    def _ask_all(self, table: ClusterTable, cycle: Cycle) -> Codes | None:
-        if self._shared is None or cycle.watch is not None:
-            return self.ask(cycle, table.all_rows(), table.capacity)
-        kept = self._shared.current(table)
-        key = (self.plugin.name, self._signature)
-        if key not in kept:
-            kept[key] = self.ask(cycle, table.all_rows(), table.capacity)
-        codes = kept[key]
-        return None if codes is None else codes.copy()
 
     def compute_few(self, table: ClusterTable, cycle: Cycle, rows: list[int]) -> list[int]:
         """Ask the plugin again about a few rows; returns those of which it says something else now."""

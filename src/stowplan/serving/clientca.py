@@ -84,8 +84,14 @@ class ClientCAs:
         if self._reader is None:
             self._warn_of(missing)
             return
-        await self._look_up(self._reader)
-        self._watch = asyncio.create_task(self._reflector(self._reader).run())
+        is_reachable = await self._look_up(self._reader)
+        reflector = self._reflector(self._reader)
+        self._watch = asyncio.create_task(reflector.run())
+        if is_reachable:
+            # So that it is watched before anything that waits for the port, such as the election, begins.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOKUP_TIMEOUT):
+                    await reflector.wait_settled()
 
     async def stop(self) -> None:
         if self._watch is not None:
@@ -129,18 +135,21 @@ class ClientCAs:
             without="client certificates and front proxies are known only as far as flags name authorities",
         )
 
-    async def _look_up(self, reader: Reader) -> None:
+    async def _look_up(self, reader: Reader) -> bool:
+        """Read the ConfigMap, and say whether the API server has answered."""
         try:
             async with asyncio.timeout(_LOOKUP_TIMEOUT):
                 found = await reader.get(CONFIG_MAPS, NAMESPACE, NAME)
         except TimeoutError:
             self._lookup_failed("the API server did not answer")
+            return False
         except ApiError as error:
             if not error.is_not_found:
                 self._lookup_failed(error.message)
-        else:
-            data = found.get("data")
-            self._adopt(data if isinstance(data, dict) else {})
+            return error.is_not_found
+        data = found.get("data")
+        self._adopt(data if isinstance(data, dict) else {})
+        return True
 
     def _lookup_failed(self, why: str) -> None:
         if not self._settings.tolerate_lookup_failure:
