@@ -4,7 +4,6 @@ woken, in the same order, as if each were asked about."""
 import re
 from collections import Counter
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from typing import Any, ClassVar
 from unittest.mock import patch
 
@@ -16,6 +15,7 @@ from queueing.rig import Rig, rig
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.cluster.podinfo import PodInfo
+from stowplan.framework import held_pods
 from stowplan.framework.events import (
     ASSIGNED_POD_DELETE,
     NODE_ADD,
@@ -24,6 +24,7 @@ from stowplan.framework.events import (
     Hint,
     queue_if,
 )
+from stowplan.framework.held_pods import HeldPods
 from stowplan.framework.interface import Plugin
 from stowplan.framework.status import Status, unresolvable
 from stowplan.queue import requeue
@@ -68,10 +69,10 @@ class Together(OneByOne):
 
     name = "Rule"
     by_template = True
-    closed: ClassVar[set[str]] = set()
+    closed: ClassVar[HeldPods] = HeldPods()
     asked: ClassVar[list[str]] = []
 
-    def held_pods(self) -> AbstractSet[str]:
+    def held_pods(self) -> HeldPods:
         return self.closed
 
     def always_enqueues(self, pod: PodInfo) -> bool:
@@ -105,6 +106,7 @@ class Side:
         self.plugin = plugin
         self.many = 1 if plugin is Together else 10**9
         plugin.closed.clear()
+        Together.closed = HeldPods()
         plugin.asked.clear()
         self.moves = ManyMoves() if plugin is Together else Moves()
         self.rig: Rig = rig(plugin, instrument=self.moves)
@@ -124,7 +126,7 @@ class Side:
             case "close":
                 self.plugin.closed.add(self.uids.get(number, ""))
             case "open":
-                self.plugin.closed.discard(self.uids.get(number, ""))
+                self._open(self.uids.get(number, ""))
             case "node":
                 queue.move_all(NODE_ADD, None, node("n").labels(gives=good).obj())
             case "node for few":
@@ -150,6 +152,13 @@ class Side:
             case _:
                 self._touch(what, number, good)
         return None
+
+    def _open(self, uid: str) -> None:
+        closed = self.plugin.closed
+        if isinstance(closed, HeldPods):
+            closed.let_go(uid)
+        else:
+            closed.discard(uid)
 
     def _reject(self, number: int, good: str) -> object:
         """A pod is tried and rejected; gated right away if it was closed before."""
@@ -216,22 +225,24 @@ class Side:
         )
 
 
-_OFTEN = ("reject", "reject", "node", "try", "pod gone")
-_SELDOM = ("close", "open", "node for few", "failed", "timeout", "tick", "wait", "flush", "pop")
+_OFTEN = ("reject", "reject", "node", "try", "pod gone", "close", "open")
+_SELDOM = ("node for few", "failed", "timeout", "tick", "wait", "flush", "pop")
 _TO_PODS = ("delete", "annotate", "relabel", "promote", "activate")
 _STEPS = st.tuples(
     st.sampled_from((*_OFTEN, *_OFTEN, *_SELDOM, *_TO_PODS)), st.integers(0, 9), st.sampled_from("xxxy")
 )
 
 
-@settings(max_examples=150)
-@given(st.lists(_STEPS, max_size=60))
-def test_the_same_pods_are_woken_in_the_same_order_as_one_by_one(steps: list[Step]) -> None:
+@settings(max_examples=200)
+@given(st.lists(_STEPS, max_size=60), st.sampled_from((2, 4096)))
+def test_the_same_pods_are_woken_in_the_same_order_as_one_by_one(steps: list[Step], remembered: int) -> None:
+    """However many of those that were let go are remembered."""
     slow, fast = Side(OneByOne), Side(Together)
     many = [("reject", number, "x") for number in range(6)]
-    for step in (*many, *steps, ("pod gone", 0, "x"), ("pop", 0, "x")):
-        assert slow.step(step) == fast.step(step), step
-        assert slow.look() == fast.look(), step
+    with patch.object(held_pods, "_REMEMBERED", remembered):
+        for step in (*many, *steps, ("pod gone", 0, "x"), ("pop", 0, "x")):
+            assert slow.step(step) == fast.step(step), step
+            assert slow.look() == fast.look(), step
 
 
 STORIES = {
@@ -293,6 +304,33 @@ def test_pods_that_stay_gated_are_not_asked_about() -> None:
     side.step(("pod gone", 0, "x"))
     assert Together.asked == ["p7"]
     assert side.rig.queue.counts()["gated"] == 19
+
+
+class Silent(Together):
+    """Gates pods that it does not tell of, too."""
+
+    name = "Rule"
+    shut: ClassVar[set[str]] = set()
+
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        return unresolvable("shut") if pod.uid in self.shut else super().pre_enqueue(pod)
+
+    def always_enqueues(self, pod: PodInfo) -> bool:
+        return False
+
+
+def test_gated_pods_that_the_plugin_does_not_tell_of_are_asked_about() -> None:
+    side = Side(Silent)
+    for number in range(6):
+        side.step(("reject", number, "x"))
+    side.step(("close", 0, "x"))
+    Silent.shut = {side.uids[number] for number in (1, 2)}
+    side.step(("pod gone", 0, "x"))
+    side.step(("pod gone", 0, "x"))
+    assert side.rig.queue.counts()["gated"] == 3
+    Silent.shut = {side.uids[1]}
+    side.step(("pod gone", 0, "x"))
+    assert side.rig.queue.counts()["gated"] == 2
 
 
 def test_pods_that_are_alike_stay_together_until_their_turn() -> None:

@@ -172,6 +172,26 @@ def test_a_last_victim_that_is_gone_before_the_server_answers_lets_the_pod_in() 
     live(story)
 
 
+def test_a_gated_pod_is_let_in_by_the_deletion_of_its_last_victim_before_the_server_answers() -> None:
+    """Another deletion gates it first: the one it waits for must still be noticed."""
+
+    async def story(world: World) -> None:
+        await _full(world, "a", cpu="4")
+        world.add_node("m", cpu="100m")
+        world.put_pod("other", cpu="100m", node="m")
+        world.wire.seconds = 30.0
+        await world.add_pod("high", cpu="4", priority=10)
+        await world.settle(40)
+        world.delete_pod("other")
+        await world.settle(1)
+        assert world.place_of("high") == "gated"
+        world.delete_pod("a")
+        await world.settle(1)
+        assert "POST pods/high/binding" in world.wire.shorts
+
+    live(story)
+
+
 def test_a_nomination_is_taken_back_when_victims_of_the_node_have_to_go_for_another() -> None:
     async def story(world: World) -> None:
         world.add_node("n", cpu="4")

@@ -4,7 +4,7 @@ This process plays the load: it creates nodes and pods and watches them being bo
 is read from the system, so it is all that its process does and nothing else: watches, decisions, bindings,
 events, its lease. Any other scheduler can be measured the same way, on any API server. Pods are created as
 fast as they are bound, or at a given rate; the time to be bound is from the request that creates a pod to the
-watch event with its node.
+watch event with its node. Or all pods are there before the scheduler starts, and its start counts.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ from pathlib import Path
 from time import perf_counter
 from typing import Final
 
-from stowplan.api.catalogue import EVENTS, NODES, PODS, Resource
+from stowplan.api.catalogue import EVENTS, NODES, PODS, PRIORITY_CLASSES, Resource
 from stowplan.api.meta import AnyObject
 from stowplan.api.pod import Pod
 from stowplan.api.requests import DeleteOptions, Json
 from stowplan.api.status import ApiError
-from stowplan.bench.loop import document
+from stowplan.bench.loop import UNSCHEDULABLE_EVERY, document, make_unschedulable
 from stowplan.bench.processes import server_process
-from stowplan.bench.workloads import WORKLOADS, node
+from stowplan.bench.workloads import WORKLOADS, node, node_name
 from stowplan.client import Reflector
 from stowplan.client.http import HttpClient, load_kubeconfig
 from stowplan.clock import RealClock
@@ -39,6 +39,15 @@ MAX_UNBOUND: Final = 1000
 """How many pods may be created and not yet bound."""
 
 WARM_UP: Final = f"{PREFIX}warm-up"
+
+PREEMPTION: Final = "preemption"
+"""Pods of high priority on nodes that are full of pods of low priority."""
+
+VICTIMS: Final = 3
+LOW_PODS: Final = VICTIMS + 1
+"""Pods of low priority on a node, of which all but one must go for a preemptor."""
+
+_HIGH: Final = f"{PREFIX}high"
 
 _CONNECTIONS: Final = 32
 _START_TIMEOUT: Final = 120.0
@@ -72,7 +81,8 @@ class HttpRun:
     """What to measure. Without a `kubeconfig` an API server of our own is started.
 
     `command` starts another scheduler; `{config}` in it stands for the configuration file. `rate` is how many
-    pods are created in a second; 0: as many as can be.
+    pods are created in a second; 0: as many as can be. With `waiting` all pods are created first, and CPU and
+    rate count from the start of the scheduler. With `unschedulable` every tenth pod fits nowhere.
     """
 
     workload: str = "basic"
@@ -81,13 +91,16 @@ class HttpRun:
     kubeconfig: str = ""
     command: str = ""
     rate: float = 0.0
+    waiting: bool = False
+    unschedulable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class HttpFigures:
     """What was measured; `cpu_s` is the CPU time of the scheduler's process alone.
 
-    `late_ms` is by how much pods were created later than the rate says, the 99th percentile.
+    `late_ms` is by how much pods were created later than the rate says, the 99th percentile. `first_s` is
+    when the first pod was bound, from the beginning.
     """
 
     pods_per_s: float
@@ -95,6 +108,7 @@ class HttpFigures:
     cpu_s: float
     seconds: float
     bound: int
+    first_s: float
     events: int
     peak_rss_mib: float
     bound_p50_ms: float
@@ -128,18 +142,23 @@ async def _measure(run: HttpRun) -> HttpFigures:
         if run.kubeconfig:
             stack.push_async_callback(load.clean_up)
         await load.create_nodes()
+        if run.waiting:
+            await load.create_pods()
+        await stack.enter_async_context(load.watching())
         scheduler = await stack.enter_async_context(
             scheduler_process(shlex.split(run.command) or STOWPLAN_COMMAND, kubeconfig)
         )
-        await load.warm_up(scheduler)
+        if not run.waiting:
+            await load.warm_up(scheduler)
         return await load.work(scheduler)
 
 
 class MeasuredProcess:
-    """A process that is measured from outside."""
+    """A process that is measured from outside. `started` is when it was, in seconds of `perf_counter`."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, started: float) -> None:
         self.process = process
+        self.started = started
 
     @property
     def cpu(self) -> float:
@@ -178,6 +197,7 @@ async def scheduler_process(command: Sequence[str], kubeconfig: str) -> AsyncIte
     with tempfile.TemporaryDirectory() as folder:
         config, log = Path(folder, "config.yaml"), Path(folder, "log")
         config.write_text(_CONFIG.format(kubeconfig=kubeconfig))
+        started = perf_counter()
         with log.open("wb") as out:
             process = await asyncio.create_subprocess_exec(
                 *(part.replace("{config}", str(config)) for part in command),
@@ -186,7 +206,7 @@ async def scheduler_process(command: Sequence[str], kubeconfig: str) -> AsyncIte
                 env=environ,
             )
         try:
-            yield MeasuredProcess(process)
+            yield MeasuredProcess(process, started)
         except BenchError as error:
             last = log.read_text(errors="replace").strip().splitlines()[-1:]
             raise BenchError(f"{error}{': ' if last else ''}{''.join(last)[:300]}") from None
@@ -207,10 +227,23 @@ class LoadGenerator:
         self._late: list[float] = []
         self._progress = asyncio.Event()
         self._made: list[tuple[Resource, str, str]] = []
+        self._bodies = [_pod(run.workload, number, f"{PREFIX}{number}") for number in range(run.pods)]
+        self._expected = run.pods
+        if run.unschedulable:
+            make_unschedulable(self._bodies)
+            self._expected -= len(self._bodies[::UNSCHEDULABLE_EVERY])
 
     async def create_nodes(self) -> None:
-        """Make the nodes."""
-        await self._create_all(NODES, (_node(number) for number in range(self._run.nodes)))
+        """Make the nodes, and what is on them."""
+        nodes = range(self._run.nodes)
+        await self._create_all(NODES, (_node(number) for number in nodes))
+        if self._run.workload == PREEMPTION:
+            await self._create_all(PRIORITY_CLASSES, iter([_high_priority()]))
+            await self._create_all(PODS, (_low_pod(node, n) for node in nodes for n in range(LOW_PODS)))
+
+    async def create_pods(self) -> None:
+        """Make all pods that are to be placed."""
+        await self._create_all(PODS, iter(self._bodies))
 
     async def warm_up(self, scheduler: MeasuredProcess) -> None:
         """Have one pod bound: then the scheduler knows the cluster, and leads."""
@@ -225,7 +258,9 @@ class LoadGenerator:
             await asyncio.sleep(0.1)
         raise BenchError(f"the scheduler bound no pod within {_START_TIMEOUT:.0f} s")
 
-    async def work(self, scheduler: MeasuredProcess) -> HttpFigures:
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """Notice pods being bound for as long as the block takes."""
         reflector = Reflector(
             self._client,
             PODS,
@@ -236,24 +271,32 @@ class LoadGenerator:
             report=lambda text: None,
             namespace=NAMESPACE,
         )
-        watching = asyncio.create_task(reflector.run())
-        await reflector.wait_synced()
-        bodies = [_pod(self._run.workload, number, f"{PREFIX}{number}") for number in range(self._run.pods)]
-        cpu, began = scheduler.cpu, perf_counter()
+        task = asyncio.create_task(reflector.run())
         try:
-            await self._create_and_wait(bodies, scheduler)
+            await reflector.wait_synced()
+            yield
         finally:
-            watching.cancel()
-        seconds = perf_counter() - began
+            task.cancel()
+
+    async def work(self, scheduler: MeasuredProcess) -> HttpFigures:
+        """Have all pods placed, and measure that."""
+        if self._run.waiting:
+            cpu, began = 0.0, scheduler.started
+            self._created = dict.fromkeys(self._created, began)
+        else:
+            cpu, began = scheduler.cpu, perf_counter()
+        await self._create_and_wait(scheduler)
+        seconds = max(self._bound.values()) - began
         used = await scheduler.wait_idle() - cpu
         events = await self._count_events()
         waited = sorted((bound - self._created[name]) * 1e3 for name, bound in self._bound.items())
         return HttpFigures(
-            pods_per_s=round(len(bodies) / seconds, 1),
-            cpu_us_per_pod=round(used / len(bodies) * 1e6, 1),
+            pods_per_s=round(len(self._bound) / seconds, 1),
+            cpu_us_per_pod=round(used / len(self._bodies) * 1e6, 1),
             cpu_s=round(used, 2),
             seconds=round(seconds, 2),
-            bound=len(bodies),
+            bound=len(self._bound),
+            first_s=round(min(self._bound.values()) - began, 2),
             events=events,
             peak_rss_mib=round(scheduler.peak_rss_mib, 1),
             bound_p50_ms=_percentile(waited, 0.5),
@@ -261,20 +304,21 @@ class LoadGenerator:
             late_ms=_percentile(sorted(late * 1e3 for late in self._late), 0.99),
         )
 
-    async def _create_and_wait(self, bodies: list[Json], scheduler: MeasuredProcess) -> None:
+    async def _create_and_wait(self, scheduler: MeasuredProcess) -> None:
+        bodies = [] if self._run.waiting else self._bodies
         if self._run.rate:
             creating = asyncio.create_task(self._offer(bodies))
         else:
             creating = asyncio.create_task(self._create_all(PODS, iter(bodies), ahead=MAX_UNBOUND))
         try:
-            while len(self._bound) < len(bodies):
+            while len(self._bound) < self._expected:
                 self._progress.clear()
                 try:
                     async with asyncio.timeout(_STALL_TIMEOUT):
                         await self._progress.wait()
                 except TimeoutError:
                     scheduler.check()
-                    waiting = len(bodies) - len(self._bound)
+                    waiting = self._expected - len(self._bound)
                     raise BenchError(
                         f"no pod was bound for {_STALL_TIMEOUT:.0f} s, {waiting:,} are left"
                     ) from None
@@ -316,7 +360,7 @@ class LoadGenerator:
 
     def added(self, new: Pod) -> None:
         """A pod is there, with or without a node."""
-        if new.spec.node_name and new.name.startswith(PREFIX) and new.name != WARM_UP:
+        if new.spec.node_name and new.name.removeprefix(PREFIX).isdigit():
             self._bound.setdefault(new.name, perf_counter())
             self._progress.set()
 
@@ -324,7 +368,7 @@ class LoadGenerator:
         self.added(new)
 
     def deleted(self, last: Pod) -> None:
-        """No pod is deleted while they are counted."""
+        """Only victims are deleted while pods are counted."""
 
     async def _count_events(self) -> int:
         found = await self._client.list(EVENTS, AnyObject, namespace=NAMESPACE)
@@ -332,7 +376,7 @@ class LoadGenerator:
 
     async def clean_up(self) -> None:
         """Leave an API server that is not ours as it was: pods go first, then the nodes."""
-        for wanted in (PODS, NODES):
+        for wanted in (PODS, NODES, PRIORITY_CLASSES):
             left = iter([made for made in self._made if made[0] is wanted])
 
             async def worker(left: Iterator[tuple[Resource, str, str]] = left) -> None:
@@ -361,10 +405,36 @@ def _node(number: int) -> Json:
 
 
 def _pod(workload: str, number: int, name: str) -> Json:
-    made = document(WORKLOADS[workload].pod(number))
+    made = document(WORKLOADS["basic" if workload == PREEMPTION else workload].pod(number))
     made["metadata"] = {"labels": made["metadata"].get("labels", {}), "name": name, "namespace": NAMESPACE}
     for place, container in enumerate(made["spec"]["containers"]):
         container.setdefault("name", f"c{place}")
         container.setdefault("image", "registry.example/app:1")
     made["spec"]["automountServiceAccountToken"] = False
+    if workload == PREEMPTION:
+        made["spec"]["priorityClassName"] = _HIGH
+        _request_cpu(made, 8 * VICTIMS)
     return made
+
+
+def _low_pod(number: int, place: int) -> Json:
+    """A pod of low priority that runs already: those of a node share its CPU evenly."""
+    made = _pod("basic", number, f"{PREFIX}low-{number}-{place}")
+    made["spec"]["nodeName"] = f"{PREFIX}{node_name(number)}"
+    made["spec"]["terminationGracePeriodSeconds"] = 0
+    _request_cpu(made, 8)
+    return made
+
+
+def _request_cpu(pod: Json, cpus: int) -> None:
+    for container in pod["spec"]["containers"]:
+        container["resources"] = {"requests": {"cpu": str(cpus)}}
+
+
+def _high_priority() -> Json:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": _HIGH},
+        "value": 1000,
+    }

@@ -145,7 +145,7 @@ async def _measure(run: LoopRun, watchdog: LoopWatchdog) -> LoopFigures:
     workload = workload_of(run)
     bodies = [pod_to_create(workload.pod(number)) for number in range(run.pods)]
     if run.churn:
-        _make_unschedulable(bodies)
+        make_unschedulable(bodies)
     async with AsyncExitStack() as running:
         start_cpu = process_time()
         scheduler = await running.enter_async_context(
@@ -341,7 +341,8 @@ def document(obj: Object) -> Json:
     return made
 
 
-def _make_unschedulable(bodies: list[Json]) -> None:
+def make_unschedulable(bodies: list[Json]) -> None:
+    """Let every tenth pod ask for more than any node has."""
     for body in bodies[::UNSCHEDULABLE_EVERY]:
         for container in body["spec"]["containers"]:
             container["resources"] = {"requests": {"cpu": "1000"}}

@@ -44,6 +44,7 @@ from stowplan.cluster.changes import Rows
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.explanation import Choice
+from stowplan.framework.held_pods import AwaitedDeletions
 from stowplan.framework.status import Status
 from stowplan.framework.waiting_pods import WaitingPods
 from stowplan.logs import Logger
@@ -118,6 +119,11 @@ class Services(Protocol):
 
     def pod(self, key: str) -> Pod | None:
         """A pod as the informer last saw it, by `namespace/name`."""
+        ...
+
+    @property
+    def deletions(self) -> AwaitedDeletions:
+        """Pods whose deletion plugins wait to be told of."""
         ...
 
     def objects(self, kind: str) -> Mapping[str, Object]:
@@ -413,7 +419,8 @@ class Plugin:
     def held_pods(self) -> AbstractSet[str]:
         """Uids of pods that `pre_enqueue` is sure to reject again, for the reason it gave last.
 
-        The queue does not ask about them again when an event comes. Any others are asked about.
+        The queue does not ask about them again when an event comes. Any others are asked about. Of a
+        `HeldPods` the queue looks only at those that were let go since the last event.
         """
         return _NOBODY
 

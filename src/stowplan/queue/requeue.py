@@ -230,7 +230,9 @@ class Waker:
         """The pods of a group that nobody gated so far and that some plugin is sure to hold back."""
         gating = self._profiles[group.profile].pre_enqueue
         held = [uids for plugin in gating if (uids := plugin.held_pods())]
-        return group.among(frozenset().union(*held)) if held else []
+        if len(held) < 2:
+            return group.among(held[0]) if held else []
+        return group.among(frozenset().union(*held))
 
     def _not_held(self, group: Group, event: ClusterEvent) -> list[QueuedPod]:
         """The pods of a group but for those that the plugin that gates it is sure to hold back again.

@@ -15,6 +15,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from stowplan.cluster.podinfo import PodTemplate
+from stowplan.framework.held_pods import HeldPods
 from stowplan.queue.queued_pod import QueuedPod
 
 GroupKey = tuple[str, PodTemplate | None, frozenset[str], frozenset[str], str]
@@ -40,8 +41,11 @@ class Group:
 
     __slots__ = (
         "_due",
+        "_free",
+        "_holder",
         "_line",
         "_mixed",
+        "_seen",
         "_sorted",
         "_special",
         "_uids",
@@ -83,6 +87,10 @@ class Group:
         """Its number and its entry there, and the pod that the entry is of."""
         self._line: deque[QueuedPod] | None = None
         self._due: list[Due] = []
+        self._holder: HeldPods | None = None
+        self._seen = 0
+        self._free: set[str] = set()
+        """Who of its pods may not be held: at `_seen`, the position among those the holder let go."""
 
     @property
     def is_plain(self) -> bool:
@@ -104,6 +112,7 @@ class Group:
         self.pods[queued.key] = queued
         queued.grouped_uid = queued.uid
         self._uids[queued.uid] = queued.key
+        self._free.add(queued.uid)
         if special:
             self._special.add(queued.key)
         for claim in queued.claims:
@@ -112,6 +121,7 @@ class Group:
     def remove(self, queued: QueuedPod) -> None:
         del self.pods[queued.key]
         self._uids.pop(queued.grouped_uid, None)
+        self._free.discard(queued.grouped_uid)
         self._special.discard(queued.key)
         for claim in queued.claims:
             users = self._users[claim]
@@ -182,8 +192,17 @@ class Group:
 
     def without(self, uids: AbstractSet[str]) -> list[QueuedPod]:
         """The pods that have none of some uids, in the order in which they came."""
-        others = self._uids.keys() - uids
+        others = self._let_go(uids) if isinstance(uids, HeldPods) else self._uids.keys() - uids
         return sorted([self.pods[self._uids[uid]] for uid in others], key=_ticket)
+
+    def _let_go(self, held: HeldPods) -> set[str]:
+        """The uids of its pods that are not held. Only those are looked at that may have been let go since
+        the last time, or have come since.
+        """
+        since = held.let_go_since(self._seen) if self._holder is held else None
+        free = self._uids.keys() - held if since is None else self._free.union(since) - held
+        self._holder, self._seen, self._free = held, held.position, free & self._uids.keys()
+        return self._free
 
     @property
     def representative(self) -> QueuedPod:

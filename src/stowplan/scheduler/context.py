@@ -16,6 +16,7 @@ from stowplan.clock import Clock
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.extenders import Extender
 from stowplan.framework.extension_points import Lifecycle
+from stowplan.framework.held_pods import AwaitedDeletions
 from stowplan.framework.interface import Plugin, Point
 from stowplan.framework.protocols import PreemptionPlugin
 from stowplan.framework.runtime import Framework
@@ -213,6 +214,7 @@ class Context:
     freeze: TableFreeze = field(default_factory=TableFreeze)
     slice: TimeSlice = field(default_factory=TimeSlice)
     tasks: Tasks = field(default_factory=Tasks)
+    deletions: AwaitedDeletions = field(default_factory=AwaitedDeletions)
     results: "ResultAnnotations | None" = None
     """Writes the results of scheduling cycles to bound pods, if that is wanted."""
     dispatcher: "ApiDispatcher | None" = None

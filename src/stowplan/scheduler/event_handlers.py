@@ -27,6 +27,7 @@ from stowplan.framework.events import (
     Resource,
     pod_resources,
 )
+from stowplan.framework.held_pods import AwaitedDeletions
 from stowplan.framework.resizes import RESIZE_PREEMPTION
 from stowplan.framework.waiting_pods import WaitingPods
 from stowplan.logs import Logger, Ref
@@ -129,6 +130,7 @@ class EventHandlers:
         context: Context | None = None,
     ) -> None:
         self._context = context
+        self._deletions = AwaitedDeletions() if context is None else context.deletions
         self._cache = cache
         self._queue = queue
         self._profiles = profiles
@@ -221,6 +223,8 @@ class EventHandlers:
             self._add_all_to_cache(together)
 
     def update_pod(self, old: Pod, new: Pod) -> None:
+        if self._deletions and new.is_terminating:
+            self._deletions.seen(new.key)
         if old.spec.node_name:
             if self._resizes:
                 self._follow_resize(old, new)
@@ -235,6 +239,7 @@ class EventHandlers:
             self._update_in_queue(old, new)
 
     def delete_pod(self, pod: Pod) -> None:
+        self._deletions.seen(pod.key)
         if pod.spec.node_name:
             self._remove_from_cache(pod)
             if self._resizes and is_resize_deferred(pod) and self.is_ours(pod):
@@ -279,6 +284,7 @@ class EventHandlers:
 
     def delete_pod_of_unknown_state(self, pod: Pod) -> None:
         """A pod is gone, and its last known state may be out of date: it is removed wherever it may be."""
+        self._deletions.seen(pod.key)
         self._remove_from_cache(pod)
         if self.is_ours(pod):
             self._queue.delete(pod)

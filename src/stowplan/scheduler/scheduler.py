@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import cached_property
 from random import Random
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from stowplan.cluster.table import ClusterTable
 from stowplan.explain.state import Explanation
 from stowplan.extenders import Extender
 from stowplan.framework.events import Action
+from stowplan.framework.held_pods import AwaitedDeletions
 from stowplan.framework.interface import DeviceMetrics
 from stowplan.framework.resizes import RESIZE_PREEMPTION
 from stowplan.framework.runtime import Framework
@@ -472,10 +472,12 @@ class _Services:
         self._scheduler.context.queue.activate(pods)
         self._scheduler.context.wake()
 
-    @cached_property
-    def pod(self) -> Callable[[str], Pod | None]:
-        """Plugins ask for hundreds of pods with every event."""
-        return self._scheduler.informers.pods.objects.get
+    def pod(self, key: str) -> Pod | None:
+        return self._scheduler.pod(key)
+
+    @property
+    def deletions(self) -> AwaitedDeletions:
+        return self._scheduler.context.deletions
 
     def objects(self, kind: str) -> Mapping[str, Object]:
         return self._scheduler.informers.objects(kind)

@@ -12,6 +12,7 @@ from stowplan.clock import DEFAULT_START
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.extension_points import Lifecycle
+from stowplan.framework.held_pods import AwaitedDeletions
 from stowplan.framework.interface import DeviceMetrics
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import Code, Status, unschedulable
@@ -116,6 +117,7 @@ class TestServices:
     logger: Logger = field(default_factory=Logger)
     waiting: HeldPods = field(default_factory=HeldPods)
     events: list[RecordedEvent] = field(default_factory=list)
+    deletions: AwaitedDeletions = field(default_factory=AwaitedDeletions)
 
     @property
     def client(self) -> NoReturn:

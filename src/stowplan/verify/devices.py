@@ -29,6 +29,7 @@ from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.extension_points import Lifecycle
+from stowplan.framework.held_pods import AwaitedDeletions
 from stowplan.framework.interface import DeviceMetrics
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import Code, Status
@@ -167,6 +168,8 @@ class ReplayServices:
 
     def pod(self, key: str) -> Pod | None:
         return None
+
+    deletions = AwaitedDeletions()
 
     async def in_turn(self, pod: Pod) -> None:
         """There is nobody else."""

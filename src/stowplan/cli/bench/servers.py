@@ -11,7 +11,7 @@ from stowplan.bench import httpclient
 from stowplan.bench import up as up_bench
 from stowplan.bench.apiserver import ServerRun
 from stowplan.bench.durable import DurableRun
-from stowplan.bench.http import BenchError, HttpRun
+from stowplan.bench.http import PREEMPTION, BenchError, HttpRun
 from stowplan.bench.httpclient import ClientRun
 from stowplan.bench.up import UpRun
 from stowplan.bench.workloads import WORKLOADS
@@ -53,7 +53,13 @@ def apiserver_command(pods: int, watchers: int, connections: int, as_json: bool)
 
 
 @click.command("http")
-@click.option("--workload", type=OneOf(WORKLOADS), default="basic", show_default=True, help="Kind of pods.")
+@click.option(
+    "--workload",
+    type=OneOf((*WORKLOADS, PREEMPTION)),
+    default="basic",
+    show_default=True,
+    help="Kind of pods.",
+)
 @click.option("--nodes", type=AT_LEAST_ONE, default=5000, show_default=True, help="Number of nodes.")
 @click.option("--pods", type=AT_LEAST_ONE, default=10_000, show_default=True, help="Pods to place.")
 @click.option("--kubeconfig", default="", help="API server to use; by default our own is started.")
@@ -67,29 +73,47 @@ def apiserver_command(pods: int, watchers: int, connections: int, as_json: bool)
     show_default="as many as are bound",
     help="Pods to create in a second.",
 )
+@click.option("--waiting", is_flag=True, help="Create all pods first: the scheduler's start counts.")
+@click.option("--unschedulable", is_flag=True, help="Every tenth pod fits nowhere.")
 @JSON
 def http_command(
-    workload: str, nodes: int, pods: int, kubeconfig: str, command: str, rate: float, as_json: bool
+    workload: str,
+    nodes: int,
+    pods: int,
+    kubeconfig: str,
+    command: str,
+    rate: float,
+    waiting: bool,
+    unschedulable: bool,
+    as_json: bool,
 ) -> None:
     """Measure `stowplan run` over HTTPS.
 
     API server and scheduler run in their own processes, this process creates the pods. With `--kubeconfig`,
     nodes and pods are deleted afterwards. With `--rate` pods are created steadily, and the time until they
-    are bound is that of a scheduler that keeps up.
+    are bound is that of a scheduler that keeps up. With `--waiting` all pods are there before the scheduler
+    starts, and CPU time and rate are from its start to the last binding. In the workload `preemption` each
+    node has four pods of low priority, of which three must go for a pod.
     """
-    run = HttpRun(workload, nodes, pods, kubeconfig, command, rate)
+    if waiting and rate:
+        raise click.UsageError("--rate and --waiting: expected only one of them")
+    run = HttpRun(workload, nodes, pods, kubeconfig, command, rate, waiting, unschedulable)
     try:
         with elapsed("measuring"):
             figures = http_bench.measure(run)
     except BenchError as error:
         raise click.ClickException(str(error)) from None
     click.echo(f"{workload}: {pods:,} pods on {nodes:,} nodes, over HTTPS")
-    click.echo(f"  rate       {figures.pods_per_s:,.0f} pods/s from creation to binding")
+    since = "the start of the scheduler" if waiting else "creation"
+    click.echo(f"  rate       {figures.pods_per_s:,.0f} pods/s from {since} to binding")
     if rate:
         click.echo(f"  offered    {rate:,.0f} pods/s, created up to {figures.late_ms:,.1f} ms late (p99)")
     click.echo(f"  to bound   median {figures.bound_p50_ms:,.1f} ms, p99 {figures.bound_p99_ms:,.1f} ms")
     click.echo(f"  CPU        {figures.cpu_us_per_pod:,.0f} µs a pod, {figures.cpu_s:,.2f} s in all")
-    click.echo(f"  bound      {figures.bound:,} pods in {figures.seconds:,.2f} s")
+    click.echo(
+        f"  bound      {figures.bound:,} pods in {figures.seconds:,.2f} s, "
+        f"the first after {figures.first_s:,.2f} s"
+    )
     click.echo(f"  events     {figures.events:,} stored")
     click.echo(f"  memory     {figures.peak_rss_mib:,.0f} MiB at most")
     if as_json:

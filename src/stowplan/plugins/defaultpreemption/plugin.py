@@ -1,8 +1,8 @@
 """DefaultPreemption: is the pod eligible to preempt, on which nodes would it help, and which is the best?"""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -40,6 +40,7 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
+from stowplan.framework.held_pods import HeldPods
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.defaultpreemption.batch import SortedPodsByRow, batch_dry_run
 from stowplan.plugins.defaultpreemption.cache import RowResultsCache
@@ -112,9 +113,9 @@ class DefaultPreemption(Plugin):
         self._results = RowResultsCache(handle.table)
         self._pods_of_rows = PodsOfRows(handle.table)
         self.under_way: dict[str, Pod | None] = {}
-        self._held: set[str] = set()
-        self._last_victims: dict[str, str] = {}
-        """Of preemptors that wait for their last victim only: its key, while it is not seen going."""
+        self._held = HeldPods()
+        self._awaited: dict[str, tuple[str, Callable[[], None]]] = {}
+        """Of preemptors that wait for their last victim only: its key, and whom its deletion is told."""
         self.one_by_one = False
         self._keeps_search = False
         self._search: Search | None = None
@@ -155,18 +156,7 @@ class DefaultPreemption(Plugin):
         last = self.under_way[preemptor]
         return last is None or not self._is_going(last.key)
 
-    def held_pods(self) -> AbstractSet[str]:
-        waits, services = self._last_victims, self.handle.services
-        if waits and services is not None:
-            seen = [*map(services.pod, waits.values())]
-            going = [
-                uid
-                for uid, victim in zip(waits, seen, strict=True)
-                if victim is None or victim.metadata.deletion_timestamp is not None
-            ]
-            for uid in going:
-                del waits[uid]
-                self._held.discard(uid)
+    def held_pods(self) -> HeldPods:
         return self._held
 
     def _is_going(self, victim: str) -> bool:
@@ -179,21 +169,34 @@ class DefaultPreemption(Plugin):
 
     def preemption_started(self, preemptor: Object) -> None:
         uid = preemptor.metadata.uid
+        self._await_no_more(uid)
         self.under_way[uid] = None
-        self._held.add(uid)
-        self._last_victims.pop(uid, None)
+        self._held.hold(uid)
 
     def preemption_waits_for(self, preemptor: Object, victim: Pod) -> None:
         uid = preemptor.metadata.uid
-        if uid in self.under_way:
-            self.under_way[uid] = victim
-            self._last_victims[uid] = victim.key
+        if uid not in self.under_way:
+            return
+        self.under_way[uid] = victim
+        self._await_no_more(uid)
+        if self._is_going(victim.key):
+            self._held.let_go(uid)
+        elif self.handle.services is not None:
+            let_go = partial(self._held.let_go, uid)
+            self._awaited[uid] = (victim.key, let_go)
+            self.handle.services.deletions.add(victim.key, let_go)
 
     def preemption_ended(self, preemptor: Object) -> None:
         uid = preemptor.metadata.uid
         self.under_way.pop(uid, None)
-        self._held.discard(uid)
-        self._last_victims.pop(uid, None)
+        self._await_no_more(uid)
+        self._held.let_go(uid)
+
+    def _await_no_more(self, preemptor: str) -> None:
+        """Whoever waited for the last victim of a preemptor need not be told of its deletion."""
+        awaited, services = self._awaited.pop(preemptor, None), self.handle.services
+        if awaited is not None and services is not None:
+            services.deletions.remove(*awaited)
 
     def post_filter(self, cycle: Cycle, pod: PodInfo) -> Steps:
         evaluation = cycle.evaluation
