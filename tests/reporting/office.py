@@ -23,12 +23,18 @@ class Office:
         seconds: float = 0.0,
         dated_by: Clock | None = None,
     ) -> None:
+        self.others_wait = False
         self.clock = clock
         self.began = clock.now()
         self.complaints: list[str] = []
         self.desk = Desk(clock, *answers, seconds=seconds)
         self.recorder = EventRecorder(
-            self.desk, dated_by or clock, random.Random(1), "vm", self.complaints.append
+            self.desk,
+            dated_by or clock,
+            random.Random(1),
+            "vm",
+            self.complaints.append,
+            others_wait=lambda: self.others_wait,
         )
 
     @property

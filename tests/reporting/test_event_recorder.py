@@ -69,17 +69,42 @@ def test_a_long_note_is_cut_where_it_is_written() -> None:
     assert len(at_work(main).written[0].body["note"]) == 1024
 
 
+def test_events_give_way_to_writes_that_wait_and_catch_up_afterwards() -> None:
+    async def main(office: Office) -> None:
+        office.others_wait = True
+        for number in range(400):
+            office.fail(pod(version=str(number)))
+        await office.sleep_until(9.5)
+        assert len(office.written) == 40, "four at a time, a second each"
+        office.others_wait = False
+        await office.sleep_until(17)
+        assert len(office.written) == 400
+
+    at_work(main, seconds=1.0)
+
+
+def test_events_do_not_give_way_if_very_many_wait() -> None:
+    async def main(office: Office) -> None:
+        office.others_wait = True
+        for number in range(6000):
+            office.fail(pod(version=str(number)))
+        await office.sleep_until(4.5)
+        assert len(office.written) == 5 * 64
+
+    at_work(main, seconds=1.0)
+
+
 def test_too_many_waiting_events_are_dropped_and_counted() -> None:
     async def main(office: Office) -> None:
         await asyncio.sleep(0.1)
-        for number in range(1300):
+        for number in range(10_300):
             office.fail(pod(version=str(number)))
-        assert (office.recorder.waiting, office.recorder.dropped) == (1000, 300)
+        assert (office.recorder.waiting, office.recorder.dropped) == (10_000, 300)
         await office.recorder.drain()
         office.fail(pod(version="last"))
         await office.recorder.drain()
-        assert (len(office.written), len(office.complaints)) == (1001, 1)
-        for number in range(1001):
+        assert (len(office.written), len(office.complaints)) == (10_001, 1)
+        for number in range(10_001):
             office.fail(pod("again", version=str(number)))
         assert office.recorder.dropped == 301
 

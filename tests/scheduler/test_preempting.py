@@ -12,6 +12,7 @@ from stowplan.api.catalogue import POD_DISRUPTION_BUDGETS
 from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.status import ApiError
 from stowplan.releases import Release
+from stowplan.scheduler.preemption import AT_A_TIME
 
 MARKED = "default-scheduler: preempting to accommodate a higher priority pod"
 
@@ -178,7 +179,7 @@ def test_a_gated_pod_is_let_in_by_the_deletion_of_its_last_victim_before_the_ser
     async def story(world: World) -> None:
         await _full(world, "a", cpu="4")
         world.add_node("m", cpu="100m")
-        world.put_pod("other", cpu="100m", node="m")
+        world.put_pod("other", cpu="100m", nodeName="m")
         world.wire.seconds = 30.0
         await world.add_pod("high", cpu="4", priority=10)
         await world.settle(40)
@@ -188,6 +189,47 @@ def test_a_gated_pod_is_let_in_by_the_deletion_of_its_last_victim_before_the_ser
         world.delete_pod("a")
         await world.settle(1)
         assert "POST pods/high/binding" in world.wire.shorts
+
+    live(story)
+
+
+@pytest.mark.parametrize(("late", "attempts"), [(0.3, 2), (0.8, 3)])
+def test_a_preemptor_is_not_tried_before_its_victims_are_seen_going(late: float, attempts: int) -> None:
+    """The deletion of another pod is seen just before. More than a second is not waited for."""
+
+    async def story(world: World) -> None:
+        await _full(world, "a", "b", terminationGracePeriodSeconds=0)
+        world.add_node("m", cpu="100m")
+        world.put_pod("other", cpu="100m", nodeName="m")
+        await world.settle(1)
+        world.wire.late = late
+        world.put_pod("high", cpu="4", priority=10)
+        world.delete_pod("other")
+        await world.settle(30)
+        assert world.node_of("high") == "n"
+        assert len(world.attempts("high")) == attempts
+
+    live(story, verbosity=3)
+
+
+def test_victims_of_the_first_preemptors_are_all_gone_before_those_of_others_are_touched() -> None:
+    async def story(world: World) -> None:
+        many = 2 * AT_A_TIME
+        for number in range(many):
+            world.add_node(f"n{number}", cpu="2")
+            for letter in "ab":
+                about = {"nodeName": f"n{number}", "terminationGracePeriodSeconds": 0}
+                world.put_pod(f"{letter}{number}", cpu="1", **about)
+        await world.settle(1)
+        world.wire.seconds = 1.0
+        for number in range(many):
+            world.put_pod(f"high{number}", cpu="2", priority=10)
+        await world.settle(60)
+        deleted = [one.at for one in world.wire.writes if one.method == "DELETE"]
+        assert len(deleted) == 2 * many
+        bound = sorted(one.at for one in world.wire.writes if one.path.endswith("/binding"))
+        assert len(bound) == many
+        assert bound[0] < deleted[len(deleted) // 2], "half of the victims are still there"
 
     live(story)
 

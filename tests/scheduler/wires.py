@@ -2,19 +2,23 @@
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from stowplan.api.catalogue import PODS, Resource
+from stowplan.api.meta import Object
 from stowplan.api.requests import ORDINARY_DELETION, DeleteOptions, Json, PatchType
 from stowplan.api.status import ApiError
 from stowplan.api.writes import Binding
-from stowplan.client.interface import Body
+from stowplan.client.interface import Body, GeneratorWatch, WatchEvent
 from stowplan.clock import Clock
-from stowplan.embedded.client import InProcessClient
+from stowplan.embedded.client import InProcessClient, InProcessWatch
 from stowplan.embedded.store import Store
+
+T = TypeVar("T", bound=Object)
 
 Answer = ApiError | Callable[[], object] | None
 """An error in place of the server's answer, something done before the server acts, or None for neither."""
@@ -42,7 +46,8 @@ class Wire(InProcessClient):
     """A client of a store. A request takes `seconds`: half of them before the server acts, half after.
 
     `instead` has answers to the next requests by method and end of the path, such as `POST pods/p/binding`;
-    `always` has those that never change.
+    `always` has those that never change. News of deletions come `late` by so many seconds, and what follows
+    them with them.
     """
 
     def __init__(self, store: Store, clock: Clock, seconds: float = 0.0) -> None:
@@ -52,6 +57,17 @@ class Wire(InProcessClient):
         self.writes: list[Write] = []
         self.instead: defaultdict[str, deque[Answer]] = defaultdict(deque)
         self.always: dict[str, Answer] = {}
+        self.late = 0.0
+
+    def watch(self, resource: Resource, cls: type[T], **about: Any) -> Any:
+        return GeneratorWatch(self._late_news(super().watch(resource, cls, **about)))
+
+    async def _late_news(self, watch: InProcessWatch[T]) -> AsyncGenerator[WatchEvent[T], None]:
+        async with aclosing(watch) as events:
+            async for event in events:
+                if self.late and event.type == "DELETED":
+                    await asyncio.sleep(self.late)
+                yield event
 
     @property
     def shorts(self) -> list[str]:

@@ -7,11 +7,14 @@ from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
 
-LIMIT: Final = 1000
+LIMIT: Final = 10_000
 """Writes that may be queued."""
 
 WRITERS: Final = 64
 """Writes that may be in flight."""
+
+FEW_WRITERS: Final = 4
+"""Writes that may be in flight while more important ones have to wait for the server."""
 
 
 class BackgroundWriter(Generic[T]):
@@ -20,14 +23,23 @@ class BackgroundWriter(Generic[T]):
     Putting never waits. A writer takes one thing after the other as long as there are any; before it
     begins with one while more are waiting it calls another writer. So where a write does not wait (a store
     in this process) one writer does everything in one go, and where it does there are as many as needed.
+
+    While `others_wait` says that more important writes than these have to wait for the server, only a few
+    writers are at work, unless half of what may be queued is.
     """
 
     def __init__(
-        self, write: Callable[[T], Awaitable[None]], *, limit: int = LIMIT, writers: int = WRITERS
+        self,
+        write: Callable[[T], Awaitable[None]],
+        *,
+        limit: int = LIMIT,
+        writers: int = WRITERS,
+        others_wait: Callable[[], bool] = lambda: False,
     ) -> None:
         self._write = write
         self._limit = limit
         self._most_writers = writers
+        self._others_wait = others_wait
         self._waiting: deque[T] = deque()
         self._writers: set[asyncio.Task[None]] = set()
         self._idle: list[asyncio.Future[None]] = []
@@ -74,7 +86,7 @@ class BackgroundWriter(Generic[T]):
 
     def _call_writer(self) -> None:
         """Wake an idle writer or hire one. One at a time: whoever comes calls the next if there is need."""
-        if self._end is None:
+        if self._end is None or self._under_way >= self._wanted_writers:
             return
         if self._idle:
             self._called = True
@@ -84,6 +96,13 @@ class BackgroundWriter(Generic[T]):
             writer = asyncio.get_running_loop().create_task(self._work(), name="writer")
             self._writers.add(writer)
             writer.add_done_callback(self._ended)
+
+    @property
+    def _wanted_writers(self) -> int:
+        """How many may be at work now."""
+        if len(self._waiting) < self._limit // 2 and self._others_wait():
+            return min(FEW_WRITERS, self._most_writers)
+        return self._most_writers
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
@@ -108,6 +127,8 @@ class BackgroundWriter(Generic[T]):
         while waiting:
             left = len(waiting)
             while waiting and left:
+                if self._under_way > self._wanted_writers:
+                    return
                 left -= 1
                 item = waiting.popleft()
                 if waiting and not self._called:

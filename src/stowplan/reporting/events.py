@@ -281,7 +281,8 @@ class EventRecorder:
 
     `event` only queues; `run` writes until cancelled. If the server is unreachable an event is retried for
     two minutes; what the server rejects is not retried. `dropped` counts events that found the queue full,
-    `failed` those that could not be written, `written` successful requests.
+    `failed` those that could not be written, `written` successful requests. While `others_wait` says that
+    bindings have to wait for the server, events are written a few at a time.
     """
 
     def __init__(
@@ -294,6 +295,7 @@ class EventRecorder:
         *,
         limit: int = LIMIT,
         kept: int = CACHE_SIZE,
+        others_wait: Callable[[], bool] = lambda: False,
     ) -> None:
         self._client = client
         self._clock = clock
@@ -301,7 +303,9 @@ class EventRecorder:
         self._hostname = hostname
         self._report = report
         self._aggregation = EventCorrelator(kept)
-        self._writer: BackgroundWriter[_Reported] = BackgroundWriter(self._record, limit=limit)
+        self._writer: BackgroundWriter[_Reported] = BackgroundWriter(
+            self._record, limit=limit, others_wait=others_wait
+        )
         self._tasks: asyncio.TaskGroup | None = None
         self._retrying = 0
         self._last_nanosecond = 0

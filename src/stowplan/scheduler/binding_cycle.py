@@ -104,6 +104,11 @@ class BindingCycle:
             if not self._called:
                 self._call_worker()
 
+    @property
+    def has_backlog(self) -> bool:
+        """Whether pods wait for others to be bound."""
+        return bool(self._ready)
+
     # The order of things
 
     async def _wait_and_bind(self, assignment: Assignment) -> None:

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -44,6 +45,15 @@ from stowplan.scheduler.turns import DELETED, LAST_VICTIM, PREEMPTED, PREEMPTING
 T = TypeVar("T")
 
 POD: Final = "pod"
+
+AT_A_TIME: Final = 32
+"""Preemptors whose victims are being deleted at a time. The others wait for their turn, so that the first get
+their nodes soon though there are thousands: otherwise the first victim of each would go before the last one
+of any.
+"""
+
+SEEN_WITHIN: Final = 1.0
+"""Seconds for which a preemptor is held back because the informer is late to see its last victim going."""
 
 WHOLE_CLUSTER: Final = "cluster"
 """What is said where a pod's preemption names its node."""
@@ -186,6 +196,12 @@ class Preemption:
         """How many victims are deleted at the same time."""
         self._binding = binding
         self._asynchronous = asynchronous
+        self._slots = asyncio.Semaphore(AT_A_TIME)
+
+    @property
+    def has_backlog(self) -> bool:
+        """Whether further preemptors have to wait until the victims of others are deleted."""
+        return self._slots.locked()
 
     async def prepare_for_pod(self, pod: Pod, found: PostFilterResult) -> None:
         """Delete the victims of a pod's preemption, which chose a node."""
@@ -260,24 +276,38 @@ class Preemption:
         context = self._context
         gate = self._gate(preemptor)
         succeeded = False
-        began = context.timer()
+        took = 0.0
         last = victims[-1]
+        has_ended = False
+
+        def end() -> None:
+            nonlocal has_ended
+            if gate is not None and not has_ended:
+                has_ended = True
+                gate.preemption_ended(preemptor.object)
+
         last_in_memory = False
         try:
             if self._activates and self._asynchronous:
                 last_in_memory = await self._turn(PREEMPTING, preemptor.uid, self._is_unbound(last))
-            succeeded = await self._delete_in_order(preemptor, node, victims, gate)
-            if last_in_memory and not self._is_given_turns:
-                await self._binding.left(last.metadata.uid)
+            if self._is_given_turns:
+                succeeded = await self._delete_in_order(preemptor, node, victims, gate)
+            else:
+                async with self._slots:
+                    began = context.timer()
+                    succeeded = await self._delete_in_order(preemptor, node, victims, gate)
+                    took = context.timer() - began
+                if last_in_memory:
+                    await self._binding.left(last.metadata.uid)
+                elif succeeded and self._asynchronous and context.turns is None:
+                    await self._seen_going(last, end)
         except Exception as cause:  # noqa: BLE001 - the preemptor must not stay out of the queue for ever
             about = Ref(preemptor.key)
             context.unexpected("Preemption failed", cause, source="preemption", preemptor=about, node=node)
         finally:
             succeeded = await self._turn(PREEMPTED, preemptor.uid, succeeded)
-            if gate is not None:
-                gate.preemption_ended(preemptor.object)
+            end()
         if self._measured:
-            took = context.timer() - began
             context.metrics.preempting.executed(preemptor.kind, _result(succeeded), took)
             if self._asynchronous:
                 context.metrics.preemption_executed(_result(succeeded), took)
@@ -286,6 +316,28 @@ class Preemption:
         if not succeeded or last_in_memory:
             context.queue.activate(preemptor.pods)
         context.wake()
+
+    async def _seen_going(self, victim: Pod, end: Callable[[], None]) -> None:
+        """Wait until the informer has seen a victim terminating or gone, though not for long.
+
+        Until then the preemptor would be tried in vain, and find other victims. `end` is called at that very
+        moment, as the event wakes the preemptor.
+        """
+        context, key = self._context, victim.key
+        known = context.find(key)
+        if known is None or known.metadata.uid != victim.metadata.uid or known.is_terminating:
+            return
+        seen = asyncio.Event()
+
+        def tell() -> None:
+            end()
+            seen.set()
+
+        context.deletions.add(key, tell)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SEEN_WITHIN):
+                await seen.wait()
+        context.deletions.remove(key, tell)
 
     async def _delete_in_order(
         self, preemptor: Preemptor, node: str, victims: Sequence[Pod], gate: PreemptionPlugin | None

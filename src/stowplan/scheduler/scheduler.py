@@ -147,6 +147,7 @@ class Scheduler:
                 chances.recorder,
                 settings.hostname,
                 logger.error,
+                others_wait=self._has_backlog,
             ),
             logger=logger,
             decisions=LastDecisions(settings.kept_decisions),
@@ -206,7 +207,7 @@ class Scheduler:
             announcing=gates["NominatedNodeNameForExpectation"],
             workers=max(WORKERS, config.parallelism),
         )
-        preemption = Preemption(
+        self.preemption = preemption = Preemption(
             context,
             self.binding,
             asynchronous=gates["SchedulerAsyncPreemption"],
@@ -421,6 +422,10 @@ class Scheduler:
         if self._turns is not None:
             self._turns.flushing(what)
         return (queue.flush_backoff if what == FLUSH_BACKOFF else queue.flush_unschedulable)(FLUSHED_AT_ONCE)
+
+    def _has_backlog(self) -> bool:
+        """Whether bindings or preemptions wait because the API server is busy with others of them."""
+        return self.binding.has_backlog or self.preemption.has_backlog
 
     def _stop(self) -> None:
         self.context.tasks.stop()
