@@ -4,7 +4,7 @@ from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.interface import Plugin, PreFilterResult
-from stowplan.framework.simulation import Nominations
+from stowplan.framework.nominations import Nominations
 from stowplan.framework.status import Code, Status, unresolvable, unschedulable
 from stowplan.testing import Cluster, PodBuilder, cluster, node, pod
 

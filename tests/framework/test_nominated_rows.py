@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
-from stowplan.framework.simulation import NominatedRows, rows_with_nominated_pods
+from stowplan.framework.nominations import NominatedRows, rows_with_nominated_pods
 from stowplan.testing import pod
 
 _TABLE = ClusterTable()

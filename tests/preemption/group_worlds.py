@@ -16,6 +16,7 @@ from stowplan.config import load
 from stowplan.config.build import build
 from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.extension_points import Lifecycle
+from stowplan.framework.nominations import Nominations
 from stowplan.framework.placement import (
     GroupCycle,
     GroupTrial,
@@ -27,7 +28,6 @@ from stowplan.framework.placement import (
 )
 from stowplan.framework.profile import ProfileSpec
 from stowplan.framework.runtime import Framework
-from stowplan.framework.simulation import Nominations
 from stowplan.logs import Logger
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.node_sampler import NodeSampler

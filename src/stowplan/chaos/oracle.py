@@ -20,8 +20,8 @@ from stowplan.chaos.plan import ExtenderPlan
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.storage import Storage
 from stowplan.cluster.table import ClusterTable, load
+from stowplan.framework.nominations import Nominations
 from stowplan.framework.runtime import Framework
-from stowplan.framework.simulation import Nominations
 from stowplan.framework.status import PluginError
 from stowplan.scheduler import Scheduler
 

@@ -26,8 +26,8 @@ from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.explanation import Remedy, RemedyPlugin
 from stowplan.framework.extension_points import post_filter_steps
 from stowplan.framework.interface import Point
+from stowplan.framework.nominations import Nominations
 from stowplan.framework.runtime import Framework
-from stowplan.framework.simulation import Nominations
 from stowplan.framework.status import PluginError
 
 HOSTNAME: Final = "kubernetes.io/hostname"

@@ -27,8 +27,8 @@ from stowplan.framework.evaluation import Evaluation, rejectors_of
 from stowplan.framework.explanation import FailurePlugin, PreemptionSearchPlugin
 from stowplan.framework.extension_points import post_filter_steps
 from stowplan.framework.interface import Point
+from stowplan.framework.nominations import NO_NOMINATIONS, Nominations
 from stowplan.framework.runtime import Framework
-from stowplan.framework.simulation import NO_NOMINATIONS, Nominations
 from stowplan.framework.status import PluginError
 from stowplan.plugins.noderesources.fit import NodeResourcesFit
 from stowplan.queue.build import rules_of

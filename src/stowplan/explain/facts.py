@@ -7,7 +7,7 @@ from stowplan.api.pod import Pod, PodCondition
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.volumepools import class_of
-from stowplan.framework.simulation import Nominations
+from stowplan.framework.nominations import Nominations
 from stowplan.plugins.dynamicresources.shortfall import claim_text
 from stowplan.plugins.volumebinding.claims import claim_name
 from stowplan.plugins.volumebinding.shortfall import place_of

@@ -66,6 +66,7 @@ from stowplan.framework.interface import (
     Victims,
     Wait,
 )
+from stowplan.framework.nominations import nominated_pods, rows_with_nominated_pods
 from stowplan.framework.placement import (
     GroupCycle,
     GroupSteps,
@@ -118,14 +119,7 @@ from stowplan.framework.protocols import (
     ScoreRowPlugin,
     SignaturePlugin,
 )
-from stowplan.framework.simulation import (
-    SimulatedRow,
-    SimulatedRows,
-    Simulation,
-    Simulations,
-    nominated_pods,
-    rows_with_nominated_pods,
-)
+from stowplan.framework.simulation import SimulatedRow, SimulatedRows, Simulation, Simulations
 from stowplan.framework.status import (
     SKIP,
     SKIP_CLASS,

@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 from stowplan.cluster.changes import Rows
 from stowplan.framework.extension_points import CallCounter
-from stowplan.framework.filter_results import FilterResults, NominatedVerdicts
+from stowplan.framework.filter_results import FilterResults
 from stowplan.framework.interface import Plugin
+from stowplan.framework.nominations import NominatedVerdicts
 from stowplan.framework.score_results import ScoreResults
 from stowplan.framework.status import Status
 

@@ -11,8 +11,9 @@ from stowplan.framework.cycle_state import NOBODY, Cycle
 from stowplan.framework.equivalence_class import EquivalenceClass
 from stowplan.framework.filter_results import NOT_ASKED_FOR, OUTSIDE, OVERRULED, PASSED, FilterColumn
 from stowplan.framework.interface import Codes
+from stowplan.framework.nominations import NO_NOMINATIONS, Nominations
 from stowplan.framework.profile import ProfileSpec
-from stowplan.framework.simulation import NO_NOMINATIONS, Nominations, Simulations
+from stowplan.framework.simulation import Simulations
 from stowplan.framework.status import SUCCESS, ChoiceError, Code, Status, unresolvable
 
 if TYPE_CHECKING:

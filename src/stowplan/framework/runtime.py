@@ -36,19 +36,14 @@ from stowplan.framework.interface import (
     Traits,
     Unsigned,
 )
+from stowplan.framework.nominations import NO_NOMINATIONS, Nominations
 from stowplan.framework.placement import PlacementCycle
 from stowplan.framework.profile import ProfileSpec
 from stowplan.framework.protocols import GroupMemberPlugin, PreFilterPlugin, PreScorePlugin
 from stowplan.framework.registry import Registry
 from stowplan.framework.resizes import leave_out_deferred_resizes
 from stowplan.framework.score_results import ScoreColumn, ScoreResults
-from stowplan.framework.simulation import (
-    NO_NOMINATIONS,
-    Nominations,
-    Simulations,
-    filter_with_nominated_pods,
-    try_nominated,
-)
+from stowplan.framework.simulation import Simulations, filter_with_nominated_pods, try_nominated
 from stowplan.framework.status import SKIP_CLASS, Code, PluginError, Status, unresolvable
 
 _serials = count()

@@ -6,7 +6,7 @@ preemption would make.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.extension_points import ask_pre_filter
 from stowplan.framework.filter_results import FilterColumn
 from stowplan.framework.interface import Plugin, Traits
+from stowplan.framework.nominations import Nominations, nominated_pods, rows_with_nominated_pods
 from stowplan.framework.status import Code, Status
 
 if TYPE_CHECKING:
@@ -123,93 +124,6 @@ class SimulatedRows:
     def restore_pod(self, info: PodInfo) -> None:
         """Add a removed pod again."""
         self._where.pop(info.uid).restore_pod(info)
-
-
-Nominations = Mapping[int, Sequence[PodInfo]]
-"""Pods nominated to rows."""
-
-NO_NOMINATIONS: Nominations = {}
-_MOST_PRIORITIES: Final = 8
-
-
-class NominatedRows(dict[int, Sequence[PodInfo]]):
-    """Nominations that remember which of them count for a priority, and hand that on when some change.
-
-    Not to be changed itself. Its pods are on no row: who is placed is no longer nominated.
-    """
-
-    __slots__ = ("_by_priority", "_row_of")
-
-    def __init__(self, rows: Nominations = NO_NOMINATIONS) -> None:
-        super().__init__(rows)
-        self._row_of = {pod.uid: row for row, pods in rows.items() for pod in pods}
-        self._by_priority: dict[int, dict[int, list[PodInfo]]] = {}
-
-    def replaced(self, changed: Mapping[int, Sequence[PodInfo]]) -> "NominatedRows":
-        """The same with other pods on some rows, or none."""
-        made = NominatedRows()
-        made.update(self)
-        made._row_of = self._row_of.copy()
-        made._by_priority = {
-            priority: rows.copy() for priority, rows in [*self._by_priority.items()][-_MOST_PRIORITIES:]
-        }
-        for row in changed:
-            for pod in made.pop(row, ()):
-                if made._row_of.get(pod.uid) == row:
-                    del made._row_of[pod.uid]
-        for row, pods in changed.items():
-            if pods:
-                made[row] = pods
-                made._row_of.update((pod.uid, row) for pod in pods)
-            for priority, rows in made._by_priority.items():
-                counted = [pod for pod in pods if pod.priority >= priority]
-                if counted:
-                    rows[row] = counted
-                else:
-                    rows.pop(row, None)
-        return made
-
-    def beside(self, pod: PodInfo) -> dict[int, list[PodInfo]]:
-        """What `rows_with_nominated_pods` finds for a pod. Not to be changed."""
-        priority = pod.priority
-        known = self._by_priority.get(priority)
-        if known is None:
-            known = self._by_priority[priority] = {
-                row: counted
-                for row, pods in self.items()
-                if (counted := [other for other in pods if other.priority >= priority])
-            }
-        own = self._row_of.get(pod.uid)
-        if own is None or own not in known:
-            return known
-        others = [other for other in known[own] if other.uid != pod.uid]
-        return {**known, own: others} if others else {row: known[row] for row in known if row != own}
-
-
-def nominated_pods(nominations: Nominations, row: int, pod: PodInfo) -> list[PodInfo]:
-    """The pods nominated to a row that another pod must leave room for: those at least as important."""
-    return [
-        other
-        for other in nominations.get(row, ())
-        if other.uid != pod.uid and other.priority >= pod.priority and other.row < 0
-    ]
-
-
-def rows_with_nominated_pods(nominations: Nominations, pod: PodInfo) -> dict[int, list[PodInfo]]:
-    """The same for all rows that have such pods; of these there may be thousands. Not to be changed."""
-    if isinstance(nominations, NominatedRows):
-        return nominations.beside(pod)
-    uid, priority = pod.uid, pod.priority
-    found: dict[int, list[PodInfo]] = {}
-    for row, others in nominations.items():
-        pods = [
-            other
-            for other in others
-            if other.row < 0 and other.uid != uid and (other.pod.spec.priority or 0) >= priority
-        ]
-        if pods:
-            found[row] = pods
-    return found
 
 
 class Simulations:

@@ -20,8 +20,8 @@ from stowplan.explain.explainer import Explainer, PodExplanation
 from stowplan.explain.group_members import explained_as_member, is_waiting
 from stowplan.explain.pending import NEAREST, Cause, causes
 from stowplan.framework.evaluation import Evaluation
+from stowplan.framework.nominations import Nominations
 from stowplan.framework.runtime import Framework
-from stowplan.framework.simulation import Nominations
 from stowplan.inspection.evictions import SOURCE, eviction_facts, explain_gone
 from stowplan.inspection.groups import group_facts, group_lines, group_map, namespaces
 from stowplan.inspection.history import EVERY, History, percentiles

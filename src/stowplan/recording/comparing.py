@@ -20,8 +20,8 @@ from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.explain.layout import plural
 from stowplan.framework.decision import NO_NODES, fit_error
+from stowplan.framework.nominations import NO_NOMINATIONS, Nominations
 from stowplan.framework.runtime import Framework
-from stowplan.framework.simulation import NO_NOMINATIONS, Nominations
 from stowplan.framework.status import PluginError
 from stowplan.logs import Logger
 from stowplan.recording.files import Session

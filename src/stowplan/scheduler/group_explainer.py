@@ -23,6 +23,7 @@ from stowplan.explain.rejections import FunnelLine, Rejections
 from stowplan.framework.decision import fit_error
 from stowplan.framework.extension_points import Lifecycle
 from stowplan.framework.interface import Point
+from stowplan.framework.nominations import NO_NOMINATIONS, Nominations
 from stowplan.framework.placement import (
     GroupCycle,
     GroupTrial,
@@ -37,7 +38,6 @@ from stowplan.framework.placement import (
 from stowplan.framework.pod_group_points import GroupPoints
 from stowplan.framework.protocols import PodGroupPostFilterPlugin, PreemptionPlugin
 from stowplan.framework.runtime import Framework
-from stowplan.framework.simulation import NO_NOMINATIONS, Nominations
 from stowplan.framework.status import PluginError, Status
 from stowplan.logs import Logger
 from stowplan.scheduler.node_sampler import NodeSampler

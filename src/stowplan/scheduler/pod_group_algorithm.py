@@ -22,6 +22,7 @@ from stowplan.framework.decision import NO_NODES, Record, fit_error
 from stowplan.framework.evaluation import Rejectors, rejectors_of
 from stowplan.framework.events import EXTENDER
 from stowplan.framework.extension_points import Lifecycle
+from stowplan.framework.nominations import Nominations
 from stowplan.framework.placement import (
     GroupCycle,
     Placement,
@@ -35,7 +36,6 @@ from stowplan.framework.placement import (
 )
 from stowplan.framework.pod_group_points import GroupPoints, PlacementScores
 from stowplan.framework.runtime import Framework
-from stowplan.framework.simulation import Nominations
 from stowplan.framework.status import Code, PluginError, Status
 from stowplan.scheduler.failure_handler import Failure, failed_on_node
 from stowplan.scheduler.pod_group_estimate import Estimates

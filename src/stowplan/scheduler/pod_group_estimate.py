@@ -14,9 +14,9 @@ import numpy.typing as npt
 from stowplan.cluster.columns import IntColumn
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.extension_points import Lifecycle
+from stowplan.framework.nominations import Nominations, rows_with_nominated_pods
 from stowplan.framework.placement import Placement, PlacementCycle
 from stowplan.framework.runtime import Framework
-from stowplan.framework.simulation import Nominations, rows_with_nominated_pods
 from stowplan.framework.status import PluginError
 
 

@@ -24,9 +24,9 @@ from stowplan.framework.evaluation import Evaluation, Rejectors, rejectors_of
 from stowplan.framework.events import EXTENDER
 from stowplan.framework.extension_points import carry_out_writes, post_filter_steps
 from stowplan.framework.interface import PostFilterResult
+from stowplan.framework.nominations import NO_NOMINATIONS, NominatedRows, Nominations
 from stowplan.framework.placement import PlacementCycle
 from stowplan.framework.runtime import Framework
-from stowplan.framework.simulation import NO_NOMINATIONS, NominatedRows, Nominations
 from stowplan.framework.status import SUCCESS, Code, PluginError, Status, error, unresolvable
 from stowplan.framework.waiting_pods import WaitingPod
 from stowplan.gocompat.quoting import quote

@@ -30,8 +30,8 @@ from stowplan.framework.decision import NO_NODES, fit_error
 from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.extension_points import Lifecycle, post_filter_steps, run_to_end
 from stowplan.framework.interface import Plugin, Point
+from stowplan.framework.nominations import Nominations
 from stowplan.framework.runtime import Framework
-from stowplan.framework.simulation import Nominations
 from stowplan.framework.status import Code, PluginError
 from stowplan.logs import Logger
 from stowplan.queue.queued_pod import QueuedPod

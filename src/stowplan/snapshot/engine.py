@@ -10,8 +10,8 @@ from stowplan.api.workloads import ReplicaSet
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable, load
 from stowplan.explain.explainer import Explainer
+from stowplan.framework.nominations import Nominations
 from stowplan.framework.runtime import Framework
-from stowplan.framework.simulation import Nominations
 from stowplan.scheduler.settings import Settings
 from stowplan.snapshot.files import Snapshot
 
