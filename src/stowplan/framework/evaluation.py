@@ -174,7 +174,8 @@ class Evaluation:
         """Rows by what was said of them for this attempt only: of hundreds it is often the very same."""
         verdicts = self.overruled.values()
         if len(set(map(id, verdicts))) == 1:
-            return {next(iter(verdicts)): np.array([*self.overruled], dtype=np.intp)}
+            rows = np.fromiter(self.overruled, dtype=np.intp, count=len(self.overruled))
+            return {next(iter(verdicts)): rows}
         by_status: dict[Status, list[int]] = {}
         for row, status in self.overruled.items():
             by_status.setdefault(status, []).append(row)

@@ -4,9 +4,10 @@ A thousand pods may be nominated at the same time, and each attempt has to recko
 found out about a row is kept until the row or its nominated pods change.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from stowplan.cluster.changes import ChangeLog
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.interface import FEW_ROWS
@@ -28,10 +29,13 @@ class NominatedRows(dict[int, Sequence[PodInfo]]):
     Not to be changed itself. Its pods are on no row: who is placed is no longer nominated.
     """
 
-    __slots__ = ("_by_priority", "_row_of")
+    __slots__ = ("_by_priority", "_row_of", "log", "position")
 
     def __init__(self, rows: Nominations = NO_NOMINATIONS) -> None:
         super().__init__(rows)
+        self.log = ChangeLog()
+        """Rows that got other pods, of all that were made of each other; this one is at `position` of it."""
+        self.position = 0
         self._row_of = {pod.uid: row for row, pods in rows.items() for pod in pods}
         self._by_priority: dict[int, dict[int, list[PodInfo]]] = {}
 
@@ -40,6 +44,9 @@ class NominatedRows(dict[int, Sequence[PodInfo]]):
         made = NominatedRows()
         made.update(self)
         made._row_of = self._row_of.copy()
+        made.log = self.log
+        made.log.extend(list(changed))
+        made.position = made.log.position
         made._by_priority = {
             priority: rows.copy() for priority, rows in [*self._by_priority.items()][-_MOST_PRIORITIES:]
         }
@@ -59,9 +66,12 @@ class NominatedRows(dict[int, Sequence[PodInfo]]):
                     rows.pop(row, None)
         return made
 
-    def beside(self, pod: PodInfo) -> dict[int, list[PodInfo]]:
-        """What `rows_with_nominated_pods` finds for a pod. Not to be changed."""
-        priority = pod.priority
+    def row_of(self, uid: str) -> int | None:
+        """Where a pod is nominated to."""
+        return self._row_of.get(uid)
+
+    def counted(self, priority: int) -> dict[int, list[PodInfo]]:
+        """The pods of at least this priority, by row. Not to be changed."""
         known = self._by_priority.get(priority)
         if known is None:
             known = self._by_priority[priority] = {
@@ -69,6 +79,11 @@ class NominatedRows(dict[int, Sequence[PodInfo]]):
                 for row, pods in self.items()
                 if (counted := [other for other in pods if other.priority >= priority])
             }
+        return known
+
+    def beside(self, pod: PodInfo) -> dict[int, list[PodInfo]]:
+        """What `rows_with_nominated_pods` finds for a pod. Not to be changed."""
+        known = self.counted(pod.priority)
         own = self._row_of.get(pod.uid)
         if own is None or own not in known:
             return known
@@ -102,45 +117,97 @@ def rows_with_nominated_pods(nominations: Nominations, pod: PodInfo) -> dict[int
     return found
 
 
-Verdicts = dict[int, tuple[list[PodInfo], Status | None]]
-"""By row, the nominated pods that were reckoned with, and the first rejection; None: it passes."""
-
-
-_MOST = 1024
-"""Promises come and go: when so many verdicts have piled up, they are found anew."""
+Ask = Callable[[int, Sequence[PodInfo]], Status | None]
+"""Asks the filters about a row as if some pods stood there as well: the first rejection; None: it passes."""
 
 
 class NominatedVerdicts:
-    """Verdicts that hold as long as nothing about a row changes but the pods nominated to it.
+    """What the filters of one class say of rows beside the pods nominated to them, and since when.
 
-    That can be known if every filter that is asked goes by the row alone and says the same to all pods of the
-    class. Of others nothing is kept.
+    It holds as long as nothing about a row changes, if every filter that is asked goes by the row alone and
+    says the same to all pods of the class. Otherwise nothing is kept. `rejected` has the rows that do not
+    pass, for pods of one priority.
     """
 
-    __slots__ = ("_asked", "_node_position", "_usage_position", "_verdicts")
+    __slots__ = (
+        "_asked",
+        "_log",
+        "_node_position",
+        "_position",
+        "_priority",
+        "_rejected",
+        "_statuses",
+        "_usage_position",
+    )
 
     def __init__(self) -> None:
         self._asked: Sequence[FilterColumn] = ()
         self._node_position = -1
         self._usage_position = -1
-        self._verdicts: Verdicts = {}
+        self._log: ChangeLog | None = None
+        self._position = 0
+        self._priority = 0
+        self._rejected: dict[int, Status] = {}
+        self._statuses: dict[Status, Status] = {}
 
-    def verdicts(self, table: ClusterTable, asked: Sequence[FilterColumn]) -> Verdicts:
-        """The verdicts of these filters that still hold, and the place to put more."""
-        verdicts = self._verdicts
-        touched = table.usage_log.few_since(self._usage_position, FEW_ROWS)
-        self._usage_position = table.usage_log.position
-        if (
-            touched is None
-            or self._node_position != table.node_log.position
-            or self._asked != asked
-            or not all(column.reusable and column.traits.row_local for column in asked)
-            or len(verdicts) > _MOST
-        ):
-            self._node_position = table.node_log.position
-            self._asked = asked
-            verdicts.clear()
+    def rejected(
+        self,
+        table: ClusterTable,
+        asked: Sequence["FilterColumn"],
+        nominated: NominatedRows,
+        pod: PodInfo,
+        ask: Ask,
+    ) -> dict[int, Status]:
+        """The rows that a pod does not pass beside the pods nominated to them, with the reason.
+
+        Only rows are asked about that changed since the last time. Not to be changed.
+        """
+        counted = nominated.counted(pod.priority)
+        stale = self._stale(table, asked, nominated, pod.priority)
+        rejected = self._rejected
+        if stale is None:
+            rejected.clear()
+            stale = counted
+        for row in stale:
+            pods = counted.get(row)
+            status = None if pods is None else ask(row, pods)
+            if status is None:
+                rejected.pop(row, None)
+            else:
+                rejected[row] = self._statuses.setdefault(status, status)
+        own = nominated.row_of(pod.uid)
+        if own is None or own not in counted:
+            return rejected
+        others = [other for other in counted[own] if other.uid != pod.uid]
+        status = ask(own, others) if others else None
+        found = rejected.copy()
+        if status is None:
+            found.pop(own, None)
         else:
-            for row in touched:
-                verdicts.pop(row, None)
-        return verdicts
+            found[own] = status
+        return found
+
+    def _stale(
+        self, table: ClusterTable, asked: Sequence["FilterColumn"], nominated: NominatedRows, priority: int
+    ) -> Collection[int] | None:
+        """The rows of which nothing is known any more; None: all."""
+        touched = table.usage_log.few_since(self._usage_position, FEW_ROWS)
+        changed = None
+        if nominated.log is self._log and self._position <= nominated.position:
+            changed = nominated.log.few_since(self._position, FEW_ROWS)
+        holds = (
+            touched is not None
+            and changed is not None
+            and self._priority == priority
+            and self._node_position == table.node_log.position
+            and self._asked == asked
+            and all(column.reusable and column.traits.row_local for column in asked)
+        )
+        self._usage_position = table.usage_log.position
+        self._node_position = table.node_log.position
+        self._log, self._position = nominated.log, nominated.position
+        self._priority, self._asked = priority, asked
+        if not holds or touched is None or changed is None:
+            self._statuses.clear()
+            return None
+        return {*touched, *changed}

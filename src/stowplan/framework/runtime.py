@@ -320,17 +320,20 @@ class Framework:
 
     def consider_others(self, evaluation: Evaluation, nominated_row: int) -> None:
         """The nominated node of a pod cannot take it: consider all nodes."""
-        others = {row: pods for row, pods in evaluation.nominations.items() if row != nominated_row}
-        if others:
-            self._leave_room(evaluation, others)
+        if evaluation.nominations:
+            self._leave_room(evaluation, evaluation.nominations, but=nominated_row)
         evaluation.keep_to(None)
 
     def _leave_room(
-        self, evaluation: Evaluation, nominations: Nominations, nominated_row: int | None = None
+        self,
+        evaluation: Evaluation,
+        nominations: Nominations,
+        nominated_row: int | None = None,
+        but: int | None = None,
     ) -> None:
-        """Take out the nodes that could not take the pod beside the pods nominated to them."""
+        """Take out the nodes that could not take the pod beside the pods nominated to them, but for one."""
         overruled = filter_with_nominated_pods(
-            self, evaluation.cycle, evaluation.pod_class, nominations, nominated_row
+            self, evaluation.cycle, evaluation.pod_class, nominations, nominated_row, but
         )
         evaluation.overruled.update(overruled)
         evaluation.keep_to(None)

@@ -16,7 +16,12 @@ from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.extension_points import ask_pre_filter
 from stowplan.framework.filter_results import FilterColumn
 from stowplan.framework.interface import Plugin, Traits
-from stowplan.framework.nominations import Nominations, nominated_pods, rows_with_nominated_pods
+from stowplan.framework.nominations import (
+    NominatedRows,
+    Nominations,
+    nominated_pods,
+    rows_with_nominated_pods,
+)
 from stowplan.framework.status import Code, Status
 
 if TYPE_CHECKING:
@@ -302,30 +307,37 @@ def filter_with_nominated_pods(
     pod_class: "EquivalenceClass",
     nominations: Nominations,
     nominated_row: int | None,
+    but: int | None,
 ) -> dict[int, Status]:
-    """Rows that could not take the pod beside pods nominated to them, with the reason; they are taken out."""
+    """Rows that could not take the pod beside pods nominated to them, with the reason; they are taken out.
+
+    The row `but` is left as it is. The one that this pod is nominated to is asked about in any case.
+    """
     filters = pod_class.filters
-    concerned = rows_with_nominated_pods(nominations, cycle.pod)
-    if filters.is_restricted:
-        concerned = {
-            row: pods for row, pods in concerned.items() if row == nominated_row or filters.asks_for(row)
-        }
-    if not concerned:
-        return {}
     asked = [column for column in filters.columns if column.active]
-    if not all(column.traits.filter_row_with_pods for column in asked if column.traits.watches):
-        verdicts = _tried(framework, cycle, nominations, concerned)
+
+    def ask(row: int, pods: Sequence[PodInfo]) -> Status | None:
+        return filters.verdict_with(cycle, row, pods)
+
+    can_ask = all(column.traits.filter_row_with_pods for column in asked if column.traits.watches)
+    if can_ask and isinstance(nominations, NominatedRows) and not filters.is_restricted:
+        overruled = pod_class.beside.rejected(framework.table, asked, nominations, cycle.pod, ask)
+        if but in overruled:
+            overruled = {row: status for row, status in overruled.items() if row != but}
     else:
-        verdicts = {}
-        kept = pod_class.beside.verdicts(framework.table, asked)
-        for row, pods in concerned.items():
-            known = kept.get(row)
-            if known is None or (known[0] is not pods and known[0] != pods):
-                known = kept[row] = (pods, filters.verdict_with(cycle, row, pods))
-            verdicts[row] = known[1]
-    overruled = {row: verdict for row, verdict in verdicts.items() if verdict is not None}
+        concerned = {
+            row: pods
+            for row, pods in rows_with_nominated_pods(nominations, cycle.pod).items()
+            if row != but and (row == nominated_row or filters.asks_for(row))
+        }
+        if can_ask:
+            verdicts = {row: ask(row, pods) for row, pods in concerned.items()}
+        else:
+            verdicts = _tried(framework, cycle, nominations, concerned)
+        overruled = {row: verdict for row, verdict in verdicts.items() if verdict is not None}
     if overruled:
-        rows = np.array(sorted(overruled), dtype=np.intp)
+        rows = np.fromiter(overruled, dtype=np.intp, count=len(overruled))
+        rows.sort()
         filters.overrule_many(rows)
     return overruled
 
@@ -335,6 +347,8 @@ def _tried(
 ) -> dict[int, Status | None]:
     """Put the nominated pods on each row in turn, and ask."""
     verdicts: dict[int, Status | None] = {}
+    if not rows:
+        return verdicts
     with framework.simulations(cycle, cycle.memos, nominations) as simulations:
         for row in rows:
             with simulations.row(row) as simulation:

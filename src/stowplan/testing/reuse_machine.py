@@ -21,6 +21,7 @@ from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.interface import Point
+from stowplan.framework.nominations import NominatedRows, Nominations
 from stowplan.framework.profile import ProfileSpec
 from stowplan.framework.registry import Registry
 from stowplan.framework.runtime import Framework
@@ -332,6 +333,8 @@ class ReuseMachine(RuleBasedStateMachine):
         self.asked: list[tuple[str, int, int]] = []
         self.nominated: dict[str, list[Pod]] = {}
         self.own_nomination: str | None = None
+        self._handed_on = NominatedRows()
+        self._topology = -1
         self.removes_pods = False
         self.steps = 0
 
@@ -475,7 +478,8 @@ class ReuseMachine(RuleBasedStateMachine):
         """One attempt, or all until further notice, with the pending pod nominated to a node; then the
         nominations of others are cleared."""
         if self.world.nodes:
-            self.own_nomination = _pick(self.world.nodes, index)
+            self.own_nomination = node = _pick(self.world.nodes, index)
+            self.nominated[node] = [*self.nominated.get(node, ()), *self.pending]
             self.compare_with_scratch()
         if not stays:
             self.own_nomination = None
@@ -533,13 +537,31 @@ class ReuseMachine(RuleBasedStateMachine):
         table = framework.table
         own = None if self.own_nomination is None else table.row_of(self.own_nomination)
         try:
-            evaluation = framework.evaluate(pod, nominations_by_row(table, self.nominated), own)
+            evaluation = framework.evaluate(pod, self._nominations(table), own)
         except PluginError as error:
             return self.failed(error, pod.pod)
         found = describe_evaluation(framework, evaluation)
         if self.removes_pods and evaluation.rejected_outright is None:
             found["with pods gone"] = verdicts_as_pods_go(framework, evaluation)
         return found
+
+    def _nominations(self, table: ClusterTable) -> Nominations:
+        """The nominations by row: for kept results handed on as in a scheduler, made current where they
+        changed."""
+        found = nominations_by_row(table, self.nominated)
+        if table is not self.world.table:
+            return found
+        if self._topology != table.topology_version:
+            self._handed_on, self._topology = NominatedRows(), table.topology_version
+        before = self._handed_on
+        changed = {
+            row: found.get(row, [])
+            for row in found.keys() | before.keys()
+            if [pod.uid for pod in found.get(row, ())] != [pod.uid for pod in before.get(row, ())]
+        }
+        if changed:
+            self._handed_on = before.replaced(changed)
+        return self._handed_on
 
     # Choosing
 
