@@ -66,7 +66,12 @@ from stowplan.framework.interface import (
     Victims,
     Wait,
 )
-from stowplan.framework.nominations import nominated_pods, rows_with_nominated_pods
+from stowplan.framework.nominations import (
+    NominatedRows,
+    Nominations,
+    nominated_pods,
+    rows_with_nominated_pods,
+)
 from stowplan.framework.placement import (
     GroupCycle,
     GroupSteps,
@@ -177,6 +182,8 @@ __all__ = [
     "HintFunction",
     "NodeRow",
     "NodeRows",
+    "NominatedRows",
+    "Nominations",
     "NotBuiltError",
     "PermitPlugin",
     "Placement",

@@ -54,6 +54,7 @@ class Evaluation:
         "pod_class",
         "pre_filtering",
         "rejected_outright",
+        "ruled_out_by_others",
         "scored",
         "unexamined",
     )
@@ -82,6 +83,8 @@ class Evaluation:
         self.scored = False
         self.ended = False
         """Whether scoring is over, or there was nothing to score."""
+        self.ruled_out_by_others: list[int] = []
+        """Rows that passed all filters and that others, as extenders, rejected."""
         self.unexamined = 0
         """How many nodes were not looked at, because enough had been found."""
 
@@ -141,6 +144,7 @@ class Evaluation:
             self.pod_class.filters.overrule_many(rows)
             self._count_feasible()
         self.overruled.update(verdicts or {})
+        self.ruled_out_by_others += [row for row, verdict in (verdicts or {}).items() if not verdict.plugin]
         self._rejections = None
         self.unexamined += len(rows) - len(verdicts or ())
 

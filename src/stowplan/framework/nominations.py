@@ -22,6 +22,9 @@ Nominations = Mapping[int, Sequence[PodInfo]]
 NO_NOMINATIONS: Nominations = {}
 _MOST_PRIORITIES: Final = 8
 
+Mark = tuple[ChangeLog, int]
+"""Where nominations stand among all that were made of each other."""
+
 
 class NominatedRows(dict[int, Sequence[PodInfo]]):
     """Nominations that remember which of them count for a priority, and hand that on when some change.
@@ -29,13 +32,12 @@ class NominatedRows(dict[int, Sequence[PodInfo]]):
     Not to be changed itself. Its pods are on no row: who is placed is no longer nominated.
     """
 
-    __slots__ = ("_by_priority", "_row_of", "log", "position")
+    __slots__ = ("_by_priority", "_log", "_position", "_row_of")
 
     def __init__(self, rows: Nominations = NO_NOMINATIONS) -> None:
         super().__init__(rows)
-        self.log = ChangeLog()
-        """Rows that got other pods, of all that were made of each other; this one is at `position` of it."""
-        self.position = 0
+        self._log = ChangeLog()
+        self._position = 0
         self._row_of = {pod.uid: row for row, pods in rows.items() for pod in pods}
         self._by_priority: dict[int, dict[int, list[PodInfo]]] = {}
 
@@ -44,9 +46,9 @@ class NominatedRows(dict[int, Sequence[PodInfo]]):
         made = NominatedRows()
         made.update(self)
         made._row_of = self._row_of.copy()
-        made.log = self.log
-        made.log.extend(list(changed))
-        made.position = made.log.position
+        made._log = self._log
+        made._log.extend(list(changed))
+        made._position = made._log.position
         made._by_priority = {
             priority: rows.copy() for priority, rows in [*self._by_priority.items()][-_MOST_PRIORITIES:]
         }
@@ -65,6 +67,17 @@ class NominatedRows(dict[int, Sequence[PodInfo]]):
                 else:
                     rows.pop(row, None)
         return made
+
+    @property
+    def mark(self) -> Mark:
+        """To be kept for `changed_since`, instead of the nominations themselves."""
+        return self._log, self._position
+
+    def changed_since(self, mark: Mark | None) -> list[int] | None:
+        """The rows that may have other pods than in nominations that these were made of; None: any."""
+        if mark is None or mark[0] is not self._log or mark[1] > self._position:
+            return None
+        return self._log.few_since(mark[1], FEW_ROWS)
 
     def row_of(self, uid: str) -> int | None:
         """Where a pod is nominated to."""
@@ -131,9 +144,8 @@ class NominatedVerdicts:
 
     __slots__ = (
         "_asked",
-        "_log",
+        "_mark",
         "_node_position",
-        "_position",
         "_priority",
         "_rejected",
         "_statuses",
@@ -144,8 +156,7 @@ class NominatedVerdicts:
         self._asked: Sequence[FilterColumn] = ()
         self._node_position = -1
         self._usage_position = -1
-        self._log: ChangeLog | None = None
-        self._position = 0
+        self._mark: Mark | None = None
         self._priority = 0
         self._rejected: dict[int, Status] = {}
         self._statuses: dict[Status, Status] = {}
@@ -192,9 +203,7 @@ class NominatedVerdicts:
     ) -> Collection[int] | None:
         """The rows of which nothing is known any more; None: all."""
         touched = table.usage_log.few_since(self._usage_position, FEW_ROWS)
-        changed = None
-        if nominated.log is self._log and self._position <= nominated.position:
-            changed = nominated.log.few_since(self._position, FEW_ROWS)
+        changed = nominated.changed_since(self._mark)
         holds = (
             touched is not None
             and changed is not None
@@ -205,8 +214,7 @@ class NominatedVerdicts:
         )
         self._usage_position = table.usage_log.position
         self._node_position = table.node_log.position
-        self._log, self._position = nominated.log, nominated.position
-        self._priority, self._asked = priority, asked
+        self._mark, self._priority, self._asked = nominated.mark, priority, asked
         if not holds or touched is None or changed is None:
             self._statuses.clear()
             return None

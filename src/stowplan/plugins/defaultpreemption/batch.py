@@ -18,7 +18,7 @@ from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import BoolColumn, IntArray
 from stowplan.cluster.lookups import DisruptionBudgets
 from stowplan.cluster.table import ClusterTable
-from stowplan.framework import Codes, Evaluation, PodInfo, Status, rows_with_nominated_pods, unresolvable
+from stowplan.framework import Codes, Evaluation, PodInfo, Status, unresolvable
 from stowplan.framework.filter_results import FilterColumn
 from stowplan.gocompat.numbers import MAX_INT64, MIN_INT64
 from stowplan.plugins.defaultpreemption.cache import (
@@ -267,10 +267,9 @@ class BatchDryRun:
         self._filters = evaluation.filters()
         self._constant = [column for column in self._filters if not column.traits.watches]
         self._easing = [c for c in self._filters if c.traits.watches and c.plugin is not fit]
-        self._others_say = [row for row, verdict in evaluation.overruled.items() if not verdict.plugin]
-        self._nominated = rows_with_nominated_pods(evaluation.nominations, self._pod)
+        self._others_say = evaluation.ruled_out_by_others
+        self._nominated = results.begin(evaluation.nominations, self._pod)
         self._left_out: BoolColumn | None = None
-        results.begin(self._nominated)
 
     def leave_out(self, rows: BoolColumn) -> None:
         """Do not try some rows here, as their pods do not go one by one."""

@@ -8,7 +8,8 @@ import numpy as np
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import BoolColumn, IntArray
 from stowplan.cluster.table import ClusterTable
-from stowplan.framework import Codes, PodInfo
+from stowplan.framework import Codes, NominatedRows, Nominations, PodInfo, rows_with_nominated_pods
+from stowplan.framework.nominations import Mark
 from stowplan.plugins.defaultpreemption.candidates import COSTS
 
 UNKNOWN, HELPS, NO_HELP, NO_LOWER_PODS = range(4)
@@ -34,14 +35,16 @@ class RowResults:
         self.victims: dict[int, list[PodInfo]] = {}
         self._under_budget: BoolColumn = np.zeros(table.capacity, dtype=np.bool_)
         self._nominated: Mapping[int, list[PodInfo]] = {}
+        self._mark: Mark | None = None
+        self._own: int | None = None
         self._position = table.usage_log.position
         self._budgets = (table.budgets.version, table.budgets.allowances_version)
 
-    def begin(self, nominated: Mapping[int, list[PodInfo]]) -> None:
+    def begin(self, nominations: Nominations, pod: PodInfo) -> Mapping[int, list[PodInfo]]:
         """Drop what may no longer hold, at the start of an attempt.
 
-        `nominated` are the nominated pods to be reckoned with, by row; results on rows where these are others
-        than last time do not hold.
+        Returns the nominated pods to be reckoned with, by row; results on rows where these are others than
+        last time do not hold.
         """
         touched = self._table.usage_log.since(self._position)
         self._position = self._table.usage_log.position
@@ -56,13 +59,24 @@ class RowResults:
                 self.victims.pop(row, None)
             if was[1] != budgets.allowances_version:
                 self.outcome[self._under_budget] = UNKNOWN
-        last, self._nominated = self._nominated, nominated
-        known = last.get
-        changed = [
-            row for row, pods in nominated.items() if (before := known(row)) is not pods and before != pods
+        self.outcome[self._newly_nominated(nominations, pod)] = UNKNOWN
+        return self._nominated
+
+    def _newly_nominated(self, nominations: Nominations, pod: PodInfo) -> list[int]:
+        """The rows with other nominated pods to be reckoned with than last time; no pod is beside itself."""
+        last, nominated = self._nominated, rows_with_nominated_pods(nominations, pod)
+        handed_on = nominations if isinstance(nominations, NominatedRows) else None
+        mark, own_before = self._mark, self._own
+        self._nominated, self._mark, self._own = nominated, None, None
+        if handed_on is not None:
+            self._mark, self._own = handed_on.mark, handed_on.row_of(pod.uid)
+            changed = handed_on.changed_since(mark)
+            if changed is not None:
+                return [*changed, *(row for row in (self._own, own_before) if row is not None)]
+        return [
+            *(row for row, pods in nominated.items() if last.get(row) != pods),
+            *(last.keys() - nominated.keys()),
         ]
-        changed += last.keys() - nominated.keys()
-        self.outcome[changed] = UNKNOWN
 
     def unknown(self, rows: Rows) -> Rows:
         """Those of some rows that have no result."""
