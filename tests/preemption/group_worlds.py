@@ -70,7 +70,7 @@ class GroupWorld:
             self.table.groups.put_pod(builder.obj())
         self.framework = Framework(_profile(self.gates), self.table, in_tree_registry(), self.gates)
         self.nominations: dict[int, list[PodInfo]] = {}
-        finder = NodeFinder(NodeSampler(self.table), (), Random(0), Logger())
+        self.finder = finder = NodeFinder(NodeSampler(self.table), (), Random(0), Logger())
         finder.choose = _first_of_the_best
         self.algorithm = GroupAlgorithm(
             self.framework,
@@ -106,10 +106,17 @@ class GroupWorld:
         cycle = GroupCycle(self.table, group)
         result = finish(self.algorithm.run(group, cycle))
         assert not result.status.is_success, "the group fits without preemption"
-        steps = self.algorithm.points.post_filter_steps(cycle, group, lambda: self.try_again(group))
-        found = finish(steps)
+        found = self.search(cycle)
         assert self.picture() == before
         return found
+
+    def search(self, cycle: GroupCycle) -> PodGroupPostFilterResult:
+        """Let plugins make room for a group that found no place in a cycle."""
+        cycle.shape = self.algorithm.shape(cycle.group)
+        steps = self.algorithm.points.post_filter_steps(
+            cycle, cycle.group, lambda: self.algorithm.try_again(cycle.group, cycle.shape)
+        )
+        return finish(steps)
 
     def picture(self) -> Any:
         """What must be as before after whatever was imagined."""

@@ -241,9 +241,10 @@ class PodGroupCycle:
         context = self._context
         began = context.timer()
 
+        cycle.shape = algorithm.shape(root)
+
         def again() -> Waited[GroupTrial]:
-            result = yield from algorithm.run(root)
-            return result.trial()
+            return algorithm.try_again(root, cycle.shape)
 
         steps = algorithm.points.post_filter_steps(cycle, root, again)
         result = await carry_out(steps, context.slice.pause_if_over)
