@@ -70,6 +70,7 @@ class GroupWorld:
             self.table.groups.put_pod(builder.obj())
         self.framework = Framework(_profile(self.gates), self.table, in_tree_registry(), self.gates)
         self.nominations: dict[int, list[PodInfo]] = {}
+        self.searches = 0
         self.finder = finder = NodeFinder(NodeSampler(self.table), (), Random(0), Logger())
         finder.choose = _first_of_the_best
         self.algorithm = GroupAlgorithm(
@@ -113,10 +114,12 @@ class GroupWorld:
     def search(self, cycle: GroupCycle) -> PodGroupPostFilterResult:
         """Let plugins make room for a group that found no place in a cycle."""
         cycle.shape = self.algorithm.shape(cycle.group)
-        steps = self.algorithm.points.post_filter_steps(
-            cycle, cycle.group, lambda: self.algorithm.try_again(cycle.group, cycle.shape)
-        )
-        return finish(steps)
+
+        def schedule() -> Waited[GroupTrial]:
+            self.searches += 1
+            return self.algorithm.try_again(cycle.group, cycle.shape)
+
+        return finish(self.algorithm.points.post_filter_steps(cycle, cycle.group, schedule))
 
     def picture(self) -> Any:
         """What must be as before after whatever was imagined."""

@@ -34,49 +34,56 @@ def group_of(world: GroupWorld, name: str, wanting: Sequence[PodBuilder]) -> Pod
     return world.info(f"podgroup/default/{name}", {name: wanting})
 
 
-def searched(world: GroupWorld, name: str, count: int = 3, priority: int = 10) -> PodGroupPostFilterResult:
+def preempt(world: GroupWorld, name: str, count: int = 3, priority: int = 10) -> PodGroupPostFilterResult:
     return world.preempt(group_of(world, name, members(name, count, 4, priority)))
+
+
+def is_searched(world: GroupWorld, name: str, count: int = 3, priority: int = 10) -> bool:
+    """Whether a group in vain wants in and is searched victims for."""
+    before = world.searches
+    assert not preempt(world, name, count, priority).status.is_success
+    return world.searches > before
 
 
 def test_a_search_in_vain_serves_every_group_of_its_shape_and_no_other() -> None:
     world = full()
-    vain = searched(world, "one")
+    vain = preempt(world, "one")
     assert vain.preemption is not None
     assert vain.preemption.candidates == 2
-    assert searched(world, "one").preemption is vain.preemption
-    assert searched(world, "two").preemption is vain.preemption
-    assert searched(world, "two", count=4).preemption is not vain.preemption
-    assert searched(world, "higher", priority=11).preemption is not vain.preemption
-    assert len(searched(world, "fewer", count=2).victims) == 2
-    assert searched(world, "one").preemption is vain.preemption
+    assert not is_searched(world, "one")
+    assert not is_searched(world, "two")
+    assert preempt(world, "two") == vain
+    assert is_searched(world, "two", count=4)
+    assert is_searched(world, "higher", priority=11)
+    assert len(preempt(world, "fewer", count=2).victims) == 2
+    assert not is_searched(world, "one")
 
 
 def test_it_is_searched_again_once_a_pod_a_node_or_a_group_with_pods_changes() -> None:
     world = full(low("c", "n2", 10, 2).group("old"))
     world.table.put(pod_group("old", priority=20))
-    vain = searched(world, "fewer", count=2)
-    assert vain.preemption is not None
+    assert is_searched(world, "fewer", count=2)
     world.table.put(pod_group("new", priority=3))
-    assert searched(world, "fewer", count=2).preemption is vain.preemption, "no pod of it has a node"
+    assert not is_searched(world, "fewer", count=2), "no pod of it has a node"
     world.table.put(pod_group("old", priority=1))
-    assert len(searched(world, "fewer", count=2).victims) == 3
+    assert len(preempt(world, "fewer", count=2).victims) == 3
     world.table.put_pod(low("d", "n1", 30, 1).obj())
-    again = searched(world, "fewer", count=2)
-    assert not again.status.is_success
+    assert is_searched(world, "fewer", count=2)
+    assert not is_searched(world, "fewer", count=2)
     world.table.put_node(small("n3").obj())
     world.table.put_pod(low("e", "n3", 1, 1).obj())
-    assert len(searched(world, "fewer", count=2).victims) == 3
+    assert len(preempt(world, "fewer", count=2).victims) == 3
 
 
-def test_nothing_is_kept_where_others_are_nominated_or_members_run_already() -> None:
+def test_nothing_is_kept_where_room_has_to_be_left_for_others() -> None:
     world = full()
-    vain = searched(world, "one")
+    assert is_searched(world, "one")
     waiting = world.table.info(pod("waits").priority(10).requests(cpu=1).obj())
     world.nominations = {0: [waiting]}
-    assert searched(world, "one").preemption is not vain.preemption
-    assert searched(world, "one").preemption is not searched(world, "one").preemption
+    assert is_searched(world, "one")
+    assert is_searched(world, "one")
     world.nominations = {}
-    assert searched(world, "one").preemption is vain.preemption
+    assert not is_searched(world, "one")
 
 
 CHANGES = st.one_of(

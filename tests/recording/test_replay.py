@@ -54,6 +54,9 @@ def sound(seed: int, *, groups: bool = False) -> Plan:
         (20, False, "volumes"),
         (11, False, "victims that are not deleted"),
         (5, True, "answers about one volume that two pods wait for, not in the order of their requests"),
+        (111, True, "a victim that the API server refuses to delete before the others have begun"),
+        (1017, True, "a claim that has the time of an answer in it"),
+        (1026, True, "a request that is given up, and the same again"),
     ],
 )
 def test_a_replay_of_a_run_with_faults_makes_the_same_decisions(

@@ -31,7 +31,7 @@ from stowplan.recording.state import Rest, objects_of, rest_of, restore
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.scheduler.context import TimeSlice
 from stowplan.scheduler.failure_handler import Failure
-from stowplan.scheduler.turns import BOUND, FAIL, GOING_ON, on_behalf_of
+from stowplan.scheduler.turns import BOUND, DELETED, FAIL, FOR, GOING_ON, VICTIM, on_behalf_of
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Object)
@@ -140,6 +140,19 @@ class ReplayTurns:
         turns.popleft().set_result(value)
         if not turns:
             del self._waiting[what, uid]
+        if what == DELETED and not value:
+            self._spare_victims(uid.partition(FOR)[2])
+
+    def _spare_victims(self, preemptor: str) -> None:
+        """A victim could not be deleted: those whose turn has not come until then stay.
+
+        Victims are deleted side by side, and in a replay all of them wait for their turn at once. Where the
+        API server refused the first one right away, the others had not begun.
+        """
+        for what, uid in [*self._waiting]:
+            if what == VICTIM and uid.partition(FOR)[2] == preemptor:
+                for turn in self._waiting.pop((what, uid)):
+                    turn.set_result(None)
 
 
 class ReplayClient(Client):
@@ -176,8 +189,6 @@ class ReplayClient(Client):
     def answer(self, request: str, code: int | str, answer: Any) -> None:
         """What the API server said to a plugin."""
         asked = self._asked[request].popleft()
-        if asked.cancelled():
-            return
         if isinstance(code, int):
             asked.set_exception(ApiError(code, *answer))
         else:
@@ -219,7 +230,13 @@ class ReplayClient(Client):
     async def _ask(self, request: str) -> Any:
         asked: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._asked[request].append(asked)
-        return await asked
+        try:
+            return await asked
+        except asyncio.CancelledError:
+            # Its answer was not recorded: the next one is for whoever asks the same again.
+            if asked in self._asked[request]:
+                self._asked[request].remove(asked)
+            raise
 
 
 class _Nobody(ReplayClient):
@@ -308,16 +325,18 @@ class Replay:
                     self._cycle.cancel()
 
     async def _play(self, entry: Entry) -> Decision | None:
-        self.turns.clock.ticks += entry.ticks
         kind = entry.kind
         if self._is_answering:
             self._is_answering = False
             if kind == Kind.TURN and entry.a == GOING_ON and self.turns.is_waiting(GOING_ON, str(entry.b)):
                 # It went on before the answer could make anybody stop it.
+                self.turns.clock.ticks += entry.ticks
                 self.turns.give(GOING_ON, str(entry.b), None)
                 await self._settle()
                 return None
+            # Whoever was answered goes on at the time of the answer, which may be written somewhere.
             await self._settle()
+        self.turns.clock.ticks += entry.ticks
         if kind == Kind.EVENT:
             self._hear(entry)
         elif kind == Kind.CYCLE:

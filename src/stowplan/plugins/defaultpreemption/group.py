@@ -98,9 +98,10 @@ class GroupSearch:
         if self._is_ongoing():
             current = {pod.uid: pod.pod.status.nominated_node_name for pod in self._group.waiting_pods()}
             return _result(Status(Code.SUCCESS, (REASON_ONGOING,)))._replace(nominations=current)
+        began = self._now()
         known = failures.now()
         if self._shape in known:
-            return known[self._shape]
+            return self._timed(known[self._shape], began)
         try:
             pods = yield from self._pods_of_rows.below(self._priority)
             units = yield from self._units.below(pods, self._priority)
@@ -108,11 +109,9 @@ class GroupSearch:
             return _result(error(f"failed to create domain: {cause}"))
         began = self._now()
         found, by_shape = yield from self._search(units, schedule)
-        assert found.preemption is not None
-        found = found._replace(preemption=found.preemption._replace(seconds=self._now() - began))
         if by_shape:
             known[self._shape] = found
-        return found
+        return self._timed(found, began)
 
     def _search(
         self, units: Sequence[Unit], schedule: ScheduleGroup
@@ -137,6 +136,11 @@ class GroupSearch:
                 found = _result(status, candidates=len(units), without_victims=status.message)
             yield from rows.put_back()
             return found, trial.by_shape
+
+    def _timed(self, found: PodGroupPostFilterResult, began: float) -> PodGroupPostFilterResult:
+        """A result that tells how long the search took."""
+        assert found.preemption is not None
+        return found._replace(preemption=found.preemption._replace(seconds=self._now() - began))
 
     def _now(self) -> float:
         return 0.0 if self._clock is None else self._clock.monotonic()
