@@ -136,7 +136,7 @@ def test_what_is_known_is_what_a_new_search_would_find_out(
 ) -> None:
     """Random numbers included: whoever is scheduled next gets the same node either way."""
     nodes = [small(f"n{number}").zone("xy"[number % 2]) for number in range(3)]
-    more = {"topology": ZONE} if in_zones else {}
+    more: dict[str, Any] = {"topology": ZONE} if in_zones else {}
     groups = [gang("one", 3, **more), gang("two", 3, **more), gang("mixed", 2), gang("small", 2, 5)]
     pods = [low("a", "n0", 1, 2), low("b", "n1", 2, 3)]
     world = GroupWorld(nodes, pods, groups, *([TOPOLOGY] if in_zones else []))
