@@ -217,10 +217,10 @@ class GroupAlgorithm:
         Of members that are alike and need nothing but room, it is their number that counts.
         """
         estimates = self._estimates
-        known = estimates is not None and self.observer is None and self.points.goes_by_numbers
-        if not known or root.is_composite or root.running or not self.framework.reuses:
+        if estimates is None or not (self.points.goes_by_numbers and self.framework.reuses):
             return None
-        assert estimates is not None
+        if root.is_composite or root.running:
+            return None
         members = estimates.common_class(root.pods, self._nominations())
         group = root.object
         return None if members is None else (members, len(root.pods), group.minimum, group.topology_key)

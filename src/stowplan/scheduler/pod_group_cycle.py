@@ -241,10 +241,12 @@ class PodGroupCycle:
         context = self._context
         began = context.timer()
 
-        cycle.shape = algorithm.shape(root)
+        shape = algorithm.shape(root)
+        if self._observer is None:
+            cycle.shape = shape
 
         def again() -> Waited[GroupTrial]:
-            return algorithm.try_again(root, cycle.shape)
+            return algorithm.try_again(root, shape)
 
         steps = algorithm.points.post_filter_steps(cycle, root, again)
         result = await carry_out(steps, context.slice.pause_if_over)
