@@ -26,7 +26,14 @@ from stowplan.client.interface import Watch
 from stowplan.clock.virtual import TICKS_PER_SECOND
 from stowplan.queue.queued_pod import QueuedPod
 from stowplan.recording.files import MICROSECONDS, OBJECTS, Entry, Header, Kind, RecordingError, Session
-from stowplan.recording.recorder import Outcome, TurnClock, outcome_of, place_of, request_name
+from stowplan.recording.recorder import (
+    Outcome,
+    TurnClock,
+    outcome_of,
+    place_of,
+    request_and_place,
+    request_name,
+)
 from stowplan.recording.state import Rest, objects_of, rest_of, restore
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.scheduler.context import TimeSlice
@@ -162,7 +169,7 @@ class ReplayClient(Client):
     """
 
     def __init__(self) -> None:
-        self._asked: dict[str, deque[asyncio.Future[Any]]] = defaultdict(deque)
+        self._asked: dict[str, list[asyncio.Future[Any]]] = defaultdict(list)
         self._bindings: dict[str, asyncio.Future[None]] = {}
 
     async def bind(self, binding: Binding) -> None:
@@ -183,12 +190,14 @@ class ReplayClient(Client):
         if answer is not None and not answer.done():
             answer.set_exception(unreachable("the answer was lost"))
 
-    def has_asked(self, request: str) -> bool:
-        return bool(self._asked.get(request))
+    def has_asked(self, named: str) -> bool:
+        request, place = request_and_place(named)
+        return len(self._asked.get(request, ())) > place
 
-    def answer(self, request: str, code: int | str, answer: Any) -> None:
+    def answer(self, named: str, code: int | str, answer: Any) -> None:
         """What the API server said to a plugin."""
-        asked = self._asked[request].popleft()
+        request, place = request_and_place(named)
+        asked = self._asked[request].pop(place)
         if isinstance(code, int):
             asked.set_exception(ApiError(code, *answer))
         else:
@@ -313,7 +322,7 @@ class Replay:
         """Replay entry by entry. Raises DivergedError where the replay cannot follow the recording."""
         async with self.scheduler.driven():
             try:
-                async for entry in self._after_state():
+                async for entry in _in_effective_order(self._after_state()):
                     decision = await self._play(entry)
                     if decision is not None:
                         yield decision
@@ -521,6 +530,29 @@ class Replay:
     async def _settle(self) -> None:
         """Let the background run until everything in it waits."""
         await asyncio.sleep(_INSTANT)
+
+
+async def _in_effective_order(entries: AsyncIterator[Entry]) -> AsyncIterator[Entry]:
+    """Entries, but a victim in PreBind that went on once more before it gave up goes on before it is told.
+
+    Whoever is told to give up does so where it waits next, and in a replay it waits for its turn.
+    """
+    told: Entry | None = None
+    async for entry in entries:
+        if told is not None:
+            goes_on = entry.kind == Kind.TURN and entry.a == GOING_ON
+            if goes_on and str(told.b).partition(FOR)[0] == entry.b:
+                yield msgspec.structs.replace(entry, ticks=told.ticks + entry.ticks)
+                entry, told = msgspec.structs.replace(told, ticks=0), None
+            else:
+                yield told
+                told = None
+        if entry.kind == Kind.TURN and entry.a == VICTIM and told is None and _decode(entry.raw):
+            told = entry
+        else:
+            yield entry
+    if told is not None:
+        yield told
 
 
 def _by_number(header: Header, scheduler: Scheduler) -> list[Reflector[Any] | None]:
