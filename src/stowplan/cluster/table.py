@@ -173,6 +173,10 @@ class ClusterTable:
             if line is not None:
                 yield line, amount
 
+    def pods_without_row(self) -> Iterator[PodInfo]:
+        """The pods on nodes that are not known (any more)."""
+        return (info for pods in self._orphans.values() for info in pods.values())
+
     def sizes(self) -> dict[str, int]:
         """How many entries every table has, by name.
 

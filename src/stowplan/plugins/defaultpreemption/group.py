@@ -92,7 +92,14 @@ class GroupSearch:
         self._clock = None if handle.services is None else handle.services.clock
 
     def run(self, schedule: ScheduleGroup, failures: KnownFailures) -> Waited[PodGroupPostFilterResult]:
-        """Find victims, unless it is known that there are none; the status says what came of it."""
+        """Find victims, unless it is known that there are none; the status says what came of it.
+
+        Where units are incomplete it fails, whoever asks and whatever their priority, as kube-scheduler does.
+        """
+        try:
+            self._units.check_nodes()
+        except UnknownNodeError as cause:
+            return _result(error(f"failed to create domain: {cause}"))
         if self._never():
             return _result(unschedulable(REASON_NEVER))
         if self._is_ongoing():
@@ -102,11 +109,8 @@ class GroupSearch:
         known = failures.now()
         if self._shape in known:
             return self._timed(known[self._shape], began)
-        try:
-            pods = yield from self._pods_of_rows.below(self._priority)
-            units = yield from self._units.below(pods, self._priority)
-        except UnknownNodeError as cause:
-            return _result(error(f"failed to create domain: {cause}"))
+        pods = yield from self._pods_of_rows.below(self._priority)
+        units = yield from self._units.below(pods, self._priority)
         began = self._now()
         found, by_shape = yield from self._search(units, schedule)
         if by_shape:
