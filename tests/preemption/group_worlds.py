@@ -71,6 +71,8 @@ class GroupWorld:
         self.framework = Framework(_profile(self.gates), self.table, in_tree_registry(), self.gates)
         self.nominations: dict[int, list[PodInfo]] = {}
         self.searches = 0
+        self.observed = False
+        """Whether somebody follows every search, so that none may be left out."""
         self.finder = finder = NodeFinder(NodeSampler(self.table), (), Random(0), Logger())
         finder.choose = _first_of_the_best
         self.algorithm = GroupAlgorithm(
@@ -113,11 +115,12 @@ class GroupWorld:
 
     def search(self, cycle: GroupCycle) -> PodGroupPostFilterResult:
         """Let plugins make room for a group that found no place in a cycle."""
-        cycle.shape = self.algorithm.shape(cycle.group)
+        shape = self.algorithm.shape(cycle.group)
+        cycle.shape = None if self.observed else shape
 
         def schedule() -> Waited[GroupTrial]:
             self.searches += 1
-            return self.algorithm.try_again(cycle.group, cycle.shape)
+            return self.algorithm.try_again(cycle.group, shape)
 
         return finish(self.algorithm.points.post_filter_steps(cycle, cycle.group, schedule))
 

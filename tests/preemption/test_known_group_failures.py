@@ -86,6 +86,14 @@ def test_nothing_is_kept_where_room_has_to_be_left_for_others() -> None:
     assert not is_searched(world, "one")
 
 
+def test_whoever_follows_groups_sees_every_search() -> None:
+    world = full()
+    world.observed = True
+    for group in ("one", "one", "two"):
+        assert is_searched(world, group)
+    assert len(preempt(world, "fewer", count=2).victims) == 2
+
+
 CHANGES = st.one_of(
     st.tuples(st.just("pod"), st.integers(0, 5), st.integers(0, 4), st.integers(0, 12), st.integers(1, 3)),
     st.tuples(st.just("gone"), st.integers(0, 5)),

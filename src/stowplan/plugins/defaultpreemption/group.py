@@ -107,13 +107,13 @@ class GroupSearch:
             return _result(Status(Code.SUCCESS, (REASON_ONGOING,)))._replace(nominations=current)
         began = self._now()
         known = failures.now()
-        if self._shape in known:
+        if self._shape is not None and self._shape in known:
             return self._timed(known[self._shape], began)
         pods = yield from self._pods_of_rows.below(self._priority)
         units = yield from self._units.below(pods, self._priority)
         began = self._now()
         found, by_shape = yield from self._search(units, schedule)
-        if by_shape:
+        if by_shape and self._shape is not None:
             known[self._shape] = found
         return self._timed(found, began)
 
