@@ -161,6 +161,27 @@ def test_what_an_object_has_stays_without_the_gate() -> None:
         assert len(warnings(answer)) == 1
 
 
+@pytest.mark.parametrize("release", [V1_36, V1_37])
+def test_attributes_that_are_lists_have_no_value_without_the_gate(release: Release) -> None:
+    path = f"{GROUP}/v1/resourceslices/x"
+    listed = a_slice({"name": "a", "attributes": {"ports": {"ints": [1, 2]}}})
+    both = a_slice({"name": "a", "attributes": {"ports": {"string": "1,2", "strings": ["1", "2"]}}})
+    with serving(gates=FeatureGates({"DRAListTypeAttributes": True}, release)) as api:
+        answer = created(api, listed)
+        assert (answer.code, answer.body["spec"], warnings(answer)) == (201, listed["spec"], [])
+    with serving(gates=FeatureGates(release=release)) as api:
+        value = "spec.devices[0].attributes[ports]"
+        assert refusals(api, listed) == [(value, "Required value: exactly one value must be specified")]
+        answer = created(api, both)
+        assert answer.body["spec"]["devices"][0]["attributes"] == {"ports": {"string": "1,2"}}
+        told = f"{value}.strings: dropped, it needs the feature gate DRAListTypeAttributes"
+        assert warnings(answer) == [told]
+        api.run(lambda store: store.load(c.RESOURCE_SLICES, listed))
+        more = [*listed["spec"]["devices"], {"name": "b", "attributes": {"ok": {"bools": [True]}}}]
+        answer = api.ask("PATCH", path, {"spec": {"devices": more}}, Content_Type=MERGE)
+        assert (answer.body["spec"]["devices"], warnings(answer)) == (more, [])
+
+
 def test_older_versions_have_them_where_these_versions_have_such_fields(api: Served) -> None:
     asked = {"name": "r", "deviceClassName": DRIVER, "derivedAttributes": DERIVED}
     flat = {"devices": {"requests": [asked], "constraints": a_claim()["spec"]["devices"]["constraints"]}}

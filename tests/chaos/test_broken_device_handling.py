@@ -10,6 +10,7 @@ from stowplan.cluster.devices import Claims
 from stowplan.plugins.dynamicresources import DynamicResources, binder
 from stowplan.plugins.dynamicresources.allocator import _Search
 from stowplan.plugins.dynamicresources.capacity import CapacityRules
+from stowplan.plugins.dynamicresources.reservations import Reservations
 
 LOOKED_AT: Final = 20
 SEEDS: Final = (512, *range(100))
@@ -26,7 +27,7 @@ def _keep_reservations(patch: pytest.MonkeyPatch) -> None:
     async def clear(self: Any, *args: Any) -> None:
         return None
 
-    patch.setattr(DynamicResources, "_clear", clear)
+    patch.setattr(Reservations, "_clear", clear)
 
 
 def _take_lost_answers_for_failures(patch: pytest.MonkeyPatch) -> None:

@@ -111,6 +111,6 @@ def test_members_are_alike_whatever_labels_they_have_that_nobody_looks_at() -> N
     made = framework(topology=True)
     members = fill(made, Random(1), 4, 2, ports=False)
     assert len({member.template for member in members}) == 4
-    assert made.alike(members)
+    assert made.common_class(members) is not None
     other = made.table.info(pod("other").requests(cpu="2").group("g").obj())
-    assert not made.alike([*members, other])
+    assert made.common_class([*members, other]) is None

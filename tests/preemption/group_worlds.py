@@ -70,7 +70,10 @@ class GroupWorld:
             self.table.groups.put_pod(builder.obj())
         self.framework = Framework(_profile(self.gates), self.table, in_tree_registry(), self.gates)
         self.nominations: dict[int, list[PodInfo]] = {}
-        finder = NodeFinder(NodeSampler(self.table), (), Random(0), Logger())
+        self.searches = 0
+        self.observed = False
+        """Whether somebody follows every search, so that none may be left out."""
+        self.finder = finder = NodeFinder(NodeSampler(self.table), (), Random(0), Logger())
         finder.choose = _first_of_the_best
         self.algorithm = GroupAlgorithm(
             self.framework,
@@ -106,10 +109,20 @@ class GroupWorld:
         cycle = GroupCycle(self.table, group)
         result = finish(self.algorithm.run(group, cycle))
         assert not result.status.is_success, "the group fits without preemption"
-        steps = self.algorithm.points.post_filter_steps(cycle, group, lambda: self.try_again(group))
-        found = finish(steps)
+        found = self.search(cycle)
         assert self.picture() == before
         return found
+
+    def search(self, cycle: GroupCycle) -> PodGroupPostFilterResult:
+        """Let plugins make room for a group that found no place in a cycle."""
+        shape = self.algorithm.shape(cycle.group)
+        cycle.shape = None if self.observed else shape
+
+        def schedule() -> Waited[GroupTrial]:
+            self.searches += 1
+            return self.algorithm.try_again(cycle.group, shape)
+
+        return finish(self.algorithm.points.post_filter_steps(cycle, cycle.group, schedule))
 
     def picture(self) -> Any:
         """What must be as before after whatever was imagined."""

@@ -282,6 +282,26 @@ def test_what_holds_for_every_group_preemption(world: Any) -> None:
     assert going == slow_victims(made, group, wanting)
 
 
+@pytest.mark.parametrize(
+    ("on", "together", "told"),
+    [
+        (("n1", "gone"), True, '"gone" from snapshot: nodeinfo not found for node name "gone"'),
+        (("n1", "gone"), False, ""),
+        (("gone", "gone"), True, ""),
+    ],
+)
+@pytest.mark.parametrize("more", [{}, {"preemption_policy": "Never"}])
+def test_preemption_fails_while_a_group_that_only_goes_as_a_whole_has_lost_a_node(
+    on: tuple[str, str], together: bool, told: str, more: dict[str, Any]
+) -> None:
+    """Whatever its priority and whoever wants in, as in kube-scheduler."""
+    lost = [of("g", f"lost-{number}", node) for number, node in enumerate(on)]
+    groups = [gang(count=2, **more), pod_group("g", priority=30, disrupted_together=together)]
+    found = preempt([*lost, *FULL], groups, members(2, cpu=4), gates=["PodGroupPreemptionPolicy"])
+    failed = f"{PREFIX}failed to create domain: failed to get node info for node {told}"
+    assert failed in found.status.message if told else PREFIX + "failed" not in found.status.message
+
+
 def test_a_search_that_is_given_up_at_any_step_leaves_the_table_as_it_was(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -179,8 +179,11 @@ def test_a_victim_on_its_way_out_is_known_by_the_priority_of_its_group() -> None
     assert REASON_TERMINATING not in tried(11).status.message
 
 
-def test_a_unit_with_a_pod_on_an_unknown_node_is_an_error() -> None:
-    objects = [pod_group("g", disrupted_together=True)]
+@pytest.mark.parametrize("priority", [1, 30])
+def test_a_unit_with_a_pod_on_an_unknown_node_is_an_error_whether_it_may_be_preempted_or_not(
+    priority: int,
+) -> None:
+    objects = [pod_group("g", disrupted_together=True, priority=priority)]
     made = world([member("g1", cpu=4), member("g2", "gone")], objects)
     result = preempt(made, near())
     node = '"gone"'

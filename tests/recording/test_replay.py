@@ -25,6 +25,7 @@ from stowplan.recording import Decision, Recording, decisions, sessions
 from stowplan.recording.comparing import judged_bindings
 from stowplan.recording.files import Kind, first_bytes, read_header
 from stowplan.recording.objects import objects_at
+from stowplan.recording.reading import settings_of
 from stowplan.recording.segments import FILES, SegmentWriter
 from stowplan.recording.watching import ClusterRecorder
 from stowplan.scheduler import Scheduler, Settings
@@ -54,6 +55,11 @@ def sound(seed: int, *, groups: bool = False) -> Plan:
         (20, False, "volumes"),
         (11, False, "victims that are not deleted"),
         (5, True, "answers about one volume that two pods wait for, not in the order of their requests"),
+        (111, True, "a victim that the API server refuses to delete before the others have begun"),
+        (1017, True, "a claim that has the time of an answer in it"),
+        (1026, True, "a request that is given up, and the same again"),
+        (1190, True, "a pod that goes on once more when it is told to give up its node"),
+        (1256, True, "the same request twice at a time, answered in the other order"),
     ],
 )
 def test_a_replay_of_a_run_with_faults_makes_the_same_decisions(
@@ -64,6 +70,13 @@ def test_a_replay_of_a_run_with_faults_makes_the_same_decisions(
     made = decisions(path)
     assert len(made) > 40
     assert [one for one in made if not one.is_same] == []
+
+
+def test_a_replay_scores_as_many_nodes_as_the_recorded_scheduler(tmp_path: Path) -> None:
+    path = tmp_path / "day.rec"
+    record_small(path, pods=1)
+    [profile] = settings_of(read_header(path).header).config.profiles
+    assert profile.percentage_of_nodes_to_score is None
 
 
 def test_a_recording_that_was_rotated_is_replayed_from_the_oldest_state_that_is_left(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Workloads of pods that are scheduled in groups: gangs, gangs in racks, and one that does not fit."""
+"""Workloads of pods that are scheduled in groups: gangs, gangs in racks, and some that do not fit."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,26 +28,28 @@ _encode = msgspec.json.Encoder().encode
 class GangWorkload(Workload):
     """Pods in groups of `group_size`, all of which have to be placed.
 
-    With `topology` each group has to be placed in one of 100 racks. With `too_large` the first group finds
-    room for nine tenths of its pods only, and all other pods are on their own.
+    With `topology` each group has to be placed in one of 100 racks. Of the first groups, `too_large` find
+    room for nine tenths of their pods only, and all other pods are on their own. With a `priority` all pods
+    that are there already may be preempted, which does not help.
     """
 
     group_size: int = 64
     topology: bool = False
-    too_large: bool = False
+    too_large: int = 0
+    priority: int = 0
 
     def objects(self, nodes: int, existing_per_node: int, pods: int) -> list[Object]:
-        groups = 1 if self.too_large else -(-pods // self.group_size)
-        return [self._group(number, pods) for number in range(groups)]
+        groups = -(-pods // self.group_size)
+        return [self._group(number, pods) for number in range(min(self.too_large, groups) or groups)]
 
     def pod(self, number: int, node_name: str = "") -> Pod:
         shape = basic(number, "")
-        if self.too_large and number >= self.group_size:
+        if self.too_large and number >= self.too_large * self.group_size:
             return make_pod(f"new-{number}", shape, 100, node_name)
         spec: dict[str, Any] = {"schedulingGroup": {"podGroupName": self._name(number // self.group_size)}}
         amounts = {}
         if self.too_large:
-            spec["nodeSelector"] = {POOL: "gang"}
+            spec |= {"nodeSelector": {POOL: "gang"}, "priority": self.priority}
             amounts = {"cpu": "30"}
         return make_pod(f"new-{number}", Shape(shape.labels, spec, amounts=amounts), 100, node_name)
 
@@ -62,7 +64,7 @@ class GangWorkload(Workload):
 
     def unbindable(self, pods: int) -> int:
         """How many of the pods are never bound."""
-        return min(self.group_size, pods) if self.too_large else 0
+        return min(self.too_large * self.group_size, pods)
 
     @property
     def config(self) -> LoadedConfig:
@@ -76,7 +78,10 @@ class GangWorkload(Workload):
 
     def _group(self, number: int, pods: int) -> PodGroup:
         size = min(self.group_size, pods - number * self.group_size)
-        spec: dict[str, Any] = {"schedulingPolicy": {"gang": {"minCount": size}}}
+        spec: dict[str, Any] = {
+            "schedulingPolicy": {"gang": {"minCount": size}},
+            "priority": self.priority,
+        }
         if self.topology:
             spec["schedulingConstraints"] = {"topology": [{"key": RACK}]}
         name = self._name(number)
@@ -98,8 +103,10 @@ def gang_workload(name: str, group_size: int) -> GangWorkload:
         (basic,),
         group_size=group_size,
         topology=name == "gang-topology",
-        too_large=name == "gang-nofit",
+        too_large=_TOO_LARGE.get(name, 0),
+        priority=10 if name == "gang-vain" else 0,
     )
 
 
-GANG_WORKLOADS: Final = ("gang", "gang-topology", "gang-nofit")
+_TOO_LARGE: Final = {"gang-nofit": 1, "gang-vain": 16}
+GANG_WORKLOADS: Final = ("gang", "gang-topology", "gang-nofit", "gang-vain")

@@ -159,7 +159,7 @@ def _all_sizes(scheduler: Scheduler) -> dict[str, int]:
     table = scheduler.context.cache.table
     for profile in scheduler.context.profiles.values():
         for pod in table.pods.values():
-            profile.framework.alike([pod])
+            profile.framework.common_class([pod])
     _forget_classes(scheduler)
     table.sizes()
     client = scheduler.context.client

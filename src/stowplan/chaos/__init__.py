@@ -7,9 +7,9 @@ this process (world.py, server.py, actors.py) and checks the scheduler at every 
 write, so a failing seed is a bug report.
 """
 
+from stowplan.chaos.groupplans import plan_of
 from stowplan.chaos.plan import Plan, make_plan
 from stowplan.chaos.run import Outcome, execute
-from stowplan.chaos.seeds import plan_of
 from stowplan.chaos.world import Finding
 
 __all__ = ["Finding", "Outcome", "Plan", "execute", "make_plan", "plan_of"]

@@ -25,6 +25,7 @@ from stowplan.chaos.oracle import (
 from stowplan.chaos.world import UNSEEN_CLAIMS, World
 from stowplan.embedded.client import typed
 from stowplan.plugins.defaultpreemption import DefaultPreemption
+from stowplan.plugins.defaultpreemption.units import Units, UnknownNodeError
 from stowplan.scheduler import Scheduler
 
 TRANSIENT_TASKS: Final = {"binding": 1, "preemption": 0, "pod status": 0, "pod group status": 0}
@@ -208,7 +209,8 @@ class FinalChecks:
 
         Some do, with us as with kube-scheduler: those of pods that are gated, may not preempt, are members of
         a group or are rejected for their claims whatever the node, those of nodes that an extender rejects,
-        and all while a member of a group is on a node that is gone: then preemption fails.
+        and all while one of the pods that are only preempted together is on a node that is gone: then
+        preemption ends with an error, in kube-scheduler 1.37 as here, which leaves nominations as they are.
         """
         pending = {pod.metadata.uid: pod for pod in self._pending}
         for node, pods in self._scheduler.context.queue.nominator.by_node.items():
@@ -229,9 +231,12 @@ class FinalChecks:
                 self._violated("nominations end", f"{pod.status.nominated_node_name} to {pod.key}")
 
     def _has_lost_member(self) -> bool:
-        """Whether a member of a group is on a node that is not there."""
-        known = {node.name for node in self._nodes}
-        return any(pod.spec.scheduling_group and pod.spec.node_name not in known for pod in self._placed)
+        """Whether one of the pods that are only preempted together is on a node that is not there."""
+        try:
+            Units(self._scheduler.context.cache.table).check_nodes()
+        except UnknownNodeError:
+            return True
+        return False
 
     def _check_schedulable(self) -> None:
         for pod, node in self._schedulable_pending():

@@ -1,4 +1,4 @@
-"""Plans with pod groups: gangs that compete for the nodes of a run, and what users do to them."""
+"""Plans by seed, some with pod groups: gangs that compete for the nodes, and what users do to them."""
 
 from random import Random
 from typing import Final
@@ -7,12 +7,22 @@ import msgspec
 
 from stowplan.chaos import objects
 from stowplan.chaos.objects import NAMESPACE, Body
-from stowplan.chaos.plan import Action, Plan
+from stowplan.chaos.plan import Action, Plan, make_plan
 from stowplan.testing.builders import ZONE
 
+WITH_GROUPS: Final = 0.25
+"""The share of plans with pod groups."""
 _SIZES: Final = (1, 2, 3, 3, 4, 5, 8)
 _CREATED_TOGETHER: Final = 0.7
 """The share of groups whose members come at the same moment."""
+
+
+def plan_of(seed: int, *, groups: bool | None = None) -> Plan:
+    """The plan of a seed, the same on every machine; `groups`: it has pod groups, whatever the seed."""
+    plan = make_plan(Random(f"plan {seed}"), seed)
+    if groups is None:
+        groups = Random(f"whether groups {seed}").random() < WITH_GROUPS
+    return with_groups(plan) if groups else plan
 
 
 def with_groups(plan: Plan) -> Plan:

@@ -3,16 +3,21 @@
 import asyncio
 import random
 import signal
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import click
 
-from stowplan.api.feature_gates import FeatureGates
+from stowplan.api import pod_groups
+from stowplan.api.feature_gates import GATE_GROUPS, FeatureGates
 from stowplan.api.status import ApiError
-from stowplan.cli.options import emulation_options
+from stowplan.cli.options import release_options
 from stowplan.clock import RealClock
 from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects, publish_server
+from stowplan.embedded.admission.devicefeatures import GATES as OF_DEVICES
+from stowplan.embedded.admission.groupfeatures import GroupFeatures
 from stowplan.embedded.admission.plugins import PLUGIN_NAMES
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.apiserver.server import kubeconfig_path, write_kubeconfig
@@ -20,6 +25,8 @@ from stowplan.embedded.auth.tokens import DEFAULT_ISSUER, SigningKey
 from stowplan.embedded.durable import DataDirError, open_data_dir
 from stowplan.embedded.store import FieldManager, Store
 from stowplan.releases import Release
+
+_OF_GROUPS: Final = frozenset((*pod_groups.GATES, *GATE_GROUPS))
 
 
 @click.command("apiserver")
@@ -52,7 +59,7 @@ from stowplan.releases import Release
     show_default=True,
     help="Issuer of service account tokens, and their default audience.",
 )
-@emulation_options
+@release_options
 def apiserver(
     port: int,
     bind: str,
@@ -62,13 +69,16 @@ def apiserver(
     data_dir: Path | None,
     disable_admission_plugins: str,
     service_account_issuer: str,
-    release: Release,
+    feature_gates: tuple[str, ...],
+    emulated_version: tuple[str, ...],
+    min_compatibility_version: tuple[str, ...],
 ) -> None:
     """Run a Kubernetes API server.
 
     It stores objects and serves watches, until Ctrl-C. It has no scheduler, controllers or kubelets: start
     those separately, or use `stowplan up`. Objects are in memory unless `--data-dir` is set. It listens
-    on loopback unless `--bind` is set, and every request needs the token.
+    on loopback unless `--bind` is set, and every request needs the token. Pod groups are served unless
+    `--feature-gates` says otherwise of them.
     """
     if token is not None and (not token or not token.isascii() or not token.isprintable() or " " in token):
         raise click.BadParameter("expected printable characters without blanks", param_hint="--token")
@@ -77,18 +87,42 @@ def apiserver(
         listening = replace(listening, token=token)
     clock = RealClock()
     disabled = _plugins(disable_admission_plugins)
-    admission = ClusterAdmission(disabled=disabled, gates=FeatureGates(release=release))
-    store = Store(clock, random.Random(), admission=admission, fields=FieldManager())
+    gates = _gates(feature_gates, emulated_version, min_compatibility_version)
+    groups = GroupFeatures.of(gates) if _names_any(feature_gates, _OF_GROUPS) else GroupFeatures()
+    store = Store(
+        clock,
+        random.Random(),
+        admission=ClusterAdmission(disabled=disabled, groups=groups, gates=gates),
+        fields=FieldManager(),
+        catalogue=groups.catalogue(),
+    )
     try:
         keeper = None if data_dir is None else open_data_dir(store, data_dir)
         try:
             key = SigningKey() if data_dir is None else SigningKey.kept_in(data_dir)
-            asyncio.run(_serve(store, clock, listening, key, kubeconfig_out, release))
+            asyncio.run(_serve(store, clock, listening, key, kubeconfig_out, gates.release))
         finally:
             if keeper is not None:
                 keeper.close()
     except (DataDirError, ApiError) as error:
         raise click.ClickException(str(error)) from None
+
+
+def _gates(settings: tuple[str, ...], emulated: tuple[str, ...], compatible: tuple[str, ...]) -> FeatureGates:
+    """The feature gates of options; most of those that there are mean nothing to an API server."""
+    if not (settings or emulated or compatible):
+        return FeatureGates()
+    from stowplan.cli.config import read_gates
+
+    def why_without_effect(gate: str) -> str:
+        return "" if gate in _OF_GROUPS or gate in OF_DEVICES else "the API server does not use it"
+
+    return read_gates(settings, emulated, compatible, why_without_effect)
+
+
+def _names_any(settings: tuple[str, ...], gates: Collection[str]) -> bool:
+    """Whether any of some gates is switched, on or off."""
+    return any(one.partition("=")[0].strip() in gates for text in settings for one in text.split(","))
 
 
 def _plugins(names: str) -> list[str]:

@@ -1,7 +1,7 @@
 """`stowplan config`: looking at and checking scheduler configurations."""
 
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import click
 
@@ -147,13 +147,16 @@ def echo_notes(notes: Iterable[str]) -> None:
 
 
 def read_gates(
-    settings: Iterable[str], emulated: Iterable[str] = (), compatible: Iterable[str] = ()
+    settings: Iterable[str],
+    emulated: Iterable[str] = (),
+    compatible: Iterable[str] = (),
+    why_without_effect: Callable[[str], str] = releases.why_without_effect,
 ) -> FeatureGates:
     """The feature gates of options; mistakes are reported in one line, what has no effect in a note."""
     with one_line_errors():
         release = emulated_release(emulated, compatible)
         gates = parse_feature_gates(settings, release)
-    reasons = ((name, releases.why_without_effect(name)) for name in sorted(gates.changed()))
+    reasons = ((name, why_without_effect(name)) for name in sorted(gates.changed()))
     echo_notes(f"feature gate {name} has no effect: {why}" for name, why in reasons if why)
     return gates
 

@@ -32,28 +32,6 @@ _GATE_OPTIONS = (
 )
 
 
-def emulation_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that choose the release alone, for commands without a scheduler; given as `release`."""
-
-    @wraps(command)
-    def with_release(
-        *args: Any,
-        emulated_version: tuple[str, ...],
-        min_compatibility_version: tuple[str, ...],
-        **values: Any,
-    ) -> Any:
-        release = DEFAULT
-        if emulated_version or min_compatibility_version:
-            from stowplan.cli.config import read_gates
-
-            release = read_gates((), emulated_version, min_compatibility_version).release
-        return command(*args, release=release, **values)
-
-    for option in reversed(_GATE_OPTIONS[1:]):
-        with_release = option(with_release)
-    return with_release
-
-
 def gates_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that choose the release and switch its feature gates.
 
@@ -75,9 +53,14 @@ def gates_options(command: Callable[..., Any]) -> Callable[..., Any]:
             gates = read_gates(feature_gates, emulated_version, min_compatibility_version)
         return command(*args, gates=gates, **values)
 
+    return release_options(with_gates)
+
+
+def release_options(command: _Command) -> _Command:
+    """The options of `gates_options` as they were given, for a command that reads them itself."""
     for option in reversed(_GATE_OPTIONS):
-        with_gates = option(with_gates)
-    return with_gates
+        command = option(command)
+    return command
 
 
 def plugins_option(command: _Command) -> _Command:

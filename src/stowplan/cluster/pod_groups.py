@@ -144,6 +144,8 @@ class PodGroups:
         """Whether groups can have parents (gate CompositePodGroup)."""
         self.coscheduling_backoff = 0.0
         """Seconds that a group of scheduler-plugins backs off at least after it was rejected."""
+        self.version = 0
+        """Changes with the pods of groups that have a node, and with what their groups say of them."""
         self._groups: dict[str, PodGroupState] = {}
         self._composites: dict[str, CompositePodGroupState] = {}
 
@@ -175,10 +177,12 @@ class PodGroups:
             state = self._state(obj.group_key)
             known: GroupObject | None = state.obj
             state.obj = _with_priority(obj, state)
+            self._changed(state, known)
         elif isinstance(obj, CompositePodGroup) and self.composite:
             composite = self._composite(obj.group_key)
             known = composite.obj
             composite.obj = obj
+            self.version += known is None or known.spec != obj.spec
         else:
             return
         before, parent = self.parent_of(known) if known is not None else None, self.parent_of(obj)
@@ -195,11 +199,13 @@ class PodGroups:
             known: GroupObject | None = None if state is None else state.obj
             if state is not None:
                 state.obj = None
+                self._changed(state, known)
                 self._drop_if_empty(state)
         else:
             composite = self._composites.get(key)
             known = None if composite is None else composite.obj
             if composite is not None:
+                self.version += 1
                 composite.obj = None
                 self._drop_composite_if_empty(composite)
         parent = None if known is None else self.parent_of(known)
@@ -211,14 +217,20 @@ class PodGroups:
         key = self.key_of(pod)
         if key is not None:
             state = self._state(key)
+            before = state.scheduled_count
             state.put(pod)
+            self.version += state.scheduled_count != before
             if isinstance(state.obj, CoschedulingPodGroup):
-                state.obj = _with_priority(state.obj, state)
+                known = state.obj
+                state.obj = _with_priority(known, state)
+                self._changed(state, known)
 
     def remove_pod(self, pod: Pod) -> None:
         state = self.group_of(pod)
         if state is not None:
+            before = state.scheduled_count
             state.remove(pod.metadata.uid)
+            self.version += state.scheduled_count != before
             self._drop_if_empty(state)
 
     def assume(self, pod: Pod) -> None:
@@ -226,12 +238,20 @@ class PodGroups:
         state = self.group_of(pod)
         if state is not None:
             state.assume(pod.metadata.uid)
+            self.version += 1
 
     def forget(self, pod: Pod) -> None:
         """An assumed pod is unscheduled again."""
         state = self.group_of(pod)
         if state is not None:
             state.forget(pod.metadata.uid)
+            self.version += 1
+
+    def _changed(self, state: PodGroupState, known: GroupObject | None) -> None:
+        """The object of a group is another one: that matters to others if pods of it have nodes."""
+        before, now = (None if one is None else one.spec for one in (known, state.obj))
+        if state.scheduled_count and before != now:
+            self.version += 1
 
     # Looking
 

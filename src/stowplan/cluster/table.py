@@ -60,6 +60,8 @@ class ClusterTable:
         self.topology_version = 0
         self.node_log = ChangeLog()
         self.usage_log = ChangeLog()
+        self.imagined = 0
+        """How many entries of `usage_log` are of pods that stood on a row, or were gone, for a trial only."""
         self.lookups = Lookups()
         self.budgets = DisruptionBudgets(release.behaviour.preempting.pdb_grouping == "stop-at-exceeded")
         self.storage = Storage()
@@ -170,6 +172,10 @@ class ClusterTable:
             line = self.resources.find(name)
             if line is not None:
                 yield line, amount
+
+    def pods_without_row(self) -> Iterator[PodInfo]:
+        """The pods on nodes that are not known (any more)."""
+        return (info for pods in self._orphans.values() for info in pods.values())
 
     def sizes(self) -> dict[str, int]:
         """How many entries every table has, by name.
@@ -502,7 +508,7 @@ class ClusterTable:
         """Take a pod away."""
         info = self.pods.pop(uid)
         if info.row >= 0:
-            self.take_off(info)
+            self._take_off(info)
             return info
         for name, orphans in self._orphans.items():
             if orphans.pop(uid, None) is not None:
@@ -512,12 +518,25 @@ class ClusterTable:
         return info
 
     def put_on(self, info: PodInfo, row: int) -> None:
-        """Let a pod stand on a row and count there. Who puts a pod into the cluster calls `place`."""
+        """Let a pod stand on a row and count there, or stand there again, for a trial.
+
+        Who puts a pod into the cluster calls `place`.
+        """
+        self.imagined += 1
         self.pods_on[row][info.uid] = info
         self._add(info, row, 1)
 
     def take_off(self, info: PodInfo) -> None:
-        """Take a pod off its row; the table still knows it."""
+        """Take a pod off its row for a trial, or after one; the table still knows it."""
+        self.imagined += 1
+        self._take_off(info)
+
+    @property
+    def pods_version(self) -> int:
+        """Changes with what nodes can hold and hold, but not with trials that are over."""
+        return self.usage_log.position - self.imagined
+
+    def _take_off(self, info: PodInfo) -> None:
         row = info.row
         self._add(info, row, -1)
         del self.pods_on[row][info.uid]

@@ -11,18 +11,31 @@ from stowplan.releases import NEWEST
 
 def dump(config: SchedulerConfig) -> dict[str, Any]:
     """A completed configuration as plain data for JSON or YAML, with the fields of its release."""
-    data: dict[str, Any] = configuration(NEWEST).encode(config)
-    data |= {"apiVersion": API_VERSION, "kind": KIND}
+    data = _dump_set(config)
     data.setdefault("percentageOfNodesToScore", 0)
-    for profile in data["profiles"] or ():
-        for entry in profile.get("pluginConfig", ()):
-            entry["args"] = _dump_args(entry["args"])
     return data
 
 
 def dump_yaml(config: SchedulerConfig) -> str:
     """A completed configuration as YAML."""
     return to_yaml(dump(config))
+
+
+def dump_to_load_again(config: SchedulerConfig) -> str:
+    """A completed configuration as YAML that means the same when it is loaded.
+
+    A percentage of nodes that is not set is left out: written as 0 it would be one.
+    """
+    return to_yaml(_dump_set(config))
+
+
+def _dump_set(config: SchedulerConfig) -> dict[str, Any]:
+    data: dict[str, Any] = configuration(NEWEST).encode(config)
+    data |= {"apiVersion": API_VERSION, "kind": KIND}
+    for profile in data["profiles"] or ():
+        for entry in profile.get("pluginConfig", ()):
+            entry["args"] = _dump_args(entry["args"])
+    return data
 
 
 def _dump_args(args: Any) -> Any:

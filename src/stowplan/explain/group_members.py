@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from stowplan.explain.group_states import FITS as GROUP_FITS
-from stowplan.explain.group_states import PLACED as GROUP_PLACED
-from stowplan.explain.states import FITS, PENDING
+from stowplan.explain.states import FITS, PENDING, PLACED
 
 Document = dict[str, Any]
 
@@ -24,7 +22,7 @@ def explained_as_member(pod: Document, group: Mapping[str, Any]) -> Document:
 
 
 def is_waiting(group: Mapping[str, Any]) -> bool:
-    return group["state"] not in (GROUP_FITS, GROUP_PLACED)
+    return group["state"] not in (FITS, PLACED)
 
 
 def why_it_waits(group: Mapping[str, Any]) -> str:

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from stowplan.explain.group_preemption import group_would_do
-from stowplan.explain.group_states import FITS, PLACED, WAITING
 from stowplan.explain.layout import PLAIN, Palette, cleaned, hanging, middle, plural
+from stowplan.explain.states import FITS, PLACED, WAITING
 
 Document = Mapping[str, Any]
 

@@ -6,7 +6,7 @@ plugins which of those that can take the group is best. Where none can, PodGroup
 room for a later cycle. The scheduler decides member by member, as if each were a pod of its own.
 """
 
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -145,9 +145,13 @@ class PodGroupInfo:
 
 class GroupCycle:
     """The scratch pad of one group for one scheduling cycle: what plugins keep while its placements are
-    tried. `parent` is that of the placement of the group above, for a part of a composite group."""
+    tried. `parent` is that of the placement of the group above, for a part of a composite group.
 
-    __slots__ = ("_states", "group", "parent", "table")
+    `shape` is what tells how a group fares besides nodes and the pods on them: groups of the same shape fare
+    alike. None if more than that counts, as chance, nominated pods or plugins that nothing is known of.
+    """
+
+    __slots__ = ("_states", "group", "parent", "shape", "table")
 
     def __init__(
         self, table: ClusterTable, group: PodGroupInfo, parent: "PlacementCycle | None" = None
@@ -155,6 +159,7 @@ class GroupCycle:
         self.table = table
         self.group = group
         self.parent = parent
+        self.shape: Hashable = None
         self._states: dict[str, Any] = {}
 
     def write(self, plugin: "Plugin", state: Any) -> None:
@@ -234,10 +239,14 @@ class PodGroupAssignments:
 
 
 class GroupTrial(NamedTuple):
-    """What came of trying to place a whole group: the pods that would get nodes, and the verdict."""
+    """What came of trying to place a whole group: the pods that would get nodes, and the verdict.
+
+    `by_shape`: any other group of the same shape (`GroupCycle.shape`) would have got the same verdict.
+    """
 
     assignments: Sequence[ProposedAssignment]
     status: Status
+    by_shape: bool = False
 
 
 Waited = Generator[Awaitable[Any] | None, Any, T]

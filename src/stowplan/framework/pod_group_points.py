@@ -47,6 +47,8 @@ class GroupPoints:
         ]
         self.is_trusted = framework.trusts(plugin.name for plugin in self._feasible)
         """Whether PlacementFeasible goes by the numbers alone, and more members never make it worse."""
+        self.goes_by_numbers = self.is_trusted and framework.trusts(one.name for one in self._generators)
+        """Whether that is all, but for placements that go by nodes and the topology key of the group."""
         self.scores = _having(framework, Point.PLACEMENT_SCORE, "score_placements", "score_placement")
         self._weights = {use.name: use.weight for use in framework.profile.plugins[Point.PLACEMENT_SCORE]}
         self._post_filters = _having(framework, Point.POD_GROUP_POST_FILTER, "pod_group_post_filter")

@@ -157,6 +157,11 @@ class Framework:
             self.plugins[use.name] for use in self.profile.plugins.get(point, ()) if use.name in self.plugins
         ]
 
+    @property
+    def reuses(self) -> bool:
+        """Whether what was found for one pod may serve another."""
+        return self._reuse
+
     def trusts(self, plugins: Iterable[str]) -> bool:
         """Whether plugins are part of this project."""
         return self._trusted.issuperset(plugins)
@@ -380,16 +385,17 @@ class Framework:
             self._latest = _Latest(template, self.table.lookups.groups_version, signatures, pod_class)
         return pod_class
 
-    def alike(self, pods: Sequence[PodInfo]) -> bool:
-        """Whether pods are of one class: whatever is said of one of them is said of all.
+    def common_class(self, pods: Sequence[PodInfo]) -> Hashable:
+        """The key of the class that pods have in common: whatever is said of one of them is said of all.
 
-        Labels that nobody looks at make other templates of them, but no other class.
+        None if they are of several, or if nothing of them is reused. Labels that nobody looks at make other
+        templates of them, but no other class.
         """
         first = pods[0]
         key, unsigned = self._template_key(first)
         signing = self._signing(first)
         signatures = [_signature(plugin, first) for plugin in signing]
-        return (
+        alike = (
             not unsigned
             and UNSIGNED not in signatures
             and all(
@@ -399,6 +405,7 @@ class Framework:
                 for pod in pods
             )
         )
+        return (key, *signatures) if alike else None
 
     def _signing(self, pod: PodInfo) -> list[Plugin]:
         """The plugins that look at more of a pod than its template."""

@@ -10,7 +10,7 @@ from stowplan.api.pod import Pod
 from stowplan.api.pod_groups import INITIALLY_SCHEDULED, GroupObject
 from stowplan.clock import as_date
 from stowplan.cluster.pod_groups import GroupTree, PodGroups, PodGroupState
-from stowplan.explain.group_states import INCOMPLETE, PLACED, WAITING
+from stowplan.explain.states import INCOMPLETE, PLACED, WAITING
 from stowplan.framework.placement import Placement
 from stowplan.inspection.nodes import node_rows
 from stowplan.queue.queued_group import QueuedGroup

@@ -142,12 +142,15 @@ def _more(was: int, has: int) -> int:
 def _moves(before: _Baseline, now: _Baseline) -> tuple[dict[str, int], dict[str, int]]:
     """Pods into and out of each lane: what is counted, and what follows from how full it was and is.
 
-    The parts of the queue count who comes. Who waits at Permit is counted at the end of the wait, and who is
-    being bound when bound.
+    The parts of the queue count who comes, but for members of groups that are not there yet. Who waits at
+    Permit is counted at the end of the wait, and who is being bound when bound.
     """
     was, has = before.totals, now.totals
     grown = {lane: now.lanes[lane] - before.lanes.get(lane, 0) for lane in now.lanes}
-    incoming = {lane: _more(was.incoming.get(lane, 0), count) for lane, count in has.incoming.items()}
+    incoming = {
+        lane: max(_more(was.incoming.get(lane, 0), count), grown.get(lane, 0))
+        for lane, count in has.incoming.items()
+    }
     outgoing = {lane: max(count - grown.get(lane, 0), 0) for lane, count in incoming.items()}
     for lane, left in (
         ("permit", _more(was.permit_waits, has.permit_waits)),

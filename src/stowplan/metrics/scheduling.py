@@ -53,8 +53,9 @@ FAILURE: Final = "failure"
 class Totals(NamedTuple):
     """What has been counted since the start or the last reset, for those who look at the running scheduler.
 
-    `incoming` is by part of the queue; unlike in the metric gated pods are apart. `plugins` has the seconds
-    by plugin and extension point in the cycles in which every plugin is timed.
+    `incoming` is by part of the queue; unlike in the metric gated pods are apart, and a member of a group
+    that waits does not count again whenever another one joins. `plugins` has the seconds by plugin and
+    extension point in the cycles in which every plugin is timed.
     """
 
     bound: int
@@ -80,6 +81,8 @@ class QueueMetrics(QueueInstrument):
         self._group_pods: Counter[tuple[str, str]] = Counter()
         self._groups: Counter[tuple[str, str]] = Counter()
         self._gated = 0
+        self._again: Counter[str] = Counter()
+        """Members of groups that were counted though they had been there: others joined their group."""
         self._rejected = families.gauge("unschedulable_pods")
         self._in_flight = families.read_gauge("inflight_events")
         self._hints = families.histogram("queueing_hint_execution_duration_seconds")
@@ -102,12 +105,13 @@ class QueueMetrics(QueueInstrument):
     def incoming_many(self, count: int, queue: str, event: str) -> None:
         self._incoming[queue, event] += count
 
-    def incoming_group(self, group: QueuedGroup, queue: str, event: str, is_new: bool) -> None:
+    def incoming_group(self, group: QueuedGroup, queue: str, event: str, is_new: bool, new_pods: int) -> None:
         self._incoming[queue, event] += group.size
         self._group_pods[queue, event] += group.size
         self._groups[queue, event] += is_new
         if group.gating_plugin:
             self._gated += group.size
+        self._again[GATED if group.gating_plugin else queue] += group.size - new_pods
 
     def stayed_gated(self, event: str, count: int) -> None:
         self._incoming[UNSCHEDULABLE, event] += count
@@ -336,6 +340,7 @@ class SchedulerMetrics(QueueMetrics):
             incoming[queue] += int(count)
         incoming[GATED] = self._gated
         incoming[UNSCHEDULABLE] = max(incoming[UNSCHEDULABLE] - self._gated, 0)
+        incoming.subtract(self._again)
         plugins: defaultdict[tuple[str, str], float] = defaultdict(float)
         for (plugin, point, _), taken in self._plugins.items():
             plugins[plugin, point] += taken.total
@@ -360,6 +365,7 @@ class SchedulerMetrics(QueueMetrics):
         self._group_pods.clear()
         self._groups.clear()
         self._gated = 0
+        self._again.clear()
 
 
 _INFORMERS: Final = "kube-scheduler"

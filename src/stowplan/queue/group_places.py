@@ -167,7 +167,8 @@ class GroupSubQueues(SubQueues):
             super()._tell(queued, queue, event)
             return
         if self._hooks.incoming_group is not None:
-            self._hooks.incoming_group(queued, queue, event, self._came_from != queue)
+            new_pods = queued.count_in(GATED if queued.gated else queue)
+            self._hooks.incoming_group(queued, queue, event, self._came_from != queue, new_pods)
         if self._logger.level >= 5 and queue != UNSCHEDULABLE:
             self._logger.info(
                 5,

@@ -455,6 +455,7 @@ class GroupSchedulingQueue(SchedulingQueue):
             self._last_popped = queued.key
             return super()._take_off(queued)
         queued.attempts += 1
+        queued.count_in("")
         self._entities.pop(queued.key, None)
         self._failed.pop(queued.key, None)
         for member in list(queued.pods()):
@@ -554,7 +555,7 @@ class GroupSchedulingQueue(SchedulingQueue):
         if not isinstance(queued, QueuedGroup):
             super()._tell(queued, event)
         elif self._hooks.incoming_group is not None:
-            self._hooks.incoming_group(queued, ACTIVE, event, True)
+            self._hooks.incoming_group(queued, ACTIVE, event, True, queued.count_in(ACTIVE))
 
     def _queued_groups(self) -> Iterator[tuple[str, QueuedGroup]]:
         for entity in self._entities.values():

@@ -34,8 +34,11 @@ class QueueInstrument:
     def incoming_many(self, count: int, queue: str, event: str) -> None:
         """So many pods that are alike came to `queue` together. Without it `incoming` is told of each."""
 
-    def incoming_group(self, group: QueuedGroup, queue: str, event: str, is_new: bool) -> None:
-        """A group came to `queue` because of an event; `is_new`: it was not in that queue just before."""
+    def incoming_group(self, group: QueuedGroup, queue: str, event: str, is_new: bool, new_pods: int) -> None:
+        """A group came to `queue` because of an event; `is_new`: it was not in that queue just before.
+
+        `new_pods` are those that were not, as members join a group that waits; gated is a part of its own.
+        """
 
     def stayed_gated(self, event: str, count: int) -> None:
         """So many gated pods would have been tried again because of an event, but their gate stays closed.

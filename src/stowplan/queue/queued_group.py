@@ -26,7 +26,7 @@ class QueuedGroup(QueuedPod):
     are to be tried.
     """
 
-    __slots__ = ("_claiming", "fresh", "members", "obj", "root", "woken")
+    __slots__ = ("_claiming", "_counted", "fresh", "members", "obj", "root", "woken")
 
     def __init__(self, root: str, obj: GroupObject, first: QueuedPod) -> None:
         super().__init__(first.pod, first.timestamp)
@@ -38,6 +38,8 @@ class QueuedGroup(QueuedPod):
         self.first_attempt = first.first_attempt
         self.members: dict[str, list[QueuedPod]] = {}
         self._claiming = 0
+        self._counted = ("", 0)
+        """The part of the queue that it was last counted in, and with how many pods."""
         self.fresh: list[QueuedPod] = []
         """Members that PreEnqueue plugins were not asked about since they came."""
         self.woken = False
@@ -93,6 +95,13 @@ class QueuedGroup(QueuedPod):
         """The members that wait, group by group."""
         for members in self.members.values():
             yield from members
+
+    def count_in(self, lane: str) -> int:
+        """It comes to a part of the queue, or comes there again with other members: how many pods are new to
+        it? An empty name: it leaves the queue."""
+        before, there = self._counted
+        self._counted = (lane, self.size)
+        return max(self.size - there, 0) if lane == before else self.size
 
     def last_gated(self) -> QueuedPod | None:
         """The last member, group by group, that a plugin holds back."""

@@ -1,7 +1,7 @@
 """Records a running scheduler: every turn in its order, with what came from outside (scheduler/turns.py)."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from random import Random
@@ -18,7 +18,7 @@ from stowplan.api.writes import Binding
 from stowplan.client import Client, Handler, Listing
 from stowplan.client.interface import Watch
 from stowplan.clock import Clock
-from stowplan.config.dump import dump_yaml
+from stowplan.config.dump import dump_to_load_again
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.queue.queued_pod import QueuedPod
 from stowplan.recording.files import MICROSECONDS, OBJECTS, REST, Header, Kind
@@ -39,6 +39,7 @@ _BLOCK: Final = 1 << 18
 
 _PARTS_AT_ONCE: Final = 4
 _TIMELESS: Final = (Kind.STATE, Kind.STATE_COMPLETE)
+_PLACE: Final = " #"
 """Entries that belong to the beginning of the file, wherever they stand."""
 _JUMP: Final = 0.05
 """Seconds by which the date has to jump to be recorded."""
@@ -214,7 +215,7 @@ class Recorder(EntryWriter):
             seed=seed,
             release=settings.release.name,
             gates=dict(settings.gates),
-            config=dump_yaml(settings.config.config),
+            config=dump_to_load_again(settings.config.config),
             extenders=extenders,
             longest_wait=settings.longest_wait,
             source=source,
@@ -367,6 +368,17 @@ def request_name(verb: str, resource: Resource, namespace: str, name: str, subre
     return f"{about} for {asking}" if asking else about
 
 
+def nth_request(name: str, place: int) -> str:
+    """What a request is called when `place` others of the same name were sent before it and not answered."""
+    return f"{name}{_PLACE}{place}" if place else name
+
+
+def request_and_place(name: str) -> tuple[str, int]:
+    """The other way round."""
+    request, mark, place = name.rpartition(_PLACE)
+    return (request, int(place)) if mark else (name, 0)
+
+
 def place_of(body: Any) -> tuple[str, str]:
     """Namespace and name of an object that is sent."""
     plain = msgspec.to_builtins(body)
@@ -380,6 +392,8 @@ class RecordingClient(Client):
     def __init__(self, client: Client, recorder: Recorder) -> None:
         self._client = client
         self._recorder = recorder
+        self._under_way: dict[str, list[Coroutine[Any, Any, Any]]] = {}
+        """By name, the requests that were not answered yet, in the order in which they were sent."""
         self.streams = client.streams
 
     async def is_reachable(self) -> bool:
@@ -391,13 +405,11 @@ class RecordingClient(Client):
     async def list(
         self, resource: Resource, cls: type[K], *, namespace: str = "", **others: Any
     ) -> Listing[K]:
+        asked = self._client.list(resource, cls, namespace=namespace, **others)
         request = request_name("list", resource, namespace, "")
-        try:
-            listing = await self._client.list(resource, cls, namespace=namespace, **others)
-        except ApiError as error:
-            self._recorder.answered(request, error.code, [error.reason, error.message])
-            raise
-        self._recorder.answered(request, "", [listing.resource_version, listing.items])
+        listing: Listing[K] = await self._recorded(
+            request, asked, lambda listing: [listing.resource_version, listing.items]
+        )
         return listing
 
     def watch(self, resource: Resource, cls: type[K], **selection: Any) -> Watch[K]:
@@ -440,11 +452,24 @@ class RecordingClient(Client):
         answer: Json = await self._recorded(request, asked)
         return answer
 
-    async def _recorded(self, request: str, asked: Any) -> Any:
+    async def _recorded(
+        self,
+        request: str,
+        asked: Coroutine[Any, Any, Any],
+        shown: Callable[[Any], Any] = lambda answer: answer,
+    ) -> Any:
+        under_way = self._under_way.setdefault(request, [])
+        under_way.append(asked)
         try:
             answer = await asked
         except ApiError as error:
-            self._recorder.answered(request, error.code, [error.reason, error.message])
+            named = nth_request(request, under_way.index(asked))
+            self._recorder.answered(named, error.code, [error.reason, error.message])
             raise
-        self._recorder.answered(request, "", answer)
-        return answer
+        else:
+            self._recorder.answered(nth_request(request, under_way.index(asked)), "", shown(answer))
+            return answer
+        finally:
+            under_way.remove(asked)
+            if not under_way:
+                self._under_way.pop(request, None)

@@ -26,12 +26,19 @@ from stowplan.client.interface import Watch
 from stowplan.clock.virtual import TICKS_PER_SECOND
 from stowplan.queue.queued_pod import QueuedPod
 from stowplan.recording.files import MICROSECONDS, OBJECTS, Entry, Header, Kind, RecordingError, Session
-from stowplan.recording.recorder import Outcome, TurnClock, outcome_of, place_of, request_name
+from stowplan.recording.recorder import (
+    Outcome,
+    TurnClock,
+    outcome_of,
+    place_of,
+    request_and_place,
+    request_name,
+)
 from stowplan.recording.state import Rest, objects_of, rest_of, restore
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.scheduler.context import TimeSlice
 from stowplan.scheduler.failure_handler import Failure
-from stowplan.scheduler.turns import BOUND, FAIL, GOING_ON, on_behalf_of
+from stowplan.scheduler.turns import BOUND, DELETED, FAIL, FOR, GOING_ON, VICTIM, on_behalf_of
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Object)
@@ -140,6 +147,19 @@ class ReplayTurns:
         turns.popleft().set_result(value)
         if not turns:
             del self._waiting[what, uid]
+        if what == DELETED and not value:
+            self._spare_victims(uid.partition(FOR)[2])
+
+    def _spare_victims(self, preemptor: str) -> None:
+        """A victim could not be deleted: those whose turn has not come until then stay.
+
+        Victims are deleted side by side, and in a replay all of them wait for their turn at once. Where the
+        API server refused the first one right away, the others had not begun.
+        """
+        for what, uid in [*self._waiting]:
+            if what == VICTIM and uid.partition(FOR)[2] == preemptor:
+                for turn in self._waiting.pop((what, uid)):
+                    turn.set_result(None)
 
 
 class ReplayClient(Client):
@@ -149,7 +169,7 @@ class ReplayClient(Client):
     """
 
     def __init__(self) -> None:
-        self._asked: dict[str, deque[asyncio.Future[Any]]] = defaultdict(deque)
+        self._asked: dict[str, list[asyncio.Future[Any]]] = defaultdict(list)
         self._bindings: dict[str, asyncio.Future[None]] = {}
 
     async def bind(self, binding: Binding) -> None:
@@ -170,14 +190,14 @@ class ReplayClient(Client):
         if answer is not None and not answer.done():
             answer.set_exception(unreachable("the answer was lost"))
 
-    def has_asked(self, request: str) -> bool:
-        return bool(self._asked.get(request))
+    def has_asked(self, named: str) -> bool:
+        request, place = request_and_place(named)
+        return len(self._asked.get(request, ())) > place
 
-    def answer(self, request: str, code: int | str, answer: Any) -> None:
+    def answer(self, named: str, code: int | str, answer: Any) -> None:
         """What the API server said to a plugin."""
-        asked = self._asked[request].popleft()
-        if asked.cancelled():
-            return
+        request, place = request_and_place(named)
+        asked = self._asked[request].pop(place)
         if isinstance(code, int):
             asked.set_exception(ApiError(code, *answer))
         else:
@@ -219,7 +239,13 @@ class ReplayClient(Client):
     async def _ask(self, request: str) -> Any:
         asked: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._asked[request].append(asked)
-        return await asked
+        try:
+            return await asked
+        except asyncio.CancelledError:
+            # Its answer was not recorded: the next one is for whoever asks the same again.
+            if asked in self._asked[request]:
+                self._asked[request].remove(asked)
+            raise
 
 
 class _Nobody(ReplayClient):
@@ -296,7 +322,7 @@ class Replay:
         """Replay entry by entry. Raises DivergedError where the replay cannot follow the recording."""
         async with self.scheduler.driven():
             try:
-                async for entry in self._after_state():
+                async for entry in _in_effective_order(self._after_state()):
                     decision = await self._play(entry)
                     if decision is not None:
                         yield decision
@@ -308,16 +334,18 @@ class Replay:
                     self._cycle.cancel()
 
     async def _play(self, entry: Entry) -> Decision | None:
-        self.turns.clock.ticks += entry.ticks
         kind = entry.kind
         if self._is_answering:
             self._is_answering = False
             if kind == Kind.TURN and entry.a == GOING_ON and self.turns.is_waiting(GOING_ON, str(entry.b)):
                 # It went on before the answer could make anybody stop it.
+                self.turns.clock.ticks += entry.ticks
                 self.turns.give(GOING_ON, str(entry.b), None)
                 await self._settle()
                 return None
+            # Whoever was answered goes on at the time of the answer, which may be written somewhere.
             await self._settle()
+        self.turns.clock.ticks += entry.ticks
         if kind == Kind.EVENT:
             self._hear(entry)
         elif kind == Kind.CYCLE:
@@ -502,6 +530,29 @@ class Replay:
     async def _settle(self) -> None:
         """Let the background run until everything in it waits."""
         await asyncio.sleep(_INSTANT)
+
+
+async def _in_effective_order(entries: AsyncIterator[Entry]) -> AsyncIterator[Entry]:
+    """Entries, but a victim in PreBind that went on once more before it gave up goes on before it is told.
+
+    Whoever is told to give up does so where it waits next, and in a replay it waits for its turn.
+    """
+    told: Entry | None = None
+    async for entry in entries:
+        if told is not None:
+            goes_on = entry.kind == Kind.TURN and entry.a == GOING_ON
+            if goes_on and str(told.b).partition(FOR)[0] == entry.b:
+                yield msgspec.structs.replace(entry, ticks=told.ticks + entry.ticks)
+                entry, told = msgspec.structs.replace(told, ticks=0), None
+            else:
+                yield told
+                told = None
+        if entry.kind == Kind.TURN and entry.a == VICTIM and told is None and _decode(entry.raw):
+            told = entry
+        else:
+            yield entry
+    if told is not None:
+        yield told
 
 
 def _by_number(header: Header, scheduler: Scheduler) -> list[Reflector[Any] | None]:

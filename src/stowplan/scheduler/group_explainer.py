@@ -18,8 +18,8 @@ from stowplan.cluster.pod_groups import GroupTree, PodGroupState
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.explain.changes import added_node, added_slices, like
 from stowplan.explain.group_preemption import group_preemption
-from stowplan.explain.group_states import FITS, INCOMPLETE, PLACED, WAITING
 from stowplan.explain.rejections import FunnelLine, Rejections
+from stowplan.explain.states import FITS, INCOMPLETE, PLACED, WAITING
 from stowplan.framework.decision import fit_error
 from stowplan.framework.extension_points import Lifecycle
 from stowplan.framework.interface import Point

@@ -8,7 +8,7 @@ left as it was: who carries out the result puts the pods on their nodes.
 Texts are kube-scheduler's.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Final
@@ -25,6 +25,7 @@ from stowplan.framework.extension_points import Lifecycle
 from stowplan.framework.nominations import Nominations
 from stowplan.framework.placement import (
     GroupCycle,
+    GroupTrial,
     Placement,
     PlacementCycle,
     PodGroupAssignments,
@@ -121,7 +122,7 @@ class Transaction:
             changed = plugin.assumed_pod(cycle, pod, node)  # type: ignore[attr-defined]
             if changed is not None:
                 pod = table.info(changed)
-        table.assume(pod, node)
+        self._assume(pod, node)
         self._placed.append((cycle, pod, node))
         status = self._lifecycle.reserve(cycle, pod, node)
         if not status.is_success:
@@ -131,8 +132,12 @@ class Transaction:
     def put(self, pod: PodInfo, row: int) -> None:
         """Put a pod on a row that needs nothing to be reserved."""
         node = self._table.name_of(row)
-        self._table.assume(pod, node)
+        self._assume(pod, node)
         self._placed.append((None, pod, node))
+
+    def _assume(self, pod: PodInfo, node: str) -> None:
+        self._table.imagined += 1
+        self._table.assume(pod, node)
 
     def rollback(self, mark: int = 0) -> None:
         """Take back what was placed since there were so many."""
@@ -141,6 +146,7 @@ class Transaction:
             cycle, pod, node = placed.pop()
             if cycle is not None:
                 self.problems += self._lifecycle.unreserve(cycle, pod, node)
+            self._table.imagined += 1
             self._table.forget(pod.uid).assumed = False
 
 
@@ -204,6 +210,40 @@ class GroupAlgorithm:
         if self.observer is not None:
             self.observer.ended(result)
         return result
+
+    def shape(self, root: PodGroupInfo) -> Hashable:
+        """What tells how a group fares besides nodes and the pods on them (`GroupCycle.shape`).
+
+        Of members that are alike and need nothing but room, it is their number that counts.
+        """
+        estimates = self._estimates
+        if estimates is None or not (self.points.goes_by_numbers and self.framework.reuses):
+            return None
+        if root.is_composite or root.running:
+            return None
+        members = estimates.common_class(root.pods, self._nominations())
+        group = root.object
+        return None if members is None else (members, len(root.pods), group.minimum, group.topology_key)
+
+    def try_again(self, root: PodGroupInfo, shape: Hashable) -> Waited[GroupTrial]:
+        """Place a group of this shape on the table as it is now.
+
+        Where it finds no place and that goes by the shape, no random number is used up: who knows it already
+        need not try, and everything after it comes out the same.
+        """
+        before = None if shape is None else self._finder.rng.getstate()
+        result = yield from self.run(root)
+        trial = result.trial()
+        if before is None or trial.status.code is not Code.UNSCHEDULABLE or not self._goes_by_shape(root):
+            return trial
+        self._finder.rng.setstate(before)
+        return trial._replace(by_shape=True)
+
+    def _goes_by_shape(self, root: PodGroupInfo) -> bool:
+        """Whether every filter goes by the row alone, as the table is now."""
+        cycle = PlacementCycle(GroupCycle(self._table, root), WHOLE_CLUSTER)
+        estimates = self._estimates
+        return estimates is not None and estimates.copies(cycle, root.pods, self._nominations()) is not None
 
     # One group: the placements it may have
 

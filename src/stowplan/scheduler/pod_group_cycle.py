@@ -241,9 +241,12 @@ class PodGroupCycle:
         context = self._context
         began = context.timer()
 
+        shape = algorithm.shape(root)
+        if self._observer is None:
+            cycle.shape = shape
+
         def again() -> Waited[GroupTrial]:
-            result = yield from algorithm.run(root)
-            return result.trial()
+            return algorithm.try_again(root, shape)
 
         steps = algorithm.points.post_filter_steps(cycle, root, again)
         result = await carry_out(steps, context.slice.pause_if_over)

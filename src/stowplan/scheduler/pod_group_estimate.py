@@ -6,7 +6,7 @@ placement: those that are not chosen need not be worked out, and a large group t
 at once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -32,27 +32,31 @@ class Estimates:
         self, cycle: PlacementCycle, pods: Sequence[PodInfo], nominations: Nominations
     ) -> IntColumn | None:
         """By row, how many of these members it can take; None if that cannot be told."""
-        if not pods or not self._are_simple(pods, nominations):
+        if self.common_class(pods, nominations) is None:
             return None
         try:
             return self._framework.copies(self._framework.run_filters(pods[0], placement=cycle))
         except PluginError:
             return None
 
-    def _are_simple(self, pods: Sequence[PodInfo], nominations: Nominations) -> bool:
-        """Whether members are alike, need nothing but room on a node, and nobody has to be left room for."""
+    def common_class(self, pods: Sequence[PodInfo], nominations: Nominations) -> Hashable:
+        """The class of members that are alike, need nothing but room on a node, and have to leave room for
+        nobody; None if they are not."""
+        if not pods:
+            return None
         framework, first = self._framework, pods[0]
         template = first.template
         devices = self._table.devices.classes.resources
-        return not (
+        if (
             framework.profile.percentage_of_nodes_to_score is not None
             or framework.assuming
             or any(pod.template.volumes or pod.pod.spec.resource_claims for pod in pods)
             or not self._lifecycle.reserves_nothing(devices.isdisjoint(template.requests.scalars))
             or any(pod.pod.status.nominated_node_name for pod in pods)
             or (nominations and rows_with_nominated_pods(nominations, first))
-            or not framework.alike(pods)
-        )
+        ):
+            return None
+        return framework.common_class(pods)
 
     def by_placement(
         self, copies: IntColumn, placements: Sequence[Placement], most: int

@@ -40,7 +40,7 @@ from stowplan.reporting import (
 )
 from stowplan.scheduler.binding_cycle import BindingCycle
 from stowplan.scheduler.context import Context, Profile, TimeSlice
-from stowplan.scheduler.turns import DELETED, LAST_VICTIM, PREEMPTED, PREEMPTING, VICTIM
+from stowplan.scheduler.turns import DELETED, FOR, LAST_VICTIM, PREEMPTED, PREEMPTING, VICTIM
 
 T = TypeVar("T")
 
@@ -403,9 +403,13 @@ class Preemption:
     async def _preempt(self, preemptor: Preemptor, node: str, victim: Pod) -> bool:
         """Preempt one victim; False if that failed. One that is gone already is as good."""
         context = self._context
-        who = f"{victim.metadata.uid} for {preemptor.uid}"
-        stopped = False if self._is_given_turns else self._preempt_in_memory(preemptor, node, victim)
+        who = f"{victim.metadata.uid}{FOR}{preemptor.uid}"
+        stopped: bool | None = False
+        if not self._is_given_turns:
+            stopped = self._preempt_in_memory(preemptor, node, victim)
         stopped = await self._turn(VICTIM, who, stopped)
+        if stopped is None:
+            return False
         note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {node}"
         if stopped:
             if self._is_given_turns:

@@ -105,7 +105,7 @@ class NodeFinder:
     ) -> None:
         self._sampler = sampler
         self._extenders = extenders
-        self._rng = rng
+        self.rng = rng
         self._logger = logger
         self._timer = timer
         self.filtered_at = 0.0
@@ -131,7 +131,7 @@ class NodeFinder:
             return ScheduleResult(evaluation)
         if self.choose is not None:
             return ScheduleResult(evaluation, *self.choose(evaluation))
-        return ScheduleResult(evaluation, *evaluation.choose(self._rng.randrange))
+        return ScheduleResult(evaluation, *evaluation.choose(self.rng.randrange))
 
     async def find_with_extenders(
         self,
@@ -155,7 +155,7 @@ class NodeFinder:
         if evaluation.scored:
             result = await self._prioritize_by_extenders(evaluation, fresh)
         elif evaluation.feasible_count:
-            result = ScheduleResult(evaluation, *evaluation.choose(self._rng.randrange))
+            result = ScheduleResult(evaluation, *evaluation.choose(self.rng.randrange))
         else:
             result = ScheduleResult(evaluation)
         result.extenders_rejected = rejected
@@ -213,7 +213,7 @@ class NodeFinder:
         for given in asked.scores:
             totals += np.array([given.scores.get(node.name, 0) for node in nodes], dtype=np.int64)
         best: Rows = rows[totals == totals.max()]
-        row = int(best[self._rng.randrange(len(best)) if len(best) > 1 else 0])
+        row = int(best[self.rng.randrange(len(best)) if len(best) > 1 else 0])
         evaluation.check_choice(row)
         return ScheduleResult(evaluation, row, len(best), asked.scores, shifts, totals)
 

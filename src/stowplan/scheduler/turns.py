@@ -29,7 +29,12 @@ BOUND: Final = "bound"
 PREEMPTING: Final = "preempting"
 """The deletion of a preemptor's victims begins; the value is whether the last of them is not bound yet."""
 VICTIM: Final = "victim"
-"""A victim is to go for a preemptor (two uids); the value is whether it was not bound yet."""
+"""A victim is to go for a preemptor (two uids); the value is whether it was not bound yet.
+
+Where turns are given it is None if the turn never came: another victim could not be deleted before.
+"""
+FOR: Final = " for "
+"""Between the uid of a victim and that of its preemptor."""
 DELETED: Final = "deleted"
 """The API server was asked to delete a victim; the value is whether that went well."""
 LAST_VICTIM: Final = "last victim"

@@ -69,6 +69,7 @@ def loop_command(
     gang           groups that are placed as a whole or not at all
     gang-topology  the same, each group in one of 100 racks
     gang-nofit     one group that finds room for nine tenths of its pods, among pods without a group
+    gang-vain      16 such groups, of higher priority than all other pods; preemption helps none
     """
     run = LoopRun(workload, nodes, existing_per_node, pods, seed, group_size=group_size)
     if inspect and record:

@@ -16,15 +16,20 @@ from stowplan.api.requests import Json
 from stowplan.releases import Release
 
 _EACH: Final = "*"
-"""In a path: every element of a list."""
+"""In a path: every element of a list, or every value of a map."""
 MAPPINGS: Final = "nodeAllocatableResourceMappings"
 """What devices take of resources of their node, in 1.36."""
 NODE_RESOURCES: Final = "nodeAllocatableResources"
 """The same since 1.37."""
+LISTS: Final = ("bools", "ints", "strings", "versions")
+"""Values of attributes that are lists."""
 
 
 class _Gated(NamedTuple):
-    """A field and the gate it needs. `only`: the release of the gate that has the field."""
+    """A field and the gate it needs. `only`: the release that has the field; "": every one has.
+
+    Fields of one gate and release are one feature: an object that uses it has all of them.
+    """
 
     path: tuple[str, ...]
     gate: str
@@ -34,11 +39,17 @@ class _Gated(NamedTuple):
     def name(self) -> str:
         return self.path[-1]
 
+    @property
+    def feature(self) -> tuple[str, str]:
+        return self.gate, self.only
+
 
 _DEVICE: Final = ("spec", "devices", _EACH)
 _NODES: Final = "DRANodeAllocatableResources"
 _OPERATIONS: Final = "DRAOptionalNodeOperations"
 _DERIVED: Final = "DRADerivedAttributes"
+_LISTS: Final = "DRAListTypeAttributes"
+_FRACTIONS: Final = "DRAFractionalCapacityRange"
 _REQUEST: Final = ("devices", "requests", _EACH)
 _ASKED: Final = ((*_REQUEST, "exactly"), (*_REQUEST, "firstAvailable", _EACH))
 
@@ -49,6 +60,7 @@ _FIELDS: Final[Mapping[Resource, tuple[_Gated, ...]]] = {
         _Gated((*_DEVICE, "consumesCounters", _EACH, "compatibilityGroups"), "DRADeviceCompatibilityGroups"),
         _Gated(("spec", "partitionTypeAttribute"), "DRAPartitionableDevicesType"),
         _Gated(("spec", "skipNodeOperations"), _OPERATIONS),
+        *(_Gated((*_DEVICE, "attributes", _EACH, values), _LISTS, "") for values in LISTS),
     ),
     catalogue.RESOURCE_CLAIMS: tuple(
         _Gated(("spec", *asked, "derivedAttributes"), _DERIVED) for asked in _ASKED
@@ -68,6 +80,9 @@ _STATUS_FIELDS: Final[Mapping[Resource, tuple[_Gated, ...]]] = {
 
 OPTIONAL_FIELDS_OF: Final = frozenset(_FIELDS)
 """The kinds that have such fields."""
+
+GATES: Final = frozenset(one.gate for fields in _FIELDS.values() for one in fields) | {_FRACTIONS}
+"""All feature gates of devices that the API server uses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +104,8 @@ class DeviceFeatures:
         unknown = {MAPPINGS, NODE_RESOURCES} - {of_nodes}
         return cls(
             release=gates.release,
-            list_attributes=gates["DRAListTypeAttributes"],
-            fractional_range=gates["DRAFractionalCapacityRange"],
+            list_attributes=gates[_LISTS],
+            fractional_range=gates[_FRACTIONS],
             taken=frozenset(name for name, gate in fields.items() if gates[gate] and name not in unknown),
         )
 
@@ -100,7 +115,7 @@ class DeviceFeatures:
         for one in gated:
             if one.name in self.taken or not any(_places(new, one.path)):
                 continue
-            if old is None or not _uses(gated, one.name, old):
+            if old is None or not _uses(gated, one, old):
                 part = one.path[0]
                 new[part] = _without(new[part], one.path[1:])
 
@@ -111,13 +126,16 @@ def dropped_fields(resource: Resource, given: Json, kept: Json, *, status: bool 
     told = []
     for one in gated:
         place = next(_places(given, one.path), "")
-        if place and not _uses(gated, one.name, kept):
-            told.append(f"{place}: dropped, it needs the feature gate {one.gate} of Kubernetes {one.only}")
+        if place and not _uses(gated, one, kept):
+            since = f" of Kubernetes {one.only}" if one.only else ""
+            told.append(f"{place}: dropped, it needs the feature gate {one.gate}{since}")
     return told
 
 
-def _uses(gated: tuple[_Gated, ...], name: str, obj: Json) -> bool:
-    return any(place for one in gated if one.name == name for place in _places(obj, one.path))
+def _uses(gated: tuple[_Gated, ...], field: _Gated, obj: Json) -> bool:
+    """Whether an object uses the feature that a field is of."""
+    alike = (one for one in gated if one.feature == field.feature)
+    return any(place for one in alike for place in _places(obj, one.path))
 
 
 def _places(value: Any, path: tuple[str, ...], at: str = "") -> Iterator[str]:
@@ -129,6 +147,9 @@ def _places(value: Any, path: tuple[str, ...], at: str = "") -> Iterator[str]:
         if isinstance(value, list):
             for i, item in enumerate(value):
                 yield from _places(item, path[1:], f"{at}[{i}]")
+        elif isinstance(value, dict):
+            for name, item in value.items():
+                yield from _places(item, path[1:], f"{at}[{name}]")
     elif isinstance(value, dict) and path[0] in value:
         yield from _places(value[path[0]], path[1:], f"{at}.{path[0]}" if at else path[0])
 
@@ -136,6 +157,8 @@ def _places(value: Any, path: tuple[str, ...], at: str = "") -> Iterator[str]:
 def _without(value: Any, path: tuple[str, ...]) -> Any:
     """A copy without a field, as far as there is something to copy."""
     if path[0] == _EACH:
+        if isinstance(value, dict):
+            return {name: _without(item, path[1:]) for name, item in value.items()}
         return [_without(item, path[1:]) for item in value] if isinstance(value, list) else value
     if not isinstance(value, dict) or path[0] not in value:
         return value

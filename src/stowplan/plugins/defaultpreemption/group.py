@@ -4,7 +4,7 @@ All units of lower priority are removed, and the group is placed. If it finds a 
 one by one as long as every member still fits on the node it got. What cannot be put back has to go.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.terms import TermRole
 from stowplan.framework import (
     Code,
+    GroupCycle,
     GroupPreemption,
     GroupTrial,
     Handle,
@@ -51,13 +52,38 @@ _KNOWN_FILTERS: Final = frozenset(("InterPodAffinity", "PodTopologySpread", "Vol
 """Filters of which it is known what they look at in other rows."""
 
 
+class KnownFailures:
+    """Searches in vain, by the shape and priority of the group; they hold while no pod or node changes."""
+
+    def __init__(self, table: ClusterTable) -> None:
+        self._table = table
+        self._basis: tuple[int, ...] = ()
+        self._results: dict[Hashable, PodGroupPostFilterResult] = {}
+
+    def now(self) -> dict[Hashable, PodGroupPostFilterResult]:
+        """Those that hold, and the place to put more."""
+        table = self._table
+        basis = (
+            table.pods_version,
+            table.node_log.position,
+            table.lookups.groups_version,
+            table.lookups.namespaces_version,
+            table.groups.version,
+        )
+        if basis != self._basis:
+            self._basis = basis
+            self._results.clear()
+        return self._results
+
+
 class GroupSearch:
     """The search for victims for one group."""
 
     def __init__(
-        self, table: ClusterTable, group: PodGroupInfo, handle: Handle, pods_of_rows: PodsOfRows
+        self, cycle: GroupCycle, group: PodGroupInfo, handle: Handle, pods_of_rows: PodsOfRows
     ) -> None:
-        self._table = table
+        table = self._table = cycle.table
+        self._shape = None if cycle.shape is None else (cycle.shape, group.object.priority)
         self._pods_of_rows = pods_of_rows
         self._group = group
         self._units = Units(table)
@@ -65,30 +91,41 @@ class GroupSearch:
         self._policy_of_group = handle.gates["PodGroupPreemptionPolicy"]
         self._clock = None if handle.services is None else handle.services.clock
 
-    def run(self, schedule: ScheduleGroup) -> Waited[PodGroupPostFilterResult]:
-        """Find victims; the status says what came of it."""
+    def run(self, schedule: ScheduleGroup, failures: KnownFailures) -> Waited[PodGroupPostFilterResult]:
+        """Find victims, unless it is known that there are none; the status says what came of it.
+
+        Where units are incomplete it fails, whoever asks and whatever their priority, as kube-scheduler does.
+        """
+        try:
+            self._units.check_nodes()
+        except UnknownNodeError as cause:
+            return _result(error(f"failed to create domain: {cause}"))
         if self._never():
             return _result(unschedulable(REASON_NEVER))
         if self._is_ongoing():
             current = {pod.uid: pod.pod.status.nominated_node_name for pod in self._group.waiting_pods()}
             return _result(Status(Code.SUCCESS, (REASON_ONGOING,)))._replace(nominations=current)
-        try:
-            pods = yield from self._pods_of_rows.below(self._priority)
-            units = yield from self._units.below(pods, self._priority)
-        except UnknownNodeError as cause:
-            return _result(error(f"failed to create domain: {cause}"))
         began = self._now()
-        found = yield from self._search(units, schedule)
-        assert found.preemption is not None
-        return found._replace(preemption=found.preemption._replace(seconds=self._now() - began))
+        known = failures.now()
+        if self._shape is not None and self._shape in known:
+            return self._timed(known[self._shape], began)
+        pods = yield from self._pods_of_rows.below(self._priority)
+        units = yield from self._units.below(pods, self._priority)
+        began = self._now()
+        found, by_shape = yield from self._search(units, schedule)
+        if by_shape and self._shape is not None:
+            known[self._shape] = found
+        return self._timed(found, began)
 
-    def _search(self, units: Sequence[Unit], schedule: ScheduleGroup) -> Waited[PodGroupPostFilterResult]:
-        """Remove units, place the group, and put back what can stay.
+    def _search(
+        self, units: Sequence[Unit], schedule: ScheduleGroup
+    ) -> Waited[tuple[PodGroupPostFilterResult, bool]]:
+        """Remove units, place the group, and put back what can stay; also whether it goes by the shape alone.
 
         The table is frozen, so others may run while pods are imagined away: nobody looks at it.
         """
         if not units:
-            return _result(unresolvable(REASON_NO_VICTIMS))
+            return _result(unresolvable(REASON_NO_VICTIMS)), False
         with SimulatedRows(self._table) as rows:
             for number, unit in enumerate(units, 1):
                 for info in unit.pods:
@@ -102,7 +139,12 @@ class GroupSearch:
             else:
                 found = _result(status, candidates=len(units), without_victims=status.message)
             yield from rows.put_back()
-            return found
+            return found, trial.by_shape
+
+    def _timed(self, found: PodGroupPostFilterResult, began: float) -> PodGroupPostFilterResult:
+        """A result that tells how long the search took."""
+        assert found.preemption is not None
+        return found._replace(preemption=found.preemption._replace(seconds=self._now() - began))
 
     def _now(self) -> float:
         return 0.0 if self._clock is None else self._clock.monotonic()

@@ -54,7 +54,7 @@ from stowplan.plugins.defaultpreemption.candidates import (
 )
 from stowplan.plugins.defaultpreemption.choice import choice_of
 from stowplan.plugins.defaultpreemption.dryrun import DryRun
-from stowplan.plugins.defaultpreemption.group import GroupSearch
+from stowplan.plugins.defaultpreemption.group import GroupSearch, KnownFailures
 from stowplan.plugins.defaultpreemption.importance import was_preempted
 from stowplan.plugins.defaultpreemption.search import Search
 from stowplan.plugins.defaultpreemption.units import PodsOfRows, Units
@@ -112,6 +112,7 @@ class DefaultPreemption(Plugin):
         self._sorted_pods = SortedPodsByRow(handle.table)
         self._results = RowResultsCache(handle.table)
         self._pods_of_rows = PodsOfRows(handle.table)
+        self._known_failures = KnownFailures(handle.table)
         self.under_way: dict[str, Pod | None] = {}
         self._held = HeldPods()
         self._awaited: dict[str, tuple[str, Callable[[], None]]] = {}
@@ -219,7 +220,8 @@ class DefaultPreemption(Plugin):
     def pod_group_post_filter(
         self, cycle: GroupCycle, group: PodGroupInfo, schedule: ScheduleGroup
     ) -> GroupSteps:
-        return GroupSearch(cycle.table, group, self.handle, self._pods_of_rows).run(schedule)
+        search = GroupSearch(cycle, group, self.handle, self._pods_of_rows)
+        return search.run(schedule, self._known_failures)
 
     def _dry_run(self, evaluation: Evaluation, rows: Rows, units: Units | None) -> Steps:
         """Try the rows where removing pods might help, and choose among the candidates."""

@@ -86,27 +86,42 @@ class Units:
         belonging = self._belonging(info.pod)
         return info.priority if belonging is None else belonging.priority
 
+    def check_nodes(self) -> None:
+        """Raise UnknownNodeError if some pod of a unit is on a node that is gone, and another is not."""
+        for lost in self._table.pods_without_row():
+            belonging = self._belonging(lost.pod)
+            if belonging is not None and belonging.together:
+                pods = self._scheduled_below(belonging.together)
+                if any(info.row >= 0 for info in pods):
+                    _check_rows(pods)
+
     def of(self, pods: Iterable[PodInfo]) -> list[Unit]:
         """The units that some pods belong to, each once. Raises UnknownNodeError."""
         return finish(self._of(pods))
 
-    def _of(self, pods: Iterable[PodInfo]) -> InSteps[list[Unit]]:
+    def _of(self, pods: Iterable[PodInfo], below: int = _NOBODY) -> InSteps[list[Unit]]:
+        """The units of lower priority than `below`. Of the others, too, no pod may be on a node that is gone:
+        kube-scheduler leaves them out only afterwards."""
         found: list[Unit] = []
         seen: set[str] = set()
         for number, info in enumerate(pods, 1):
             if not number % STEP:
                 yield None
             belonging = self._belonging(info.pod)
+            is_lower = (info.priority if belonging is None else belonging.priority) < below
             if belonging is None or not belonging.together:
-                found.append(self._single(info, belonging))
+                if is_lower:
+                    found.append(self._single(info, belonging))
             elif belonging.together not in seen:
                 seen.add(belonging.together)
-                found.append(self._together(info, belonging))
+                unit = self._together(info, belonging)
+                if is_lower:
+                    found.append(unit)
         return found
 
     def below(self, pods: Iterable[PodInfo], priority: int) -> InSteps[list[Unit]]:
         """The units of lower priority than this, the most important first. Raises UnknownNodeError."""
-        found = yield from self._of(info for info in pods if self.priority_of(info) < priority)
+        found = yield from self._of(pods, priority)
         return (yield from _by_importance_in_steps(found))
 
     def _single(self, info: PodInfo, belonging: _Belonging | None) -> Unit:
@@ -116,6 +131,7 @@ class Units:
 
     def _together(self, info: PodInfo, belonging: _Belonging) -> Unit:
         pods = self._scheduled_below(belonging.together)
+        _check_rows(pods)
         if not pods:
             return self._single(info, belonging)
         start = min(start_of(pod.pod) for pod in pods)
@@ -127,15 +143,7 @@ class Units:
         states = [self._groups.group(leaf.key) for leaf in ([] if tree is None else tree.leaves)]
         known = self._table.pods
         uids = [uid for state in states if state is not None for uid in state.scheduled]
-        pods = [known[uid] for uid in uids if uid in known]
-        for info in pods:
-            if info.row < 0:
-                node = quote(info.pod.spec.node_name)
-                raise UnknownNodeError(
-                    f"failed to get node info for node {node} from snapshot: "
-                    f"nodeinfo not found for node name {node}"
-                )
-        return sorted(pods, key=lambda info: info.key)
+        return sorted((known[uid] for uid in uids if uid in known), key=lambda info: info.key)
 
     def _belonging(self, pod: Pod) -> _Belonging | None:
         """What a pod's group means for it; None without one."""
@@ -162,6 +170,17 @@ class Units:
             found = _Belonging(group.priority, together, rank)
             above = self._groups.parent_of(group)
         return found
+
+
+def _check_rows(pods: Iterable[PodInfo]) -> None:
+    """Raise UnknownNodeError if some of the pods of a unit is on a node that is gone."""
+    for info in pods:
+        if info.row < 0:
+            node = quote(info.pod.spec.node_name)
+            raise UnknownNodeError(
+                f"failed to get node info for node {node} from snapshot: "
+                f"nodeinfo not found for node name {node}"
+            )
 
 
 def by_importance(units: Iterable[Unit]) -> list[Unit]:

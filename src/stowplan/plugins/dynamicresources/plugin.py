@@ -1,8 +1,7 @@
 """DynamicResources: finds devices for the claims of a pod, and gets them written."""
 
-import asyncio
-from collections.abc import Coroutine, Hashable, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +13,6 @@ from stowplan.api.devices import (
     ResourceClaim,
 )
 from stowplan.api.pod import Pod
-from stowplan.api.status import ApiError
 from stowplan.cluster.changes import NO_ROWS, Rows
 from stowplan.cluster.devices import with_allocation
 from stowplan.cluster.pod_groups import GroupLookupError
@@ -55,7 +53,6 @@ from stowplan.plugins.dynamicresources.binder import ClaimBinder, ClaimWriteErro
 from stowplan.plugins.dynamicresources.claims import (
     ClaimError,
     claims_of,
-    existing_claims,
     is_reserved_for,
 )
 from stowplan.plugins.dynamicresources.conditions import BindingFailedError, has_timed_out, is_ready
@@ -72,6 +69,7 @@ from stowplan.plugins.dynamicresources.groupclaims import (
 from stowplan.plugins.dynamicresources.hints import ClaimHints
 from stowplan.plugins.dynamicresources.nodeallocatable import Statuses, with_statuses
 from stowplan.plugins.dynamicresources.pools import compiled
+from stowplan.plugins.dynamicresources.reservations import Reservations
 from stowplan.plugins.dynamicresources.results import allocation_result
 from stowplan.plugins.dynamicresources.state import OWN_REASON, NodeAllocation, StateData, is_in_memory
 from stowplan.plugins.dynamicresources.verdicts import REASONS, UNAVAILABLE, Verdicts
@@ -113,9 +111,7 @@ class DynamicResources(Plugin):
         self.changes_assumed_pods = self.filters_by_pods = self._features.node_allocatable
         if self.changes_assumed_pods:
             handle.table.count_claims()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._releases: dict[str, set[asyncio.Task[None]]] = {}
-        """By the uid of a pod, the reservations for it that are being taken back."""
+        self._reservations = Reservations(self._devices.claims, handle, self._binder)
         self._for_groups = self._features.workload_claims
         self.mixes_up_shared = False
         """Whether a member's own claims and those it shares get each other's devices where the shared ones
@@ -150,7 +146,7 @@ class DynamicResources(Plugin):
         try:
             self._claims_of(pod.pod)
         except ClaimError as cause:
-            self._clear_leftovers(pod)
+            self._reservations.clear_leftovers(pod)
             return unresolvable(str(cause))
         return None
 
@@ -338,10 +334,10 @@ class DynamicResources(Plugin):
         """
         state: object = cycle.read(self)
         if state is None and not self._is_skipped(pod):
-            self._clear_leftovers(pod)
+            self._reservations.clear_leftovers(pod)
             return error(NOT_FOUND)
         if not isinstance(state, StateData) or not state.claims:
-            self._clear_leftovers(pod)
+            self._reservations.clear_leftovers(pod)
             return self._cannot_help(REASON_NO_CLAIMS)
         return self._free(cycle, pod, state)
 
@@ -355,44 +351,12 @@ class DynamicResources(Plugin):
             write = self._group_post_filter.having_done(freeing)
             reason = REASON_DELETED if freeing.what == DELETE else REASON_DEALLOCATED
             return PostFilterResult(unschedulable(reason), writes=(write,))
-        self._clear_leftovers(pod)
+        self._reservations.clear_leftovers(pod)
         return PostFilterResult(self._cannot_help(REASON_STILL_NOT))
 
     def _cannot_help(self, reason: str) -> Status:
         """What PostFilter says of a pod that it can do nothing for."""
         return unschedulable(reason) if self.handle.behaviour.devices.post_filter_text else unschedulable()
-
-    def _clear_leftovers(self, pod: PodInfo) -> None:
-        """Take back what an attempt left behind that nobody ended, as when the scheduler was restarted.
-
-        kube-scheduler leaves it until the pod is scheduled or gone. A pod that waits for something else would
-        keep devices from others, and a claim of which it has a reservation could never be deleted.
-        """
-        if self.handle.services is None or pod.uid in self._releases:
-            return
-        claims = self._devices.claims
-        reserved = [claim for claim in existing_claims(pod.pod, claims) if claim.is_reserved_for(pod.uid)]
-        special = extended.find_claim(pod.pod, claims)
-        if reserved or special is not None:
-            clearing = self._clear(pod, reserved, special)
-            self._note_release(pod.uid, self._start(clearing, f"clear claims of {pod.key}"))
-
-    async def _clear(
-        self, pod: PodInfo, reserved: Sequence[ResourceClaim], special: ResourceClaim | None
-    ) -> None:
-        """Give back claims of a pod, unless somebody else has bound it: then it uses them.
-
-        That is so if this scheduler stopped for a while, and another one took over from it. A claim for
-        extended resources is used only if the pod's status names it, which is written before the pod is
-        bound: of any other the pod knows nothing, and nobody else would ever delete it.
-        """
-        binder = self._binder()
-        placed = await binder.placed(pod.pod)
-        if placed is None:
-            for claim in reserved:
-                await binder.unreserve(claim, pod.uid)
-        if special is not None and (placed is None or placed.extended_claim != special.name):
-            await binder.delete(special, patiently=True)
 
     def _unavailable(self, evaluation: Evaluation | None, state: StateData) -> list[int]:
         """The claims that were not available on nodes where this plugin was the first to say no."""
@@ -574,104 +538,20 @@ class DynamicResources(Plugin):
         return None
 
     def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
-        """Give back what was reserved, if a write is under way once it is known what became of it."""
+        """Give back what was reserved."""
         state = self._state(cycle)
         if state is None or not state.claims:
             return
         if cycle.group is not None:
             # The group was only tried: nothing was written.
-            self._take_back_tried(state, self._keep_for_group(cycle.group))
+            self._reservations.take_back_tried(state, self._keep_for_group(cycle.group))
             return
         if self._statuses(state, node):
-            self._start(self._binder().tell_pod(pod, ()), f"clear status of {pod.key}")
-        if state.writing is None or state.writing.done():
-            self._take_back(state, pod)
-        else:
-            self._note_release(
-                pod.uid, self._start(self._take_back_later(state, pod), f"unreserve {pod.key}")
-            )
-
-    def _take_back_tried(self, state: StateData, kept: GroupClaims) -> None:
-        """The same for a member of a group while the group is tried."""
-        uids = [claim.metadata.uid for claim in state.user_claims]
-        if state.extended is not None:
-            uids.append(state.extended_uid)
-        for uid in uids:
-            if self._devices.claims.remove_pending(uid):
-                kept.pending.pop(uid, None)
-
-    async def _take_back_later(self, state: StateData, pod: PodInfo) -> None:
-        assert state.writing is not None
-        await asyncio.wait([state.writing])
-        self._take_back(state, pod)
-        self.handle.scheduler.activate([pod.pod])
-
-    def _take_back(self, state: StateData, pod: PodInfo) -> None:
-        claims = self._devices.claims
-        for claim in state.user_claims:
-            if claims.remove_pending(claim.metadata.uid) and claim.allocation is None:
-                # What was written counts, whether or not the API server has told of it yet.
-                claims.restore(claim.key)
-            if claim.allocation is not None and claim.is_reserved_for(pod.uid):
-                self._release(claim, pod)
-        special = state.extended
-        if special is None:
-            return
-        if is_in_memory(special):
-            claims.remove_pending(state.extended_uid)
-        else:
-            self._start(self._delete_extended(state, special, pod), f"delete {special.key}")
-
-    async def _delete_extended(self, state: StateData, special: ResourceClaim, pod: PodInfo) -> None:
-        """The devices of the claim stay taken until it is gone, though nobody may know of it yet."""
-        try:
-            await self._clear(pod, (), special)
-        finally:
-            if self._devices.claims.remove_pending(state.extended_uid):
-                self._devices.claims.restore(special.key)
-
-    def _release(self, claim: ResourceClaim, pod: PodInfo) -> None:
-        """Take back the reservation of a pod in the background; its next binding waits for that."""
-        task = self._start(self._clear(pod, (claim,), None), f"unreserve {claim.key}")
-        self._note_release(pod.uid, task)
-
-    def _note_release(self, pod_uid: str, task: asyncio.Task[None]) -> None:
-        under_way = self._releases.setdefault(pod_uid, set())
-        under_way.add(task)
-
-        def done(task: asyncio.Task[None]) -> None:
-            under_way.discard(task)
-            if not under_way and self._releases.get(pod_uid) is under_way:
-                del self._releases[pod_uid]
-
-        task.add_done_callback(done)
-
-    async def _released(self, state: StateData, pod: PodInfo) -> None:
-        """Wait until earlier reservations for a pod are taken back, and see its claims as they are then."""
-        if pod.uid not in self._releases:
-            return
-        while under_way := self._releases.get(pod.uid):
-            await asyncio.wait([*under_way])
-        for index, claim in enumerate(state.claims):
-            if not is_in_memory(claim):
-                state.claims[index] = self._devices.claims.get(claim.key) or claim
-
-    def _start(self, write: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
-        """Write something in the background; if it fails, controllers clean up once the pod is gone."""
-        task = asyncio.get_running_loop().create_task(self._logged(write, what))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    async def _logged(self, write: Coroutine[Any, Any, None], what: str) -> None:
-        try:
-            await write
-        except (ApiError, ClaimWriteError) as cause:
-            self.handle.scheduler.logger.error(what, err=cause)
+            self._reservations.clear_status(pod)
+        self._reservations.take_back(state, pod)
 
     def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
+        self._reservations.close()
 
     # What devices take of the node's own resources
 
@@ -698,13 +578,13 @@ class DynamicResources(Plugin):
         if state is None or not state.claims:
             return None
         binder = self._binder()
-        await self._released(state, pod)
+        await self._reservations.released(state, pod)
         written: list[str] = []
         try:
             for index, claim in enumerate(state.claims):
                 if not is_reserved_for(claim, pod.pod, groups=self._for_groups):
                     await self.handle.scheduler.in_turn(pod.pod)
-                    await self._write(state, index, pod)
+                    await self._reservations.write(state, index, pod)
                     written.append(state.extended_uid if state.is_extended(index) else claim.metadata.uid)
             statuses = self._statuses(state, node)
             if statuses:
@@ -717,23 +597,6 @@ class DynamicResources(Plugin):
             for uid in written:
                 self._devices.claims.remove_pending(uid, force=True)
         return None
-
-    async def _write(self, state: StateData, index: int, pod: PodInfo) -> None:
-        """Write a claim. If the binding is cancelled meanwhile, the write is not: who can say what it did?"""
-
-        async def write() -> None:
-            state.claims[index] = await self._binder().bind(state, index, pod)
-
-        state.writing = asyncio.get_running_loop().create_task(write())
-        self._tasks.add(state.writing)
-        state.writing.add_done_callback(self._written)
-        await asyncio.shield(state.writing)
-
-    def _written(self, task: asyncio.Task[None]) -> None:
-        """A write is over. Of one whose binding was cancelled nobody else asks how it ended."""
-        self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()
 
     def _binder(self) -> ClaimBinder:
         return ClaimBinder(self._devices.claims, self.handle.scheduler, self._features, self._binding_timeout)

@@ -7,6 +7,7 @@ from typing import Any, Final
 from stowplan.api.fielderrors import invalid, required
 from stowplan.api.names import subdomain_problems
 from stowplan.api.requests import Json
+from stowplan.embedded.admission.devicefeatures import LISTS
 from stowplan.embedded.admission.validation.devicecapacity import CapacityRules
 from stowplan.embedded.admission.validation.deviceparts import (
     Errors,
@@ -37,8 +38,7 @@ _MAX_COMPATIBILITY_GROUPS: Final = 2
 _MAX_PROPERTIES: Final = 32
 _MAX_VALUES: Final = 48
 _MAX_TEXT: Final = 64
-_LISTS: Final = ("bools", "ints", "strings", "versions")
-_ATTRIBUTES: Final = ("bool", "int", "string", "version", *_LISTS)
+_ATTRIBUTES: Final = ("bool", "int", "string", "version", *LISTS)
 _NODES: Final = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
 _ONE_OF: Final = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
 _ONE_OF_DEVICE: Final = (
@@ -130,7 +130,7 @@ def _is_advanced(device: Json) -> bool:
     """Whether a device has what makes slices large, so that there may be fewer devices in them."""
     if device.get("taints") or device.get("consumesCounters"):
         return True
-    return any(field in (one or {}) for one in (device.get("attributes") or {}).values() for field in _LISTS)
+    return any(field in (one or {}) for one in (device.get("attributes") or {}).values() for field in LISTS)
 
 
 # Counters
@@ -226,7 +226,7 @@ def _device_errors(
 
 def _value_count(attribute: Json) -> int:
     """How many values an attribute has; those of a list count one by one."""
-    return max(1, sum(len(attribute[field] or ()) for field in _LISTS if field in attribute))
+    return max(1, sum(len(attribute[field] or ()) for field in LISTS if field in attribute))
 
 
 def _counter_set_of(consumption: Json) -> str:
@@ -268,7 +268,7 @@ def _attribute_errors(attribute: Json, path: str) -> Errors:
         yield from _text_errors(attribute["string"], f"{path}.string")
     if "version" in given:
         yield from _version_errors(attribute["version"], f"{path}.version")
-    for field in _LISTS:
+    for field in LISTS:
         if field in given and not attribute[field]:
             yield invalid(f"{path}.{field}", [], "must not be empty if specified")
     for i, text in enumerate(attribute.get("strings") or ()):
