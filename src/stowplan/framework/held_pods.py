@@ -8,6 +8,8 @@ deletions it waits for, and the queue asks who was let go since it last asked.
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from stowplan.api.pod import Pod
+
 _REMEMBERED: Final = 4096
 
 
@@ -47,6 +49,14 @@ class HeldPods(set[str]):
         return None if first < 0 else self._let_go[first:]
 
 
+def is_going(pod: Pod | None) -> bool:
+    """Whether a pod, as the informer knows it, is gone or has begun to go for a while.
+
+    One that has no time to go is not: it is gone in a moment, and until then its place is taken.
+    """
+    return pod is None or (pod.is_terminating and pod.metadata.deletion_grace_period_seconds != 0)
+
+
 class AwaitedDeletions:
     """Pods whose deletion somebody waits for, by `namespace/name`, and whom to tell."""
 
@@ -57,7 +67,7 @@ class AwaitedDeletions:
         return bool(self._tell)
 
     def add(self, pod: str, tell: Callable[[], None]) -> None:
-        """Tell once, as soon as the informer sees the pod terminating or gone."""
+        """Tell once, as soon as the informer sees the pod going or gone (`is_going`)."""
         self._tell.setdefault(pod, []).append(tell)
 
     def remove(self, pod: str, tell: Callable[[], None]) -> None:
@@ -69,6 +79,6 @@ class AwaitedDeletions:
                 del self._tell[pod]
 
     def seen(self, pod: str) -> None:
-        """A pod is seen terminating or gone."""
+        """A pod is seen going or gone."""
         for tell in self._tell.pop(pod, ()):
             tell()

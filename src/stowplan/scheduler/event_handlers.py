@@ -27,7 +27,7 @@ from stowplan.framework.events import (
     Resource,
     pod_resources,
 )
-from stowplan.framework.held_pods import AwaitedDeletions
+from stowplan.framework.held_pods import AwaitedDeletions, is_going
 from stowplan.framework.resizes import RESIZE_PREEMPTION
 from stowplan.framework.waiting_pods import WaitingPods
 from stowplan.logs import Logger, Ref
@@ -223,7 +223,7 @@ class EventHandlers:
             self._add_all_to_cache(together)
 
     def update_pod(self, old: Pod, new: Pod) -> None:
-        if self._deletions and new.is_terminating:
+        if self._deletions and new.is_terminating and is_going(new):
             self._deletions.seen(new.key)
         if old.spec.node_name:
             if self._resizes:

@@ -24,6 +24,7 @@ from stowplan.extenders import Extender, ExtenderError
 from stowplan.extenders.rounds import preempt_round
 from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.extension_points import PostFilterRound, ask_post_filter
+from stowplan.framework.held_pods import is_going
 from stowplan.framework.interface import PREEMPTION_PREFIX, Plugin, PostFilterResult
 from stowplan.framework.placement import PodGroupInfo, PodGroupPostFilterResult
 from stowplan.framework.protocols import PreemptionPlugin
@@ -318,14 +319,14 @@ class Preemption:
         context.wake()
 
     async def _seen_going(self, victim: Pod, end: Callable[[], None]) -> None:
-        """Wait until the informer has seen a victim terminating or gone, though not for long.
+        """Wait until the informer has seen a victim going or gone, though not for long.
 
         Until then the preemptor would be tried in vain, and find other victims. `end` is called at that very
         moment, as the event wakes the preemptor.
         """
         context, key = self._context, victim.key
         known = context.find(key)
-        if known is None or known.metadata.uid != victim.metadata.uid or known.is_terminating:
+        if known is None or known.metadata.uid != victim.metadata.uid or is_going(known):
             return
         seen = asyncio.Event()
 

@@ -40,7 +40,7 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
-from stowplan.framework.held_pods import HeldPods
+from stowplan.framework.held_pods import HeldPods, is_going
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.defaultpreemption.batch import SortedPodsByRow, batch_dry_run
 from stowplan.plugins.defaultpreemption.cache import RowResultsCache
@@ -163,10 +163,7 @@ class DefaultPreemption(Plugin):
     def _is_going(self, victim: str) -> bool:
         """Whether a victim is seen terminating or gone already, ahead of the response to its deletion."""
         services = self.handle.services
-        if services is None:
-            return False
-        known = services.pod(victim)
-        return known is None or known.metadata.deletion_timestamp is not None
+        return services is not None and is_going(services.pod(victim))
 
     def preemption_started(self, preemptor: Object) -> None:
         uid = preemptor.metadata.uid
