@@ -27,6 +27,7 @@ from stowplan.framework.protocols import ScoreExtensions, ScorePlugin
 from stowplan.framework.ranking import INFEASIBLE, Ranking
 from stowplan.framework.status import Code, PluginError
 
+_UNSIGNED: dict[Any, Any] = {np.dtype(np.int64): np.uint64, np.dtype(np.int32): np.uint32}
 _NORMALIZE = "ScoreExtensionNormalize"
 _SUCCESS = Code.SUCCESS.label
 
@@ -157,13 +158,11 @@ class ScoreColumn(PluginColumn):
     def _compute_all(self, table: ClusterTable, cycle: Cycle) -> None:
         scores = self._ask(cycle, table.all_rows())
         self.raw = None
-        if scores is not None:
+        highest = 0 if scores is None else _highest(scores)
+        if scores is not None and highest:
             self.raw = np.empty(table.capacity, dtype=np.int64)
             self.raw[: len(scores)] = scores
             self.raw[len(scores) :] = 0
-        highest = 0 if self.raw is None else _highest(self.raw)
-        if not highest:
-            self.raw = None
         self._rewritten(highest)
 
     def _rewritten(self, highest: int) -> None:
@@ -319,7 +318,9 @@ def all_in_range(scores: Scores) -> bool:
 
 def _highest(scores: Scores) -> int:
     """The highest of scores seen as unsigned, where negative ones are the highest: 0 if all are 0."""
-    highest: int = np.maximum.reduce(scores.view(np.uint64), initial=0)
+    unsigned = _UNSIGNED.get(scores.dtype)
+    seen = scores.astype(np.int64).view(np.uint64) if unsigned is None else scores.view(unsigned)
+    highest: int = np.maximum.reduce(seen, initial=0)
     return highest
 
 
@@ -341,8 +342,8 @@ def _watches(column: ScoreColumn, cycle: Cycle) -> bool:
 class ScoreResults:
     """All Score plugins of a profile over all rows, for one class of pods, and the ranking they give.
 
-    `_sums` are the totals of all rows, whether or not they are feasible, so that rows that become feasible
-    (as a whole zone may, with every other pod) have theirs at once. `ranking` has those of feasible rows.
+    `ranking` has the totals of feasible rows. Once many rows became feasible or no longer are (as a whole
+    zone may, with every other pod), `_sums` are kept, the totals of all rows, feasible or not.
     """
 
     __slots__ = (
@@ -378,7 +379,7 @@ class ScoreResults:
         self._sharing: list[ScoreColumn] = []
         self._points: list[int | None] = []
         self._constant = 0
-        self._sums: IntColumn = np.zeros(table.capacity, dtype=np.int64)
+        self._sums: IntColumn | None = None
         self._feasible: BoolColumn = np.zeros(table.capacity, dtype=np.bool_)
         self._feasible_version = -1
         self._node_position = -1
@@ -451,7 +452,7 @@ class ScoreResults:
         self._total_few(feasible, touched)
         if many_flipped:
             self._feasible[flipped] = now = feasible[flipped]
-            self.ranking.totals[flipped] = np.where(now, self._sums[flipped], INFEASIBLE)
+            self.ranking.totals[flipped] = np.where(now, self._sums_of_all()[flipped], INFEASIBLE)
             self.ranking.refresh(flipped)
         return True
 
@@ -546,10 +547,11 @@ class ScoreResults:
             for final, weight in varying:
                 total += final.item(row) * weight
             fits = feasible.item(row)
-            try:
-                self._sums[row] = total
-            except OverflowError:
-                self._sums[row] = 0
+            if self._sums is not None:
+                try:
+                    self._sums[row] = total
+                except OverflowError:
+                    self._sums[row] = 0
             self._feasible[row] = fits
             self.ranking.put(row, total if fits else INFEASIBLE)
 
@@ -635,14 +637,33 @@ class ScoreResults:
         self._sort_out()
         self._check(feasible)
         used = self._table.rows_in_use
-        sums, fits, totals = self._sums[:used], feasible[:used], self.ranking.totals[:used]
-        sums.fill(self._constant)
-        for final, weight in self.varying:
-            sums += final[:used] if weight == 1 else final[:used] * weight
+        fits, totals = feasible[:used], self.ranking.totals[:used]
+        self._sums = None
         self._feasible[:used] = fits
-        totals.fill(INFEASIBLE)
-        np.copyto(totals, sums, where=fits)
+        self._add_up(totals)
+        if not fits.all():
+            totals[~fits] = INFEASIBLE
         self.ranking.refresh_all()
+
+    def _sums_of_all(self) -> IntColumn:
+        """The totals of all rows, as scores are now."""
+        if self._sums is None:
+            self._sums = np.zeros(self._table.capacity, dtype=np.int64)
+            self._add_up(self._sums[: self._table.rows_in_use])
+        return self._sums
+
+    def _add_up(self, totals: IntColumn) -> None:
+        """Write what all plugins together give the first rows."""
+        used = len(totals)
+        if not self.varying:
+            totals.fill(self._constant)
+            return
+        (final, weight), *others = self.varying
+        np.multiply(final[:used], weight, out=totals)
+        for final, weight in others:
+            totals += final[:used] if weight == 1 else final[:used] * weight
+        if self._constant:
+            totals += self._constant
 
     def _total_rows(self, feasible: BoolColumn, rows: Rows) -> None:
         self._sort_out()
@@ -652,7 +673,8 @@ class ScoreResults:
         totals = np.full(len(rows), self._constant, dtype=np.int64)
         for final, weight in self.varying:
             totals += final[rows] if weight == 1 else final[rows] * weight
-        self._sums[rows] = totals
+        if self._sums is not None:
+            self._sums[rows] = totals
         self._feasible[rows] = now = feasible[rows]
         self.ranking.totals[rows] = np.where(now, totals, INFEASIBLE)
         self.ranking.refresh(rows)

@@ -310,7 +310,7 @@ class OwnTerms:
 
     def _count(self, pod: PodInfo) -> None:
         terms = pod.template.terms
-        rows = RowSet(self._table, lambda: self._table.valid)
+        rows = self._table.row_sets.everything(self._table)
         namespaces = _Namespaces(self._table)
         self._count_affinity(pod, terms.of(TermRole.REQUIRED_AFFINITY), namespaces, rows)
         self._count_anti_affinity(terms.of(TermRole.REQUIRED_ANTI_AFFINITY), namespaces, rows)

@@ -163,12 +163,17 @@ class InterPodAffinity(Plugin):
         state: _FilterState | None = cycle.read(self)
         if state is None:
             return None
+        sums = state.sums
+        existing = [entry for entry in sums.existing if entry.any]
+        anti_affinity = [entry for entry in sums.anti_affinity if entry.any]
+        if not (existing or anti_affinity or sums.affinity):
+            return None
         codes = np.zeros(nodes.count, dtype=np.int64)
-        for entry in state.sums.existing:
+        for entry in existing:
             codes[entry.values[entry.column.ids[nodes.rows]] > 0] = _EXISTING
-        for entry in state.sums.anti_affinity:
+        for entry in anti_affinity:
             codes[entry.values[entry.column.ids[nodes.rows]] > 0] = _ANTI_AFFINITY
-        for entry in state.sums.affinity:
+        for entry in sums.affinity:
             ids = entry.column.ids[nodes.rows]
             codes[(ids == 0) if state.alone else (entry.values[ids] <= 0)] = _AFFINITY
         return codes
