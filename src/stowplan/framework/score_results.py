@@ -230,7 +230,8 @@ class ScoreColumn(PluginColumn):
             self.extremes, self._at_low, self._at_high = Extremes(0, 0), count, count
         else:
             values = self.raw[feasible]
-            values = values[values != IGNORED]
+            if len(values) and values.min() == IGNORED:
+                values = values[values != IGNORED]
             if not len(values):
                 self.extremes, self._at_low, self._at_high = Extremes(0, 0), 0, 0
             else:
