@@ -131,7 +131,7 @@ class _Weighted:
 class RowSet:
     """Rows that count for somebody, by a function of labels and taints, asked again when those change."""
 
-    __slots__ = ("_decide", "_decided_at", "_listed", "_members", "_table", "mask")
+    __slots__ = ("_decide", "_decided_at", "_domains", "_listed", "_members", "_table", "mask")
 
     def __init__(self, table: "ClusterTable", decide: Callable[[], BoolColumn]) -> None:
         self._table = table
@@ -139,6 +139,7 @@ class RowSet:
         self._decided_at = table.topology_version
         self._listed: Rows | None = None
         self._members: dict[LabelColumn, IntArray] = {}
+        self._domains: dict[LabelColumn, list[int]] = {}
         self.mask: BoolColumn = decide()
 
     def refresh(self) -> int:
@@ -147,7 +148,7 @@ class RowSet:
         if version != self._decided_at:
             self.mask = self._decide()
             self._listed = None
-            self._members = {}
+            self._members, self._domains = {}, {}
             self._decided_at = version
         return version
 
@@ -163,8 +164,16 @@ class RowSet:
         found = self._members.get(column)
         if found is None:
             if len(self._members) >= _MOST_SHARED:
-                self._members = {}
+                self._members, self._domains = {}, {}
             found = self._members[column] = np.bincount(column.ids[self.rows], minlength=column.size)
+        return found
+
+    def domains(self, column: LabelColumn) -> list[int]:
+        """The domains of a label that the rows are in, as of the last `refresh`."""
+        found = self._domains.get(column)
+        if found is None:
+            listed: list[int] = self.members(column).nonzero()[0].tolist()
+            found = self._domains[column] = listed
         return found
 
 
@@ -200,7 +209,7 @@ class DomainCounter:
     A domain exists where some row of the set is in it.
     """
 
-    __slots__ = ("_column", "_counted_at", "_domains", "_matcher", "_rows", "_table", "counts")
+    __slots__ = ("_column", "_counted_at", "_matcher", "_rows", "_table", "counts")
 
     def __init__(
         self, table: "ClusterTable", matcher: PodMatcher | None, column: LabelColumn, rows: RowSet
@@ -210,7 +219,6 @@ class DomainCounter:
         self._column = column
         self._rows = rows
         self._counted_at = -1
-        self._domains: list[int] | None = None
         self.counts = Counts()
         if matcher is not None:
             matcher.counters.append(self)
@@ -220,7 +228,6 @@ class DomainCounter:
         version = self._rows.refresh()
         if version == self._counted_at:
             return
-        self._domains = None
         pods = self._matcher.rows if self._matcher is not None else None
         if pods is None or not pods.total:
             self.counts.clear()
@@ -245,9 +252,7 @@ class DomainCounter:
     @property
     def domains(self) -> list[int] | None:
         """The domains that exist, as of the last `refresh`; None: they are many."""
-        if self._domains is None and self._column.size <= FEW_DOMAINS:
-            self._domains = np.flatnonzero(self.members).tolist()
-        return self._domains
+        return self._rows.domains(self._column) if self._column.size <= FEW_DOMAINS else None
 
     def regards(self, row: int) -> bool:
         """Do pods on this row count?"""

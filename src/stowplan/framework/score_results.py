@@ -37,7 +37,8 @@ class ScoreColumn(PluginColumn):
 
     `raw` is None while every row has raw score 0; then `constant` is the final score of all of them.
     `final` is `raw` itself for a plugin without `normalize`. Final scores are compared with the range 0..100
-    as they come in; while `in_range` is False some row may have one outside of it.
+    as they come in; while `in_range` is False some row may have one outside of it. Those of a plugin of this
+    project that answers with numbers of 32 bits are kept like that while all are within.
     """
 
     __slots__ = (
@@ -108,27 +109,36 @@ class ScoreColumn(PluginColumn):
                 self.final = old
             else:
                 self.final, self.extremes = None, None
-        old[rows] = 0 if scores is None else scores
         if scores is not None and not self.normalizes and not all_in_range(scores):
+            old = self._widened(old)
             self._note_odd_scores()
+        old[rows] = 0 if scores is None else scores
         return before
 
+    def _widened(self, raw: Scores) -> Scores:
+        """Scores that come are not 0 to 100: make room for any."""
+        if raw.dtype != np.int64:
+            self.raw = self.final = raw = raw.astype(np.int64)
+        return raw
+
     def compute_few(self, table: ClusterTable, cycle: Cycle, rows: list[int]) -> bool:
-        """Ask the plugin again about a few rows; True if only now rows have different scores."""
+        """Ask the plugin again about a few rows; True if scores are kept elsewhere now, as when only now rows
+        have different ones."""
         ask, raw = self.traits.score_row, self.raw
         if ask is None:
             self.compute(table, cycle, np.array(rows, dtype=np.intp))
             return raw is not self.raw
         if cycle.watch is not None:
             ask = self.timed(ask)
-        pod, is_final = cycle.pod, not self.normalizes
+        pod, is_final, kept = cycle.pod, not self.normalizes, raw
         try:
             for row in rows:
                 score = ask(cycle, pod, row)
                 if raw is not None:
-                    raw[row] = score
                     if is_final and (score > MAX_NODE_SCORE or score < 0):
+                        raw = self._widened(raw)
                         self._note_odd_scores()
+                    raw[row] = score
                 elif score:
                     self.compute(table, cycle, np.array(rows, dtype=np.intp))
                     return True
@@ -136,7 +146,7 @@ class ScoreColumn(PluginColumn):
             raise
         except Exception as cause:
             raise self.raised(cause, table.name_of(row)) from cause
-        return False
+        return raw is not kept
 
     def raw_scores(self, rows: list[int]) -> list[int]:
         raw = self.raw
@@ -160,7 +170,8 @@ class ScoreColumn(PluginColumn):
         self.raw = None
         highest = 0 if scores is None else _highest(scores)
         if scores is not None and highest:
-            self.raw = np.empty(table.capacity, dtype=np.int64)
+            small = self.trusted and not self.normalizes and scores.dtype == np.int32
+            self.raw = np.empty(table.capacity, dtype=np.int32 if small else np.int64)
             self.raw[: len(scores)] = scores
             self.raw[len(scores) :] = 0
         self._rewritten(highest)
@@ -291,7 +302,8 @@ class ScoreColumn(PluginColumn):
         odd = self._odd_rows
         if odd is None:
             assert self.final is not None
-            odd = self._odd_rows = (self.final.view(np.uint64) > MAX_NODE_SCORE).nonzero()[0]
+            unsigned = self.final.view(_UNSIGNED[self.final.dtype])
+            odd = self._odd_rows = (unsigned > MAX_NODE_SCORE).nonzero()[0]
         return odd[feasible[odd]]
 
     def check(self, feasible: BoolColumn) -> None:
@@ -323,6 +335,11 @@ def _highest(scores: Scores) -> int:
     seen = scores.astype(np.int64).view(np.uint64) if unsigned is None else scores.view(unsigned)
     highest: int = np.maximum.reduce(seen, initial=0)
     return highest
+
+
+def _weighted(scores: Scores, weight: int) -> Scores:
+    points: Scores = np.multiply(scores, weight, dtype=np.int64)
+    return points
 
 
 class Share(NamedTuple):
@@ -660,9 +677,9 @@ class ScoreResults:
             totals.fill(self._constant)
             return
         (final, weight), *others = self.varying
-        np.multiply(final[:used], weight, out=totals)
+        np.multiply(final[:used], weight, out=totals, dtype=np.int64)
         for final, weight in others:
-            totals += final[:used] if weight == 1 else final[:used] * weight
+            totals += final[:used] if weight == 1 else _weighted(final[:used], weight)
         if self._constant:
             totals += self._constant
 
@@ -673,7 +690,7 @@ class ScoreResults:
             return
         totals = np.full(len(rows), self._constant, dtype=np.int64)
         for final, weight in self.varying:
-            totals += final[rows] if weight == 1 else final[rows] * weight
+            totals += final[rows] if weight == 1 else _weighted(final[rows], weight)
         if self._sums is not None:
             self._sums[rows] = totals
         self._feasible[rows] = now = feasible[rows]

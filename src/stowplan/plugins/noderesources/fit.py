@@ -162,24 +162,22 @@ class _Request:
         self.version = resources.version
         found, missing = [], []
         held: dict[int, int] = {}
-        for place, (name, whole) in enumerate(self.wanted):
+        for place, (name, amount) in enumerate(self.wanted):
             line = resources.find(name)
             if line is not None:
-                held[line] = self.held.get(name, 0)
-                found.append((line, whole - held[line], place, name in self.devices_for))
+                mark = 1 << (_FIRST_REQUEST + place) if self.has_bits else place
+                if self.held:
+                    held[line] = self.held.get(name, 0)
+                    amount -= held[line]
+                found.append((line, amount, mark, name in self.devices_for))
             elif name not in self.devices_for:
                 missing.append(place)
         self.lines = lines_of(tuple([line for line, _, _, _ in found]))
         self._amounts = None
-        self.held_lines = held if self.held else _NOTHING
+        self.held_lines = held if held else _NOTHING
         self.missing = tuple(missing)
         self.elsewhere = self.code_of(self.missing) | _TOO_LARGE if missing else 0
         self.listed = tuple(found)
-        if self.has_bits:
-            self.listed = tuple(
-                (line, amount, 1 << (_FIRST_REQUEST + place), by_devices)
-                for line, amount, place, by_devices in found
-            )
 
     @property
     def amounts(self) -> IntArray:
