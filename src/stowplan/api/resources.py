@@ -254,7 +254,9 @@ def _count(
 
 
 def _containers(pod: Pod) -> Iterable[Container]:
-    return (*pod.spec.init_containers, *pod.spec.containers) if pod.spec.init_containers else pod.spec.containers
+    return (
+        (*pod.spec.init_containers, *pod.spec.containers) if pod.spec.init_containers else pod.spec.containers
+    )
 
 
 def _mentions_all_of(names: Iterable[str]) -> Callable[[Container], bool]:
@@ -262,7 +264,7 @@ def _mentions_all_of(names: Iterable[str]) -> Callable[[Container], bool]:
 
     def mentions(container: Container) -> bool:
         requests = container.resources.requests
-        return all([name in requests for name in names])
+        return all(name in requests for name in names)
 
     return mentions
 

@@ -222,7 +222,8 @@ class Ranking:
 
     def ties(self, top: int) -> Rows:
         """All rows whose total is `top`, in row order."""
-        return (self.totals == top).nonzero()[0]
+        rows: Rows = (self.totals == top).nonzero()[0]
+        return rows
 
     def _look_at(self, block: int) -> None:
         part = self.totals[block * self._block : (block + 1) * self._block]

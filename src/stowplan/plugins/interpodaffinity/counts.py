@@ -97,7 +97,7 @@ class Sums(ABC):
         """The sums of the domains that rows are in; of all rows it may be those that are not 0, by row."""
         column, values = self.column, self.values
         domains = self.few_domains() if isinstance(nodes.rows, slice) else None
-        if domains is None or any([column.populations[domain] > 1 for domain in domains]):
+        if domains is None or any(column.populations[domain] > 1 for domain in domains):
             there: IntArray = values[column.ids[nodes.rows]]
             return there
         return {column.only_row(domain): values.item(domain) for domain in domains if values.item(domain)}

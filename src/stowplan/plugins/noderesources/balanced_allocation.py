@@ -97,7 +97,7 @@ class NodeResourcesBalancedAllocation(Plugin):
         cycle.write_score(self, ScoredResources(cycle.table, self._resources, requests, self._totals))
         return None
 
-    def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores | None:
+    def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores | SmallScores | None:
         resources: ScoredResources | None = cycle.read_score(self)
         if resources is None:
             requests = self._requests(pod)

@@ -60,7 +60,7 @@ from stowplan.plugins.noderesources.resource_allocation import (
     scores_devices,
     strategy_scorers,
 )
-from stowplan.plugins.noderesources.usage_columns import Usage, average_share
+from stowplan.plugins.noderesources.usage_columns import SmallScores, Usage, average_share
 
 REASON_PODS = "Too many pods"
 REASON_PREFIX = "Insufficient "
@@ -478,7 +478,7 @@ class NodeResourcesFit(Plugin):
     def pre_score(self, cycle: Cycle, pod: PodInfo) -> None:
         cycle.write_score(self, self._scored(cycle, pod))
 
-    def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores:
+    def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores | SmallScores:
         resources: ScoredResources | None = cycle.read_score(self)
         if resources is None:
             resources = self._scored(cycle, pod)

@@ -152,7 +152,9 @@ class ScoredResources:
                 if amount or not is_scalar(names[index])
             ]
         )
-        self.which, self.lines, self.wanted = zip(*self._listed, strict=True) if self._listed else ((), (), ())
+        self.which = tuple([index for index, _, _ in self._listed])
+        self.lines = tuple([line for _, line, _ in self._listed])
+        self.wanted = tuple([amount for _, _, amount in self._listed])
         """Their places among all, their lines in the resource columns, and what the pods ask of each."""
         self._devices = devices
         self.by_devices = (

@@ -103,7 +103,7 @@ class UsageColumns:
             there, used = table.allocatable.item(line, row), table.requested.item(line, row)
             counted = table.non_zero.item(line, row) if line <= MEMORY else used
             figures.append((there, used, counted))
-        plain = all([0 < there < _EXACT and used < _EXACT and by < _EXACT for there, used, by in figures])
+        plain = all(0 < there < _EXACT and used < _EXACT and by < _EXACT for there, used, by in figures)
         for place, (there, used, counted) in enumerate(figures if plain else [(1, 1, 1)] * len(figures)):
             free, room = there - used, (there - counted) * MAX_NODE_SCORE
             if room > self.room.item(place, row):
@@ -142,9 +142,7 @@ class UsageColumns:
 
     def _has_room(self, amounts: Sequence[int]) -> bool:
         least = self._least_free
-        return self._least_slots > 0 and all(
-            [amount <= least[place] for place, amount in enumerate(amounts)]
-        )
+        return self._least_slots > 0 and all(amount <= least[place] for place, amount in enumerate(amounts))
 
     def _fits(self, place: int, amount: int) -> bool:
         """Whether no node would have more than all of a resource used. False: some may."""
@@ -152,7 +150,7 @@ class UsageColumns:
 
     def share_left(self, place: int, amount: int) -> SmallScores:
         """What would be left of a resource, 0 to 100."""
-        shares = self.room[place] - float(amount * MAX_NODE_SCORE)
+        shares: Floats = self.room[place] - float(amount * MAX_NODE_SCORE)
         shares /= self.allocatable[place]
         if not self._fits(place, amount):
             np.maximum(shares, 0.0, out=shares)
@@ -161,7 +159,7 @@ class UsageColumns:
 
     def share_used(self, place: int, amount: int) -> SmallScores:
         """What would be used of a resource, 0 to 100."""
-        shares = self.counted[place] + float(amount)
+        shares: Floats = self.counted[place] + float(amount)
         shares *= _PERCENT
         shares /= self.allocatable[place]
         if not self._fits(place, amount):
