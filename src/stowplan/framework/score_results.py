@@ -22,12 +22,14 @@ from stowplan.framework.interface import (
     Scores,
     StaleRows,
     Traits,
+    all_in_range,
+    as_unsigned,
+    highest_score,
 )
 from stowplan.framework.protocols import ScoreExtensions, ScorePlugin
 from stowplan.framework.ranking import INFEASIBLE, Ranking
 from stowplan.framework.status import Code, PluginError
 
-_UNSIGNED: dict[Any, Any] = {np.dtype(np.int64): np.uint64, np.dtype(np.int32): np.uint32}
 _NORMALIZE = "ScoreExtensionNormalize"
 _SUCCESS = Code.SUCCESS.label
 
@@ -163,12 +165,12 @@ class ScoreColumn(PluginColumn):
         rows = np.flatnonzero(cycle.feasible & ~self.known)
         self.raw[rows] = self._ask_nodes(cycle, rows)
         self.known[rows] = True
-        self._rewritten(_highest(self.raw))
+        self._rewritten(highest_score(self.raw))
 
     def _compute_all(self, table: ClusterTable, cycle: Cycle) -> None:
         scores = self._ask(cycle, table.all_rows())
         self.raw = None
-        highest = 0 if scores is None else _highest(scores)
+        highest = 0 if scores is None else highest_score(scores)
         if scores is not None and highest:
             small = self.trusted and not self.normalizes and scores.dtype == np.int32
             self.raw = np.empty(table.capacity, dtype=np.int32 if small else np.int64)
@@ -302,8 +304,7 @@ class ScoreColumn(PluginColumn):
         odd = self._odd_rows
         if odd is None:
             assert self.final is not None
-            unsigned = self.final.view(_UNSIGNED[self.final.dtype])
-            odd = self._odd_rows = (unsigned > MAX_NODE_SCORE).nonzero()[0]
+            odd = self._odd_rows = (as_unsigned(self.final) > MAX_NODE_SCORE).nonzero()[0]
         return odd[feasible[odd]]
 
     def check(self, feasible: BoolColumn) -> None:
@@ -322,24 +323,6 @@ class ScoreColumn(PluginColumn):
             f'plugin "{self.plugin.name}" returns an invalid score {bad}, it should in the range of '
             f"[0, {MAX_NODE_SCORE}] after normalizing",
         )
-
-
-def all_in_range(scores: Scores) -> bool:
-    """Whether scores are 0 to 100."""
-    return bool(_highest(scores) <= MAX_NODE_SCORE)
-
-
-def _highest(scores: Scores) -> int:
-    """The highest of scores seen as unsigned, where negative ones are the highest: 0 if all are 0."""
-    unsigned = _UNSIGNED.get(scores.dtype)
-    seen = scores.astype(np.int64).view(np.uint64) if unsigned is None else scores.view(unsigned)
-    highest: int = np.maximum.reduce(seen, initial=0)
-    return highest
-
-
-def _weighted(scores: Scores, weight: int) -> Scores:
-    points: Scores = np.multiply(scores, weight, dtype=np.int64)
-    return points
 
 
 class Share(NamedTuple):
@@ -679,7 +662,7 @@ class ScoreResults:
         (final, weight), *others = self.varying
         np.multiply(final[:used], weight, out=totals, dtype=np.int64)
         for final, weight in others:
-            totals += final[:used] if weight == 1 else _weighted(final[:used], weight)
+            totals += final[:used] if weight == 1 else np.multiply(final[:used], weight, dtype=np.int64)
         if self._constant:
             totals += self._constant
 
@@ -690,7 +673,7 @@ class ScoreResults:
             return
         totals = np.full(len(rows), self._constant, dtype=np.int64)
         for final, weight in self.varying:
-            totals += final[rows] if weight == 1 else _weighted(final[rows], weight)
+            totals += final[rows] if weight == 1 else np.multiply(final[rows], weight, dtype=np.int64)
         if self._sums is not None:
             self._sums[rows] = totals
         self._feasible[rows] = now = feasible[rows]

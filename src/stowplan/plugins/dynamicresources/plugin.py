@@ -95,7 +95,6 @@ class DynamicResources(Plugin):
     reads = Reads.NODE
     skips_deferred_resizes = True
     row_local = False
-    constant_normalize = True
     signs_template = True
     signs_labels = False
     scores_only_if_filtering = True
