@@ -239,7 +239,10 @@ def _count(
     count = partial(pod_requests, pod, use_status=use_status, accounting=accounting, by_claims=by_claims)
     requests = count()
     defaults = _missing_defaults(pod, requests)
-    filled = count(defaults=defaults) if defaults else requests
+    if use_status or not all(map(_mentions_all_of(defaults), _containers(pod))):
+        filled = count(defaults=defaults)
+    else:
+        filled = requests
     return PodRequests(
         milli_cpu=_figure(requests, CPU),
         memory=_figure(requests, MEMORY),
@@ -248,6 +251,22 @@ def _count(
         non_zero_milli_cpu=_figure(filled, CPU),
         non_zero_memory=_figure(filled, MEMORY),
     )
+
+
+def _containers(pod: Pod) -> Iterable[Container]:
+    return (
+        (*pod.spec.init_containers, *pod.spec.containers) if pod.spec.init_containers else pod.spec.containers
+    )
+
+
+def _mentions_all_of(names: Iterable[str]) -> Callable[[Container], bool]:
+    """Whether a container requests some of each resource: there is nothing to fill in then."""
+
+    def mentions(container: Container) -> bool:
+        requests = container.resources.requests
+        return all(name in requests for name in names)
+
+    return mentions
 
 
 def _missing_defaults(pod: Pod, requests: Amounts) -> Mapping[str, Quantity]:

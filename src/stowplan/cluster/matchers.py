@@ -1,6 +1,6 @@
 """Counted selections of pods: how many pods that a rule selects are on each row, and in each domain."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -131,13 +131,15 @@ class _Weighted:
 class RowSet:
     """Rows that count for somebody, by a function of labels and taints, asked again when those change."""
 
-    __slots__ = ("_decide", "_decided_at", "_listed", "_table", "mask")
+    __slots__ = ("_decide", "_decided_at", "_domains", "_listed", "_members", "_table", "mask")
 
     def __init__(self, table: "ClusterTable", decide: Callable[[], BoolColumn]) -> None:
         self._table = table
         self._decide = decide
         self._decided_at = table.topology_version
         self._listed: Rows | None = None
+        self._members: dict[LabelColumn, IntArray] = {}
+        self._domains: dict[LabelColumn, list[int]] = {}
         self.mask: BoolColumn = decide()
 
     def refresh(self) -> int:
@@ -146,6 +148,7 @@ class RowSet:
         if version != self._decided_at:
             self.mask = self._decide()
             self._listed = None
+            self._members, self._domains = {}, {}
             self._decided_at = version
         return version
 
@@ -156,10 +159,48 @@ class RowSet:
             self._listed = self.mask.nonzero()[0]
         return self._listed
 
+    def members(self, column: LabelColumn) -> IntArray:
+        """How many of the rows are in each domain of a label, as of the last `refresh`."""
+        found = self._members.get(column)
+        if found is None:
+            if len(self._members) >= _MOST_SHARED:
+                self._members, self._domains = {}, {}
+            found = self._members[column] = np.bincount(column.ids[self.rows], minlength=column.size)
+        return found
 
-def all_rows(table: "ClusterTable") -> RowSet:
-    """Every row that has a node."""
-    return RowSet(table, lambda: table.valid)
+    def domains(self, column: LabelColumn) -> list[int]:
+        """The domains of a label that the rows are in, as of the last `refresh`."""
+        found = self._domains.get(column)
+        if found is None:
+            listed: list[int] = self.members(column).nonzero()[0].tolist()
+            found = self._domains[column] = listed
+        return found
+
+
+_MOST_SHARED = 64
+
+
+class RowSets:
+    """Row sets by what decides them, for those that many classes of pods ask for."""
+
+    __slots__ = ("_sets",)
+
+    def __init__(self) -> None:
+        self._sets: dict[Hashable, RowSet] = {}
+
+    def of(self, table: "ClusterTable", key: Hashable, decide: Callable[[], BoolColumn]) -> RowSet:
+        """The set of a key, whose rows `decide` names."""
+        found = self._sets.get(key)
+        if found is None:
+            if len(self._sets) >= _MOST_SHARED:
+                self._sets.clear()
+            found = self._sets[key] = RowSet(table, decide)
+        found.refresh()
+        return found
+
+    def everything(self, table: "ClusterTable") -> RowSet:
+        """Every row that has a node."""
+        return self.of(table, None, lambda: table.valid)
 
 
 class DomainCounter:
@@ -168,7 +209,7 @@ class DomainCounter:
     A domain exists where some row of the set is in it.
     """
 
-    __slots__ = ("_column", "_counted_at", "_domains", "_matcher", "_members", "_rows", "_table", "counts")
+    __slots__ = ("_column", "_counted_at", "_matcher", "_rows", "_table", "counts")
 
     def __init__(
         self, table: "ClusterTable", matcher: PodMatcher | None, column: LabelColumn, rows: RowSet
@@ -178,8 +219,6 @@ class DomainCounter:
         self._column = column
         self._rows = rows
         self._counted_at = -1
-        self._members: IntArray | None = None
-        self._domains: list[int] | None = None
         self.counts = Counts()
         if matcher is not None:
             matcher.counters.append(self)
@@ -189,7 +228,6 @@ class DomainCounter:
         version = self._rows.refresh()
         if version == self._counted_at:
             return
-        self._members = self._domains = None
         pods = self._matcher.rows if self._matcher is not None else None
         if pods is None or not pods.total:
             self.counts.clear()
@@ -209,16 +247,12 @@ class DomainCounter:
     @property
     def members(self) -> IntArray:
         """How many rows of the set are in each domain, as of the last `refresh`."""
-        if self._members is None:
-            self._members = np.bincount(self._column.ids[self._rows.rows], minlength=self._column.size)
-        return self._members
+        return self._rows.members(self._column)
 
     @property
     def domains(self) -> list[int] | None:
         """The domains that exist, as of the last `refresh`; None: they are many."""
-        if self._domains is None and self._column.size <= FEW_DOMAINS:
-            self._domains = np.flatnonzero(self.members).tolist()
-        return self._domains
+        return self._rows.domains(self._column) if self._column.size <= FEW_DOMAINS else None
 
     def regards(self, row: int) -> bool:
         """Do pods on this row count?"""

@@ -1,8 +1,4 @@
-"""Pods that get labels while they are being bound: most often nobody who counts pods can tell.
-
-An API server gives a pod the zone and the region of its node when it is bound. Taking the pod off its row and
-putting it back would have everything about the row worked out anew, for every pod that is bound.
-"""
+"""Pods as the table knows them, and what is worked out once for all pods of one template."""
 
 from collections.abc import Hashable, Mapping
 from typing import Any, Final
@@ -136,7 +132,7 @@ class PodTemplate:
         self._seen: tuple[int, LabelSet] = (-1, label_set)
         self.class_keys: dict[int, tuple[int, tuple[Hashable, tuple[str, ...]]]] = {}
         self.counted_like: dict[PodTemplate, tuple[tuple[int, int], bool]] = {}
-        """Whether pods of other templates are counted like pods of this one (relabelling.py)."""
+        """Whether pods of other templates are counted like pods of this one (`counted_alike`)."""
         self.facts: dict[str, object] = {}
 
     @property
@@ -286,11 +282,11 @@ class Templates:
 
     def of(self, pod: Pod) -> PodTemplate:
         """The template of a pod. Raises QuantityError."""
-        shape_key = _shape_key(pod)
-        # Each half tells where it ends, so that no other two make the same whole.
-        key = shape_key + _encode(pod.metadata.labels)
+        key = _template_key(pod)
         template = self._templates.get(key)
         if template is None:
+            # Labels are encoded last, so what is before them is equal for pods alike in all else.
+            shape_key = key[: -len(_encode(pod.metadata.labels))]
             shape = self._shapes.get(shape_key)
             if shape is None:
                 shape = self._shapes[shape_key] = PodShape(pod, self._rules, by_claims=self.count_claims)
@@ -304,22 +300,25 @@ class Templates:
 def _share(pod: Pod, like: Pod) -> None:
     """Let a pod have what it has in common with another of its template: equal to its own, but held once.
 
-    That is half of what a decoded pod takes.
+    That is half of what a decoded pod takes. What is empty takes nothing.
     """
     spec, its_spec = pod.spec, like.spec
     if spec.containers is its_spec.containers:
         return
-    meta, its_meta, status, its_status = pod.metadata, like.metadata, pod.status, like.status
+    meta, its_meta, status = pod.metadata, like.metadata, pod.status
     force_setattr(spec, "containers", its_spec.containers)
-    force_setattr(spec, "tolerations", its_spec.tolerations)
     force_setattr(spec, "scheduler_name", its_spec.scheduler_name)
     force_setattr(meta, "namespace", its_meta.namespace)
     force_setattr(meta, "labels", its_meta.labels)
-    force_setattr(meta, "owner_references", its_meta.owner_references)
-    force_setattr(status, "container_statuses", its_status.container_statuses)
+    if spec.tolerations:
+        force_setattr(spec, "tolerations", its_spec.tolerations)
+    if meta.owner_references:
+        force_setattr(meta, "owner_references", its_meta.owner_references)
+    if status.container_statuses:
+        force_setattr(status, "container_statuses", like.status.container_statuses)
     if spec.init_containers:
         force_setattr(spec, "init_containers", its_spec.init_containers)
-        force_setattr(status, "init_container_statuses", its_status.init_container_statuses)
+        force_setattr(status, "init_container_statuses", like.status.init_container_statuses)
     if spec.node_selector:
         force_setattr(spec, "node_selector", its_spec.node_selector)
     if spec.affinity is not None:
@@ -328,8 +327,8 @@ def _share(pod: Pod, like: Pod) -> None:
         force_setattr(spec, "topology_spread_constraints", its_spec.topology_spread_constraints)
 
 
-def _shape_key(pod: Pod) -> bytes:
-    """Bytes that are equal for pods alike in all that a template derives from other things than labels.
+def _template_key(pod: Pod) -> bytes:
+    """Bytes that are equal for pods alike in all that a template derives, labels last.
 
     The name, the node and the status stay out, but for what the kubelet says of resizes. So do volumes that
     no rule reads: the token volume that every pod gets has a random name.
@@ -360,6 +359,7 @@ def _shape_key(pod: Pod) -> bytes:
             [c.reason for c in status.conditions if c.type == "PodResizePending"]
             if status.conditions
             else (),
+            meta.labels,
         )
     )
 
@@ -398,6 +398,10 @@ _MOST: Final = 64
 
 def counted_alike(old: PodTemplate, new: PodTemplate) -> bool:
     """Whether pods of two templates take the same of a node and are chosen by the same selectors.
+
+    An API server gives a pod the zone and the region of its node when it is bound, as labels. Most often
+    nobody who counts pods can tell. Taking the pod off its row and putting it back would have everything
+    about the row worked out anew, for every pod that is bound.
 
     A verdict is kept for as long as nothing else chooses the one or the other.
     """

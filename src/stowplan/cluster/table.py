@@ -16,7 +16,7 @@ from stowplan.cluster.columns import CORE_RESOURCES, BoolColumn, IdColumn, IntCo
 from stowplan.cluster.devices import DEVICE_TYPES, Devices
 from stowplan.cluster.labelsets import LabelSets
 from stowplan.cluster.lookups import DisruptionBudgets, Lookups
-from stowplan.cluster.matchers import Matchers
+from stowplan.cluster.matchers import Matchers, RowSets
 from stowplan.cluster.nodecontents import HostPortIndex, ImageIndex
 from stowplan.cluster.nodelabels import LabelColumn, NodeLabels
 from stowplan.cluster.pod_groups import GROUP_TYPES, PodGroups
@@ -107,6 +107,7 @@ class ClusterTable:
         self._label_sets = label_sets
         self.term_groups = TermGroups(label_sets, self.lookups, self.labels)
         self.matchers = Matchers(label_sets)
+        self.row_sets = RowSets()
         self._templates = Templates(label_sets, self.term_groups, release.behaviour.rules)
 
     def count_claims(self) -> None:

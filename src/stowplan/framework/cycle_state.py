@@ -96,6 +96,14 @@ class Cycle:
         """What the plugin found in this attempt's PreScore, None if nothing."""
         return self._score_states.get(plugin.name)
 
+    def states_of(self, plugins: frozenset[str]) -> dict[str, Any]:
+        """What some plugins found in PreFilter, by their names."""
+        return {name: state for name, state in self._states.items() if name in plugins}
+
+    def score_states_of(self, plugins: frozenset[str]) -> dict[str, Any]:
+        """What some plugins found in PreScore, by their names."""
+        return {name: state for name, state in self._score_states.items() if name in plugins}
+
     def adopt(self, states: Mapping[str, Any]) -> None:
         """Take over PreFilter findings that hold for the whole class; they are never written to."""
         self._states = states

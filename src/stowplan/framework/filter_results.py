@@ -54,7 +54,8 @@ class SharedCodes:
 class FilterColumn(PluginColumn):
     """One Filter plugin's codes over all rows; None while it passes every row.
 
-    Where `shared` is given, answers about all rows are looked up there by the signature of the pod.
+    Where `shared` is given, answers about all rows are looked up there by the signature of the pod. They are
+    not written to: a class whose codes come to differ gets its own.
     """
 
     __slots__ = ("_shared", "_signature", "by_node", "codes", "index", "known", "statuses")
@@ -113,16 +114,23 @@ class FilterColumn(PluginColumn):
                 self.codes = self.ask(cycle, table.all_rows(), table.capacity)
             else:
                 if key not in kept:
-                    kept[key] = self.ask(cycle, table.all_rows(), table.capacity)
-                codes = kept[key]
-                self.codes = None if codes is None else codes.copy()
+                    kept[key] = found = self.ask(cycle, table.all_rows(), table.capacity)
+                    if found is not None:
+                        found.flags.writeable = False
+                self.codes = kept[key]
             return
         codes = self.ask(cycle, NodeRows(table, rows), None)
         if self.codes is None:
             if codes is None or not codes.any():
                 return
             self.codes = np.zeros(table.capacity, dtype=np.int64)
-        self.codes[rows] = 0 if codes is None else codes
+        self._own_codes(self.codes)[rows] = 0 if codes is None else codes
+
+    def _own_codes(self, codes: Codes) -> Codes:
+        """The codes to write to: those that others have too are left as they are."""
+        if not codes.flags.writeable:
+            self.codes = codes = codes.copy()
+        return codes
 
     def compute_few(self, table: ClusterTable, cycle: Cycle, rows: list[int]) -> list[int]:
         """Ask the plugin again about a few rows; returns those of which it says something else now."""
@@ -142,6 +150,7 @@ class FilterColumn(PluginColumn):
                         continue
                     self.codes = codes = np.zeros(table.capacity, dtype=np.int64)
                 if codes.item(row) != code:
+                    codes = self._own_codes(codes)
                     codes[row] = code
                     changed.append(row)
         except PluginError:

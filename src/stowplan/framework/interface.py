@@ -185,6 +185,29 @@ MAX_NODE_SCORE = 100
 IGNORED = int(np.iinfo(np.int64).min)
 """A raw score that means "not scored": it stays out of the extremes, and the plugin's `normalize` sees it."""
 
+_UNSIGNED: dict[Any, Any] = {np.dtype(np.int64): np.uint64, np.dtype(np.int32): np.uint32}
+
+
+def as_unsigned(scores: Scores) -> "npt.NDArray[np.uint64]":
+    """Scores without their sign: negative ones are higher than all others then."""
+    unsigned = _UNSIGNED.get(scores.dtype)
+    seen: npt.NDArray[np.uint64] = (
+        scores.astype(np.int64).view(np.uint64) if unsigned is None else scores.view(unsigned)
+    )
+    return seen
+
+
+def highest_score(scores: Scores) -> int:
+    """The highest of scores without their sign: 0 if all are 0."""
+    highest: int = np.maximum.reduce(as_unsigned(scores), initial=0)
+    return highest
+
+
+def all_in_range(scores: Scores) -> bool:
+    """Whether scores are 0 to 100."""
+    return bool(highest_score(scores) <= MAX_NODE_SCORE)
+
+
 _serials = count()
 
 

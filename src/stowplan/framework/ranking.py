@@ -5,7 +5,7 @@ from heapq import nlargest
 
 import numpy as np
 
-from stowplan.cluster.changes import Rows
+from stowplan.cluster.changes import NO_ROWS, Rows
 from stowplan.cluster.columns import IntColumn
 
 INFEASIBLE = int(np.iinfo(np.int64).min)
@@ -32,6 +32,7 @@ class Ranking:
         "_is_fresh",
         "_patience",
         "_short",
+        "_tied",
         "_ties",
         "_topmost",
         "_tops",
@@ -47,6 +48,8 @@ class Ranking:
         self._tops: list[int] = [INFEASIBLE] * (capacity // block)
         self._ties: list[int] | None = [block] * (capacity // block)
         """None: not counted since totals were rewritten as a whole."""
+        self._tied: Rows = NO_ROWS
+        """While ties are not counted by block: the rows of the best total, from when it was asked for."""
         self._topmost: list[list[int] | None] = [None] * (capacity // block)
         self._best: tuple[int, int] | None = None
         self._short: list[tuple[int, int]] = []
@@ -71,6 +74,7 @@ class Ranking:
             blocks = self.totals.reshape(-1, self._block)
             tops = np.array(self._tops, dtype=np.int64)
             ties = self._ties = (blocks == tops[:, None]).sum(axis=1).tolist()
+            self._tied = NO_ROWS
         return ties
 
     def refresh(self, rows: Rows) -> None:
@@ -127,7 +131,8 @@ class Ranking:
         if self._best is None:
             top, counts = max(self._tops), self._ties
             if counts is None:
-                ties = int(np.count_nonzero(self.totals == top))
+                self._tied = self.ties(top)
+                ties = len(self._tied)
             else:
                 ties = sum([count for count, here in zip(counts, self._tops, strict=True) if here == top])
             self._best = (top, ties)
@@ -137,7 +142,8 @@ class Ranking:
         """The nth (from 0) of the rows whose total is `top`, the highest."""
         ties = self._ties
         if ties is None:
-            return int(self.ties(top)[nth])
+            self.best()
+            return self._tied.item(nth)
         block = self._tops.index(top)
         while nth >= ties[block]:
             nth -= ties[block]
@@ -216,7 +222,8 @@ class Ranking:
 
     def ties(self, top: int) -> Rows:
         """All rows whose total is `top`, in row order."""
-        return np.flatnonzero(self.totals == top)
+        rows: Rows = (self.totals == top).nonzero()[0]
+        return rows
 
     def _look_at(self, block: int) -> None:
         part = self.totals[block * self._block : (block + 1) * self._block]

@@ -543,8 +543,8 @@ class Framework:
 
 _Circumstances = tuple[str, frozenset[str], bool, tuple[str, ...]]
 """What decides whose answers hold for a class: the point, who could not sign, no volumes, who skips alike."""
-_Fixed = dict[_Circumstances, tuple[list[Plugin], tuple[Plugin, ...]]]
-"""By that, the plugins that are not asked again for pods of the class, and the others."""
+_Fixed = dict[_Circumstances, tuple[frozenset[str], tuple[Plugin, ...]]]
+"""By that, the names of plugins that are not asked again for pods of the class, and the others."""
 
 
 def pre_filter(
@@ -653,23 +653,17 @@ def _settle(
     circumstances = (constant, unsigned, plain, tuple([plugin.name for plugin in alike]))
     found = known.get(circumstances)
     if found is None:
-        fixed = [
-            plugin
+        names = frozenset(
+            plugin.name
             for plugin in plugins
             if plugin.name not in unsigned
             and (getattr(plugin, constant) or plugin in alike or (plain and plugin.signs_volumes))
-        ]
-        found = known[circumstances] = (fixed, tuple(plugin for plugin in plugins if plugin not in fixed))
+        )
+        found = known[circumstances] = (names, tuple(p for p in plugins if p.name not in names))
     fixed, asking = found
-    scoring = constant == "constant_pre_score"
-    skipped = cycle.skipped_score if scoring else cycle.skipped
-    read = cycle.read_score if scoring else cycle.read
-    return Settled(
-        frozenset([plugin.name for plugin in fixed if plugin.name in skipped]),
-        {plugin.name: read(plugin) for plugin in fixed},
-        asking,
-        {},
-    )
+    if constant == "constant_pre_score":
+        return Settled(fixed & cycle.skipped_score, cycle.score_states_of(fixed), asking, {})
+    return Settled(fixed & cycle.skipped, cycle.states_of(fixed), asking, {})
 
 
 def _count(

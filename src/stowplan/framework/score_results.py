@@ -22,6 +22,9 @@ from stowplan.framework.interface import (
     Scores,
     StaleRows,
     Traits,
+    all_in_range,
+    as_unsigned,
+    highest_score,
 )
 from stowplan.framework.protocols import ScoreExtensions, ScorePlugin
 from stowplan.framework.ranking import INFEASIBLE, Ranking
@@ -36,7 +39,8 @@ class ScoreColumn(PluginColumn):
 
     `raw` is None while every row has raw score 0; then `constant` is the final score of all of them.
     `final` is `raw` itself for a plugin without `normalize`. Final scores are compared with the range 0..100
-    as they come in; while `in_range` is False some row may have one outside of it.
+    as they come in; while `in_range` is False some row may have one outside of it. Those of a plugin of this
+    project that answers with numbers of 32 bits are kept like that while all are within.
     """
 
     __slots__ = (
@@ -107,27 +111,36 @@ class ScoreColumn(PluginColumn):
                 self.final = old
             else:
                 self.final, self.extremes = None, None
-        old[rows] = 0 if scores is None else scores
         if scores is not None and not self.normalizes and not all_in_range(scores):
+            old = self._widened(old)
             self._note_odd_scores()
+        old[rows] = 0 if scores is None else scores
         return before
 
+    def _widened(self, raw: Scores) -> Scores:
+        """Scores that come are not 0 to 100: make room for any."""
+        if raw.dtype != np.int64:
+            self.raw = self.final = raw = raw.astype(np.int64)
+        return raw
+
     def compute_few(self, table: ClusterTable, cycle: Cycle, rows: list[int]) -> bool:
-        """Ask the plugin again about a few rows; True if only now rows have different scores."""
+        """Ask the plugin again about a few rows; True if scores are kept elsewhere now, as when only now rows
+        have different ones."""
         ask, raw = self.traits.score_row, self.raw
         if ask is None:
             self.compute(table, cycle, np.array(rows, dtype=np.intp))
             return raw is not self.raw
         if cycle.watch is not None:
             ask = self.timed(ask)
-        pod, is_final = cycle.pod, not self.normalizes
+        pod, is_final, kept = cycle.pod, not self.normalizes, raw
         try:
             for row in rows:
                 score = ask(cycle, pod, row)
                 if raw is not None:
-                    raw[row] = score
                     if is_final and (score > MAX_NODE_SCORE or score < 0):
+                        raw = self._widened(raw)
                         self._note_odd_scores()
+                    raw[row] = score
                 elif score:
                     self.compute(table, cycle, np.array(rows, dtype=np.intp))
                     return True
@@ -135,7 +148,7 @@ class ScoreColumn(PluginColumn):
             raise
         except Exception as cause:
             raise self.raised(cause, table.name_of(row)) from cause
-        return False
+        return raw is not kept
 
     def raw_scores(self, rows: list[int]) -> list[int]:
         raw = self.raw
@@ -152,18 +165,17 @@ class ScoreColumn(PluginColumn):
         rows = np.flatnonzero(cycle.feasible & ~self.known)
         self.raw[rows] = self._ask_nodes(cycle, rows)
         self.known[rows] = True
-        self._rewritten(_highest(self.raw))
+        self._rewritten(highest_score(self.raw))
 
     def _compute_all(self, table: ClusterTable, cycle: Cycle) -> None:
         scores = self._ask(cycle, table.all_rows())
         self.raw = None
-        if scores is not None:
-            self.raw = np.empty(table.capacity, dtype=np.int64)
+        highest = 0 if scores is None else highest_score(scores)
+        if scores is not None and highest:
+            small = self.trusted and not self.normalizes and scores.dtype == np.int32
+            self.raw = np.empty(table.capacity, dtype=np.int32 if small else np.int64)
             self.raw[: len(scores)] = scores
             self.raw[len(scores) :] = 0
-        highest = 0 if self.raw is None else _highest(self.raw)
-        if not highest:
-            self.raw = None
         self._rewritten(highest)
 
     def _rewritten(self, highest: int) -> None:
@@ -231,7 +243,8 @@ class ScoreColumn(PluginColumn):
             self.extremes, self._at_low, self._at_high = Extremes(0, 0), count, count
         else:
             values = self.raw[feasible]
-            values = values[values != IGNORED]
+            if len(values) and values.min() == IGNORED:
+                values = values[values != IGNORED]
             if not len(values):
                 self.extremes, self._at_low, self._at_high = Extremes(0, 0), 0, 0
             else:
@@ -291,7 +304,7 @@ class ScoreColumn(PluginColumn):
         odd = self._odd_rows
         if odd is None:
             assert self.final is not None
-            odd = self._odd_rows = (self.final.view(np.uint64) > MAX_NODE_SCORE).nonzero()[0]
+            odd = self._odd_rows = (as_unsigned(self.final) > MAX_NODE_SCORE).nonzero()[0]
         return odd[feasible[odd]]
 
     def check(self, feasible: BoolColumn) -> None:
@@ -312,17 +325,6 @@ class ScoreColumn(PluginColumn):
         )
 
 
-def all_in_range(scores: Scores) -> bool:
-    """Whether scores are 0 to 100."""
-    return bool(_highest(scores) <= MAX_NODE_SCORE)
-
-
-def _highest(scores: Scores) -> int:
-    """The highest of scores seen as unsigned, where negative ones are the highest: 0 if all are 0."""
-    highest: int = np.maximum.reduce(scores.view(np.uint64), initial=0)
-    return highest
-
-
 class Share(NamedTuple):
     """What one plugin adds to totals: `points` (score times weight) to all of them; None: it depends."""
 
@@ -341,8 +343,8 @@ def _watches(column: ScoreColumn, cycle: Cycle) -> bool:
 class ScoreResults:
     """All Score plugins of a profile over all rows, for one class of pods, and the ranking they give.
 
-    `_sums` are the totals of all rows, whether or not they are feasible, so that rows that become feasible
-    (as a whole zone may, with every other pod) have theirs at once. `ranking` has those of feasible rows.
+    `ranking` has the totals of feasible rows. Once many rows became feasible or no longer are (as a whole
+    zone may, with every other pod), `_sums` are kept, the totals of all rows, feasible or not.
     """
 
     __slots__ = (
@@ -378,7 +380,7 @@ class ScoreResults:
         self._sharing: list[ScoreColumn] = []
         self._points: list[int | None] = []
         self._constant = 0
-        self._sums: IntColumn = np.zeros(table.capacity, dtype=np.int64)
+        self._sums: IntColumn | None = None
         self._feasible: BoolColumn = np.zeros(table.capacity, dtype=np.bool_)
         self._feasible_version = -1
         self._node_position = -1
@@ -451,7 +453,7 @@ class ScoreResults:
         self._total_few(feasible, touched)
         if many_flipped:
             self._feasible[flipped] = now = feasible[flipped]
-            self.ranking.totals[flipped] = np.where(now, self._sums[flipped], INFEASIBLE)
+            self.ranking.totals[flipped] = np.where(now, self._sums_of_all()[flipped], INFEASIBLE)
             self.ranking.refresh(flipped)
         return True
 
@@ -546,10 +548,11 @@ class ScoreResults:
             for final, weight in varying:
                 total += final.item(row) * weight
             fits = feasible.item(row)
-            try:
-                self._sums[row] = total
-            except OverflowError:
-                self._sums[row] = 0
+            if self._sums is not None:
+                try:
+                    self._sums[row] = total
+                except OverflowError:
+                    self._sums[row] = 0
             self._feasible[row] = fits
             self.ranking.put(row, total if fits else INFEASIBLE)
 
@@ -635,14 +638,33 @@ class ScoreResults:
         self._sort_out()
         self._check(feasible)
         used = self._table.rows_in_use
-        sums, fits, totals = self._sums[:used], feasible[:used], self.ranking.totals[:used]
-        sums.fill(self._constant)
-        for final, weight in self.varying:
-            sums += final[:used] if weight == 1 else final[:used] * weight
+        fits, totals = feasible[:used], self.ranking.totals[:used]
+        self._sums = None
         self._feasible[:used] = fits
-        totals.fill(INFEASIBLE)
-        np.copyto(totals, sums, where=fits)
+        self._add_up(totals)
+        if not fits.all():
+            totals[~fits] = INFEASIBLE
         self.ranking.refresh_all()
+
+    def _sums_of_all(self) -> IntColumn:
+        """The totals of all rows, as scores are now."""
+        if self._sums is None:
+            self._sums = np.zeros(self._table.capacity, dtype=np.int64)
+            self._add_up(self._sums[: self._table.rows_in_use])
+        return self._sums
+
+    def _add_up(self, totals: IntColumn) -> None:
+        """Write what all plugins together give the first rows."""
+        used = len(totals)
+        if not self.varying:
+            totals.fill(self._constant)
+            return
+        (final, weight), *others = self.varying
+        np.multiply(final[:used], weight, out=totals, dtype=np.int64)
+        for final, weight in others:
+            totals += final[:used] if weight == 1 else np.multiply(final[:used], weight, dtype=np.int64)
+        if self._constant:
+            totals += self._constant
 
     def _total_rows(self, feasible: BoolColumn, rows: Rows) -> None:
         self._sort_out()
@@ -651,8 +673,9 @@ class ScoreResults:
             return
         totals = np.full(len(rows), self._constant, dtype=np.int64)
         for final, weight in self.varying:
-            totals += final[rows] if weight == 1 else final[rows] * weight
-        self._sums[rows] = totals
+            totals += final[rows] if weight == 1 else np.multiply(final[rows], weight, dtype=np.int64)
+        if self._sums is not None:
+            self._sums[rows] = totals
         self._feasible[rows] = now = feasible[rows]
         self.ranking.totals[rows] = np.where(now, totals, INFEASIBLE)
         self.ranking.refresh(rows)

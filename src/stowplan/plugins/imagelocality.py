@@ -55,8 +55,10 @@ class ImageLocality(Plugin):
         return NO_ROWS if before == now else ALL_ROWS
 
     def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores | None:
-        images, counted = self._wanted(pod)
         table = nodes.table
+        if not table.images.states:
+            return None
+        images, counted = self._wanted(pod)
         present = [table.images.states[name] for name in images if name in table.images.states]
         if not present or not counted:
             return None

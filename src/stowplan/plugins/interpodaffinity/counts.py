@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from stowplan.cluster.nodelabels import LabelColumn
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.terms import Term, TermGroup, TermRole
-from stowplan.framework import ALL_ROWS, StaleRows
+from stowplan.framework import ALL_ROWS, FEW_ROWS, NodeRows, StaleRows
 
 MANY_RARE_KEYS = 64
 """Up to so many topology keys that few nodes have get a column and a counter each."""
@@ -89,6 +89,19 @@ class Sums(ABC):
     def sync(self) -> None:
         """Make the sums current."""
 
+    def few_domains(self) -> Collection[int] | None:
+        """Domains beside which there is nothing anywhere, if they can be told at once."""
+        return None
+
+    def by_row(self, nodes: NodeRows) -> IntArray | dict[int, int]:
+        """The sums of the domains that rows are in; of all rows it may be those that are not 0, by row."""
+        column, values = self.column, self.values
+        domains = self.few_domains() if isinstance(nodes.rows, slice) else None
+        if domains is None or any(column.populations[domain] > 1 for domain in domains):
+            there: IntArray = values[column.ids[nodes.rows]]
+            return there
+        return {column.only_row(domain): values.item(domain) for domain in domains if values.item(domain)}
+
     def changed_since(self, position: int) -> list[int] | None:
         """Domains where something changed since a position, None if that is too long ago to say."""
         start = position - self._base
@@ -135,6 +148,16 @@ class DomainSums(Sums):
     @property
     def counted(self) -> bool:
         return any(part.counts.total > part.counts.get(0) for part, _ in self._parts)
+
+    def few_domains(self) -> Collection[int] | None:
+        found: set[int] = set()
+        for (part, _), version in zip(self._parts, self._versions, strict=True):
+            counted = part.counts.few
+            if counted is None or part.counts.version != version:
+                return None
+            found.update(counted)
+        found.discard(0)
+        return found if len(found) <= FEW_ROWS else None
 
     def sync(self) -> None:
         if self._topology != self._table.topology_version:
@@ -310,7 +333,7 @@ class OwnTerms:
 
     def _count(self, pod: PodInfo) -> None:
         terms = pod.template.terms
-        rows = RowSet(self._table, lambda: self._table.valid)
+        rows = self._table.row_sets.everything(self._table)
         namespaces = _Namespaces(self._table)
         self._count_affinity(pod, terms.of(TermRole.REQUIRED_AFFINITY), namespaces, rows)
         self._count_anti_affinity(terms.of(TermRole.REQUIRED_ANTI_AFFINITY), namespaces, rows)

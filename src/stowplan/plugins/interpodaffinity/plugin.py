@@ -163,15 +163,22 @@ class InterPodAffinity(Plugin):
         state: _FilterState | None = cycle.read(self)
         if state is None:
             return None
+        sums = state.sums
         codes = np.zeros(nodes.count, dtype=np.int64)
-        for entry in state.sums.existing:
-            codes[entry.values[entry.column.ids[nodes.rows]] > 0] = _EXISTING
-        for entry in state.sums.anti_affinity:
-            codes[entry.values[entry.column.ids[nodes.rows]] > 0] = _ANTI_AFFINITY
-        for entry in state.sums.affinity:
+        rejects = bool(sums.affinity)
+        for entries, code in ((sums.existing, _EXISTING), (sums.anti_affinity, _ANTI_AFFINITY)):
+            for entry in entries:
+                there = entry.by_row(nodes)
+                if isinstance(there, dict):
+                    for row in there:
+                        codes[row] = code
+                else:
+                    codes[there > 0] = code
+                rejects = rejects or len(there) > 0
+        for entry in sums.affinity:
             ids = entry.column.ids[nodes.rows]
             codes[(ids == 0) if state.alone else (entry.values[ids] <= 0)] = _AFFINITY
-        return codes
+        return codes if rejects else None
 
     def filter_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
         state: _FilterState = cycle.read(self)
@@ -276,7 +283,12 @@ class InterPodAffinity(Plugin):
             return None
         scores = np.zeros(nodes.count, dtype=np.int64)
         for entry in state.sums:
-            scores += entry.values[entry.column.ids[nodes.rows]]
+            there = entry.by_row(nodes)
+            if isinstance(there, dict):
+                for row, score in there.items():
+                    scores[row] += score
+            else:
+                scores += there
         return scores
 
     def score_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
@@ -296,7 +308,9 @@ class InterPodAffinity(Plugin):
         low, high = extremes
         if high == low:
             return np.zeros(len(scores), dtype=np.int64)
-        return (MAX_NODE_SCORE * ((scores - low) / (high - low))).astype(np.int64)
+        shares = (scores - low) / (high - low)
+        shares *= MAX_NODE_SCORE
+        return shares.astype(np.int64)
 
     def release(self, memo: _Memo) -> None:
         memo.own.close()

@@ -37,7 +37,7 @@ from stowplan.plugins.noderesources.resource_allocation import (
     complete_resources,
     scores_devices,
 )
-from stowplan.plugins.noderesources.usage_columns import UsageColumns, UsageOfAllNodes, at_most
+from stowplan.plugins.noderesources.usage_columns import SmallScores, Usage, UsageColumns
 
 _MOST_KEPT = 16
 _HALF = MAX_NODE_SCORE // 2
@@ -80,7 +80,7 @@ class NodeResourcesBalancedAllocation(Plugin):
         super().__init__(args, handle)
         self._resources = tuple(spec.name for spec in args.resources)
         self._totals = DeviceTotals(handle.table, handle.gates)
-        self._usage = UsageOfAllNodes(handle.table, with_defaults=False)
+        self._usage = Usage(handle.table)
         for name in self._resources:
             handle.table.hold_resource(name)
         self._as_they_are: dict[tuple[int, ...], _KeptBalance] = {}
@@ -97,26 +97,26 @@ class NodeResourcesBalancedAllocation(Plugin):
         cycle.write_score(self, ScoredResources(cycle.table, self._resources, requests, self._totals))
         return None
 
-    def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores | None:
+    def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores | SmallScores | None:
         resources: ScoredResources | None = cycle.read_score(self)
         if resources is None:
             requests = self._requests(pod)
             if not any(requests):
                 return None
             resources = ScoredResources(cycle.table, self._resources, requests, self._totals)
-        columns = self._usage.columns(resources, nodes) if len(resources.lines) == 2 else None
+        columns = self._usage.scored(resources, nodes) if len(resources.lines) == 2 else None
+        balance: IntArray | SmallScores
         if columns is None:
             figures = resources.look(nodes, with_defaults=False)
             balance = _balance(figures.requested, figures.allocatable)
         else:
-            balance = _balance_of_columns(columns, resources.amounts)
+            balance = _balance_of_columns(columns, *resources.wanted)
             if len(columns.odd):
                 odd = resources.look(NodeRows(nodes.table, columns.odd), with_defaults=False)
                 balance[columns.odd] = _balance(odd.requested, odd.allocatable)
         balance -= self._without_pod(resources, nodes)
-        balance += _HALF
+        balance += _HALF + MAX_NODE_SCORE
         balance >>= 1
-        balance += _HALF
         return balance
 
     def score_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
@@ -131,7 +131,7 @@ class NodeResourcesBalancedAllocation(Plugin):
         without = [min(used / allocatable, 1.0) for _, allocatable, used, _ in figures]
         return half + (half + _balance_of(with_pod) - _balance_of(without)) // 2
 
-    def _without_pod(self, resources: ScoredResources, nodes: NodeRows) -> IntArray:
+    def _without_pod(self, resources: ScoredResources, nodes: NodeRows) -> IntArray | SmallScores:
         """The balance of nodes as they are, which no pod's requests enter: kept for all classes of pods."""
         is_everything = isinstance(nodes.rows, slice) and nodes.table is self.handle.table
         if not is_everything or resources.by_devices:
@@ -152,13 +152,13 @@ class _KeptBalance:
 
     def __init__(self) -> None:
         self._position = -1
-        self._values: IntArray = np.zeros(0, dtype=np.int64)
+        self._values: SmallScores = np.zeros(0, dtype=np.int32)
 
-    def refreshed(self, resources: ScoredResources, nodes: NodeRows) -> IntArray:
+    def refreshed(self, resources: ScoredResources, nodes: NodeRows) -> SmallScores:
         table, log = nodes.table, nodes.table.usage_log
         position, self._position = self._position, log.position
         if position < 0 or len(self._values) != nodes.count:
-            self._values = _balance_as_is(resources, nodes)
+            self._values = _balance_as_is(resources, nodes).astype(np.int32)
             return self._values
         few = log.few_since(position, FEW_ROWS)
         if few is not None:
@@ -168,7 +168,7 @@ class _KeptBalance:
             return self._values
         touched = log.since(position)
         if touched is None or len(touched) > nodes.count // 4:
-            self._values = _balance_as_is(resources, nodes)
+            self._values = _balance_as_is(resources, nodes).astype(np.int32)
         else:
             self._values[touched] = _balance_as_is(resources, NodeRows(table, touched))
         return self._values
@@ -179,20 +179,15 @@ def _balance_as_is(resources: ScoredResources, nodes: NodeRows) -> IntArray:
     return _balance(figures.used, figures.allocatable)
 
 
-def _balance_of_columns(columns: UsageColumns, amounts: IntArray) -> IntArray:
-    """What `_balance` says of all nodes with a pod on them, for two resources."""
-    fractions = columns.used + amounts.astype(np.float64)
-    fractions /= columns.allocatable
-    at_most(fractions, 1.0)
-    deviation, other = fractions
-    deviation -= other
-    deviation /= 2
+def _balance_of_columns(columns: UsageColumns, one: int, other: int) -> SmallScores:
+    """What `_balance` says of all nodes with a pod on them that asks for this of two resources."""
+    deviation = columns.fraction_used(0, one)
+    deviation -= columns.fraction_used(1, other)
+    deviation *= 0.5
     np.abs(deviation, out=deviation)
     np.subtract(1.0, deviation, out=deviation)
     deviation *= float(MAX_NODE_SCORE)
-    # Between 0 and 100; half the width is faster to get at.
-    balance: IntArray = deviation.astype(np.int32).astype(np.int64)
-    return balance
+    return deviation.astype(np.int32)
 
 
 def _balance(used: IntArray, allocatable: IntArray) -> IntArray:

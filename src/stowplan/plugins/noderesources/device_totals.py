@@ -47,6 +47,11 @@ class DeviceTotals:
         self._selectors = Selectors(features_of(gates))
         self._kept: dict[str, _ClassTotals] = {}
 
+    @property
+    def any(self) -> bool:
+        """Whether there is a resource that means devices."""
+        return self._enabled and bool(self._devices.classes.resources)
+
     def means_devices(self, resource: str) -> bool:
         return self._enabled and resource in self._devices.classes.resources
 

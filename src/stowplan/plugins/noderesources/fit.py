@@ -60,7 +60,7 @@ from stowplan.plugins.noderesources.resource_allocation import (
     scores_devices,
     strategy_scorers,
 )
-from stowplan.plugins.noderesources.usage_columns import UsageOfAllNodes, average_share
+from stowplan.plugins.noderesources.usage_columns import SmallScores, Usage, average_share
 
 REASON_PODS = "Too many pods"
 REASON_PREFIX = "Insufficient "
@@ -75,7 +75,6 @@ SAFE = 1 << 60
 
 _NOTHING: Mapping[int, int] = {}
 _NO_NAMES: frozenset[str] = frozenset()
-_NO_AMOUNTS: IntArray = np.zeros(0, dtype=np.int64)
 
 
 class NodeResourcesFitArgs(PluginArgs, frozen=True):
@@ -119,9 +118,9 @@ class _Request:
     """
 
     __slots__ = (
+        "_amounts",
         "_numbers",
         "_sets",
-        "amounts",
         "devices_for",
         "elsewhere",
         "has_bits",
@@ -151,7 +150,7 @@ class _Request:
         self._sets: list[tuple[int, ...]] = [()]
         self._numbers: dict[tuple[int, ...], int] = {(): 0}
         self.lines = lines_of(())
-        self.amounts: IntArray = _NO_AMOUNTS
+        self._amounts: IntArray | None = None
         self.listed: tuple[tuple[int, int, int, bool], ...] = ()
         self.missing: tuple[int, ...] = ()
         self.elsewhere = 0
@@ -163,24 +162,29 @@ class _Request:
         self.version = resources.version
         found, missing = [], []
         held: dict[int, int] = {}
-        for place, (name, whole) in enumerate(self.wanted):
+        for place, (name, amount) in enumerate(self.wanted):
             line = resources.find(name)
             if line is not None:
-                held[line] = self.held.get(name, 0)
-                found.append((line, whole - held[line], place, name in self.devices_for))
+                mark = 1 << (_FIRST_REQUEST + place) if self.has_bits else place
+                if self.held:
+                    held[line] = self.held.get(name, 0)
+                    amount -= held[line]
+                found.append((line, amount, mark, name in self.devices_for))
             elif name not in self.devices_for:
                 missing.append(place)
         self.lines = lines_of(tuple([line for line, _, _, _ in found]))
-        self.amounts = np.array([amount for _, amount, _, _ in found], dtype=np.int64)
-        self.held_lines = held if self.held else _NOTHING
+        self._amounts = None
+        self.held_lines = held if held else _NOTHING
         self.missing = tuple(missing)
         self.elsewhere = self.code_of(self.missing) | _TOO_LARGE if missing else 0
         self.listed = tuple(found)
-        if self.has_bits:
-            self.listed = tuple(
-                (line, amount, 1 << (_FIRST_REQUEST + place), by_devices)
-                for line, amount, place, by_devices in found
-            )
+
+    @property
+    def amounts(self) -> IntArray:
+        """What each line is asked for."""
+        if self._amounts is None:
+            self._amounts = np.array([amount for _, amount, _, _ in self.listed], dtype=np.int64)
+        return self._amounts
 
     @property
     def by_devices(self) -> BoolColumn:
@@ -268,8 +272,7 @@ class NodeResourcesFit(Plugin):
         self._score, self._score_one = strategy_scorers(strategy)
         self._has_shares = strategy.type in (LEAST_ALLOCATED, MOST_ALLOCATED)
         self._scores_used = strategy.type == MOST_ALLOCATED
-        self._usage = UsageOfAllNodes(handle.table, with_defaults=True)
-        self._room = UsageOfAllNodes(handle.table, with_defaults=False)
+        self._usage = Usage(handle.table)
         self._totals = DeviceTotals(handle.table, handle.gates)
         self._resizes = handle.gates[RESIZE_PREEMPTION]
         for name in self._resources:
@@ -302,15 +305,12 @@ class NodeResourcesFit(Plugin):
     def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes | None:
         request = self._request(cycle, pod)
         table, rows = nodes.table, nodes.rows
+        columns = None if request.missing else self._usage.of(request.lines.listed, nodes)
+        if columns is not None and columns.has_room(table, [amount for _, amount, _, _ in request.listed]):
+            return None
         crowded = table.pod_count[rows] >= table.allowed_pods[rows]
         if not request.wanted:
             return crowded.astype(np.int64) if crowded.any() else None
-        columns = None if request.missing else self._room.of(request.lines.listed, nodes)
-        # Where floats do not say that there is room (a row they do not hold is one) it is looked at exactly.
-        if columns is not None and not (
-            (columns.free < request.amounts.astype(np.float64)[:, None]).any() or crowded.any()
-        ):
-            return None
         allocatable = request.lines.of(table.allocatable, rows)
         # No amount is negative, so the difference cannot overflow; `filter_row` has the same rule.
         lacking = allocatable - request.lines.of(table.requested, rows) < request.amounts[:, None]
@@ -478,15 +478,15 @@ class NodeResourcesFit(Plugin):
     def pre_score(self, cycle: Cycle, pod: PodInfo) -> None:
         cycle.write_score(self, self._scored(cycle, pod))
 
-    def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores:
+    def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores | SmallScores:
         resources: ScoredResources | None = cycle.read_score(self)
         if resources is None:
             resources = self._scored(cycle, pod)
-        columns = self._usage.columns(resources, nodes) if self._has_shares else None
+        columns = self._usage.scored(resources, nodes) if self._has_shares else None
         if columns is None:
             return self._score(resources.look(nodes, with_defaults=True))
         weights = [self._weights[index] for index in resources.which]
-        scores = average_share(columns, resources.amounts, weights, most=self._scores_used)
+        scores = average_share(columns, resources.wanted, weights, most=self._scores_used)
         if len(columns.odd):
             odd = NodeRows(nodes.table, columns.odd)
             scores[columns.odd] = self._score(resources.look(odd, with_defaults=True))

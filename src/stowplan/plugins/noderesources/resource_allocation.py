@@ -132,10 +132,9 @@ class ScoredResources:
         "_lines",
         "_listed",
         "_only_core",
-        "amounts",
         "by_devices",
-        "largest_amount",
         "lines",
+        "wanted",
         "which",
     )
 
@@ -147,26 +146,29 @@ class ScoredResources:
         devices: DeviceTotals | None = None,
     ) -> None:
         self._listed = tuple(
-            (index, table.line_of(name), amount)
-            for index, (name, amount) in enumerate(zip(names, amounts, strict=True))
-            if amount or not is_scalar(name)
+            [
+                (index, table.line_of(names[index]), amount)
+                for index, amount in enumerate(amounts)
+                if amount or not is_scalar(names[index])
+            ]
         )
-        self.which = tuple(index for index, _, _ in self._listed)
-        self._devices = devices
-        self.by_devices = [
-            (place, names[index])
-            for place, (index, _, _) in enumerate(self._listed)
-            if devices is not None and devices.means_devices(names[index])
-        ]
-        """The resources, by their place, that nodes which do not have them may answer with devices."""
+        self.which = tuple([index for index, _, _ in self._listed])
         self.lines = tuple([line for _, line, _ in self._listed])
-        """The lines of the resources in the resource columns."""
+        self.wanted = tuple([amount for _, _, amount in self._listed])
+        """Their places among all, their lines in the resource columns, and what the pods ask of each."""
+        self._devices = devices
+        self.by_devices = (
+            [
+                (place, names[index])
+                for place, index in enumerate(self.which)
+                if devices.means_devices(names[index])
+            ]
+            if devices is not None and devices.any
+            else []
+        )
+        """The resources, by their place, that nodes which do not have them may answer with devices."""
         self._lines = lines_of(self.lines)
         self._only_core = self.lines in ((CPU,), (MEMORY,), (CPU, MEMORY))
-        wanted = [amount for _, _, amount in self._listed]
-        self.amounts = np.array(wanted, dtype=np.int64)[:, None]
-        """What the pods ask of each, one below the other."""
-        self.largest_amount = max(wanted, default=0)
 
     def look(self, nodes: NodeRows, *, with_defaults: bool) -> Figures:
         """Figures of some rows; `with_defaults` counts containers without requests at the customary sizes."""
@@ -183,7 +185,8 @@ class ScoredResources:
                         used[position] = table.non_zero[line, rows]
         if self.by_devices:
             allocatable, used = self._with_devices(allocatable, used, rows)
-        return Figures(self.which, allocatable, used, saturated_sum(used, self.amounts))
+        amounts = np.array(self.wanted, dtype=np.int64)[:, None]
+        return Figures(self.which, allocatable, used, saturated_sum(used, amounts))
 
     def _with_devices(
         self, allocatable: IntArray, used: IntArray, rows: IntArray | slice

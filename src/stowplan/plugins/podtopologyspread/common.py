@@ -200,6 +200,9 @@ class RegardedRows:
 
     def _make(self, honors_affinity: bool, honors_taints: bool) -> RowSet:
         table, spec = self._table, self._pod.spec
+        if not (honors_taints or (honors_affinity and (spec.affinity or spec.node_selector))):
+            keys = tuple(self._keys)
+            return table.row_sets.of(table, keys, lambda: _with_keys(table, keys))
         affinity = required_node_affinity(spec)
         kept_off = hard_verdicts(table, spec.tolerations, self._compare) if honors_taints else None
 

@@ -1,12 +1,15 @@
 """Hard constraints: would the pod make its domain exceed the emptiest one by more than maxSkew?"""
 
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
 
 from stowplan.cluster.changes import NO_ROWS, Rows, merge_rows
 from stowplan.cluster.columns import BoolColumn
+from stowplan.cluster.matchers import FEW_DOMAINS
+from stowplan.cluster.table import ClusterTable
 from stowplan.framework import ALL_ROWS, Codes, NodeRows, PodInfo, SimulatedRow, StaleRows
 from stowplan.plugins.podtopologyspread.common import Constraint, ConstraintCounter
 
@@ -116,8 +119,16 @@ def _many_full(counted: ConstraintCounter, size: int, shifts: Sequence[Shift]) -
     return full
 
 
-def codes(state: FilterState, nodes: NodeRows) -> Codes:
+def _passes_all(counted: ConstraintCounter, full: BoolColumn, table: ClusterTable) -> bool:
+    """Whether every node is in a domain that has room, if domains are few enough to tell at once."""
+    column = counted.column
+    return column.size <= FEW_DOMAINS and sum(column.populations) >= table.node_count and not full.any()
+
+
+def codes(state: FilterState, nodes: NodeRows) -> Codes | None:
     """What the first constraint that rejects a row says; rows that were rejected are not looked at again."""
+    if state.few is None and all(map(_passes_all, state.counted, state.full, repeat(nodes.table))):
+        return None
     result = np.zeros(nodes.count, dtype=np.int64)
     if state.counted:
         column, full = state.counted[0].column, state.full[0]
