@@ -1,6 +1,7 @@
 """Who waits for a deletion is told once, and when a pod counts as going."""
 
 import pytest
+from msgspec.structs import replace
 
 from stowplan.api.pod import Pod
 from stowplan.framework.held_pods import AwaitedDeletions, HeldPods, is_going
@@ -9,9 +10,10 @@ from stowplan.testing import pod
 
 def _terminating(grace: int | None) -> Pod:
     made = pod("p").obj()
-    made.metadata.deletion_timestamp = "2026-01-01T00:00:00Z"
-    made.metadata.deletion_grace_period_seconds = grace
-    return made
+    going = replace(
+        made.metadata, deletion_timestamp="2026-01-01T00:00:00Z", deletion_grace_period_seconds=grace
+    )
+    return replace(made, metadata=going)
 
 
 @pytest.mark.parametrize(
