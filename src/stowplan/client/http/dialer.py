@@ -12,7 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar, cast
 from urllib.parse import unquote
 
-from stowplan.client.http.connection import LONGEST_HEAD, SILENT, Connection, MalformedError, parse_head
+from stowplan.client.http.connection import (
+    LONGEST_HEAD,
+    SILENT,
+    Connection,
+    LostError,
+    MalformedError,
+    parse_head,
+)
 from stowplan.client.http.http2 import Http2Connection
 from stowplan.client.http.settings import AccessError, Address
 from stowplan.client.http.tls import Tls
@@ -108,7 +115,7 @@ class TlsLink(asyncio.Protocol):
         protocols: Sequence[str],
     ) -> None:
         self._inner_for = inner
-        self._inner: Inner
+        self.inner: Inner
         self._context = context
         self._server_name = server_name
         self._protocols = protocols
@@ -186,7 +193,7 @@ class TlsLink(asyncio.Protocol):
             problem = None if isinstance(error, ssl.SSLWantReadError) else error
         text = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         if text:
-            self._inner.data_received(text)
+            self.inner.data_received(text)
         if problem is not None:
             self._end(problem)
         elif is_over:
@@ -200,7 +207,7 @@ class TlsLink(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         if self._shaken:
-            self._inner.connection_lost(exc)
+            self.inner.connection_lost(exc)
         elif not self._ready.done():
             self._ready.set_exception(exc or ConnectionResetError("EOF"))
 
@@ -216,8 +223,8 @@ class TlsLink(asyncio.Protocol):
             return
         self._shaken = True
         self._flush()
-        self._inner = self._inner_for(self._tls.selected_alpn_protocol() or "")
-        self._inner.connection_made(self)
+        self.inner = self._inner_for(self._tls.selected_alpn_protocol() or "")
+        self.inner.connection_made(self)
         if not self._ready.done():
             self._ready.set_result(None)
 
@@ -228,7 +235,7 @@ class TlsLink(asyncio.Protocol):
         if transport is not None:
             transport.abort()
         if self._shaken:
-            self._inner.connection_lost(error)
+            self.inner.connection_lost(error)
             self._shaken = False
 
     def _flush(self) -> None:
@@ -345,6 +352,8 @@ class Dialer:
         except OSError as error:
             problem = _system_text(error)
             raise DialError(f"dial tcp {where.host_and_port}: connect: {problem}", again=True) from None
+        except LostError as error:
+            raise DialError(f"dial tcp {where.host_and_port}: {error.problem}", again=True) from None
         except MalformedError as error:
             raise DialError(f"proxyconnect tcp: {error}") from None
         except AccessError as error:
@@ -374,6 +383,8 @@ class Dialer:
             transport = await self._tunnel(self._proxy, link)
         try:
             await link.ready()
+            if isinstance(link.inner, Http2Connection):
+                await link.inner.ready()
         except BaseException:
             transport.abort()
             raise

@@ -208,15 +208,6 @@ def value_of(block: bytes, name: bytes) -> bytes | None:
     return None
 
 
-def fields_of(block: bytes) -> list[Field]:
-    """All fields. Raises HeaderError."""
-    return [(_plain(name), _plain(value)) for name, value in _fields(block)]
-
-
-def _plain(raw: _Raw) -> bytes:
-    return unhuffman(raw[0]) if raw[1] else raw[0]
-
-
 def _fields(block: bytes) -> Iterator[tuple[_Raw, _Raw]]:
     at, size = 0, len(block)
     begun = False

@@ -61,8 +61,8 @@ _LARGEST_WINDOW: Final = (1 << 31) - 1
 _WINDOW: Final = 1 << 30
 """Bytes the server may send unasked. Whoever asked for an answer takes all of it, so nothing is held back."""
 
-_PRESUMED_STREAMS: Final = 100
-"""Requests at a time before the server has said how many it takes."""
+_MOST_STREAMS: Final = 1_000
+"""Requests at a time if the server does not say how many it takes."""
 _FEW: Final = 2
 """With so few requests under way, one is sent at once: waiting for others would cost a turn."""
 _LAST_STREAM: Final = (1 << 31) - 1
@@ -161,8 +161,9 @@ class Http2Connection:
         """The frames so far of a header block that is not complete."""
         self._block_stream = 0
         self._block_flags = 0
-        self._settled = False
-        self._most = _PRESUMED_STREAMS
+        self._settled: asyncio.Future[None] = self._loop.create_future()
+        self._settled.add_done_callback(_noticed)
+        self._most = _MOST_STREAMS
         self._largest = _FRAME
         self._window = _DEFAULT_WINDOW
         """What the server takes of a new stream, at first."""
@@ -179,6 +180,10 @@ class Http2Connection:
         """When it was made, and when it was last heard of: made, or a byte came. By the loop's time."""
         self.is_last = False
         """Whether it closes after the answers that are under way."""
+
+    async def ready(self) -> None:
+        """Wait until the server has said what it takes. Raises LostError."""
+        await self._settled
 
     @property
     def is_usable(self) -> bool:
@@ -296,7 +301,12 @@ class Http2Connection:
                 stream &= _LAST_STREAM
                 if kind == _DATA and stream in exchanges and not self._block:
                     self._take_data(exchanges[stream], flags, data[begin:at])
-                elif kind == _HEADERS and flags & 0x2C == _END_HEADERS and self._settled and not self._block:
+                elif (
+                    kind == _HEADERS
+                    and flags & 0x2C == _END_HEADERS
+                    and stream in exchanges
+                    and not self._block
+                ):
                     self._take_headers(stream, flags, data[begin:at])
                 else:
                     self._take_other(kind, flags, stream, data[begin:at])
@@ -315,13 +325,14 @@ class Http2Connection:
     # Taking answers apart
 
     def _take_data(self, exchange: Exchange, flags: int, content: bytes) -> None:
-        self._count(len(content))
         if not exchange.status:
             raise MalformedError("malformed HTTP/2 response: a body without a head")
+        size = len(content)
         if flags & _PADDED:
             content = _unpadded(content)
         if content:
             exchange.pieces.append(content)
+        self._count(size)
         if flags & _END_STREAM:
             self._finish(exchange)
 
@@ -345,7 +356,7 @@ class Http2Connection:
 
     def _take_other(self, kind: int, flags: int, stream: int, content: bytes) -> None:
         """A frame that is rarer than heads and bodies of answers, or stands where another one belongs."""
-        if not self._settled and kind != _SETTINGS:
+        if kind != _SETTINGS and not self._settled.done():
             raise MalformedError("malformed HTTP/2 response: no settings")
         if self._block and (kind != _CONTINUATION or stream != self._block_stream):
             raise MalformedError("malformed HTTP/2 response: a header block that is interrupted")
@@ -403,7 +414,6 @@ class Http2Connection:
             raise MalformedError("malformed HTTP/2 response: malformed settings")
         if flags & _ACK:
             return
-        self._settled = True
         for name, value in _SETTING.iter_unpack(content):
             if name == _HEADER_TABLE_SIZE:
                 self._encoder.resize(value)
@@ -420,6 +430,8 @@ class Http2Connection:
                     raise MalformedError("malformed HTTP/2 response: a frame size that is not allowed")
                 self._largest = value
         self._respond(_frame(_SETTINGS, _ACK, 0))
+        if not self._settled.done():
+            self._settled.set_result(None)
         self._send_held()
 
     def _take_window(self, stream: int, more: int) -> None:
@@ -510,6 +522,8 @@ class Http2Connection:
         return LostError(problem, answered=exchange.answered, reused=self._served > 0)
 
     def _fail_all(self, problem: str, *, is_end: bool = False) -> None:
+        if not self._settled.done():
+            self._settled.set_exception(UnprocessedError(problem))
         exchanges = list(self._exchanges.values())
         self._exchanges.clear()
         self._held.clear()
@@ -582,6 +596,12 @@ class Http2Connection:
             else:
                 exchange.unsent = None
                 del self._held[exchange.stream]
+
+
+def _noticed(future: "asyncio.Future[None]") -> None:
+    """A connection that is given up while it is made has nobody left to hear why it failed."""
+    if not future.cancelled():
+        future.exception()
 
 
 def _fail(exchange: Exchange, error: LostError) -> None:
