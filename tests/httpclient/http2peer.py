@@ -47,11 +47,14 @@ def act(given: Http2Act) -> Act:
 class Http2Writer:
     """One stream of a connection. What is written as HTTP/1.1 is sent as HTTP/2 when it is complete."""
 
-    def __init__(self, link: asyncio.StreamWriter, connection: H2Connection, stream: int) -> None:
+    def __init__(
+        self, link: asyncio.StreamWriter, connection: H2Connection, stream: int, request: bytes
+    ) -> None:
         self._link = link
         self._text = b""
         self.connection = connection
         self.stream = stream
+        self.request = request
         self.transport = link.transport
 
     def write(self, text: bytes) -> None:
@@ -146,7 +149,7 @@ class Http2Server(NastyServer):
                         self.requests.append(request)
                         self.times.append(asyncio.get_running_loop().time())
                         script = self._script_for(request)
-                        answering = self._answer(script, Http2Writer(writer, connection, stream))
+                        answering = self._answer(script, Http2Writer(writer, connection, stream, request))
                         under_way[stream] = asyncio.create_task(answering)
                         self._tasks.add(under_way[stream])
                         busy = sum(not one.done() for one in under_way.values())

@@ -2,8 +2,10 @@
 
 import asyncio
 import random
+from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 from h2.errors import ErrorCodes
 
@@ -122,8 +124,7 @@ def test_what_is_under_way_is_finished_when_the_server_takes_no_more() -> None:
     """As kube-apiserver does with `--goaway-chance`, and when it shuts down."""
 
     async def last_words(writer: Http2Writer) -> None:
-        frame = b"\0\0\x08\x07\0\0\0\0\0\x7f\xff\xff\xff\0\0\0\0"
-        writer.transport.write(frame)
+        writer.transport.write(goodbye((1 << 31) - 1))
         await asyncio.sleep(0.1)
         writer.write(CREATED)
 
@@ -274,6 +275,72 @@ def test_an_answer_before_the_end_of_a_body_ends_the_request() -> None:
                     await client.create(CONFIG_MAPS, body)
                 assert failure.value.code == 413
             await eventually(lambda: len(server.resets) == 2)
+
+    asyncio.run(run())
+
+
+def goodbye(last: int) -> bytes:
+    """The frame GOAWAY, without a word on errors."""
+    return b"\0\0\x08\x07\0\0\0\0\0" + last.to_bytes(4) + bytes(4)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_write_is_done_once_however_often_the_server_refuses_or_leaves(seed: int) -> None:
+    rng = random.Random(seed)
+    ended: dict[object, int] = {}
+    done: Counter[str] = Counter()
+
+    async def serve(writer: Http2Writer) -> None:
+        await asyncio.sleep(rng.random() / 100)
+        stream, chance = writer.stream, rng.random()
+        if stream > ended.get(writer.connection, stream):
+            await asyncio.Event().wait()
+        if chance < 0.05:
+            await reset(ErrorCodes.REFUSED_STREAM)(writer)
+        elif chance < 0.1:
+            ended[writer.connection] = max(stream - 2, 0)
+            writer.transport.write(goodbye(ended[writer.connection]))
+            await asyncio.Event().wait()
+        else:
+            body = writer.request.partition(b"\r\n\r\n")[2]
+            if body:
+                done[msgspec.json.decode(body)["metadata"]["name"]] += 1
+            writer.write(CREATED)
+
+    async def run() -> None:
+        async with Http2Server(act(serve), streams=8) as server, server.client(connections=20) as client:
+
+            async def write(writer: int) -> None:
+                for number in range(10):
+                    metadata = {"name": f"{writer}-{number}", "namespace": "default"}
+                    await client.create(PODS, {"metadata": metadata})
+                    given_up = asyncio.create_task(get(client))
+                    await asyncio.sleep(0)
+                    given_up.cancel()
+
+            await asyncio.gather(*(write(number) for number in range(30)))
+            assert done == {f"{writer}-{number}": 1 for writer in range(30) for number in range(10)}
+            pool = client._transport._pool
+            assert not pool._waiting
+            assert not any(one.load for one in pool._shared)
+
+    asyncio.run(run())
+
+
+def test_a_server_that_leaves_before_every_request_is_unreachable() -> None:
+    class Leaving(Http2Server):
+        async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self.connections += 1
+            writer.write(b"\0\0\0\4\0\0\0\0\0" + goodbye(0))
+            await reader.read()
+            writer.close()
+
+    async def run() -> None:
+        async with Leaving() as server, server.client() as client:
+            with pytest.raises(ApiError) as failure:
+                await create(client)
+            assert failure.value.is_unreachable
+        assert server.connections < 100
 
     asyncio.run(run())
 

@@ -18,6 +18,8 @@ MOST_CONNECTIONS: Final = 32
 _CLOSED: Final = "the client is closed"
 _AT_ONCE: Final = 3
 """How often a request that certainly was not done is sent without a pause."""
+_MOST_IN_VAIN: Final = 10
+"""Connections that are made for a request and are of no use to it."""
 
 _Kept = Connection | Http2Connection
 
@@ -160,16 +162,20 @@ class Pool:
 
     async def _take(self) -> _Kept:
         """A connection: a new one if there may be more, else the next place that is given back."""
+        dialed = 0
         while True:
             if self._closed:
                 raise LostError(_CLOSED)
+            picked = self._pick()
+            if picked is not None:
+                return picked
             if self._open + sum(max(one.load - 1, 0) for one in self._shared) < self._most:
                 if not self._may_share:
                     return await self._dial()
+                if dialed >= _MOST_IN_VAIN:
+                    raise DialError("the server ends every connection before it takes a request", again=True)
+                dialed += 1
                 await self._dial_for_all()
-                picked = self._pick()
-                if picked is not None:
-                    return picked
                 continue
             turn: asyncio.Future[_Kept | None] = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
