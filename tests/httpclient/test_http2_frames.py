@@ -271,6 +271,42 @@ def test_requests_of_a_turn_are_one_write() -> None:
     with_connection(test)
 
 
+def sent_of(link: Link) -> int:
+    """Bytes of bodies that were sent."""
+    at, size = link.written.index(b"SM\r\n\r\n") + 6, 0
+    while at < len(link.written):
+        length = int.from_bytes(link.written[at : at + 3])
+        size += length if link.written[at + 3] == DATA else 0
+        at += 9 + length
+    return size
+
+
+def test_a_body_goes_on_when_the_server_takes_more() -> None:
+    """By a word on the stream, on the connection, or on all streams; and less after they take some back."""
+    common = Common("POST", ADDRESS, [])
+
+    async def test(connection: Http2Connection, link: Link) -> None:
+        async def taken() -> int:
+            await asyncio.sleep(0)
+            return sent_of(link)
+
+        connection.send(Message(common, "/", b"b" * 100_000))
+        assert await taken() == 100
+        connection.data_received(frame(WINDOW, 0, 1, b"\0\0\0\x0a"))
+        assert await taken() == 110
+        connection.data_received(frame(SETTINGS, 0, 0, b"\0\4\0\0\0\x32"))
+        connection.data_received(frame(WINDOW, 0, 1, b"\0\0\0\x32"))
+        assert await taken() == 110
+        connection.data_received(frame(SETTINGS, 0, 0, b"\0\4\0\0\0\x33"))
+        assert await taken() == 111
+        connection.data_received(frame(WINDOW, 0, 1, b"\0\2\0\0"))
+        assert await taken() == 65_535
+        connection.data_received(frame(WINDOW, 0, 0, b"\0\2\0\0"))
+        assert await taken() == 100_000
+
+    with_connection(test, b"\0\4\0\0\0\x64")
+
+
 # Servers that do not behave
 
 HEAD = frame(HEADERS, END_HEADERS, 1, block((":status", "200")))

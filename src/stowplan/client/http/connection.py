@@ -10,6 +10,9 @@ from stowplan.client.http import hpack
 from stowplan.client.http.requests import Message
 
 LONGEST_HEAD: Final = 64 * 1024
+IDLE_SECONDS: Final = 30.0
+"""Servers and what stands before them close what is idle, but hardly so soon: we are first."""
+
 _LONGEST_CHUNK_LINE: Final = 256
 _STATUS: Final = re.compile(rb"HTTP/1\.([01]) ([1-9]\d\d)(?: |$|\r)")
 _LENGTH: Final = b"\r\ncontent-length:"

@@ -134,9 +134,13 @@ class TlsLink(asyncio.Protocol):
     # A transport for whoever speaks through it
 
     def write(self, data: bytes) -> None:
-        written = self._tls.write(data)
-        while written < len(data):
-            written += self._tls.write(memoryview(data)[written:])
+        try:
+            written = self._tls.write(data)
+            while written < len(data):
+                written += self._tls.write(memoryview(data)[written:])
+        except ssl.SSLError as error:
+            self._end(error)
+            return
         self._flush()
 
     @property

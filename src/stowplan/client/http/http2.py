@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from stowplan.client.http import hpack
 from stowplan.client.http.connection import (
     GIVEN_UP,
+    IDLE_SECONDS,
     LONGEST_HEAD,
     OVERDUE,
     Answer,
@@ -70,9 +71,6 @@ _MOST_PIECES: Final = 64
 """Frames of one header block."""
 _MOST_RESPONSES: Final = 10_000
 """Frames of its own that the server may have us answer without reading what we write."""
-
-IDLE_SECONDS: Final = 30.0
-"""Servers and what stands before them close what is idle, but hardly so soon: we are first."""
 
 
 def _opening() -> bytes:

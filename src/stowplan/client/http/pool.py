@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from stowplan.client.http.connection import SILENT, Answer, Connection, LostError, Stream
+from stowplan.client.http.connection import IDLE_SECONDS, SILENT, Answer, Connection, LostError, Stream
 from stowplan.client.http.dialer import Dialer, DialError
-from stowplan.client.http.http2 import IDLE_SECONDS, Http2Connection, UnprocessedError
+from stowplan.client.http.http2 import Http2Connection, UnprocessedError
 from stowplan.client.http.requests import Message
 
 MOST_CONNECTIONS: Final = 32
@@ -213,7 +213,7 @@ class Pool:
         self._all[connection] = None
         if self._closed or not connection.is_usable:
             connection.abort()
-            raise LostError(_CLOSED if self._closed else "EOF")
+            raise LostError(_CLOSED) if self._closed else DialError("EOF", again=True)
         if isinstance(connection, Http2Connection):
             connection.patience = self._timeout
             self._shared.append(connection)
