@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from httpclient.http2peer import Http2Server
 from httpclient.nastyserver import (
     CREATED,
     OK,
@@ -37,13 +38,23 @@ CONFLICT = msgspec.json.encode(
 RETRY_NOW = answer("429 Too Many Requests", b"slow down", "Retry-After: 0")
 
 
+Peer = type[NastyServer]
+
+
+@pytest.fixture(params=[NastyServer, Http2Server], ids=["HTTP/1.1", "HTTP/2"])
+def peer(request: pytest.FixtureRequest) -> Peer:
+    """A server of either kind."""
+    found: Peer = request.param
+    return found
+
+
 async def get(client: HttpClient) -> Any:
     return await client.get(NODES, "", "n1")
 
 
-def test_a_binding_is_one_post_with_its_kind() -> None:
+def test_a_binding_is_one_post_with_its_kind(peer: Peer) -> None:
     async def run() -> None:
-        async with NastyServer(CREATED) as server, server.client() as client:
+        async with peer(CREATED) as server, server.client() as client:
             await client.bind(BINDING)
         (sent,) = server.requests
         head, _, body = sent.partition(b"\r\n\r\n")
@@ -127,13 +138,13 @@ def bound_to(node: str) -> bytes:
     return answer("409 Conflict", msgspec.json.encode(text))
 
 
-def test_a_binding_whose_answer_was_lost_is_sent_again_and_done_if_it_was_done() -> None:
+def test_a_binding_whose_answer_was_lost_is_sent_again_and_done_if_it_was_done(peer: Peer) -> None:
     async def run() -> None:
-        async with NastyServer(drop, bound_to("n1")) as server, server.client() as client:
+        async with peer(drop, bound_to("n1")) as server, server.client() as client:
             await client.bind(BINDING)
         assert len(server.requests) == 2
         assert server.requests[0] == server.requests[1]
-        async with NastyServer(drop, bound_to("n10")) as server, server.client() as client:
+        async with peer(drop, bound_to("n10")) as server, server.client() as client:
             with pytest.raises(ApiError, match='already assigned to node "n10"'):
                 await client.bind(BINDING)
 
@@ -141,18 +152,18 @@ def test_a_binding_whose_answer_was_lost_is_sent_again_and_done_if_it_was_done()
 
 
 @pytest.mark.parametrize("kind", [PatchType.STRATEGIC, PatchType.MERGE])
-def test_a_patch_of_maps_whose_answer_was_lost_is_sent_again(kind: PatchType) -> None:
+def test_a_patch_of_maps_whose_answer_was_lost_is_sent_again(peer: Peer, kind: PatchType) -> None:
     async def run() -> None:
-        async with NastyServer(drop, OK) as server, server.client() as client:
+        async with peer(drop, OK) as server, server.client() as client:
             await client.patch(PODS, "default", "web", {"status": {}}, kind)
         assert len(server.requests) == 2
 
     asyncio.run(run())
 
 
-def test_a_patch_of_steps_whose_answer_was_lost_is_not_sent_again() -> None:
+def test_a_patch_of_steps_whose_answer_was_lost_is_not_sent_again(peer: Peer) -> None:
     async def run() -> None:
-        async with NastyServer(drop, OK) as server, server.client() as client:
+        async with peer(drop, OK) as server, server.client() as client:
             with pytest.raises(ApiError) as failure:
                 await client.patch(PODS, "default", "web", [{"op": "remove", "path": "/a"}], PatchType.JSON)
         assert failure.value.is_unreachable
@@ -161,10 +172,10 @@ def test_a_patch_of_steps_whose_answer_was_lost_is_not_sent_again() -> None:
     asyncio.run(run())
 
 
-def test_a_list_is_not_asked_for_again_where_its_reader_does_that() -> None:
+def test_a_list_is_not_asked_for_again_where_its_reader_does_that(peer: Peer) -> None:
     async def run() -> None:
         failed = answer("503 Service Unavailable", b"upstream is away")
-        async with NastyServer(failed) as server, server.client() as client:
+        async with peer(failed) as server, server.client() as client:
             with pytest.raises(ApiError, match="upstream is away"):
                 await client.list(NODES, Node)
         assert len(server.requests) == 1
@@ -172,21 +183,21 @@ def test_a_list_is_not_asked_for_again_where_its_reader_does_that() -> None:
     asyncio.run(run())
 
 
-def test_a_read_is_sent_again_when_its_answer_is_lost() -> None:
+def test_a_read_is_sent_again_when_its_answer_is_lost(peer: Peer) -> None:
     async def run() -> None:
         scripts = drop, then_drop(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{}"), OK
-        async with NastyServer(*scripts) as server, server.client() as client:
+        async with peer(*scripts) as server, server.client() as client:
             assert await get(client) == {}
         assert len(server.requests) == 3
 
     asyncio.run(run())
 
 
-def test_a_read_on_a_kept_connection_that_was_closed_is_sent_again_at_once() -> None:
+def test_a_read_on_a_kept_connection_that_was_closed_is_sent_again_at_once(peer: Peer) -> None:
     """Other reads wait a tenth of a second at least. A busy machine may take as long once in a while."""
 
     async def took() -> float:
-        async with NastyServer(OK, drop, OK) as server, server.client() as client:
+        async with peer(OK, drop, OK) as server, server.client() as client:
             await get(client)
             await get(client)
         return server.times[2] - server.times[1]
@@ -194,9 +205,9 @@ def test_a_read_on_a_kept_connection_that_was_closed_is_sent_again_at_once() -> 
     assert any(asyncio.run(took()) < 0.09 for _ in range(10))
 
 
-def test_a_write_is_sent_over_a_new_connection_when_the_kept_one_was_closed_before() -> None:
+def test_a_write_is_sent_over_a_new_connection_when_the_kept_one_was_closed_before(peer: Peer) -> None:
     async def run() -> None:
-        async with NastyServer(then_drop(CREATED), CREATED) as server, server.client() as client:
+        async with peer(then_drop(CREATED), CREATED) as server, server.client() as client:
             await client.bind(BINDING)
             await asyncio.sleep(0.05)
             await client.bind(BINDING)
@@ -205,9 +216,9 @@ def test_a_write_is_sent_over_a_new_connection_when_the_kept_one_was_closed_befo
     asyncio.run(run())
 
 
-def test_a_server_that_cannot_be_connected_to_is_unreachable() -> None:
+def test_a_server_that_cannot_be_connected_to_is_unreachable(peer: Peer) -> None:
     async def run() -> None:
-        async with NastyServer(OK) as server:
+        async with peer(OK) as server:
             pass
         async with server.client() as client:
             with pytest.raises(
@@ -227,28 +238,28 @@ def test_a_server_that_cannot_be_connected_to_is_unreachable() -> None:
         ((answer("429 Too Many Requests", b""), CREATED), 2),
     ],
 )
-def test_a_write_that_is_refused_for_the_moment_is_sent_again(scripts: Any, sent: int) -> None:
+def test_a_write_that_is_refused_for_the_moment_is_sent_again(peer: Peer, scripts: Any, sent: int) -> None:
     async def run() -> None:
-        async with NastyServer(*scripts) as server, server.client() as client:
+        async with peer(*scripts) as server, server.client() as client:
             await client.bind(BINDING)
         assert len(server.requests) == sent
 
     asyncio.run(run())
 
 
-def test_the_time_a_server_asks_for_is_waited() -> None:
+def test_the_time_a_server_asks_for_is_waited(peer: Peer) -> None:
     async def run() -> None:
         refusal = answer("429 Too Many Requests", b"", "Retry-After: 1")
-        async with NastyServer(refusal, CREATED) as server, server.client() as client:
+        async with peer(refusal, CREATED) as server, server.client() as client:
             await client.bind(BINDING)
         assert server.times[1] - server.times[0] >= 1
 
     asyncio.run(run())
 
 
-def test_a_server_that_goes_on_refusing_is_believed_in_the_end() -> None:
+def test_a_server_that_goes_on_refusing_is_believed_in_the_end(peer: Peer) -> None:
     async def run() -> None:
-        async with NastyServer(RETRY_NOW) as server, server.client() as client:
+        async with peer(RETRY_NOW) as server, server.client() as client:
             with pytest.raises(ApiError, match="slow down") as failure:
                 await client.bind(BINDING)
         assert (failure.value.code, failure.value.reason) == (429, "TooManyRequests")
@@ -258,12 +269,12 @@ def test_a_server_that_goes_on_refusing_is_believed_in_the_end() -> None:
     asyncio.run(run())
 
 
-def test_a_failing_server_is_asked_again_by_reads_only() -> None:
+def test_a_failing_server_is_asked_again_by_reads_only(peer: Peer) -> None:
     async def run() -> None:
         failed = answer("503 Service Unavailable", b"upstream is away")
-        async with NastyServer(failed, OK) as server, server.client() as client:
+        async with peer(failed, OK) as server, server.client() as client:
             assert await get(client) == {}
-        async with NastyServer(failed, CREATED) as server, server.client() as client:
+        async with peer(failed, CREATED) as server, server.client() as client:
             with pytest.raises(ApiError, match="code 503: upstream is away") as failure:
                 await client.bind(BINDING)
         assert failure.value.reason == "ServiceUnavailable"
@@ -272,9 +283,9 @@ def test_a_failing_server_is_asked_again_by_reads_only() -> None:
     asyncio.run(run())
 
 
-def test_a_refusal_is_the_status_of_the_server() -> None:
+def test_a_refusal_is_the_status_of_the_server(peer: Peer) -> None:
     async def run() -> None:
-        async with NastyServer(answer("409 Conflict", CONFLICT)) as server, server.client() as client:
+        async with peer(answer("409 Conflict", CONFLICT)) as server, server.client() as client:
             with pytest.raises(ApiError, match="it is taken") as failure:
                 await client.bind(BINDING)
         assert failure.value.is_conflict
@@ -283,9 +294,9 @@ def test_a_refusal_is_the_status_of_the_server() -> None:
     asyncio.run(run())
 
 
-def test_a_server_that_does_not_answer_is_given_up() -> None:
+def test_a_server_that_does_not_answer_is_given_up(peer: Peer) -> None:
     async def run() -> None:
-        async with NastyServer(silence) as server, server.client(answer_seconds=0.2) as client:
+        async with peer(silence) as server, server.client(answer_seconds=0.2) as client:
             with pytest.raises(ApiError, match="deadline exceeded") as failure:
                 await client.bind(BINDING)
         assert failure.value.is_unreachable
@@ -293,9 +304,9 @@ def test_a_server_that_does_not_answer_is_given_up() -> None:
     asyncio.run(run())
 
 
-def test_a_request_that_is_cancelled_leaves_its_place_to_others() -> None:
+def test_a_request_that_is_cancelled_leaves_its_place_to_others(peer: Peer) -> None:
     async def run() -> None:
-        async with NastyServer(silence, OK) as server, server.client(connections=1) as client:
+        async with peer(silence, OK) as server, server.client(connections=1) as client:
             first = asyncio.create_task(get(client))
             second = asyncio.create_task(get(client))
             third = asyncio.create_task(get(client))
@@ -308,9 +319,9 @@ def test_a_request_that_is_cancelled_leaves_its_place_to_others() -> None:
     asyncio.run(run())
 
 
-def test_closing_the_client_fails_what_is_under_way() -> None:
+def test_closing_the_client_fails_what_is_under_way(peer: Peer) -> None:
     async def run() -> None:
-        async with NastyServer(silence) as server, server.client(connections=1) as client:
+        async with peer(silence) as server, server.client(connections=1) as client:
             waiting = [asyncio.create_task(client.bind(BINDING)) for _ in range(3)]
             await eventually(lambda: server.requests)
             client.close()
@@ -321,9 +332,9 @@ def test_closing_the_client_fails_what_is_under_way() -> None:
     asyncio.run(run())
 
 
-def test_writes_say_what_they_mean() -> None:
+def test_writes_say_what_they_mean(peer: Peer) -> None:
     async def run() -> None:
-        async with NastyServer(OK) as server, server.client() as client:
+        async with peer(OK) as server, server.client() as client:
             await client.patch(PODS, "default", "a", [{"op": "remove", "path": "/x"}], PatchType.JSON)
             await client.update(
                 PODS, {"kind": "Pod", "metadata": {"name": "a", "namespace": "b"}}, subresource="status"

@@ -144,6 +144,10 @@ class Writer(Protocol):
 
     async def create(self, resource: Resource, body: Body, *, namespace: str = "") -> Json: ...
 
+    async def create_unseen(self, resource: Resource, body: Body, *, namespace: str = "") -> None:
+        """Create an object nobody wants to see as written, such as an event: it is not decoded then."""
+        await self.create(resource, body, namespace=namespace)
+
     async def update(self, resource: Resource, body: Body, *, subresource: str = "") -> Json:
         """Replace an object, or only its status. It has to be whole: fields left out are gone."""
         ...

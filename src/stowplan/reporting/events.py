@@ -370,7 +370,7 @@ class EventRecorder:
         wanted = self._aggregation.observe(event)
         if wanted is event:
             try:
-                await self._client.create(EVENTS, event.body(), namespace=event.namespace)
+                await self._client.create_unseen(EVENTS, event.body(), namespace=event.namespace)
             except ApiError as error:
                 again = self._should_retry(event, error)
             else:
@@ -406,7 +406,7 @@ class EventRecorder:
             if isinstance(wanted, EventSeries):
                 await self._write_series(wanted)
             else:
-                await self._client.create(EVENTS, wanted.body(), namespace=wanted.namespace)
+                await self._client.create_unseen(EVENTS, wanted.body(), namespace=wanted.namespace)
         except ApiError as error:
             return self._should_retry(wanted, error)
         self.written += 1
@@ -419,7 +419,7 @@ class EventRecorder:
         except ApiError as error:
             if error.code != 404:
                 raise
-            await self._client.create(EVENTS, series.body(), namespace=event.namespace)
+            await self._client.create_unseen(EVENTS, series.body(), namespace=event.namespace)
 
     def _should_retry(self, wanted: Event | EventSeries, error: ApiError) -> bool:
         if error.is_unreachable:

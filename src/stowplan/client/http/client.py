@@ -225,6 +225,10 @@ class HttpClient(Client):
             "POST", path, await self._transport.request("POST", path, body_of(resource, body), JSON)
         )
 
+    async def create_unseen(self, resource: Resource, body: Body, *, namespace: str = "") -> None:
+        path = collection_path(resource, namespace or place_of(body)[0])
+        await self._transport.request("POST", path, body_of(resource, body), JSON)
+
     async def update(self, resource: Resource, body: Body, *, subresource: str = "") -> Json:
         path = object_path(resource, *place_of(body), subresource)
         return self._json(

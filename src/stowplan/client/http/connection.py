@@ -6,7 +6,13 @@ from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import Final, NamedTuple, Protocol, cast
 
+from stowplan.client.http import hpack
+from stowplan.client.http.requests import Message
+
 LONGEST_HEAD: Final = 64 * 1024
+IDLE_SECONDS: Final = 30.0
+"""Servers and what stands before them close what is idle, but hardly so soon: we are first."""
+
 _LONGEST_CHUNK_LINE: Final = 256
 _STATUS: Final = re.compile(rb"HTTP/1\.([01]) ([1-9]\d\d)(?: |$|\r)")
 _LENGTH: Final = b"\r\ncontent-length:"
@@ -51,9 +57,13 @@ def parse_head(text: bytes) -> Head:
     closes = b"close" in connection if connection is not None else found[1] == b"0"
     if status == 204 or status == 304:
         length, encoding = 0, None
-    after = _field(lowered, _RETRY_AFTER) if status >= 400 else None
-    retry_after = float(after) if after is not None and after.isdigit() and len(after) < 8 else None
+    retry_after = retry_after_of(_field(lowered, _RETRY_AFTER)) if status >= 400 else None
     return Head(status, length, encoding is not None, closes, retry_after, text)
+
+
+def retry_after_of(value: bytes | None) -> float | None:
+    """Seconds to wait; None for none, and for a date."""
+    return float(value) if value is not None and value.isdigit() and len(value) < 8 else None
 
 
 def _field(lowered: bytes, name: bytes) -> bytes | None:
@@ -131,6 +141,8 @@ _INTERIM: Final = 200
 """Answers below this one are followed by another."""
 
 
+GIVEN_UP: Final = "the request was given up"
+OVERDUE: Final = "context deadline exceeded (no answer in time)"
 SILENT: Final = "the connection was silent while the server could not be reached"
 """What is wrong with a connection, or an attempt to make one, that is given up because the server is back."""
 
@@ -145,10 +157,14 @@ class Answer(NamedTuple):
     pieces: Sequence[bytes]
     retry_after: float | None
     head: bytes = b""
+    is_block: bool = False
+    """Whether the head is a header block of HTTP/2."""
 
     @property
     def date(self) -> bytes | None:
-        """The header field Date, in lower case: the clock of the server."""
+        """The header field Date: the clock of the server."""
+        if self.is_block:
+            return hpack.value_of(self.head, b"date")
         return _field(self.head.lower(), b"\r\ndate:")
 
     @property
@@ -231,7 +247,7 @@ class Connection(asyncio.Protocol):
         self._served = 0
         self.deadline = float("inf")
         """When whoever waits for the answer has waited long enough, or nobody needs the connection."""
-        self.overdue = "context deadline exceeded (no answer in time)"
+        self.overdue = OVERDUE
         """What went wrong if that time comes."""
         self.made = self.heard = self._now()
         """When it was made, and when it was last heard of: made, or a byte came. By the loop's time."""
@@ -245,7 +261,7 @@ class Connection(asyncio.Protocol):
             self._part is _Part.NOTHING and self._transport is not None and not self._transport.is_closing()
         )
 
-    def send(self, message: bytes, stream: Stream | None = None) -> asyncio.Future[Answer]:
+    def send(self, message: Message, stream: Stream | None = None) -> asyncio.Future[Answer]:
         """Send a request. With a stream, the body of a good answer goes there."""
         transport = self._transport
         assert transport is not None
@@ -253,7 +269,7 @@ class Connection(asyncio.Protocol):
         self._answered = False
         self._stream = stream
         self._answer = answer = asyncio.get_running_loop().create_future()
-        transport.write(message)
+        transport.write(message.text)
         return answer
 
     def pause(self) -> None:
@@ -264,7 +280,18 @@ class Connection(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
-    def abort(self, problem: str = "the request was given up", *, is_stream_over: bool = False) -> None:
+    def retire(self) -> None:
+        """Send nothing more over it."""
+        if self._part is _Part.NOTHING:
+            self.abort()
+        self.is_last = True
+
+    def sweep(self, now: float) -> None:
+        """End it if it is overdue."""
+        if self.deadline <= now:
+            self.abort(self.overdue)
+
+    def abort(self, problem: str = GIVEN_UP, *, is_stream_over: bool = False) -> None:
         """End it at once, whatever is under way. For a stream that may be the end, or a problem."""
         transport, self._transport = self._transport, None
         if is_stream_over and self._stream is not None and self._answer is None:

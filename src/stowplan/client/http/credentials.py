@@ -16,6 +16,7 @@ from stowplan.api.meta import seconds_of
 from stowplan.client.http.connection import Answer, LostError
 from stowplan.client.http.dialer import Dialer, DialError
 from stowplan.client.http.pool import Pool
+from stowplan.client.http.requests import Common, Message
 from stowplan.client.http.settings import AccessError, Address, ExecPlugin, Identity, OpenIdConnect, Trust
 from stowplan.client.http.tls import Tls
 from stowplan.clock import Clock
@@ -251,22 +252,14 @@ class OidcCredentials:
         except (DialError, LostError, ValueError) as error:
             raise CredentialsError(f"oidc: {url}: {error}") from None
 
-    def _message(self, address: Address, form: bytes | None) -> bytes:
-        method = "GET" if form is None else "POST"
-        lines = [
-            f"{method} {address.path} HTTP/1.1",
-            f"Host: {address.authority}",
-            "Accept: application/json",
-        ]
-        if form is not None:
-            pair = f"{quote_plus(self._settings.client_id)}:{quote_plus(self._settings.client_secret)}"
-            encoded = base64.b64encode(pair.encode()).decode()
-            lines += [
-                f"Authorization: Basic {encoded}",
-                f"Content-Type: {_FORM}",
-                f"Content-Length: {len(form)}",
-            ]
-        return "\r\n".join([*lines, "", ""]).encode() + (form or b"")
+    def _message(self, address: Address, form: bytes | None) -> Message:
+        headers = [("Accept", "application/json")]
+        if form is None:
+            return Message(Common("GET", address, headers), "")
+        pair = f"{quote_plus(self._settings.client_id)}:{quote_plus(self._settings.client_secret)}"
+        encoded = base64.b64encode(pair.encode()).decode()
+        headers += [("Authorization", f"Basic {encoded}"), ("Content-Type", _FORM)]
+        return Message(Common("POST", address, headers), "", form)
 
 
 def _data(answer: Answer) -> dict[str, Any]:

@@ -8,11 +8,19 @@ import ipaddress
 import os
 import socket
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar, cast
 from urllib.parse import unquote
 
-from stowplan.client.http.connection import LONGEST_HEAD, SILENT, Connection, MalformedError, parse_head
+from stowplan.client.http.connection import (
+    LONGEST_HEAD,
+    SILENT,
+    Connection,
+    LostError,
+    MalformedError,
+    parse_head,
+)
+from stowplan.client.http.http2 import Http2Connection
 from stowplan.client.http.settings import AccessError, Address
 from stowplan.client.http.tls import Tls
 
@@ -78,13 +86,14 @@ def _ip(text: str) -> _Ip | None:
         return None
 
 
-_PIECE: Final = 256 * 1024
+_PIECE: Final = 16 * 1024
+"""Bytes of the largest record of TLS."""
 
 
 class Inner(Protocol):
     """Who speaks through TLS."""
 
-    def connection_made(self, transport: "TlsLink", /) -> None: ...
+    def connection_made(self, link: "TlsLink", /) -> None: ...
 
     def data_received(self, data: bytes, /) -> None: ...
 
@@ -92,12 +101,24 @@ class Inner(Protocol):
 
 
 class TlsLink(asyncio.Protocol):
-    """A protocol towards the socket, and a transport towards `inner` once the handshake is done."""
+    """A protocol towards the socket, and a transport towards an inner one once the handshake is done.
 
-    def __init__(self, inner: Inner, context: ssl.SSLContext, server_name: str) -> None:
-        self._inner = inner
+    `protocols` are offered to the server, the best first; `inner` is asked who speaks the one it chose ("" if
+    it did not choose).
+    """
+
+    def __init__(
+        self,
+        inner: Callable[[str], Inner],
+        context: ssl.SSLContext,
+        server_name: str,
+        protocols: Sequence[str],
+    ) -> None:
+        self._inner_for = inner
+        self.inner: Inner
         self._context = context
         self._server_name = server_name
+        self._protocols = protocols
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls: ssl.SSLObject
@@ -113,10 +134,19 @@ class TlsLink(asyncio.Protocol):
     # A transport for whoever speaks through it
 
     def write(self, data: bytes) -> None:
-        written = self._tls.write(data)
-        while written < len(data):
-            written += self._tls.write(memoryview(data)[written:])
+        try:
+            written = self._tls.write(data)
+            while written < len(data):
+                written += self._tls.write(memoryview(data)[written:])
+        except ssl.SSLError as error:
+            self._end(error)
+            return
         self._flush()
+
+    @property
+    def backlog(self) -> int:
+        """Bytes that the system has not taken yet."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def is_closing(self) -> bool:
         return self._transport is None or self._transport.is_closing()
@@ -146,6 +176,7 @@ class TlsLink(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._context.set_alpn_protocols(self._protocols)
         self._tls = self._context.wrap_bio(self._incoming, self._outgoing, server_hostname=self._server_name)
         self._shake()
 
@@ -155,20 +186,24 @@ class TlsLink(asyncio.Protocol):
             self._shake()
             if not self._shaken:
                 return
+        pieces: list[bytes] = []
+        is_over = False
+        problem: ssl.SSLError | None = None
         try:
-            while self._incoming.pending or self._tls.pending():
-                text = self._tls.read(_PIECE)
-                if not text:
-                    self.close()
-                    return
-                self._inner.data_received(text)
-        except ssl.SSLWantReadError:
-            self._flush()
-            return
+            while not is_over and (self._incoming.pending or self._tls.pending()):
+                pieces.append(self._tls.read(_PIECE))
+                is_over = not pieces[-1]
         except ssl.SSLError as error:
-            self._end(error)
-            return
-        self._flush()
+            problem = None if isinstance(error, ssl.SSLWantReadError) else error
+        text = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        if text:
+            self.inner.data_received(text)
+        if problem is not None:
+            self._end(problem)
+        elif is_over:
+            self.close()
+        else:
+            self._flush()
 
     def eof_received(self) -> None:
         return None
@@ -176,7 +211,7 @@ class TlsLink(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         if self._shaken:
-            self._inner.connection_lost(exc)
+            self.inner.connection_lost(exc)
         elif not self._ready.done():
             self._ready.set_exception(exc or ConnectionResetError("EOF"))
 
@@ -192,7 +227,8 @@ class TlsLink(asyncio.Protocol):
             return
         self._shaken = True
         self._flush()
-        self._inner.connection_made(self)
+        self.inner = self._inner_for(self._tls.selected_alpn_protocol() or "")
+        self.inner.connection_made(self)
         if not self._ready.done():
             self._ready.set_result(None)
 
@@ -203,7 +239,7 @@ class TlsLink(asyncio.Protocol):
         if transport is not None:
             transport.abort()
         if self._shaken:
-            self._inner.connection_lost(error)
+            self.inner.connection_lost(error)
             self._shaken = False
 
     def _flush(self) -> None:
@@ -218,6 +254,9 @@ def _noticed(future: "asyncio.Future[Any]") -> None:
 
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
+
+_HTTP1: Final = "http/1.1"
+_HTTP2: Final = "h2"
 
 CONNECT_SECONDS: Final = 30.0
 _NEXT_ADDRESS: Final = 0.25
@@ -244,11 +283,19 @@ class Dialer:
     """Makes connections to one server. Raises AccessError for a proxy nothing can be sent through."""
 
     def __init__(
-        self, target: Address, tls: Tls | None, proxy: str = "", *, seconds: float = CONNECT_SECONDS
+        self,
+        target: Address,
+        tls: Tls | None,
+        proxy: str = "",
+        *,
+        seconds: float = CONNECT_SECONDS,
+        offers_http2: bool = False,
     ) -> None:
         self._target = target
         self._tls = tls
         self._seconds = seconds
+        self.offers_http2 = offers_http2 and tls is not None
+        """Whether a connection for requests may turn out to be one for many at a time."""
         self._proxy = _proxy(proxy) if proxy else None
         self._under_way: dict[asyncio.Timeout, float] = {}
 
@@ -260,18 +307,40 @@ class Dialer:
         return f"http://{self._target.authority}"
 
     @property
-    def extra_headers(self) -> list[str]:
-        """Header lines of every request, for a proxy that sees it."""
+    def extra_headers(self) -> list[tuple[str, str]]:
+        """Header fields of every request, for a proxy that sees it."""
         return _authorization(self._proxy) if self._proxy is not None and not self._target.is_tls else []
 
     async def dial(self, lost: Callable[[Connection], None]) -> Connection:
-        """A new connection. Raises DialError."""
+        """A new connection that speaks HTTP/1.1. Raises DialError."""
+        connection = Connection(lost)
+        await self._dial(lambda _: connection, [_HTTP1])
+        return connection
+
+    async def dial_for_requests(
+        self, lost: Callable[[Connection | Http2Connection], None]
+    ) -> Connection | Http2Connection:
+        """A new connection, for many requests at a time if the server likes that. Raises DialError."""
+        if not self.offers_http2:
+            return await self.dial(lost)
+        made: list[Connection | Http2Connection] = []
+
+        def speaking(protocol: str) -> Connection | Http2Connection:
+            made.append(Http2Connection(lost) if protocol == _HTTP2 else Connection(lost))
+            return made[0]
+
+        await self._dial(speaking, [_HTTP2, _HTTP1])
+        return made[0]
+
+    async def _dial(
+        self, inner: Callable[[str], Connection | Http2Connection], protocols: Sequence[str]
+    ) -> None:
         where = self._target if self._proxy is None else self._proxy
         try:
             async with asyncio.timeout(self._seconds) as limit:
                 self._under_way[limit] = asyncio.get_running_loop().time()
                 try:
-                    return await self._connect(lost)
+                    await self._connect(inner, protocols)
                 finally:
                     was_cut = self._under_way.pop(limit, None) is None
         except TimeoutError:
@@ -287,6 +356,8 @@ class Dialer:
         except OSError as error:
             problem = _system_text(error)
             raise DialError(f"dial tcp {where.host_and_port}: connect: {problem}", again=True) from None
+        except LostError as error:
+            raise DialError(f"dial tcp {where.host_and_port}: {error.problem}", again=True) from None
         except MalformedError as error:
             raise DialError(f"proxyconnect tcp: {error}") from None
         except AccessError as error:
@@ -301,29 +372,32 @@ class Dialer:
                 del self._under_way[limit]
                 limit.reschedule(asyncio.get_running_loop().time())
 
-    async def _connect(self, lost: Callable[[Connection], None]) -> Connection:
-        connection = Connection(lost)
+    async def _connect(
+        self, inner: Callable[[str], Connection | Http2Connection], protocols: Sequence[str]
+    ) -> None:
         if self._tls is None:
             where = self._target if self._proxy is None else self._proxy
-            await _open(lambda: connection, where, self._proxy)
-            return connection
-        link = TlsLink(connection, self._tls.context(), self._tls.server_name or self._target.host)
+            await _open(lambda: cast(Connection, inner(_HTTP1)), where, self._proxy)
+            return
+        name = self._tls.server_name or self._target.host
+        link = TlsLink(inner, self._tls.context(), name, protocols)
         if self._proxy is None:
             transport, _ = await _open(lambda: link, self._target)
         else:
             transport = await self._tunnel(self._proxy, link)
         try:
             await link.ready()
+            if isinstance(link.inner, Http2Connection):
+                await link.inner.ready()
         except BaseException:
             transport.abort()
             raise
-        return connection
 
     async def _tunnel(self, proxy: Address, link: TlsLink) -> asyncio.Transport:
         """A way through a proxy, with TLS begun on it."""
         transport, tunnel = await _open(_Tunnel, proxy, proxy)
         try:
-            await tunnel.ask(self._target, _authorization(proxy))
+            await tunnel.ask(self._target, [f"{name}: {value}" for name, value in _authorization(proxy)])
         except BaseException:
             transport.abort()
             raise
@@ -377,11 +451,11 @@ def _proxy(text: str) -> Address:
         raise AccessError(f"proxy: expected an http or https address, got {shown!r}") from None
 
 
-def _authorization(proxy: Address) -> list[str]:
+def _authorization(proxy: Address) -> list[tuple[str, str]]:
     if not proxy.userinfo:
         return []
     encoded = base64.b64encode(unquote(proxy.userinfo).encode()).decode()
-    return [f"Proxy-Authorization: Basic {encoded}"]
+    return [("Proxy-Authorization", f"Basic {encoded}")]
 
 
 async def _open(

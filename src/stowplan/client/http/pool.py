@@ -1,22 +1,31 @@
-"""Connections that are kept: taken for a request, given back after its answer, closed when idle."""
+"""Connections that are kept: taken for a request, given back after its answer, closed when idle.
+
+Over HTTP/1.1 a request has its connection to itself. Over HTTP/2 all share one; there is another only if the
+server takes no more requests over the first. Which of the two it is the server says when it is connected to.
+"""
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from stowplan.client.http.connection import SILENT, Answer, Connection, LostError, Stream
-from stowplan.client.http.dialer import Dialer
+from stowplan.client.http.connection import IDLE_SECONDS, SILENT, Answer, Connection, LostError, Stream
+from stowplan.client.http.dialer import Dialer, DialError
+from stowplan.client.http.http2 import Http2Connection, UnprocessedError
+from stowplan.client.http.requests import Message
 
 MOST_CONNECTIONS: Final = 32
-IDLE_SECONDS: Final = 30.0
-"""Servers and what stands before them close what is idle, but hardly so soon: we are first."""
-
 _CLOSED: Final = "the client is closed"
+_AT_ONCE: Final = 3
+"""How often a request that certainly was not done is sent without a pause."""
+_MOST_IN_VAIN: Final = 10
+"""Connections that are made for a request and are of no use to it."""
+
+_Kept = Connection | Http2Connection
 
 
 class Pool:
-    """The connections to one server: at most so many for requests, and one for each stream besides.
+    """The connections to one server: at most so many requests at a time, and one for each stream besides.
 
     `connected` is told of every new connection.
     """
@@ -36,15 +45,37 @@ class Pool:
         self._open = 0
         """Connections for requests that exist or are being made."""
         self._idle: list[Connection] = []
-        self._all: dict[Connection, None] = {}
+        self._shared: list[Http2Connection] = []
+        self._may_share = dialer.offers_http2
+        """Whether to wait for a connection that is being made, as all may share it."""
+        self._dialing: asyncio.Task[None] | None = None
+        self._all: dict[_Kept, None] = {}
         self._streams: dict[Connection, None] = {}
-        self._waiting: deque[asyncio.Future[Connection | None]] = deque()
+        self._waiting: deque[asyncio.Future[_Kept | None]] = deque()
         self._sweeping: asyncio.TimerHandle | None = None
         self._closed = False
 
-    async def exchange(self, message: bytes) -> Answer:
-        """Send a request and give its answer. Raises LostError, or DialError if nothing was sent."""
-        connection = self._pick() or await self._take()
+    async def exchange(self, message: Message) -> Answer:
+        """Send a request and give its answer. Raises LostError, or DialError if it certainly was not done."""
+        problem = ""
+        for _ in range(_AT_ONCE):
+            connection = self._pick() or await self._take()
+            if isinstance(connection, Connection):
+                return await self._exchange_alone(connection, message)
+            exchange = connection.send(message)
+            try:
+                return await exchange.answer
+            except asyncio.CancelledError:
+                connection.give_up(exchange)
+                raise
+            except UnprocessedError as error:
+                problem = error.problem
+            finally:
+                if self._waiting:
+                    self._pass_place(connection)
+        raise LostError(_CLOSED) if self._closed else DialError(problem, again=True)
+
+    async def _exchange_alone(self, connection: Connection, message: Message) -> Answer:
         connection.deadline = asyncio.get_running_loop().time() + self._timeout
         try:
             return await connection.send(message)
@@ -55,7 +86,7 @@ class Pool:
             if connection.is_usable:
                 self._give_back(connection)
 
-    async def stream(self, message: bytes, stream: Stream) -> tuple[Answer, Connection]:
+    async def stream(self, message: Message, stream: Stream) -> tuple[Answer, Connection]:
         """Send a request whose answer has no end, over a connection of its own that its owner must abort."""
         if self._closed:
             raise LostError(_CLOSED)
@@ -80,7 +111,8 @@ class Pool:
     @property
     def expects_answer(self) -> bool:
         """Whether a stream is open or a request under way."""
-        return bool(self._streams) or self._open > len(self._idle)
+        unused = len(self._idle) + sum(not one.load for one in self._shared)
+        return bool(self._streams) or self._open > unused
 
     def end_silent(self, since: float, until: float) -> None:
         """End connections over which nothing came from one time to another, made before or in between.
@@ -95,10 +127,8 @@ class Pool:
 
     def retire(self) -> None:
         """Send nothing more over what exists, as when another certificate is to be shown from now on."""
-        for connection in list(self._idle):
-            connection.abort()
-        for connection in self._all:
-            connection.is_last = True
+        for connection in list(self._all):
+            connection.retire()
 
     def close(self) -> None:
         """Close everything; requests under way fail."""
@@ -111,57 +141,108 @@ class Pool:
         while self._waiting:
             _tell(self._waiting.popleft(), None)
 
-    def _pick(self) -> Connection | None:
-        """The connection that was used last, so that those too many become idle."""
+    def _pick(self) -> _Kept | None:
+        """A connection that takes a request now: of those for one, the one that was used last, so that those
+        too many become idle.
+        """
+        if self._shared:
+            usable: Http2Connection | None = None
+            load = 0
+            for shared in self._shared:
+                load += shared.load
+                if usable is None and shared.is_usable:
+                    usable = shared
+            if usable is not None and load < self._most:
+                return usable
         while self._idle:
             connection = self._idle.pop()
             if connection.is_usable:
                 return connection
         return None
 
-    async def _take(self) -> Connection:
-        """A connection: a new one if there may be more, else the next that is given back."""
+    async def _take(self) -> _Kept:
+        """A connection: a new one if there may be more, else the next place that is given back."""
+        dialed = 0
         while True:
             if self._closed:
                 raise LostError(_CLOSED)
-            if self._open < self._most:
-                return await self._dial()
-            turn: asyncio.Future[Connection | None] = asyncio.get_running_loop().create_future()
+            picked = self._pick()
+            if picked is not None:
+                return picked
+            if self._open + sum(max(one.load - 1, 0) for one in self._shared) < self._most:
+                if not self._may_share:
+                    return await self._dial()
+                if dialed >= _MOST_IN_VAIN:
+                    raise DialError("the server ends every connection before it takes a request", again=True)
+                dialed += 1
+                await self._dial_for_all()
+                continue
+            turn: asyncio.Future[_Kept | None] = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
             try:
                 given = await turn
             except asyncio.CancelledError:
                 self._pass_on(turn)
                 raise
+            if isinstance(given, Http2Connection):
+                given.release()
             if given is not None and given.is_usable:
                 return given
 
-    def _pass_on(self, turn: "asyncio.Future[Connection | None]") -> None:
+    def _pass_on(self, turn: "asyncio.Future[_Kept | None]") -> None:
         """Somebody whose turn had come does not want it any more."""
         if turn.cancelled():
             return
         given = turn.result()
-        if given is not None and given.is_usable:
+        if isinstance(given, Http2Connection):
+            given.release()
+            self._pass_place(given)
+        elif given is not None and given.is_usable:
             self._give_back(given)
         else:
             self._wake(None)
 
-    async def _dial(self) -> Connection:
+    async def _dial(self) -> _Kept:
         self._open += 1
         try:
-            connection = await self._dialer.dial(self._lost)
+            connection = await self._dialer.dial_for_requests(self._lost)
         except BaseException:
             self._open -= 1
             self._wake(None)
             raise
-        if self._closed or not connection.is_usable:
-            self._all[connection] = None
-            connection.abort()
-            raise LostError(_CLOSED if self._closed else "EOF")
         self._all[connection] = None
+        if self._closed or not connection.is_usable:
+            connection.abort()
+            raise LostError(_CLOSED) if self._closed else DialError("EOF", again=True)
+        if isinstance(connection, Http2Connection):
+            connection.patience = self._timeout
+            self._shared.append(connection)
+        self._may_share = isinstance(connection, Http2Connection)
         self._connected()
         self._begin_sweeping()
         return connection
+
+    async def _dial_for_all(self) -> None:
+        """One attempt at a time, whose end all wait for: its connection may serve them all."""
+        if self._dialing is None:
+            self._dialing = asyncio.get_running_loop().create_task(self._dial_shared())
+            self._dialing.add_done_callback(self._dialed)
+        try:
+            await asyncio.shield(self._dialing)
+        except DialError as error:
+            raise DialError(error.problem, again=error.again) from None
+        except LostError as error:
+            raise LostError(error.problem) from None
+
+    async def _dial_shared(self) -> None:
+        connection = await self._dial()
+        if isinstance(connection, Connection):
+            self._give_back(connection)
+
+    def _dialed(self, task: "asyncio.Task[None]") -> None:
+        self._dialing = None
+        if not task.cancelled():
+            task.exception()
 
     def _give_back(self, connection: Connection) -> None:
         if self._waiting and self._wake(connection):
@@ -169,16 +250,28 @@ class Pool:
         connection.deadline = asyncio.get_running_loop().time() + IDLE_SECONDS
         self._idle.append(connection)
 
-    def _wake(self, given: Connection | None) -> bool:
+    def _pass_place(self, connection: Http2Connection) -> None:
+        """A request has ended, so the next may begin; over another connection if this one takes no more."""
+        if not connection.is_usable:
+            self._wake(None)
+            return
+        connection.reserved += 1
+        if not self._wake(connection):
+            connection.release()
+
+    def _wake(self, given: _Kept | None) -> bool:
         while self._waiting:
             if _tell(self._waiting.popleft(), given):
                 return True
         return False
 
-    def _lost(self, connection: Connection) -> None:
+    def _lost(self, connection: _Kept) -> None:
         if self._all.pop(connection, connection) is None:
             self._open -= 1
-            if connection in self._idle:
+            if isinstance(connection, Http2Connection):
+                if connection in self._shared:
+                    self._shared.remove(connection)
+            elif connection in self._idle:
                 self._idle.remove(connection)
             self._wake(None)
 
@@ -195,13 +288,12 @@ class Pool:
         self._sweeping = None
         now = asyncio.get_running_loop().time()
         for connection in [*self._all, *self._streams]:
-            if connection.deadline <= now:
-                connection.abort(connection.overdue)
+            connection.sweep(now)
         if self._all or self._streams:
             self._begin_sweeping()
 
 
-def _tell(turn: "asyncio.Future[Connection | None]", given: Connection | None) -> bool:
+def _tell(turn: "asyncio.Future[_Kept | None]", given: _Kept | None) -> bool:
     if turn.done():
         return False
     turn.set_result(given)

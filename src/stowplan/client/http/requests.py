@@ -1,8 +1,8 @@
-"""What is asked of a server: paths with their queries, and the bodies of requests."""
+"""What is asked of a server: paths with their queries, bodies, and the messages made of them."""
 
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -11,6 +11,7 @@ from stowplan.api import status
 from stowplan.api.catalogue import Resource
 from stowplan.api.meta import Object
 from stowplan.api.requests import ORDINARY_DELETION, DeleteOptions, Selection
+from stowplan.client.http.settings import Address
 from stowplan.client.interface import Body
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_~:-][A-Za-z0-9._~:-]*")
@@ -98,3 +99,45 @@ def deletion_body(options: DeleteOptions) -> bytes:
     if options.propagation:
         data["propagationPolicy"] = options.propagation
     return _encode(data)
+
+
+class Common:
+    """What requests of one method to one server have in common, in both versions of HTTP.
+
+    `prefix` stands before the path in HTTP/1.1, where a proxy has to be told the whole address.
+    """
+
+    __slots__ = ("fields", "may_be_empty", "path", "start", "tail")
+
+    def __init__(
+        self, method: str, address: Address, headers: Sequence[tuple[str, str]], prefix: str = ""
+    ) -> None:
+        self.start = f"{method} {prefix}{address.path}".encode()
+        self.path = address.path.encode()
+        lines = [" HTTP/1.1", f"Host: {address.authority}", *(f"{name}: {value}" for name, value in headers)]
+        self.tail = "\r\n".join(lines).encode()
+        self.may_be_empty = method in ("GET", "DELETE")
+        pseudo = ((":method", method), (":scheme", address.scheme), (":authority", address.authority))
+        self.fields = tuple((name.lower().encode(), value.encode()) for name, value in (*pseudo, *headers))
+
+
+class Message(NamedTuple):
+    """One request."""
+
+    common: Common
+    path: str
+    body: bytes = b""
+
+    @property
+    def text(self) -> bytes:
+        """As it is sent in HTTP/1.1."""
+        common, path, body = self
+        if not body and common.may_be_empty:
+            return b"%b%b%b\r\n\r\n" % (common.start, path.encode(), common.tail)
+        return b"%b%b%b\r\nContent-Length: %d\r\n\r\n%b" % (
+            common.start,
+            path.encode(),
+            common.tail,
+            len(body),
+            body,
+        )

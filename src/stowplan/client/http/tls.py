@@ -57,7 +57,6 @@ class Tls:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
         context.hostname_checks_common_name = False
-        context.set_alpn_protocols(["http/1.1"])
         if trust.insecure:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE

@@ -13,7 +13,7 @@ from stowplan.client.http.connection import SILENT, Answer, Connection, LostErro
 from stowplan.client.http.credentials import Credentials, CredentialsError, credentials_for
 from stowplan.client.http.dialer import CONNECT_SECONDS, Dialer, DialError, proxy_for
 from stowplan.client.http.pool import MOST_CONNECTIONS, Pool
-from stowplan.client.http.requests import with_timeout
+from stowplan.client.http.requests import Common, Message, with_timeout
 from stowplan.client.http.settings import Server
 from stowplan.client.http.tls import Tls
 from stowplan.client.reflector import Retries
@@ -135,7 +135,7 @@ class _Prober:
     A probe shows who we are as the last request did, and is neither counted nor limited.
     """
 
-    def __init__(self, dialer: Dialer, message: Callable[[], bytes]) -> None:
+    def __init__(self, dialer: Dialer, message: Callable[[], Message]) -> None:
         self._dialer = dialer
         self._message = message
         self._kept: Connection | None = None
@@ -213,22 +213,27 @@ class Transport:
         if self._tls is not None:
             self._tls.context()
         proxy = server.proxy or proxy_for(address, environ)
-        dialer = Dialer(address, self._tls, proxy, seconds=connect_seconds)
+        dialer = Dialer(
+            address,
+            self._tls,
+            proxy,
+            seconds=connect_seconds,
+            offers_http2=not environ.get("DISABLE_HTTP2"),
+        )
         self._pool = Pool(
             dialer, most=connections, timeout=answer_seconds, connected=availability.begin_watching
         )
         self._prober = _Prober(dialer, lambda: self._composed(_GET, _PROBED, b"", ""))
         self._credentials: Credentials = credentials_for(server.identity, clock, self._show)
-        self._prefix = f"{dialer.target_prefix}{address.path}".encode()
-        self._common = [
-            f"Host: {address.authority}",
-            f"User-Agent: {user_agent}",
-            f"Accept: {JSON}, */*",
-            *(f"{name}: {value}" for name, value in server.identity.headers),
+        self._prefix = dialer.target_prefix
+        self._headers = [
+            ("User-Agent", user_agent),
+            ("Accept", f"{JSON}, */*"),
+            *server.identity.headers,
             *dialer.extra_headers,
         ]
         self._authorization = ""
-        self._tails: dict[str, bytes] = {}
+        self._common: dict[tuple[str, str], Common] = {}
         availability.add(self)
 
     @property
@@ -399,7 +404,7 @@ class Transport:
             self._pool.retire()
         return self._credentials.refused(used) or certified
 
-    async def _message(self, method: str, path: str, body: bytes, content_type: str) -> bytes:
+    async def _message(self, method: str, path: str, body: bytes, content_type: str) -> Message:
         value = self._credentials.header()
         if value is None:
             try:
@@ -410,32 +415,22 @@ class Transport:
                 raise errors.unreachable(method, self.url(path), problem) from None
         if value != self._authorization:
             self._authorization = value
-            self._tails.clear()
+            self._common.clear()
         return self._composed(method, path, body, content_type)
 
-    def _composed(self, method: str, path: str, body: bytes, content_type: str) -> bytes:
-        tail = self._tails.get(content_type)
-        if tail is None:
-            tail = self._tails[content_type] = self._tail(content_type)
-        if not body and method in (_GET, "DELETE"):
-            return b"%b %b%b%b\r\n\r\n" % (method.encode(), self._prefix, path.encode(), tail)
-        return b"%b %b%b%b\r\nContent-Length: %d\r\n\r\n%b" % (
-            method.encode(),
-            self._prefix,
-            path.encode(),
-            tail,
-            len(body),
-            body,
-        )
+    def _composed(self, method: str, path: str, body: bytes, content_type: str) -> Message:
+        common = self._common.get((method, content_type))
+        if common is None:
+            common = self._common[method, content_type] = self._common_of(method, content_type)
+        return Message(common, path, body)
 
-    def _tail(self, content_type: str) -> bytes:
-        """What follows the path in every request of one kind."""
-        lines = [" HTTP/1.1", *self._common]
+    def _common_of(self, method: str, content_type: str) -> Common:
+        headers = [*self._headers]
         if self._authorization:
-            lines.append(f"Authorization: {self._authorization}")
+            headers.append(("Authorization", self._authorization))
         if content_type:
-            lines.append(f"Content-Type: {content_type}")
-        return "\r\n".join(lines).encode()
+            headers.append(("Content-Type", content_type))
+        return Common(method, self._server.address, headers, self._prefix)
 
     def _show(self, certificate: bytes, key: bytes) -> None:
         if self._tls is not None and self._tls.show(certificate, key):
