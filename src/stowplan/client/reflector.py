@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import random
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import aclosing
 from typing import Final, Generic, TypeVar
 
@@ -15,6 +15,7 @@ from stowplan.api.status import ApiError
 from stowplan.client.interface import ANY_VERSION, DELETED, Reader, Unreadable, Watch, WatchEvent
 from stowplan.client.objectstore import Handler, ObjectStore
 from stowplan.clock import Clock
+from stowplan.sharding import ShardedDict
 
 T = TypeVar("T", bound=Object)
 
@@ -295,7 +296,8 @@ class _Initial(Generic[T]):
     def __init__(self, store: ObjectStore[T]) -> None:
         self._store = store
         self._is_first = not store.objects
-        self._objects: dict[str, T] = {}
+        self._everything: ShardedDict[T] = ShardedDict()
+        self._objects: MutableMapping[str, T] = {} if self._is_first else self._everything
         self._unreadable: dict[str, Unreadable] = {}
         self.version = ""
         """The version as of which this is everything."""
@@ -337,7 +339,7 @@ class _Initial(Generic[T]):
         """Make this all there is, step by step."""
         if self._is_first:
             return iter(())
-        return self._store.replace_by_key(self._objects, list(self._unreadable.values()))
+        return self._store.replace_by_key(self._everything, list(self._unreadable.values()))
 
 
 _REFUSALS: Final = (403, 404, 405)
