@@ -1,7 +1,5 @@
 """A dictionary in shards is a dictionary, and no part of it grows large."""
 
-from collections.abc import Iterator
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,10 +16,9 @@ STEPS = st.lists(st.tuples(st.sampled_from(["set", "add", "delete", "pop", "get"
 
 
 @pytest.fixture(autouse=True)
-def few(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let eight entries be many."""
     monkeypatch.setattr(sharding, "FEW", 8)
-    yield
 
 
 @settings(max_examples=300)

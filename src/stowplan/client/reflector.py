@@ -15,6 +15,7 @@ from stowplan.api.status import ApiError
 from stowplan.client.interface import ANY_VERSION, DELETED, Reader, Unreadable, Watch, WatchEvent
 from stowplan.client.objectstore import Handler, ObjectStore
 from stowplan.clock import Clock
+from stowplan.gc_tuning import leave_alone
 from stowplan.sharding import ShardedDict
 
 T = TypeVar("T", bound=Object)
@@ -330,6 +331,7 @@ class _Initial(Generic[T]):
         if self._is_first and (is_over or len(objects) >= at_once):
             self._objects = {}
             self._store.put_all(objects)
+            leave_alone()
             for unreadable in self._unreadable.values():
                 self._store.skip(unreadable)
             self._unreadable = {}

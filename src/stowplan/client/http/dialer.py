@@ -155,20 +155,31 @@ class TlsLink(asyncio.Protocol):
             self._shake()
             if not self._shaken:
                 return
-        try:
-            while self._incoming.pending or self._tls.pending():
-                text = self._tls.read(_PIECE)
-                if not text:
-                    self.close()
-                    return
-                self._inner.data_received(text)
-        except ssl.SSLWantReadError:
+        texts, problem, is_over = self._read()
+        if texts:
+            self._inner.data_received(texts[0] if len(texts) == 1 else b"".join(texts))
+        if problem is not None:
+            self._end(problem)
+        elif is_over:
+            self.close()
+        else:
             self._flush()
-            return
+
+    def _read(self) -> tuple[list[bytes], ssl.SSLError | None, bool]:
+        """The contents of all records that have come, what went wrong after them, and whether more come."""
+        texts: list[bytes] = []
+        read, incoming, pending = self._tls.read, self._incoming, self._tls.pending
+        try:
+            while incoming.pending or pending():
+                text = read(_PIECE)
+                if not text:
+                    return texts, None, True
+                texts.append(text)
+        except ssl.SSLWantReadError:
+            pass
         except ssl.SSLError as error:
-            self._end(error)
-            return
-        self._flush()
+            return texts, error, False
+        return texts, None, False
 
     def eof_received(self) -> None:
         return None
