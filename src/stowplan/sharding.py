@@ -32,10 +32,12 @@ class ShardedDict(MutableMapping[str, V]):
 
     __slots__ = ("_first", "_shards")
 
-    def __init__(self) -> None:
+    def __init__(self, entries: Mapping[str, V] | None = None) -> None:
         self._first: dict[str, V] = {}
         """All entries, or those that have not moved into their shards yet."""
         self._shards: list[dict[str, V]] = []
+        if entries is not None:
+            self.add_all(entries)
 
     @overload
     def get(self, key: str, /) -> V | None: ...

@@ -92,7 +92,7 @@ def test_a_large_list_replaces_another() -> None:
     before = [pod(f"p{number}").obj() for number in range(30)]
     after = [pod(f"p{number}").obj() for number in range(20, 60)]
     for listed in (before, after):
-        for _ in store.replace(listed):
+        for _ in store.replace(ShardedDict({one.key: one for one in listed})):
             pass
         assert set(store.objects) == {one.key for one in listed}
         assert handler.objects == dict(store.objects)

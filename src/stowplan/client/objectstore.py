@@ -34,7 +34,7 @@ class BulkHandler(Handler[T_contra], Protocol[T_contra]):
         """The same as `added` for each in turn."""
 
 
-_KEYS: Final = 50
+KEYS: Final = 50
 """Making so many keys takes about as long as passing one object on."""
 
 
@@ -121,20 +121,12 @@ class ObjectStore(Generic[T]):
             self._unreadable.add(unreadable.key)
             self._report(unreadable)
 
-    def replace(self, items: Iterable[T], unreadable: Iterable[Unreadable] = ()) -> Iterator[None]:
+    def replace(self, wanted: ShardedDict[T], unreadable: Iterable[Unreadable] = ()) -> Iterator[None]:
         """Make this all there is, step by step: the caller may pause between the steps but must take all.
 
-        Objects that nobody needs are let go one at a time: freeing tens of thousands at once takes long.
+        Objects are taken out of `wanted`, and those that nobody needs are let go one at a time: freeing tens
+        of thousands at once takes long.
         """
-        wanted: ShardedDict[T] = ShardedDict()
-        for number, obj in enumerate(items, 1):
-            wanted[obj.key] = obj
-            if not number % _KEYS:
-                yield
-        yield from self.replace_by_key(wanted, unreadable)
-
-    def replace_by_key(self, wanted: ShardedDict[T], unreadable: Iterable[Unreadable] = ()) -> Iterator[None]:
-        """The same with objects by their keys. They are taken out of `wanted`."""
         skipped: set[str] = set()
         for one in unreadable:
             skipped.add(one.key)
@@ -144,7 +136,7 @@ class ObjectStore(Generic[T]):
             if key not in wanted and key not in skipped:
                 self.remove(key)
                 yield
-            elif not number % _KEYS:
+            elif not number % KEYS:
                 yield
         self._unreadable = {key for key in self._unreadable if key in wanted or key in skipped}
         for key in _keys(wanted):

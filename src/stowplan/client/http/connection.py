@@ -122,7 +122,7 @@ class Chunks:
         content = min(there, self._left - 2)
         if content > 0:
             pieces.append(data[at : at + content])
-        ending = data[at + max(content, 0) : at + there]
+        ending = bytes(data[at + max(content, 0) : at + there])
         if ending and ending not in _LINE_ENDS:
             raise MalformedError("malformed chunked encoding")
         self._left -= there

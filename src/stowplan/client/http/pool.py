@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from stowplan.client.http.body import Body
 from stowplan.client.http.connection import SILENT, Answer, Connection, LostError, Stream
 from stowplan.client.http.dialer import Dialer
 
@@ -12,6 +13,7 @@ MOST_CONNECTIONS: Final = 32
 IDLE_SECONDS: Final = 30.0
 """Servers and what stands before them close what is idle, but hardly so soon: we are first."""
 
+_GOOD: Final = 200
 _CLOSED: Final = "the client is closed"
 
 
@@ -42,12 +44,21 @@ class Pool:
         self._sweeping: asyncio.TimerHandle | None = None
         self._closed = False
 
-    async def exchange(self, message: bytes) -> Answer:
-        """Send a request and give its answer. Raises LostError, or DialError if nothing was sent."""
+    async def exchange(self, message: bytes, body: Body | None = None) -> Answer:
+        """Send a request and give its answer. Raises LostError, or DialError if nothing was sent.
+
+        With a `body`, that of a good answer goes there while it comes; the answer is given when all has come.
+        """
         connection = self._pick() or await self._take()
         connection.deadline = asyncio.get_running_loop().time() + self._timeout
         try:
-            return await connection.send(message)
+            if body is None:
+                return await connection.send(message)
+            body.comes_from(connection, self._timeout)
+            answer = await connection.send(message, body)
+            if answer.status == _GOOD:
+                await body.complete()
+            return answer
         except asyncio.CancelledError:
             connection.abort()
             raise
