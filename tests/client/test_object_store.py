@@ -9,6 +9,7 @@ from client.worlds import Checked
 from stowplan.api.meta import ObjectMeta
 from stowplan.api.pod import Pod
 from stowplan.client import ObjectStore, Unreadable
+from stowplan.sharding import ShardedDict
 
 pods = st.builds(
     lambda name, uid, version: Pod(metadata=ObjectMeta(name=name, uid=uid, resource_version=version)),
@@ -62,7 +63,7 @@ def test_what_a_handler_is_told_adds_up_to_the_store(
                 store.put_all({pod.key: pod for pod in items})
                 assert {pod.key for pod in items} <= store.objects.keys() - store.unreadable
             case "replace", list() as items:
-                list(store.replace(items))
+                list(store.replace(ShardedDict({pod.key: pod for pod in items})))
                 assert sorted(store.objects) == sorted(pod.key for pod in items)
                 assert not store.unreadable
         assert handler.objects == dict(store.objects)

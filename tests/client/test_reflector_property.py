@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import Phase, given, settings
@@ -114,9 +115,9 @@ def test_in_the_end_the_store_is_the_stores(seed: int, faults: Faults, stream: b
 def test_a_reflector_that_forgets_what_went_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Proof that the test above can fail."""
 
-    def careless(self: ObjectStore[Pod], items: list[Pod], unreadable: object = ()) -> list[None]:
-        for obj in items:
-            self.put(obj.key, obj)
+    def careless(self: ObjectStore[Pod], wanted: Mapping[str, Pod], unreadable: object = ()) -> list[None]:
+        for key, obj in wanted.items():
+            self.put(key, obj)
         return []
 
     monkeypatch.setattr(ObjectStore, "replace", careless)

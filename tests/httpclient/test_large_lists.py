@@ -1,10 +1,11 @@
 """Lists of tens of thousands of objects: everything is read, and the event loop is never held for long."""
 
 import asyncio
+import contextlib
 import gc
 import random
 import threading
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
@@ -21,7 +22,7 @@ from stowplan.api.meta import AnyObject
 from stowplan.api.pod import Pod
 from stowplan.client import Listing, Reflector
 from stowplan.client.http import HttpClient, Server, decoder
-from stowplan.client.http.decoder import SLICE, Decoding
+from stowplan.client.http.decoder import MORE, SLICE, Decoding, Page
 from stowplan.client.http.settings import Address
 from stowplan.clock import LoopWatchdog, RealClock
 from waiting import eventually
@@ -78,11 +79,17 @@ def watch_json(items: list[Any]) -> bytes:
 
 @contextmanager
 def serving(
-    listed: bytes, watched: bytes = b"", *, expires: bool = False, resumed: threading.Event | None = None
+    listed: bytes,
+    watched: bytes = b"",
+    *,
+    expires: bool = False,
+    resumed: threading.Event | None = None,
+    halts: threading.Event | None = None,
 ) -> Iterator[Address]:
     """An HTTP server in threads of its own. It ignores `limit`, as one that answers from its watch cache.
 
-    With `expires` it has forgotten the version of the first watch; `resumed` is set with the next one.
+    With `expires` it has forgotten the version of the first watch; `resumed` is set with the next one. It
+    `halts` in the middle of a list until told to go on.
     """
     over = threading.Event()
     forgotten = iter([EXPIRED] if expires else [])
@@ -96,7 +103,12 @@ def serving(
             if "watch=true" not in self.path:
                 self.send_header("Content-Length", str(len(listed)))
                 self.end_headers()
-                self.wfile.write(listed)
+                half = 0 if halts is None else len(listed) // 2
+                self.wfile.write(listed[:half])
+                if halts is not None:
+                    self.wfile.flush()
+                    halts.wait(20)
+                self.wfile.write(listed[half:])
                 return
             self.send_header("Connection", "close")
             self.end_headers()
@@ -302,16 +314,57 @@ def test_a_list_in_slices_is_what_it_is_in_one_piece(items: list[Any], data: st.
     pieces = [text[begin:end] for begin, end in pairwise([0, *cuts, len(text)])]
     decoding = Decoding(Resource("", "v1", "things", "Thing"), AnyObject)
     with patch.object(decoder, "SLICE", data.draw(st.integers(100, 1000))):
-        page = completed(decoding.page(pieces))
-    assert [item.data["spec"] for item in page.items] == [item["spec"] for item in items]
-    assert page.resource_version == VERSION
-    assert not page.unreadable
+        pages = parts_of(decoding, [piece for piece in pieces if piece])
+    assert [item.data["spec"] for page in pages for item in page.items] == [item["spec"] for item in items]
+    assert pages[-1].resource_version == VERSION
+    assert not any(page.unreadable for page in pages)
 
 
-def completed(steps: Generator[None, None, R]) -> R:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: R = end.value
-            return result
+def parts_of(decoding: Decoding[AnyObject], pieces: list[bytes]) -> list[Page[AnyObject]]:
+    """What is decoded of a list that comes in these pieces."""
+    found: list[Page[AnyObject]] = []
+    coming = iter([*pieces, b""])
+    steps = decoding.parts()
+    step = next(steps)
+    with contextlib.suppress(StopIteration):
+        while True:
+            if isinstance(step, Page):
+                found.append(step)
+            step = steps.send(next(coming)) if step is MORE else next(steps)
+    return found
+
+
+class Shown(Counting):
+    """A handler that tells when the first objects are shown."""
+
+    def __init__(self, first: threading.Event) -> None:
+        super().__init__()
+        self._first = first
+
+    def added(self, new: Pod) -> None:
+        super().added(new)
+        self._first.set()
+
+
+def test_a_list_is_shown_while_it_arrives() -> None:
+    """The second half is sent when something of the first has been shown."""
+    pods = [pod_json(number) for number in range(1000)]
+    text = list_json(pods)
+    shown = threading.Event()
+    handler = Shown(shown)
+    with serving(text, halts=shown) as address:
+
+        async def story() -> None:
+            async with client_of(address) as client:
+                reflector = Reflector(
+                    client, PODS, Pod, handler, clock=RealClock(), rng=random.Random(1), report=pytest.fail
+                )
+                task = asyncio.create_task(reflector.run())
+                await reflector.wait_synced()
+                assert shown.is_set()
+                assert handler.count == len(reflector.objects) == len(pods)
+                assert reflector.resource_version == VERSION
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+        asyncio.run(asyncio.wait_for(story(), 30))

@@ -4,7 +4,14 @@ import gc
 import subprocess
 import sys
 
-from stowplan.gc_tuning import LOADING, THRESHOLDS, calm_collector, patient_collector
+from stowplan.gc_tuning import (
+    LOADING,
+    THRESHOLDS,
+    calm_collector,
+    leave_alone,
+    patient_collector,
+    resting_collector,
+)
 
 
 def test_what_was_looked_at_once_is_left_alone_until_the_end() -> None:
@@ -42,3 +49,33 @@ with patient_collector():
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "True"
+
+
+def test_modules_and_listed_objects_are_not_looked_at_once() -> None:
+    passes: list[str] = []
+
+    def note(phase: str, info: object) -> None:
+        passes.append(phase)
+
+    with patient_collector():
+        gc.callbacks.append(note)
+        try:
+            with resting_collector():
+                kept: list[object] = [[] for _ in range(3 * LOADING[0])]
+            assert gc.isenabled()
+            for _ in range(10):
+                kept += [[] for _ in range(LOADING[0] // 3)]
+                leave_alone()
+            assert not passes
+            kept += [[] for _ in range(2 * LOADING[0])]
+            assert passes
+        finally:
+            gc.callbacks.remove(note)
+
+
+def test_nothing_is_frozen_for_a_process_that_did_not_ask_for_it() -> None:
+    before = gc.get_freeze_count()
+    leave_alone()
+    with resting_collector():
+        pass
+    assert gc.get_freeze_count() == before

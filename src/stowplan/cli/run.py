@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
+from stowplan.gc_tuning import resting_collector
 from stowplan.run.command import main
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def run(ctx: click.Context) -> None:
 
 
 def _run(plan: "StartupPlan") -> int:
-    from stowplan.run.process import run_process
+    with resting_collector():
+        from stowplan.run.process import run_process
 
     return run_process(plan)

@@ -36,11 +36,15 @@ class Unreadable(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[T]):
-    """Objects as they were at a version, and those that could not be read."""
+    """Objects as they were at a version, and those that could not be read.
+
+    It may be a part of a list; if that had to be begun `anew`, parts that came before do not count.
+    """
 
     items: Sequence[T]
     resource_version: str
     unreadable: Sequence[Unreadable] = ()
+    anew: bool = False
 
 
 class WatchEvent(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
@@ -120,6 +124,20 @@ class Reader(Protocol):
     ) -> Listing[T]:
         """All objects at one version, which is the latest or at least the one given."""
         ...
+
+    async def parts(
+        self,
+        resource: Resource,
+        cls: type[T],
+        *,
+        namespace: str = "",
+        selection: Selection = EVERY_OBJECT,
+        not_older_than: str = "",
+    ) -> AsyncGenerator[Listing[T], None]:
+        """The same in parts, as they come. The last one has the version."""
+        yield await self.list(
+            resource, cls, namespace=namespace, selection=selection, not_older_than=not_older_than
+        )
 
     def watch(
         self,

@@ -5,11 +5,12 @@ number of times, then `deleted`; together they add up to what the store holds.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from itertools import chain
 from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
 
 from stowplan.api.meta import Object
 from stowplan.client.interface import Unreadable
+from stowplan.sharding import ShardedDict
 
 T = TypeVar("T", bound=Object)
 T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
@@ -33,7 +34,7 @@ class BulkHandler(Handler[T_contra], Protocol[T_contra]):
         """The same as `added` for each in turn."""
 
 
-_KEYS: Final = 50
+KEYS: Final = 50
 """Making so many keys takes about as long as passing one object on."""
 
 
@@ -58,14 +59,14 @@ class ObjectStore(Generic[T]):
         self._bulk = handler if isinstance(handler, BulkHandler) else None
         self._transform = transform
         self._report = report
-        self._objects: dict[str, T] = {}
+        self._objects: ShardedDict[T] = ShardedDict()
         self._unreadable: set[str] = set()
         self.skipped = 0
 
     @property
     def objects(self) -> Mapping[str, T]:
         """Objects by `namespace/name`."""
-        return MappingProxyType(self._objects)
+        return self._objects
 
     @property
     def at_once(self) -> int:
@@ -120,39 +121,31 @@ class ObjectStore(Generic[T]):
             self._unreadable.add(unreadable.key)
             self._report(unreadable)
 
-    def replace(self, items: Iterable[T], unreadable: Iterable[Unreadable] = ()) -> Iterator[None]:
+    def replace(self, wanted: ShardedDict[T], unreadable: Iterable[Unreadable] = ()) -> Iterator[None]:
         """Make this all there is, step by step: the caller may pause between the steps but must take all.
 
-        Objects that nobody needs are let go one at a time: freeing tens of thousands at once takes long.
+        Objects are taken out of `wanted`, and those that nobody needs are let go one at a time: freeing tens
+        of thousands at once takes long.
         """
-        wanted: dict[str, T] = {}
-        for obj in items:
-            wanted[obj.key] = obj
-            if not len(wanted) % _KEYS:
-                yield
-        yield from self.replace_by_key(wanted, unreadable)
-
-    def replace_by_key(self, wanted: dict[str, T], unreadable: Iterable[Unreadable] = ()) -> Iterator[None]:
-        """The same with objects by their keys. They are taken out of `wanted`."""
         skipped: set[str] = set()
         for one in unreadable:
             skipped.add(one.key)
             self.skip(one)
             yield
-        for number, key in enumerate(list(self._objects), 1):
+        for number, key in enumerate(_keys(self._objects), 1):
             if key not in wanted and key not in skipped:
                 self.remove(key)
                 yield
-            elif not number % _KEYS:
+            elif not number % KEYS:
                 yield
         self._unreadable = {key for key in self._unreadable if key in wanted or key in skipped}
-        for key in list(wanted):
+        for key in _keys(wanted):
             self.put(key, wanted.pop(key))
             yield
 
     def put_all(self, new: Mapping[str, T]) -> None:
         """Objects are there, new or changed: `put` for each, but together if none of them was there."""
-        if self._bulk is None or not new.keys().isdisjoint(self._objects.keys()):
+        if self._bulk is None or self._objects.has_any(new):
             for key, obj in new.items():
                 self.put(key, obj)
         elif new:
@@ -160,5 +153,10 @@ class ObjectStore(Generic[T]):
                 self._unreadable.difference_update(new)
             if self._transform is not None:
                 new = {key: self._transform(obj) for key, obj in new.items()}
-            self._objects.update(new)
+            self._objects.add_all(new)
             self._bulk.added_all(list(new.values()))
+
+
+def _keys(objects: ShardedDict[T]) -> Iterator[str]:
+    """The keys of objects, which may be taken out meanwhile but not added to."""
+    return chain.from_iterable(list(shard) for shard in objects.shards())

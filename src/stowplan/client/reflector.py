@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import random
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import aclosing
 from typing import Final, Generic, TypeVar
 
@@ -12,9 +12,11 @@ from stowplan.api.catalogue import Resource
 from stowplan.api.meta import Object
 from stowplan.api.requests import EVERY_OBJECT, Selection
 from stowplan.api.status import ApiError
-from stowplan.client.interface import ANY_VERSION, DELETED, Reader, Unreadable, Watch, WatchEvent
-from stowplan.client.objectstore import Handler, ObjectStore
+from stowplan.client.interface import ANY_VERSION, DELETED, Listing, Reader, Unreadable, Watch, WatchEvent
+from stowplan.client.objectstore import KEYS, Handler, ObjectStore
 from stowplan.clock import Clock
+from stowplan.gc_tuning import leave_alone
+from stowplan.sharding import ShardedDict
 
 T = TypeVar("T", bound=Object)
 
@@ -202,16 +204,21 @@ class Reflector(Generic[T]):
             self._store.skip(Unreadable(event.key, event.problem))
 
     async def _list(self) -> None:
-        listing = await self._reader.list(
+        parts = self._reader.parts(
             self._resource,
             self._cls,
             namespace=self._namespace,
             selection=self._selection,
             not_older_than="" if self._is_latest_wanted else self._version or ANY_VERSION,
         )
-        items, unreadable, version = iter(listing.items), listing.unreadable, listing.resource_version
-        del listing
-        await self._show(self._store.replace(items, unreadable), version)
+        initial: _Initial[T] = _Initial(self._store)
+        version = ""
+        async with aclosing(parts):
+            async for part in parts:
+                for _ in initial.take(part):
+                    await self._rest()
+                version = part.resource_version
+        await self._show(initial.finish(), version)
 
     async def _show(self, steps: Iterator[None], version: str) -> None:
         for _ in steps:
@@ -295,7 +302,8 @@ class _Initial(Generic[T]):
     def __init__(self, store: ObjectStore[T]) -> None:
         self._store = store
         self._is_first = not store.objects
-        self._objects: dict[str, T] = {}
+        self._everything: ShardedDict[T] = ShardedDict()
+        self._objects: MutableMapping[str, T] = {} if self._is_first else self._everything
         self._unreadable: dict[str, Unreadable] = {}
         self.version = ""
         """The version as of which this is everything."""
@@ -328,16 +336,40 @@ class _Initial(Generic[T]):
         if self._is_first and (is_over or len(objects) >= at_once):
             self._objects = {}
             self._store.put_all(objects)
+            leave_alone()
             for unreadable in self._unreadable.values():
                 self._store.skip(unreadable)
             self._unreadable = {}
         return is_over
 
+    def take(self, part: Listing[T]) -> Iterator[None]:
+        """Take in a part of a list, step by step."""
+        if part.anew:
+            self._is_first = False
+            self._objects = self._everything = ShardedDict()
+            self._unreadable = {}
+        for one in part.unreadable:
+            self._unreadable[one.key] = one
+        if not self._is_first:
+            for number, obj in enumerate(part.items, 1):
+                self._everything[obj.key] = obj
+                if not number % KEYS:
+                    yield
+            return
+        at_once, items = self._store.at_once, part.items
+        for begin in range(0, len(items), at_once):
+            self._store.put_all({obj.key: obj for obj in items[begin : begin + at_once]})
+            leave_alone()
+            yield
+        for one in self._unreadable.values():
+            self._store.skip(one)
+        self._unreadable = {}
+
     def finish(self) -> Iterator[None]:
         """Make this all there is, step by step."""
         if self._is_first:
             return iter(())
-        return self._store.replace_by_key(self._objects, list(self._unreadable.values()))
+        return self._store.replace(self._everything, list(self._unreadable.values()))
 
 
 _REFUSALS: Final = (403, 404, 405)

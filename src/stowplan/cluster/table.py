@@ -27,6 +27,7 @@ from stowplan.cluster.view import NodeRow, NodeRows
 from stowplan.cluster.volumesinuse import VolumesInUse
 from stowplan.gocompat.numbers import MAX_INT64, MIN_INT64
 from stowplan.releases import DEFAULT, Release
+from stowplan.sharding import ShardedDict
 
 Matrix = npt.NDArray[np.int64]
 
@@ -74,7 +75,7 @@ class ClusterTable:
         self.names: list[str] = []
         """The nodes' names by row; what stands in a row without a node means nothing."""
         self.pods_on: list[dict[str, PodInfo]] = []
-        self.pods: dict[str, PodInfo] = {}
+        self.pods: ShardedDict[PodInfo] = ShardedDict()
         self._row_of: dict[str, int] = {}
         self.volumes_in_use = VolumesInUse(self.storage, self.usage_log, self._row_of.get, self.capacity)
         self._free_rows: list[int] = []

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TextIO
 
-from stowplan.gc_tuning import patient_collector
+from stowplan.gc_tuning import patient_collector, resting_collector
 from stowplan.gocompat.quoting import quote
 from stowplan.run.flags.parser import Flag, FlagError, Group, Parsed, parse
 from stowplan.run.flags.table import GROUPS
@@ -97,9 +97,10 @@ def _load_and_start(
     stdout: TextIO,
     stderr: TextIO,
 ) -> int:
-    from stowplan.clock import RealClock
-    from stowplan.logs import logger_for
-    from stowplan.run.startup import start
+    with resting_collector():
+        from stowplan.clock import RealClock
+        from stowplan.logs import logger_for
+        from stowplan.run.startup import start
 
     clock = RealClock()
 

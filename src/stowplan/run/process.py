@@ -34,7 +34,7 @@ from stowplan.election import (
     lock_for,
 )
 from stowplan.extenders import Extender
-from stowplan.gc_tuning import calm_collector
+from stowplan.gc_tuning import calm_collector, resting_collector
 from stowplan.gocompat.quoting import path_error
 from stowplan.logs import Logger
 from stowplan.metrics import ProcessMetrics
@@ -503,7 +503,8 @@ class Process:
 
 async def _secure_port() -> "type[SecurePort]":
     """The secure port. Its HTTP server takes long to load: meanwhile the lists of the cluster may arrive."""
-    module = await asyncio.to_thread(import_module, "stowplan.run.secure_port")
+    with resting_collector():
+        module = await asyncio.to_thread(import_module, "stowplan.run.secure_port")
     found: type[SecurePort] = module.SecurePort
     return found
 

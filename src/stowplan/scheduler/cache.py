@@ -122,7 +122,7 @@ class Cache:
     def put_pods(self, pods: Sequence[Pod]) -> None:
         """Many pods that have a node are there, as when the cluster is listed."""
         uids = {pod.metadata.uid for pod in pods}
-        if len(uids) < len(pods) or not self.table.pods.keys().isdisjoint(uids):
+        if len(uids) < len(pods) or self.table.pods.has_any(uids):
             for pod in pods:
                 self.put_pod(pod)
         else:

@@ -3,7 +3,8 @@
 import asyncio
 import os
 import random
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from email.utils import parsedate_to_datetime
 from time import perf_counter
 from typing import Any, Final, TypeVar
@@ -18,8 +19,9 @@ from stowplan.api.status import ApiError
 from stowplan.api.writes import Binding
 from stowplan.client.http import errors
 from stowplan.client.http.availability import ServerAvailability
+from stowplan.client.http.body import Body
 from stowplan.client.http.connection import Answer
-from stowplan.client.http.decoder import Decoding, Page
+from stowplan.client.http.decoder import MORE, Decoding, Page
 from stowplan.client.http.dialer import CONNECT_SECONDS
 from stowplan.client.http.pool import MOST_CONNECTIONS
 from stowplan.client.http.requests import (
@@ -41,12 +43,12 @@ from stowplan.client.http.transport import (
     Transport,
 )
 from stowplan.client.http.watch import HttpWatch
-from stowplan.client.interface import ANY_VERSION, Body, Client, Listing
+from stowplan.client.interface import ANY_VERSION, Client, Listing, Unreadable
+from stowplan.client.interface import Body as Sent
 from stowplan.clock import Clock
 from stowplan.gocompat.durations import Duration
 from stowplan.gocompat.quoting import quote
 
-R = TypeVar("R")
 T = TypeVar("T", bound=Object)
 
 PAGE: Final = 500
@@ -169,24 +171,50 @@ class HttpClient(Client):
         selection: Selection = EVERY_OBJECT,
         not_older_than: str = "",
     ) -> Listing[T]:
+        items: list[T] = []
+        unreadable: list[Unreadable] = []
+        version = ""
+        parts = self.parts(
+            resource, cls, namespace=namespace, selection=selection, not_older_than=not_older_than
+        )
+        async with aclosing(parts):
+            async for part in parts:
+                if part.anew:
+                    items, unreadable = [], []
+                items += part.items
+                unreadable += part.unreadable
+                version = part.resource_version
+        return Listing(items, version, unreadable)
+
+    async def parts(
+        self,
+        resource: Resource,
+        cls: type[T],
+        *,
+        namespace: str = "",
+        selection: Selection = EVERY_OBJECT,
+        not_older_than: str = "",
+    ) -> AsyncGenerator[Listing[T], None]:
         path = collection_path(resource, namespace)
         asked = {"resourceVersion": not_older_than}
         limit = str(PAGE) if not_older_than in ("", ANY_VERSION) else ""
         decoding = self._decoding(resource, cls)
-        page = await self._page(decoding, with_query(path, selection, limit=limit, **asked))
-        items, unreadable, version = page.items, page.unreadable, page.resource_version
-        while page.rest:
-            rest = with_query(path, selection, limit=str(PAGE), **{"continue": page.rest})
+        target, anew, version, rest = with_query(path, selection, limit=limit, **asked), False, "", ""
+        while True:
             try:
-                page = await self._page(decoding, rest)
+                async with aclosing(self._page(decoding, target)) as pages:
+                    async for page in pages:
+                        version = version or page.resource_version
+                        yield Listing(page.items, version, page.unreadable, anew)
+                        anew, rest = False, page.rest
             except ApiError as error:
-                if not error.is_expired:
+                if not (error.is_expired and rest):
                     raise
-                whole = await self._page(decoding, with_query(path, selection, **asked))
-                return Listing(whole.items, whole.resource_version, whole.unreadable)
-            items += page.items
-            unreadable += page.unreadable
-        return Listing(items, version, unreadable)
+                target, anew, version, rest = with_query(path, selection, **asked), True, "", ""
+                continue
+            if not rest:
+                return
+            target = with_query(path, selection, limit=str(PAGE), **{"continue": rest})
 
     def watch(
         self,
@@ -219,17 +247,17 @@ class HttpClient(Client):
 
     # Writing
 
-    async def create(self, resource: Resource, body: Body, *, namespace: str = "") -> Json:
+    async def create(self, resource: Resource, body: Sent, *, namespace: str = "") -> Json:
         path = collection_path(resource, namespace or place_of(body)[0])
         return self._json(
             "POST", path, await self._transport.request("POST", path, body_of(resource, body), JSON)
         )
 
-    async def create_unseen(self, resource: Resource, body: Body, *, namespace: str = "") -> None:
+    async def create_unseen(self, resource: Resource, body: Sent, *, namespace: str = "") -> None:
         path = collection_path(resource, namespace or place_of(body)[0])
         await self._transport.request("POST", path, body_of(resource, body), JSON)
 
-    async def update(self, resource: Resource, body: Body, *, subresource: str = "") -> Json:
+    async def update(self, resource: Resource, body: Sent, *, subresource: str = "") -> Json:
         path = object_path(resource, *place_of(body), subresource)
         return self._json(
             "PUT", path, await self._transport.request("PUT", path, body_of(resource, body), JSON)
@@ -240,7 +268,7 @@ class HttpClient(Client):
         resource: Resource,
         namespace: str,
         name: str,
-        patch: Body | Sequence[Any],
+        patch: Sent | Sequence[Any],
         kind: PatchType = PatchType.STRATEGIC,
         *,
         subresource: str = "",
@@ -280,32 +308,46 @@ class HttpClient(Client):
         except msgspec.MsgspecError as error:
             raise errors.unreadable(method, self._transport.url(path), error) from None
 
-    async def _page(self, decoding: Decoding[T], path: str) -> Page[T]:
-        answer = await self._transport.request("GET", path, once=True)
+    async def _page(self, decoding: Decoding[T], path: str) -> AsyncGenerator[Page[T], None]:
+        """A page, decoded while it comes; others get a turn whenever some milliseconds have passed."""
+        body = Body()
+        asking = asyncio.create_task(self._transport.request("GET", path, once=True, taken=body))
+        asking.add_done_callback(body.asked)
         try:
-            return await _in_turns(decoding.page(answer.pieces))
-        except msgspec.MsgspecError as error:
-            raise errors.unreadable("GET", self._transport.url(path), error) from None
+            steps, step = decoding.parts(), None
+            began = perf_counter()
+            while True:
+                if step is MORE:
+                    piece = await body.next()
+                    if not piece and piece is not None:
+                        await asking
+                    began = perf_counter()
+                elif perf_counter() - began >= TURN:
+                    await asyncio.sleep(0)
+                    began = perf_counter()
+                try:
+                    if step is not MORE:
+                        step = next(steps)
+                    elif piece is None:
+                        steps, step = decoding.parts(), None
+                    else:
+                        step = steps.send(piece)
+                except StopIteration:
+                    return
+                except msgspec.MsgspecError as error:
+                    raise errors.unreadable("GET", self._transport.url(path), error) from None
+                if isinstance(step, Page):
+                    body.is_given = True
+                    yield step
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
 
     def _decoding(self, resource: Resource, cls: type[T]) -> Decoding[T]:
         found = self._decodings.get((resource, cls))
         if found is None:
             found = self._decodings[resource, cls] = Decoding(resource, cls)
         return found
-
-
-async def _in_turns(steps: Generator[None, None, R]) -> R:
-    """Take all steps and give their result; others get a turn whenever some milliseconds have passed."""
-    began = perf_counter()
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: R = end.value
-            return result
-        if perf_counter() - began >= TURN:
-            await asyncio.sleep(0)
-            began = perf_counter()
 
 
 def _says_bound_to(error: ApiError, node: str) -> bool:

@@ -19,6 +19,7 @@ _LENGTH: Final = b"\r\ncontent-length:"
 _ENCODING: Final = b"\r\ntransfer-encoding:"
 _CONNECTION: Final = b"\r\nconnection:"
 _RETRY_AFTER: Final = b"\r\nretry-after:"
+_LINE_ENDS: Final = (b"\r\n", b"\r", b"\n")
 _HEXADECIMAL: Final = frozenset(b"0123456789abcdefABCDEF")
 
 
@@ -87,16 +88,17 @@ class Chunks:
         self._in_trailer = False
         self.ended = False
 
-    def feed(self, data: bytes) -> list[bytes]:
-        """The contents of what came, in order; sets `ended` at the last chunk. Raises MalformedError."""
+    def feed(self, data: bytes) -> bytes:
+        """The content of what came; sets `ended` at the last chunk. Raises MalformedError."""
         if self._rest:
             data = self._rest + data
             self._rest = b""
-        pieces: list[bytes] = []
+        view = memoryview(data)
+        pieces: list[memoryview] = []
         at, size = 0, len(data)
         while at < size and not self.ended:
             if self._left:
-                at = self._take(data, at, pieces)
+                at = self._take(view, at, pieces)
                 continue
             end = data.find(b"\n", at)
             if end < 0:
@@ -112,7 +114,7 @@ class Chunks:
                 self._begin(line)
         if self.ended and at < size:
             raise MalformedError("unexpected data after an answer")
-        return pieces
+        return b"".join(pieces)
 
     def _begin(self, line: bytes) -> None:
         digits = line.partition(b";")[0].strip()
@@ -124,14 +126,14 @@ class Chunks:
         else:
             self._in_trailer = True
 
-    def _take(self, data: bytes, at: int, pieces: list[bytes]) -> int:
+    def _take(self, data: memoryview, at: int, pieces: list[memoryview]) -> int:
         """Take what is there of the present chunk; gives the place behind it."""
         there = min(self._left, len(data) - at)
         content = min(there, self._left - 2)
         if content > 0:
             pieces.append(data[at : at + content])
-        ending = data[at + max(content, 0) : at + there]
-        if ending and ending not in (b"\r\n", b"\r", b"\n"):
+        ending = bytes(data[at + max(content, 0) : at + there])
+        if ending and ending not in _LINE_ENDS:
             raise MalformedError("malformed chunked encoding")
         self._left -= there
         return at + there
@@ -384,8 +386,9 @@ class Connection(asyncio.Protocol):
             self._finish(self._pieces)
 
     def _take_chunks(self, data: bytes) -> None:
-        for piece in self._chunks.feed(data):
-            self._give(piece)
+        content = self._chunks.feed(data)
+        if content:
+            self._give(content)
         if self._chunks.ended:
             self._finish(self._pieces)
 

@@ -4,12 +4,12 @@ Many objects are decoded at once. Only if something in them cannot be read that 
 itself, so that one bad object does not hide the others.
 
 A page can be tens of megabytes: servers that answer from their watch cache ignore `limit`. It is cut between
-items and decoded slice by slice, so that the caller can let others run in between.
+items and decoded slice by slice while it comes, so that the caller can let others run in between.
 """
 
 import re
-from collections import deque
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable
+from enum import Enum, auto
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -73,6 +73,15 @@ class _Outline(msgspec.Struct):
     metadata: _Metadata = _Metadata()
 
 
+class Wanted(Enum):
+    """What decoding waits for."""
+
+    MORE = auto()
+
+
+MORE: Final = Wanted.MORE
+
+
 class Page(msgspec.Struct, Generic[T]):
     """A part of a list. `rest` is where the next one begins, "" after the last."""
 
@@ -100,44 +109,37 @@ class Decoding(Generic[T]):
         self._pages = msgspec.json.Decoder(page_type)
         self._lines = msgspec.json.Decoder(line_type)
 
-    def page(self, pieces: Sequence[bytes]) -> Generator[None, None, Page[T]]:
-        """A page of a list, in steps of a few milliseconds, from the pieces of its text.
+    def parts(self) -> "Generator[Page[T] | Wanted | None, bytes, None]":
+        """A page of a list that is decoded while it comes, in steps of a few milliseconds.
 
-        Raises msgspec.MsgspecError if it is no list at all.
+        A step gives objects; or `MORE`, when the next piece of the text has to be sent, b"" after the last;
+        or nothing. The version and the rest are in the last part. Raises msgspec.MsgspecError if it is no
+        list.
         """
-        if sum(map(len, pieces)) > SLICE:
-            page = yield from self._page_in_slices(deque(pieces))
-            if page is not None:
-                return page
-        return (yield from self._whole_page(b"".join(pieces)))
-
-    def _page_in_slices(self, waiting: deque[bytes]) -> Generator[None, None, Page[T] | None]:
-        """The page, None if it cannot be cut: then it is not compact JSON, or not JSON at all."""
-        text = _take(waiting, b"", SLICE)
-        first = _FIRST_ITEM.search(text)
-        if first is None:
-            return None
+        text, ended = yield from _gathered(b"", SLICE)
+        first = None if ended else _FIRST_ITEM.search(text)
+        kind = None if first is None else _kind_of_head(text[: first.start(1)])
+        if first is None or kind is None or not (kind or self._resource.kind):
+            while not ended:
+                text, ended = yield from _gathered(text, 2 * len(text))
+            yield (yield from self._whole_page(text))
+            return
         head, text = text[: first.start(1)], text[first.start(1) :]
-        kind = _kind_of_head(head)
-        if kind is None or not (kind or self._resource.kind):
-            return None
-        items: list[T] = []
-        unreadable: list[Unreadable] = []
         size = SLICE
-        while waiting:
-            text = _take(waiting, text, size)
+        while True:
+            text, ended = yield from _gathered(text, size)
+            if ended:
+                break
+            items: list[T] = []
+            unreadable: list[Unreadable] = []
             cut = yield from self._slice(text, b"}," + first[1], kind, items, unreadable)
             text, size = text[cut:], (SLICE if cut else 2 * size)
-            yield
-        try:
-            last = yield from self._whole_page(head + text)
-        except msgspec.MsgspecError:
-            return None
-        return Page([*items, *last.items], [*unreadable, *last.unreadable], last.resource_version, last.rest)
+            yield Page(items, unreadable, "", "")
+        yield (yield from self._whole_page(head + text))
 
     def _slice(
         self, text: bytes, separator: bytes, kind: str, items: list[T], unreadable: list[Unreadable]
-    ) -> Generator[None, None, int]:
+    ) -> Generator[None, bytes, int]:
         """Decode as many whole items as possible from the beginning of a text; how many bytes they were.
 
         The separator also occurs within items that have such lists themselves. Cut there, what comes before
@@ -160,7 +162,7 @@ class Decoding(Generic[T]):
 
     def _decoded(
         self, array: bytes, kind: str, unreadable: list[Unreadable]
-    ) -> Generator[None, None, list[T]]:
+    ) -> Generator[None, bytes, list[T]]:
         """The readable objects of a JSON array."""
         try:
             return [self._complete(item, kind) for item in self._items.decode(array)]
@@ -168,7 +170,7 @@ class Decoding(Generic[T]):
             raws = msgspec.json.decode(array, type=list[msgspec.Raw])
         return (yield from self._one_by_one(raws, kind, unreadable))
 
-    def _whole_page(self, text: bytes) -> Generator[None, None, Page[T]]:
+    def _whole_page(self, text: bytes) -> Generator[None, bytes, Page[T]]:
         try:
             found = self._pages.decode(text)
             items = [self._complete(item, found.kind) for item in found.items or ()]
@@ -181,7 +183,7 @@ class Decoding(Generic[T]):
 
     def _one_by_one(
         self, raws: Iterable[msgspec.Raw], kind: str, unreadable: list[Unreadable]
-    ) -> Generator[None, None, list[T]]:
+    ) -> Generator[None, bytes, list[T]]:
         items: list[T] = []
         for number, raw in enumerate(raws, 1):
             try:
@@ -240,13 +242,16 @@ class Decoding(Generic[T]):
         return self._complete(decode(bytes(raw), self._cls), list_kind)
 
 
-def _take(waiting: deque[bytes], text: bytes, size: int) -> bytes:
-    """A text with further pieces, until it has so many bytes or there are no more."""
-    taken, missing = [text], size - len(text)
-    while waiting and missing > 0:
-        missing -= len(waiting[0])
-        taken.append(waiting.popleft())
-    return b"".join(taken)
+def _gathered(text: bytes, size: int) -> Generator[Wanted, bytes, tuple[bytes, bool]]:
+    """A text with further pieces, until it has more than so many bytes or has ended, and whether it has."""
+    pieces, missing = [text], size - len(text)
+    while missing >= 0:
+        piece = yield MORE
+        if not piece:
+            return b"".join(pieces), True
+        missing -= len(piece)
+        pieces.append(piece)
+    return b"".join(pieces), False
 
 
 def _kind_of_head(head: bytes) -> str | None:

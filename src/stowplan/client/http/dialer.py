@@ -186,24 +186,31 @@ class TlsLink(asyncio.Protocol):
             self._shake()
             if not self._shaken:
                 return
-        pieces: list[bytes] = []
-        is_over = False
-        problem: ssl.SSLError | None = None
-        try:
-            while not is_over and (self._incoming.pending or self._tls.pending()):
-                pieces.append(self._tls.read(_PIECE))
-                is_over = not pieces[-1]
-        except ssl.SSLError as error:
-            problem = None if isinstance(error, ssl.SSLWantReadError) else error
-        text = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        if text:
-            self.inner.data_received(text)
+        texts, problem, is_over = self._read()
+        if texts:
+            self.inner.data_received(texts[0] if len(texts) == 1 else b"".join(texts))
         if problem is not None:
             self._end(problem)
         elif is_over:
             self.close()
         else:
             self._flush()
+
+    def _read(self) -> tuple[list[bytes], ssl.SSLError | None, bool]:
+        """The contents of all records that have come, what went wrong after them, and whether more come."""
+        texts: list[bytes] = []
+        read, incoming, pending = self._tls.read, self._incoming, self._tls.pending
+        try:
+            while incoming.pending or pending():
+                text = read(_PIECE)
+                if not text:
+                    return texts, None, True
+                texts.append(text)
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError as error:
+            return texts, error, False
+        return texts, None, False
 
     def eof_received(self) -> None:
         return None

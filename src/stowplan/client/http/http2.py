@@ -10,6 +10,7 @@ from struct import Struct
 from typing import Final, Protocol
 
 from stowplan.client.http import hpack
+from stowplan.client.http.body import Body
 from stowplan.client.http.connection import (
     GIVEN_UP,
     IDLE_SECONDS,
@@ -62,6 +63,7 @@ _LARGEST_WINDOW: Final = (1 << 31) - 1
 _WINDOW: Final = 1 << 30
 """Bytes the server may send unasked. Whoever asked for an answer takes all of it, so nothing is held back."""
 
+_GOOD: Final = 200
 _MOST_STREAMS: Final = 1_000
 """Requests at a time if the server does not say how many it takes."""
 _FEW: Final = 2
@@ -113,6 +115,7 @@ class Exchange:
         "answer",
         "answered",
         "began",
+        "body",
         "credit",
         "head",
         "pieces",
@@ -122,10 +125,12 @@ class Exchange:
         "unsent",
     )
 
-    def __init__(self, stream: int, answer: asyncio.Future[Answer], began: float) -> None:
+    def __init__(self, stream: int, answer: asyncio.Future[Answer], began: float, body: Body | None) -> None:
         self.stream = stream
         self.answer = answer
         self.began = began
+        """When it began, or when the last piece came of a `body` that is taken while it comes."""
+        self.body = body
         self.status = 0
         self.head = b""
         self.pieces: list[bytes] = []
@@ -198,13 +203,16 @@ class Http2Connection:
         """Requests under way, and places that are promised."""
         return len(self._exchanges) + self.reserved
 
-    def send(self, message: Message) -> Exchange:
-        """Send a request: with all others of this turn of the event loop, if there may be others."""
+    def send(self, message: Message, taken: Body | None = None) -> Exchange:
+        """Send a request: with all others of this turn of the event loop, if there may be others.
+
+        `taken` gets the body of a good answer while it comes.
+        """
         stream = self._next_stream
         self._next_stream = stream + 2
         if self._next_stream > _LAST_STREAM:
             self.is_last = True
-        exchange = Exchange(stream, self._loop.create_future(), self._now())
+        exchange = Exchange(stream, self._loop.create_future(), self._now(), taken)
         self._exchanges[stream] = exchange
         common, path, body = message
         size = len(body)
@@ -328,7 +336,10 @@ class Http2Connection:
         size = len(content)
         if flags & _PADDED:
             content = _unpadded(content)
-        if content:
+        if content and exchange.body is not None and exchange.status == _GOOD:
+            exchange.body.feed(content)
+            exchange.began = self.heard
+        elif content:
             exchange.pieces.append(content)
         self._count(size)
         if flags & _END_STREAM:
@@ -482,7 +493,7 @@ class Http2Connection:
         self._respond(_frame(_WINDOW_UPDATE, 0, 0, _NUMBER.pack(self._received)))
         self._received = 0
         for exchange in self._exchanges.values():
-            taken = sum(map(len, exchange.pieces))
+            taken = sum(map(len, exchange.pieces)) if exchange.body is None else exchange.body.size
             if taken > exchange.topped:
                 more = _NUMBER.pack(taken - exchange.topped)
                 self._respond(_frame(_WINDOW_UPDATE, 0, exchange.stream, more))

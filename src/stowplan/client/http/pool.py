@@ -9,12 +9,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from stowplan.client.http.body import Body
 from stowplan.client.http.connection import IDLE_SECONDS, SILENT, Answer, Connection, LostError, Stream
 from stowplan.client.http.dialer import Dialer, DialError
 from stowplan.client.http.http2 import Http2Connection, UnprocessedError
 from stowplan.client.http.requests import Message
 
 MOST_CONNECTIONS: Final = 32
+_GOOD: Final = 200
 _CLOSED: Final = "the client is closed"
 _AT_ONCE: Final = 3
 """How often a request that certainly was not done is sent without a pause."""
@@ -55,14 +57,17 @@ class Pool:
         self._sweeping: asyncio.TimerHandle | None = None
         self._closed = False
 
-    async def exchange(self, message: Message) -> Answer:
-        """Send a request and give its answer. Raises LostError, or DialError if it certainly was not done."""
+    async def exchange(self, message: Message, body: Body | None = None) -> Answer:
+        """Send a request and give its answer. Raises LostError, or DialError if it certainly was not done.
+
+        With a `body`, that of a good answer goes there while it comes; the answer is given when all has come.
+        """
         problem = ""
         for _ in range(_AT_ONCE):
             connection = self._pick() or await self._take()
             if isinstance(connection, Connection):
-                return await self._exchange_alone(connection, message)
-            exchange = connection.send(message)
+                return await self._exchange_alone(connection, message, body)
+            exchange = connection.send(message, body)
             try:
                 return await exchange.answer
             except asyncio.CancelledError:
@@ -75,10 +80,16 @@ class Pool:
                     self._pass_place(connection)
         raise LostError(_CLOSED) if self._closed else DialError(problem, again=True)
 
-    async def _exchange_alone(self, connection: Connection, message: Message) -> Answer:
+    async def _exchange_alone(self, connection: Connection, message: Message, body: Body | None) -> Answer:
         connection.deadline = asyncio.get_running_loop().time() + self._timeout
         try:
-            return await connection.send(message)
+            if body is None:
+                return await connection.send(message)
+            body.comes_from(connection, self._timeout)
+            answer = await connection.send(message, body)
+            if answer.status == _GOOD:
+                await body.complete()
+            return answer
         except asyncio.CancelledError:
             connection.abort()
             raise

@@ -9,6 +9,7 @@ from stowplan.api import status
 from stowplan.api.status import ApiError
 from stowplan.client.http import errors
 from stowplan.client.http.availability import ProbeError, ServerAvailability
+from stowplan.client.http.body import Body
 from stowplan.client.http.connection import SILENT, Answer, Connection, LostError, Stream
 from stowplan.client.http.credentials import Credentials, CredentialsError, credentials_for
 from stowplan.client.http.dialer import CONNECT_SECONDS, Dialer, DialError, proxy_for
@@ -249,11 +250,13 @@ class Transport:
         *,
         repeatable: bool = False,
         once: bool = False,
+        taken: Body | None = None,
     ) -> Answer:
         """Send a request and give the answer, which is a good one.
 
         `repeatable`: though it is a write, it comes to the same when it is done twice. `once`: a server in
-        trouble is not asked again, because whoever asks does that himself.
+        trouble is not asked again, because whoever asks does that himself. `taken`: where the body of the
+        good answer goes while it comes.
         """
         path = with_timeout(path, self._announced)
         tries: _Tries | None = None
@@ -270,15 +273,15 @@ class Transport:
             lost: LostError | DialError | None = None
             answer: Answer | None = None
             try:
-                answer = await self._pool.exchange(message)
+                answer = await self._pool.exchange(message, taken)
             except (LostError, DialError) as failure:
                 lost = failure
             if observer is not None:
                 code = LOST if answer is None else answer.status
                 observer.answered(method, code, seconds, len(body), tries is not None)
             if answer is not None and 200 <= answer.status < 300:
-                if observer is not None:
-                    observer.ended(method, observer.timer() - began, answer.size)
+                size = answer.size if taken is None else taken.size
+                self._tell_end(method, began, size)
                 return answer
             if tries is None:
                 tries = _Tries(self._rng, self._availability.pause)
@@ -286,6 +289,9 @@ class Transport:
             if lost is not None:
                 self._availability.suspect()
                 harmless = harmless or isinstance(lost, DialError)
+                if taken is not None and not taken.begin_anew():
+                    self._tell_end(method, began, taken.size)
+                    raise errors.unreachable(method, self.url(path), lost.problem) from None
                 if harmless and await self._held_until_back(method, once=once):
                     continue
                 if not await _may_repeat_lost(harmless, lost, tries):

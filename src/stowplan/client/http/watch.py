@@ -180,7 +180,7 @@ class HttpWatch(Generic[T]):
 
     def _expect_more(self, connection: Connection) -> None:
         """The time by which something has to come, or the watch has to end."""
-        connection.deadline = min(self._ends, asyncio.get_running_loop().time() + self._silence)
+        connection.deadline = min(self._ends, connection.heard + self._silence)
 
     def _stir(self) -> None:
         if self._wake is not None and not self._wake.done():

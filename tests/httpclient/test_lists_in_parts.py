@@ -1,0 +1,139 @@
+"""A list that comes in pages and pieces is shown as it comes, and what comes of it is always the whole."""
+
+import asyncio
+import json
+import random
+from typing import Any
+
+import pytest
+
+from client.worlds import Checked
+from httpclient.nastyserver import Act, ChoosingServer, answer, silence, then_drop
+from stowplan.api.catalogue import PODS
+from stowplan.api.pod import Pod
+from stowplan.api.status import ApiError
+from stowplan.client import Reflector
+from stowplan.clock import RealClock
+from waiting import eventually
+
+GONE = {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old"}
+LARGE = "x" * 4000
+
+
+def page(names: list[str], version: str, rest: str = "") -> bytes:
+    items = [
+        {
+            "metadata": {
+                "name": name,
+                "namespace": "n",
+                "uid": name,
+                "resourceVersion": "1",
+                "labels": {"l": LARGE},
+            }
+        }
+        for name in names
+    ]
+    metadata = {"resourceVersion": version, **({"continue": rest} if rest else {})}
+    return json.dumps(
+        {"kind": "PodList", "metadata": metadata, "items": items}, separators=(",", ":")
+    ).encode()
+
+
+def numbered(begin: int, end: int) -> list[str]:
+    return [f"p{number}" for number in range(begin, end)]
+
+
+class Paged:
+    """Answers to lists, one after the other; a watch goes on and on."""
+
+    def __init__(self, *answers: bytes | Act) -> None:
+        self._answers = list(answers)
+        self.asked: list[str] = []
+
+    def __call__(self, method: str, target: str) -> bytes | Act:
+        if "watch=true" in target:
+            return silence
+        self.asked.append(target)
+        return self._answers.pop(0)
+
+
+async def shown_by(paged: Paged, problems: list[str]) -> tuple[Checked, Reflector[Pod]]:
+    """What a reflector has shown when it is synced."""
+    handler = Checked()
+    server = ChoosingServer(paged)
+    async with server, server.client() as client:
+        reflector = Reflector(
+            client, PODS, Pod, handler, clock=RealClock(), rng=random.Random(1), report=problems.append
+        )
+        task = asyncio.create_task(reflector.run())
+        await eventually(lambda: reflector.has_synced)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert handler.objects == dict(reflector.objects)
+    return handler, reflector
+
+
+def test_pages_add_up_to_the_list() -> None:
+    first, second = page(numbered(0, 100), "7", "next"), page(numbered(100, 150), "7")
+    paged, problems = Paged(answer("200 OK", first), answer("200 OK", second)), list[str]()
+    handler, reflector = asyncio.run(shown_by(paged, problems))
+    assert sorted(handler.objects) == sorted(f"n/{name}" for name in numbered(0, 150))
+    assert reflector.resource_version == "7"
+    assert ["continue=next" in target for target in paged.asked] == [False, True]
+    assert not problems
+
+
+def test_if_the_server_forgets_where_the_next_page_begins_the_whole_list_counts() -> None:
+    first, whole = page(numbered(0, 100), "7", "next"), page(numbered(50, 200), "9")
+    gone = answer("410 Gone", json.dumps(GONE).encode())
+    paged, problems = Paged(answer("200 OK", first), gone, answer("200 OK", whole)), list[str]()
+    handler, reflector = asyncio.run(shown_by(paged, problems))
+    assert sorted(handler.objects) == sorted(f"n/{name}" for name in numbered(50, 200))
+    assert "+p0" in handler.told
+    assert "-p0" in handler.told
+    assert reflector.resource_version == "9"
+    assert not problems
+
+
+def test_a_list_that_breaks_off_when_some_of_it_was_shown_is_a_failure_and_is_listed_anew() -> None:
+    text = answer("200 OK", page(numbered(0, 100), "7"))
+    again = answer("200 OK", page(numbered(50, 150), "8"))
+    paged, problems = Paged(then_drop(text[: len(text) // 2]), again), list[str]()
+    handler, reflector = asyncio.run(shown_by(paged, problems))
+    assert sorted(handler.objects) == sorted(f"n/{name}" for name in numbered(50, 150))
+    assert reflector.resource_version == "8"
+    assert len(problems) == 1
+
+
+def test_a_list_that_breaks_off_before_any_of_it_was_shown_is_asked_for_again() -> None:
+    text = answer("200 OK", page(numbered(0, 3), "7"))
+    paged, problems = Paged(then_drop(text[: len(text) // 2]), text), list[str]()
+    handler, reflector = asyncio.run(shown_by(paged, problems))
+    assert sorted(handler.objects) == ["n/p0", "n/p1", "n/p2"]
+    assert reflector.resource_version == "7"
+    assert not problems
+
+
+def test_a_list_may_come_later_than_the_head_of_its_answer() -> None:
+    async def late(writer: asyncio.StreamWriter) -> None:
+        head, end, text = answer("200 OK", page(numbered(0, 100), "7")).partition(b"\r\n\r\n")
+        writer.write(head + end)
+        await writer.drain()
+        await asyncio.sleep(0.05)
+        writer.write(text)
+
+    problems = list[str]()
+    handler, _ = asyncio.run(shown_by(Paged(late), problems))
+    assert len(handler.objects) == 100
+    assert not problems
+
+
+@pytest.mark.parametrize("text", [b"no list", page(numbered(0, 100), "7")[:-20] + b"}" * 20])
+def test_what_is_no_list_is_said_so(text: bytes) -> None:
+    async def run() -> Any:
+        server = ChoosingServer(Paged(answer("200 OK", text)))
+        async with server, server.client() as client:
+            return await client.list(PODS, Pod)
+
+    with pytest.raises(ApiError, match="pods"):
+        asyncio.run(run())
