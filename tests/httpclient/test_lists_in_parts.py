@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from client.worlds import Checked
+from httpclient.http2peer import Http2Server, Http2Writer, act
 from httpclient.nastyserver import Act, ChoosingServer, answer, silence, then_drop
 from stowplan.api.catalogue import PODS
 from stowplan.api.pod import Pod
@@ -137,3 +138,29 @@ def test_what_is_no_list_is_said_so(text: bytes) -> None:
 
     with pytest.raises(ApiError, match="pods"):
         asyncio.run(run())
+
+
+def test_a_list_over_http2_is_shown_while_it_comes() -> None:
+    text, seen = page(numbered(0, 400), "7"), asyncio.Event()
+
+    async def in_two(writer: Http2Writer) -> None:
+        connection, stream = writer.connection, writer.stream
+        connection.send_headers(stream, [(":status", "200"), ("content-type", "application/json")])
+        pieces = [text[at : at + 16_000] for at in range(0, len(text), 16_000)]
+        for piece in pieces[:-1]:
+            connection.send_data(stream, piece)
+        writer.send()
+        await seen.wait()
+        connection.send_data(stream, pieces[-1], end_stream=True)
+        writer.send()
+
+    async def run() -> list[str]:
+        names: list[str] = []
+        server = Http2Server(act(in_two))
+        async with server, server.client() as client:
+            async for part in client.parts(PODS, Pod):
+                names += [pod.name for pod in part.items]
+                seen.set()
+        return names
+
+    assert asyncio.run(asyncio.wait_for(run(), 30)) == numbered(0, 400)
