@@ -18,6 +18,7 @@ from stowplan.api.catalogue import (
     Catalogue,
     Resource,
 )
+from stowplan.api.pod import Pod
 from stowplan.api.requests import DeleteOptions, Json
 from stowplan.api.status import ApiError
 from stowplan.bench.http import BenchError
@@ -26,7 +27,7 @@ from stowplan.bench.perf.claims import allocate_claims
 from stowplan.bench.perf.definitions import Benchmark, DefinitionError
 from stowplan.bench.perf.figures import HISTOGRAMS, DataItem, Series, durations, histograms, throughput
 from stowplan.bench.perf.manifests import Manifests
-from stowplan.bench.perf.pods import PodTracker, ScheduledTimes, SeenPod
+from stowplan.bench.perf.pods import PodTracker, ScheduledTimes
 from stowplan.client import Client
 from stowplan.scheduler import Scheduler
 
@@ -329,9 +330,9 @@ class WorkloadExecutor:
 
     async def _keep_steady(self, operation: ops.CreatePods, namespace: str, bodies: list[Json]) -> None:
         """Delete every pod that got a node and create another one instead, for a while."""
-        scheduled: asyncio.Queue[SeenPod] = asyncio.Queue()
+        scheduled: asyncio.Queue[Pod] = asyncio.Queue()
 
-        def note(pod: SeenPod) -> None:
+        def note(pod: Pod) -> None:
             if pod.metadata.namespace == namespace:
                 scheduled.put_nowait(pod)
 

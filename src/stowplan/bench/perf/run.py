@@ -2,22 +2,20 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Final
 
-from stowplan.api.catalogue import PODS
 from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.status import ApiError
 from stowplan.bench.http import BenchError
 from stowplan.bench.perf.definitions import Benchmark, DefinitionError
 from stowplan.bench.perf.figures import DataItem, Verdict, verdict
 from stowplan.bench.perf.operations import WorkloadExecutor
-from stowplan.bench.perf.pods import PodTracker, SeenPod
+from stowplan.bench.perf.pods import PodTracker
 from stowplan.bench.processes import MIB, peak_rss
-from stowplan.client import Client, Reflector
+from stowplan.client import Client
 from stowplan.client.http import HttpClient, load_kubeconfig
 from stowplan.clock import RealClock
 from stowplan.config.featuregates import parse_feature_gates
@@ -90,7 +88,8 @@ async def _measure(benchmark: Benchmark, seed: int, kubeconfig: str) -> Outcome:
                 await running.enter_async_context(_controllers(client, seed))
         scheduler = Scheduler(client, settings, clock=clock, rng=rng, timer=perf_counter)
         await running.enter_async_context(scheduler.running())
-        pods = await running.enter_async_context(_tracked_pods(client, rng))
+        pods = PodTracker()
+        scheduler.informers.pods.add_handler(pods)
         executor = WorkloadExecutor(benchmark, client, scheduler, pods, random.Random(seed))
         if kubeconfig:
             running.push_async_callback(executor.clean_up)
@@ -125,20 +124,6 @@ def _controllers(client: Client, seed: int) -> AbstractAsyncContextManager[Contr
     """What runs beside the scheduler: claims from templates, and objects that go with their owners."""
     context = Context.of(client, RealClock(), random.Random(seed))
     return ControllerManager(context, [ResourceClaimController(context), GarbageCollector(context)]).running()
-
-
-@asynccontextmanager
-async def _tracked_pods(client: Client, rng: random.Random) -> AsyncIterator[PodTracker]:
-    tracker = PodTracker()
-    problems: list[str] = []
-    reflector = Reflector(client, PODS, SeenPod, tracker, clock=RealClock(), rng=rng, report=problems.append)
-    task = asyncio.create_task(reflector.run())
-    try:
-        await reflector.wait_synced()
-        yield tracker
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 def _one_line(error: BaseException) -> str:
