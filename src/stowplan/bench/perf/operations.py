@@ -24,6 +24,7 @@ from stowplan.api.status import ApiError
 from stowplan.bench.http import BenchError
 from stowplan.bench.perf import definitions as ops
 from stowplan.bench.perf.claims import allocate_claims
+from stowplan.bench.perf.declaredfeatures import made_up_features
 from stowplan.bench.perf.definitions import Benchmark, DefinitionError
 from stowplan.bench.perf.figures import HISTOGRAMS, DataItem, Series, durations, histograms, throughput
 from stowplan.bench.perf.manifests import Manifests
@@ -213,6 +214,7 @@ class WorkloadExecutor:
             if path
             else ({**BASE_NODE, "metadata": {}} for _ in range(operation.count))
         )
+        features = made_up_features(self._benchmark)
         for place, body in enumerate(bodies):
             metadata: Json = body.setdefault("metadata", {})
             prefix = metadata.pop("generateName", f"node-{number}-")
@@ -225,6 +227,8 @@ class WorkloadExecutor:
                 found[operation.unique_node_label_strategy.label_key] = f"value-{self._nodes}"
             if operation.node_allocatable_strategy is not None:
                 await self._offer(body, name, operation.node_allocatable_strategy)
+            if features:
+                body["status"] = {**body.get("status", {}), "declaredFeatures": features}
             await self._create(NODES, body)
             self._nodes += 1
             if place % _IN_A_ROW == 0:

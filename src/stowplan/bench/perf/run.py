@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -10,6 +11,7 @@ from typing import Final
 from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.status import ApiError
 from stowplan.bench.http import BenchError
+from stowplan.bench.perf.declaredfeatures import GATE, made_up_features, needing
 from stowplan.bench.perf.definitions import Benchmark, DefinitionError
 from stowplan.bench.perf.figures import DataItem, Verdict, verdict
 from stowplan.bench.perf.operations import WorkloadExecutor
@@ -27,11 +29,9 @@ from stowplan.embedded.controllers.garbagecollector import GarbageCollector
 from stowplan.embedded.controllers.resourceclaim import ResourceClaimController
 from stowplan.embedded.store import Store
 from stowplan.gc_tuning import calm_collector
-from stowplan.releases import DEFAULT, release
+from stowplan.releases import DEFAULT, Release, release
 from stowplan.scheduler import Scheduler, Settings
 
-_DECLARED: Final = "NodeDeclaredFeatures"
-"""A gate that cannot be off in the release the definitions are for: upstream emulates the one before it."""
 _CLAIMS: Final = "DynamicResourceAllocation"
 """With this gate upstream runs the claim controller, and so do we with what takes claims away again."""
 _CONNECTIONS: Final = 32
@@ -108,11 +108,25 @@ async def _measure(benchmark: Benchmark, seed: int, kubeconfig: str) -> Outcome:
 
 
 def _settings(benchmark: Benchmark) -> Settings:
-    """The scheduler's configuration and gates. Raises ConfigError."""
+    """The scheduler's configuration and gates. Raises ConfigError.
+
+    A gate that needs one which is switched off is switched off too, unless the workload says otherwise.
+    """
     wanted = benchmark.feature_gates
-    emulated = DEFAULT if wanted.get(_DECLARED, True) else release("1.36")
-    gates = parse_feature_gates([f"{name}={str(on).lower()}" for name, on in wanted.items()], emulated)
-    return Settings.of(_config(benchmark, gates))
+    # It cannot be off in the release the definitions are for: as upstream, the one before it is emulated.
+    emulated = DEFAULT if wanted.get(GATE, True) else release("1.36")
+    off = {name for name, gate in emulated.gates.items() if gate.default and _lacks(name, wanted, emulated)}
+    settings = {**dict.fromkeys(sorted(off - wanted.keys()), False), **wanted}
+    gates = parse_feature_gates([f"{name}={str(on).lower()}" for name, on in settings.items()], emulated)
+    return needing(Settings.of(_config(benchmark, gates)), made_up_features(benchmark))
+
+
+def _lacks(name: str, wanted: Mapping[str, bool], emulated: Release) -> bool:
+    """Whether a gate is switched off, or one that it needs."""
+    if name in wanted:
+        return not wanted[name]
+    gate = emulated.gates.get(name)
+    return gate is not None and any(_lacks(needed, wanted, emulated) for needed in gate.needs)
 
 
 def _config(benchmark: Benchmark, gates: FeatureGates) -> LoadedConfig:
