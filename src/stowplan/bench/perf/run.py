@@ -23,6 +23,7 @@ from stowplan.clock import RealClock
 from stowplan.config.featuregates import parse_feature_gates
 from stowplan.config.load import ConfigError, LoadedConfig, default_config, load_file
 from stowplan.embedded.admission.chain import ClusterAdmission
+from stowplan.embedded.admission.groupfeatures import GroupFeatures
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.controllers.controller import Context, ControllerManager
 from stowplan.embedded.controllers.garbagecollector import GarbageCollector
@@ -85,7 +86,7 @@ async def _measure(benchmark: Benchmark, seed: int, kubeconfig: str) -> Outcome:
             store = Store(clock, random.Random(seed), history=_HISTORY, admission=admission)
             client = InProcessClient(store)
             if benchmark.feature_gates.get(_CLAIMS):
-                await running.enter_async_context(_controllers(client, seed))
+                await running.enter_async_context(_controllers(client, settings.gates, seed))
         scheduler = Scheduler(client, settings, clock=clock, rng=rng, timer=perf_counter)
         await running.enter_async_context(scheduler.running())
         pods = PodTracker()
@@ -134,10 +135,13 @@ def _config(benchmark: Benchmark, gates: FeatureGates) -> LoadedConfig:
     return load_file(benchmark.path(path), gates) if path else default_config(gates)
 
 
-def _controllers(client: Client, seed: int) -> AbstractAsyncContextManager[ControllerManager]:
+def _controllers(
+    client: Client, gates: FeatureGates, seed: int
+) -> AbstractAsyncContextManager[ControllerManager]:
     """What runs beside the scheduler: claims from templates, and objects that go with their owners."""
     context = Context.of(client, RealClock(), random.Random(seed))
-    return ControllerManager(context, [ResourceClaimController(context), GarbageCollector(context)]).running()
+    claims = ResourceClaimController(context, groups=GroupFeatures.of(gates).claims)
+    return ControllerManager(context, [claims, GarbageCollector(context)]).running()
 
 
 def _one_line(error: BaseException) -> str:
