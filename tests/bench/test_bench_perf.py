@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from stowplan.bench.perf.definitions import MetricSelector
+from stowplan.bench.perf.declaredfeatures import made_up_features, needing
+from stowplan.bench.perf.definitions import MetricSelector, read
 from stowplan.bench.perf.figures import DataItem, durations, histograms, throughput, verdict
 from stowplan.cli.bench import bench
+from stowplan.scheduler import Settings
 
 POD = """
 apiVersion: v1
@@ -213,3 +215,39 @@ def test_a_threshold_may_be_an_upper_bound() -> None:
     assert found is not None
     assert (found.holds, found.times) == (True, 2.0)
     assert verdict([item], MetricSelector(name="other"), 8.0) is None
+
+
+def test_a_gate_that_is_off_takes_along_what_needs_it(tmp_path: Path) -> None:
+    """NodeDeclaredFeatures is needed by gates that are on, and can only be off in the release before."""
+    write_case(tmp_path, "featureGates: {NodeDeclaredFeatures: false}")
+    result = run(tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "1 of 1 workloads were run" in result.output
+
+
+def test_nodes_declare_the_features_that_pods_of_a_workload_need(tmp_path: Path) -> None:
+    write_case(tmp_path, "featureGates: {NodeDeclaredFeatures: true}")
+    [benchmark] = read(tmp_path / "performance-config.yaml")
+    features = made_up_features(benchmark)
+    assert features == ["Feature1", "Feature2"]
+    plugin = needing(Settings.of(), features).registry.get("NodeDeclaredFeatures")
+    assert plugin is not None
+    assert plugin.name == "NodeDeclaredFeatures"
+    assert needing(Settings.of(), ()).registry.get("NodeDeclaredFeatures") is not plugin
+    result = run(tmp_path)
+    assert result.exit_code == 0, result.output
+
+
+def write_case(folder: Path, gates: str) -> None:
+    pod = POD.replace("CPU", "100m").replace("spec:", "spec:\n  resources: {requests: {cpu: 200m}}")
+    (folder / "pod.yaml").write_text(pod)
+    (folder / "performance-config.yaml").write_text(f"""
+- name: Declared
+  defaultPodTemplatePath: pod.yaml
+  {gates}
+  workloadTemplate:
+  - {{opcode: createNodes, count: 2}}
+  - {{opcode: createPods, count: 4, collectMetrics: true}}
+  workloads:
+  - {{name: tiny, labels: [performance], params: {{numNodeDeclaredFeatures: 2}}}}
+""")

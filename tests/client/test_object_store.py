@@ -21,6 +21,7 @@ steps = st.lists(
     st.tuples(st.just("put"), pods)
     | st.tuples(st.just("remove"), st.sampled_from("abc") | pods)
     | st.tuples(st.just("skip"), st.sampled_from("abc"))
+    | st.tuples(st.just("add handler"), st.none())
     | st.tuples(
         st.sampled_from(("replace", "put all")),
         st.lists(pods, max_size=3, unique_by=lambda pod: pod.name),
@@ -42,8 +43,9 @@ class CheckedInBulk(Checked):
 def test_what_a_handler_is_told_adds_up_to_the_store(
     steps: list[tuple[str, object]], kind: type[Checked]
 ) -> None:
-    handler = kind()
-    store: ObjectStore[Pod] = ObjectStore(handler, lambda unreadable: None)
+    """Also a handler that is added later."""
+    handlers = [kind()]
+    store: ObjectStore[Pod] = ObjectStore(handlers[0], lambda unreadable: None)
     for verb, what in steps:
         match verb, what:
             case "put", Pod() as pod:
@@ -66,7 +68,10 @@ def test_what_a_handler_is_told_adds_up_to_the_store(
                 list(store.replace(ShardedDict({pod.key: pod for pod in items})))
                 assert sorted(store.objects) == sorted(pod.key for pod in items)
                 assert not store.unreadable
-        assert handler.objects == dict(store.objects)
+            case "add handler", None:
+                handlers.append(Checked())
+                store.add_handler(handlers[-1])
+        assert all(handler.objects == dict(store.objects) for handler in handlers)
 
 
 def test_a_deleted_object_is_shown_in_its_last_state_if_that_is_known() -> None:

@@ -44,6 +44,7 @@ _QUOTA_PREFIX = "requests."
 
 _PLAIN_KEY = re.compile(rf"(?:(?={_SUBDOMAIN}/)[^/]{{1,253}}/)?(?=.{{1,63}}$){_NAME}", re.ASCII)
 _PLAIN_VALUE = re.compile(_VALUE, re.ASCII)
+_PLAIN_SUBDOMAIN = re.compile(_SUBDOMAIN.replace("(", "(?:"), re.ASCII)
 
 
 @lru_cache(maxsize=4096)
@@ -98,6 +99,8 @@ def is_extended_resource(name: str) -> bool:
 
 def subdomain_problems(value: str) -> list[str]:
     """What is wrong with the name of most objects: dots are allowed in it."""
+    if len(value) <= 253 and _PLAIN_SUBDOMAIN.fullmatch(value):
+        return []
     problems = ["must be no more than 253 characters"] if _bytes(value) > 253 else []
     return problems if re.fullmatch(_SUBDOMAIN, value) else [*problems, _SUBDOMAIN_PROBLEM]
 

@@ -34,6 +34,39 @@ class BulkHandler(Handler[T_contra], Protocol[T_contra]):
         """The same as `added` for each in turn."""
 
 
+class _InTurn(Generic[T]):
+    """Two event handlers that are told of the same objects, one after the other."""
+
+    def __init__(self, first: Handler[T], second: Handler[T]) -> None:
+        self._first = first
+        self._second = second
+
+    def added(self, new: T, /) -> None:
+        self._first.added(new)
+        self._second.added(new)
+
+    def updated(self, old: T, new: T, /) -> None:
+        self._first.updated(old, new)
+        self._second.updated(old, new)
+
+    def deleted(self, last: T, /) -> None:
+        self._first.deleted(last)
+        self._second.deleted(last)
+
+
+class _InTurnAtOnce(_InTurn[T]):
+    """The same where the first of them takes many additions at once."""
+
+    def __init__(self, first: BulkHandler[T], second: Handler[T]) -> None:
+        super().__init__(first, second)
+        self._add_all = first.added_all
+
+    def added_all(self, new: Sequence[T], /) -> None:
+        self._add_all(new)
+        for obj in new:
+            self._second.added(obj)
+
+
 KEYS: Final = 50
 """Making so many keys takes about as long as passing one object on."""
 
@@ -56,7 +89,7 @@ class ObjectStore(Generic[T]):
         transform: Callable[[T], T] | None = None,
     ) -> None:
         self._handler = handler
-        self._bulk = handler if isinstance(handler, BulkHandler) else None
+        self._bulk: BulkHandler[T] | None = handler if isinstance(handler, BulkHandler) else None
         self._transform = transform
         self._report = report
         self._objects: ShardedDict[T] = ShardedDict()
@@ -77,6 +110,15 @@ class ObjectStore(Generic[T]):
     def unreadable(self) -> frozenset[str]:
         """The keys of objects whose present state cannot be read."""
         return frozenset(self._unreadable)
+
+    def add_handler(self, handler: Handler[T]) -> None:
+        """Tell another handler too: of what is there now, and after the others of what happens to it."""
+        for obj in list(self._objects.values()):
+            handler.added(obj)
+        if self._bulk is None:
+            self._handler = _InTurn(self._handler, handler)
+        else:
+            self._handler = self._bulk = _InTurnAtOnce(self._bulk, handler)
 
     def restore(self, objects: Iterable[T]) -> None:
         """Hold these objects without telling the handler, which knows of them."""

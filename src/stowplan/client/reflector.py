@@ -122,6 +122,10 @@ class Reflector(Generic[T]):
         """Why the server does not give the resource at all, "" if it does."""
         return self._availability.refusal
 
+    def add_handler(self, handler: Handler[T]) -> None:
+        """Tell another handler of the objects too, beginning with those that are known."""
+        self._store.add_handler(handler)
+
     async def wait_synced(self) -> None:
         await self._synced.wait()
 

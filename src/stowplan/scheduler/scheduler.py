@@ -54,7 +54,7 @@ FLUSH_UNSCHEDULABLE_EVERY: Final = 30.0
 NOT_LEADING_PAUSE: Final = 0.1
 """Seconds until an instance that may not schedule asks again."""
 
-PODS_IN_A_ROW: Final = 8
+PODS_IN_A_ROW: Final = 32
 """After so many pods, or when the time slice is over, everybody else gets a turn of the event loop."""
 
 FLUSHED_AT_ONCE: Final = 500

@@ -18,15 +18,17 @@ from stowplan.api.catalogue import (
     Catalogue,
     Resource,
 )
+from stowplan.api.pod import Pod
 from stowplan.api.requests import DeleteOptions, Json
 from stowplan.api.status import ApiError
 from stowplan.bench.http import BenchError
 from stowplan.bench.perf import definitions as ops
 from stowplan.bench.perf.claims import allocate_claims
+from stowplan.bench.perf.declaredfeatures import made_up_features
 from stowplan.bench.perf.definitions import Benchmark, DefinitionError
 from stowplan.bench.perf.figures import HISTOGRAMS, DataItem, Series, durations, histograms, throughput
 from stowplan.bench.perf.manifests import Manifests
-from stowplan.bench.perf.pods import PodTracker, ScheduledTimes, SeenPod
+from stowplan.bench.perf.pods import PodTracker, ScheduledTimes
 from stowplan.client import Client
 from stowplan.scheduler import Scheduler
 
@@ -212,6 +214,7 @@ class WorkloadExecutor:
             if path
             else ({**BASE_NODE, "metadata": {}} for _ in range(operation.count))
         )
+        features = made_up_features(self._benchmark)
         for place, body in enumerate(bodies):
             metadata: Json = body.setdefault("metadata", {})
             prefix = metadata.pop("generateName", f"node-{number}-")
@@ -224,6 +227,8 @@ class WorkloadExecutor:
                 found[operation.unique_node_label_strategy.label_key] = f"value-{self._nodes}"
             if operation.node_allocatable_strategy is not None:
                 await self._offer(body, name, operation.node_allocatable_strategy)
+            if features:
+                body["status"] = {**body.get("status", {}), "declaredFeatures": features}
             await self._create(NODES, body)
             self._nodes += 1
             if place % _IN_A_ROW == 0:
@@ -329,9 +334,9 @@ class WorkloadExecutor:
 
     async def _keep_steady(self, operation: ops.CreatePods, namespace: str, bodies: list[Json]) -> None:
         """Delete every pod that got a node and create another one instead, for a while."""
-        scheduled: asyncio.Queue[SeenPod] = asyncio.Queue()
+        scheduled: asyncio.Queue[Pod] = asyncio.Queue()
 
-        def note(pod: SeenPod) -> None:
+        def note(pod: Pod) -> None:
             if pod.metadata.namespace == namespace:
                 scheduled.put_nowait(pod)
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from time import perf_counter
 from typing import Final
 
-from stowplan.api.meta import Object, Struct
-from stowplan.api.pod import PodCondition
+from stowplan.api.pod import Pod
 from stowplan.bench.http import BenchError
 
 STALL_TIMEOUT: Final = 60.0
@@ -15,25 +14,6 @@ STALL_TIMEOUT: Final = 60.0
 _LOOK_EVERY: Final = 0.02
 
 Selector = Mapping[str, str]
-
-
-class PodPlace(Struct, frozen=True):
-    """The node of a pod."""
-
-    node_name: str = ""
-
-
-class PodProgress(Struct, frozen=True):
-    """What the scheduler said of a pod."""
-
-    conditions: tuple[PodCondition, ...] = ()
-
-
-class SeenPod(Object, frozen=True):
-    """A pod as far as a benchmark looks at it, which is cheaper to decode than all of it."""
-
-    spec: PodPlace = PodPlace()
-    status: PodProgress = PodProgress()
 
 
 class ScheduledTimes(list[float]):
@@ -45,46 +25,46 @@ class ScheduledTimes(list[float]):
         self.selector = selector
         self.began = perf_counter()
 
-    def takes(self, pod: SeenPod) -> bool:
+    def takes(self, pod: Pod) -> bool:
         return pod.metadata.namespace in self.namespaces and _matches(pod, self.selector)
 
 
 class PodTracker:
-    """Told of every change of a pod by a reflector."""
+    """Told of every change of a pod by the informer of the scheduler, as upstream's benchmarks are."""
 
     def __init__(self) -> None:
-        self._pods: dict[str, SeenPod] = {}
+        self._pods: dict[str, Pod] = {}
         self._scheduled: Counter[str] = Counter()
         self._changed = asyncio.Event()
         self.collecting: ScheduledTimes | None = None
-        self.on_scheduled: Callable[[SeenPod], None] | None = None
+        self.on_scheduled: Callable[[Pod], None] | None = None
 
-    def added(self, new: SeenPod, /) -> None:
+    def added(self, new: Pod, /) -> None:
         self._pods[new.key] = new
         if new.spec.node_name:
             self._got_node(new)
         self._changed.set()
 
-    def updated(self, old: SeenPod, new: SeenPod, /) -> None:
+    def updated(self, old: Pod, new: Pod, /) -> None:
         self._pods[new.key] = new
         if new.spec.node_name and not old.spec.node_name:
             self._got_node(new)
         self._changed.set()
 
-    def deleted(self, last: SeenPod, /) -> None:
+    def deleted(self, last: Pod, /) -> None:
         gone = self._pods.pop(last.key)
         if gone.spec.node_name:
             self._scheduled[gone.metadata.namespace] -= 1
         self._changed.set()
 
-    def _got_node(self, pod: SeenPod) -> None:
+    def _got_node(self, pod: Pod) -> None:
         self._scheduled[pod.metadata.namespace] += 1
         if self.collecting is not None and self.collecting.takes(pod):
             self.collecting.append(perf_counter())
         if self.on_scheduled is not None:
             self.on_scheduled(pod)
 
-    def within(self, namespace: str, selector: Selector) -> list[SeenPod]:
+    def within(self, namespace: str, selector: Selector) -> list[Pod]:
         """The pods of a namespace with these labels."""
         return [
             pod
@@ -135,11 +115,11 @@ class PodTracker:
             await asyncio.sleep(_LOOK_EVERY)
 
 
-def _matches(pod: SeenPod, selector: Selector) -> bool:
+def _matches(pod: Pod, selector: Selector) -> bool:
     return not selector or selector.items() <= pod.metadata.labels.items()
 
 
-def _is_attempted(pod: SeenPod) -> bool:
+def _is_attempted(pod: Pod) -> bool:
     return bool(pod.spec.node_name) or any(
         condition.type == "PodScheduled" for condition in pod.status.conditions
     )

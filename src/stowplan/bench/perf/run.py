@@ -2,38 +2,37 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Final
 
-from stowplan.api.catalogue import PODS
 from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.status import ApiError
 from stowplan.bench.http import BenchError
+from stowplan.bench.perf.declaredfeatures import GATE, made_up_features, needing
 from stowplan.bench.perf.definitions import Benchmark, DefinitionError
 from stowplan.bench.perf.figures import DataItem, Verdict, verdict
 from stowplan.bench.perf.operations import WorkloadExecutor
-from stowplan.bench.perf.pods import PodTracker, SeenPod
+from stowplan.bench.perf.pods import PodTracker
 from stowplan.bench.processes import MIB, peak_rss
-from stowplan.client import Client, Reflector
+from stowplan.client import Client
 from stowplan.client.http import HttpClient, load_kubeconfig
 from stowplan.clock import RealClock
 from stowplan.config.featuregates import parse_feature_gates
 from stowplan.config.load import ConfigError, LoadedConfig, default_config, load_file
 from stowplan.embedded.admission.chain import ClusterAdmission
+from stowplan.embedded.admission.groupfeatures import GroupFeatures
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.controllers.controller import Context, ControllerManager
 from stowplan.embedded.controllers.garbagecollector import GarbageCollector
 from stowplan.embedded.controllers.resourceclaim import ResourceClaimController
 from stowplan.embedded.store import Store
 from stowplan.gc_tuning import calm_collector
-from stowplan.releases import DEFAULT, release
+from stowplan.releases import DEFAULT, Release, release
 from stowplan.scheduler import Scheduler, Settings
 
-_DECLARED: Final = "NodeDeclaredFeatures"
-"""A gate that cannot be off in the release the definitions are for: upstream emulates the one before it."""
 _CLAIMS: Final = "DynamicResourceAllocation"
 """With this gate upstream runs the claim controller, and so do we with what takes claims away again."""
 _CONNECTIONS: Final = 32
@@ -87,10 +86,11 @@ async def _measure(benchmark: Benchmark, seed: int, kubeconfig: str) -> Outcome:
             store = Store(clock, random.Random(seed), history=_HISTORY, admission=admission)
             client = InProcessClient(store)
             if benchmark.feature_gates.get(_CLAIMS):
-                await running.enter_async_context(_controllers(client, seed))
+                await running.enter_async_context(_controllers(client, settings.gates, seed))
         scheduler = Scheduler(client, settings, clock=clock, rng=rng, timer=perf_counter)
         await running.enter_async_context(scheduler.running())
-        pods = await running.enter_async_context(_tracked_pods(client, rng))
+        pods = PodTracker()
+        scheduler.informers.pods.add_handler(pods)
         executor = WorkloadExecutor(benchmark, client, scheduler, pods, random.Random(seed))
         if kubeconfig:
             running.push_async_callback(executor.clean_up)
@@ -109,11 +109,25 @@ async def _measure(benchmark: Benchmark, seed: int, kubeconfig: str) -> Outcome:
 
 
 def _settings(benchmark: Benchmark) -> Settings:
-    """The scheduler's configuration and gates. Raises ConfigError."""
+    """The scheduler's configuration and gates. Raises ConfigError.
+
+    A gate that needs one which is switched off is switched off too, unless the workload says otherwise.
+    """
     wanted = benchmark.feature_gates
-    emulated = DEFAULT if wanted.get(_DECLARED, True) else release("1.36")
-    gates = parse_feature_gates([f"{name}={str(on).lower()}" for name, on in wanted.items()], emulated)
-    return Settings.of(_config(benchmark, gates))
+    # It cannot be off in the release the definitions are for: as upstream, the one before it is emulated.
+    emulated = DEFAULT if wanted.get(GATE, True) else release("1.36")
+    off = {name for name, gate in emulated.gates.items() if gate.default and _lacks(name, wanted, emulated)}
+    settings = {**dict.fromkeys(sorted(off - wanted.keys()), False), **wanted}
+    gates = parse_feature_gates([f"{name}={str(on).lower()}" for name, on in settings.items()], emulated)
+    return needing(Settings.of(_config(benchmark, gates)), made_up_features(benchmark))
+
+
+def _lacks(name: str, wanted: Mapping[str, bool], emulated: Release) -> bool:
+    """Whether a gate is switched off, or one that it needs."""
+    if name in wanted:
+        return not wanted[name]
+    gate = emulated.gates.get(name)
+    return gate is not None and any(_lacks(needed, wanted, emulated) for needed in gate.needs)
 
 
 def _config(benchmark: Benchmark, gates: FeatureGates) -> LoadedConfig:
@@ -121,24 +135,13 @@ def _config(benchmark: Benchmark, gates: FeatureGates) -> LoadedConfig:
     return load_file(benchmark.path(path), gates) if path else default_config(gates)
 
 
-def _controllers(client: Client, seed: int) -> AbstractAsyncContextManager[ControllerManager]:
+def _controllers(
+    client: Client, gates: FeatureGates, seed: int
+) -> AbstractAsyncContextManager[ControllerManager]:
     """What runs beside the scheduler: claims from templates, and objects that go with their owners."""
     context = Context.of(client, RealClock(), random.Random(seed))
-    return ControllerManager(context, [ResourceClaimController(context), GarbageCollector(context)]).running()
-
-
-@asynccontextmanager
-async def _tracked_pods(client: Client, rng: random.Random) -> AsyncIterator[PodTracker]:
-    tracker = PodTracker()
-    problems: list[str] = []
-    reflector = Reflector(client, PODS, SeenPod, tracker, clock=RealClock(), rng=rng, report=problems.append)
-    task = asyncio.create_task(reflector.run())
-    try:
-        await reflector.wait_synced()
-        yield tracker
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+    claims = ResourceClaimController(context, groups=GroupFeatures.of(gates).claims)
+    return ControllerManager(context, [claims, GarbageCollector(context)]).running()
 
 
 def _one_line(error: BaseException) -> str:

@@ -21,7 +21,7 @@ from stowplan.embedded.controllers.controller import (
 )
 from stowplan.embedded.controllers.customkinds import kinds_of, resource_of, resources_of
 from stowplan.embedded.controllers.events import WARNING
-from stowplan.embedded.controllers.informers import EventHandler, Informer
+from stowplan.embedded.controllers.informers import EventHandler, Index, Informer, owner_uids
 from stowplan.embedded.controllers.objects import (
     finalizers_of,
     is_deleting,
@@ -94,6 +94,8 @@ class GarbageCollector(Controller):
         super().__init__(context)
         self._catalogue = Catalogue()
         self._informers: dict[str, Informer] = {}
+        self._owned = Index(owner_uids)
+        """The objects of all kinds by the uids of their owners, under the keys of the queue."""
         self._gone: OrderedDict[str, None] = OrderedDict()
         for resource in watched:
             self._watch(resource)
@@ -104,6 +106,8 @@ class GarbageCollector(Controller):
 
     def _watch(self, resource: Resource) -> Informer:
         informer = self._informers[resource.dotted] = self.informer(resource)
+        for obj in informer:
+            self._owned.put(_queue_key(resource, obj), None, obj)
         informer.add_handler(self._listener(resource))
         return informer
 
@@ -139,6 +143,8 @@ class GarbageCollector(Controller):
         """Whatever there was of a kind that is served no more is gone."""
         informer = self._informers.pop(resource.dotted)
         self.context.informers.drop(resource)
+        for obj in informer:
+            self._owned.put(_queue_key(resource, obj), obj, None)
         for obj in list(informer):
             self._has_gone(obj)
 
@@ -151,9 +157,12 @@ class GarbageCollector(Controller):
 
     def _listener(self, resource: Resource) -> EventHandler:
         def handler(old: Json | None, new: Json | None) -> None:
+            changed = new if old is None else old
+            assert changed is not None
+            if (old is not None and owners_of(old)) or (new is not None and owners_of(new)):
+                self._owned.put(_queue_key(resource, changed), old, new)
             if new is None:
-                assert old is not None
-                self._has_gone(old)
+                self._has_gone(changed)
             elif (is_deleting(new) and _held_by_us(new)) or _has_other_owners(old, new):
                 self._add(resource, new)
 
@@ -171,12 +180,11 @@ class GarbageCollector(Controller):
                 self._add(kind, owner)
 
     def _add(self, resource: Resource, obj: Json) -> None:
-        self.queue.add(f"{resource.dotted} {key_of(obj)}")
+        self.queue.add(_queue_key(resource, obj))
 
     def _dependents(self, uid: str) -> Iterable[tuple[Resource, Json]]:
-        for informer in list(self._informers.values()):
-            for obj in list(informer.by_owner[uid].values()):
-                yield informer.resource, obj
+        for key, obj in list(self._owned[uid].items()):
+            yield self._informers[key.partition(" ")[0]].resource, obj
 
     # Work
 
@@ -298,6 +306,10 @@ class GarbageCollector(Controller):
         key = f"{namespace_of(obj)}/{name}" if resource.namespaced else name
         found = None if informer is None else informer.get(key)
         return found if found is not None and uid_of(found) == reference.get("uid") else None
+
+
+def _queue_key(resource: Resource, obj: Json) -> str:
+    return f"{resource.dotted} {key_of(obj)}"
 
 
 def _has_other_owners(old: Json | None, new: Json) -> bool:

@@ -115,7 +115,7 @@ class Informer:
 
     @property
     def by_owner(self) -> Index:
-        return self.index(_owner_uids)
+        return self.index(owner_uids)
 
     @property
     def orphans(self) -> Index:
@@ -251,7 +251,8 @@ def _tell_nobody(problem: str) -> None:
     """For what is no problem."""
 
 
-def _owner_uids(obj: Json) -> Sequence[str]:
+def owner_uids(obj: Json) -> Sequence[str]:
+    """The uids of the owners of an object."""
     owners = obj["metadata"].get("ownerReferences")
     return [owner.get("uid", "") for owner in owners] if owners else ()
 

@@ -1,5 +1,7 @@
 """The quality of service class of a pod."""
 
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Final
 
 from stowplan.api.quantity import Quantity, QuantityError, quantity_of
@@ -20,11 +22,29 @@ def qos_class(spec: Json) -> str:
         given = [container.get("resources") or {} for container in every]
     if not any(given):
         return "BestEffort"
+    written = [amount for resources in given for amount in _written(resources)]
+    try:
+        return _class_of(*written)
+    except TypeError:
+        return _class_of.__wrapped__(*written)
+
+
+def _written(resources: Json) -> Iterator[Any]:
+    """What a container requests of cpu and memory, then its limits, as they are written."""
+    for part in ("requests", "limits"):
+        amounts = resources.get(part)
+        for name in _COMPUTE:
+            yield amounts.get(name) if isinstance(amounts, dict) else None
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _class_of(*written: Any) -> str:
+    """The class for what is written in all containers, four amounts each. What is none counts for nothing."""
     requests: dict[str, Quantity] = {}
     limits: dict[str, Quantity] = {}
     guaranteed = True
-    for resources in given:
-        asked, most = _positive(resources.get("requests")), _positive(resources.get("limits"))
+    for first in range(0, len(written), 4):
+        asked, most = _positive(*written[first : first + 2]), _positive(*written[first + 2 : first + 4])
         guaranteed = guaranteed and len(most) == len(_COMPUTE)
         _add(requests, asked)
         _add(limits, most)
@@ -33,16 +53,17 @@ def qos_class(spec: Json) -> str:
     return "Guaranteed" if guaranteed and requests == limits else "Burstable"
 
 
-def _positive(amounts: Any) -> dict[str, Quantity]:
+def _positive(*written: Any) -> dict[str, Quantity]:
     found = {}
-    for name in _COMPUTE:
-        if amounts and name in amounts:
-            try:
-                amount = quantity_of(amounts[name])
-            except (QuantityError, TypeError):
-                continue
-            if amount.sign > 0:
-                found[name] = amount
+    for name, given in zip(_COMPUTE, written, strict=True):
+        if given is None:
+            continue
+        try:
+            amount = quantity_of(given)
+        except (QuantityError, TypeError):
+            continue
+        if amount.sign > 0:
+            found[name] = amount
     return found
 
 

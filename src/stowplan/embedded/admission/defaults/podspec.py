@@ -6,6 +6,8 @@ An empty text or a zero counts as left out where upstream's type cannot tell the
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from stowplan.api.quantity import ZERO, Quantity, quantity_of
 from stowplan.api.requests import Json
 
@@ -40,9 +42,31 @@ def fill(obj: Json, defaults: Mapping[str, Any], *, zero: bool = False) -> None:
             obj[field] = value
 
 
+_MAX_REMEMBERED: Final = 1000
+_MAX_REMEMBERED_BYTES: Final = 16_384
+_specs: dict[bytes, Json] = {}
+
+
 def default_pod(pod: Json) -> None:
-    """Defaults of a pod itself; those in templates get less."""
+    """Defaults of a pod itself; those in templates get less.
+
+    Most pods are made from a template, so what becomes of a spec is remembered. Pods with equal specs share
+    their parts: whoever changes one later, as admission plugins do, replaces it.
+    """
+    text = msgspec.msgpack.encode(pod.get("spec"))
+    known = _specs.get(text)
+    if known is not None:
+        pod["spec"] = {**known}
+        return
     spec = pod.setdefault("spec", {})
+    _default_own_spec(spec)
+    if len(text) <= _MAX_REMEMBERED_BYTES:
+        if len(_specs) >= _MAX_REMEMBERED:
+            _specs.clear()
+        _specs[text] = {**spec}
+
+
+def _default_own_spec(spec: Json) -> None:
     default_pod_spec(spec)
     if spec.get("enableServiceLinks") is None:
         spec["enableServiceLinks"] = True

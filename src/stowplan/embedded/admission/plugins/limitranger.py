@@ -31,14 +31,17 @@ def set_default_resources(lookup: Lookup, pod: Json) -> None:
 
 
 def _fill_in(limit_range: Json, spec: Json) -> Iterator[str]:
+    """Containers may be shared with other pods of a template, so they are replaced, not changed."""
     requests: dict[str, Any] = {}
     limits: dict[str, Any] = {}
     for item in _limits(limit_range, "Container"):
         requests.update(item.get("defaultRequest") or {})
         limits.update(item.get("default") or {})
     for field, label in _CONTAINERS:
+        containers: list[Json] = []
         for container in spec.get(field) or ():
-            resources = container.setdefault("resources", {})
+            resources = dict(container.get("resources") or {})
+            containers.append({**container, "resources": resources})
             for part, defaults, word in (("requests", requests, "request"), ("limits", limits, "limit")):
                 added = {
                     name: amount
@@ -48,6 +51,8 @@ def _fill_in(limit_range: Json, spec: Json) -> Iterator[str]:
                 if added:
                     resources[part] = {**(resources.get(part) or {}), **added}
                     yield f"{', '.join(sorted(added))} {word} for {label} {container.get('name', '')}"
+        if containers:
+            spec[field] = containers
 
 
 def check_limits(lookup: Lookup, resource: Resource, obj: Json) -> None:

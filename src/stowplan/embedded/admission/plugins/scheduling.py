@@ -1,5 +1,6 @@
 """Plugins about where pods run: DefaultTolerationSeconds, TaintNodesByCondition, RuntimeClass."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from stowplan.api.catalogue import RUNTIME_CLASSES
@@ -11,6 +12,16 @@ from stowplan.gocompat.quoting import quote
 _TOLERATION_SECONDS: Final = 300
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
 _NODE_TAINTS: Final = (_NOT_READY, "node.kubernetes.io/unreachable")
+_TOLERATED_FOR_A_WHILE: Final[Mapping[str, Json]] = {
+    taint: {
+        "key": taint,
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": _TOLERATION_SECONDS,
+    }
+    for taint in _NODE_TAINTS
+}
+"""Shared by all pods, because stored objects are never changed."""
 
 
 def default_toleration_seconds(lookup: Lookup, pod: Json) -> None:
@@ -19,15 +30,7 @@ def default_toleration_seconds(lookup: Lookup, pod: Json) -> None:
     tolerations = spec.get("tolerations") or []
     missing = [taint for taint in _NODE_TAINTS if not any(_tolerates(given, taint) for given in tolerations)]
     if missing:
-        spec["tolerations"] = [*tolerations] + [
-            {
-                "key": taint,
-                "operator": "Exists",
-                "effect": "NoExecute",
-                "tolerationSeconds": _TOLERATION_SECONDS,
-            }
-            for taint in missing
-        ]
+        spec["tolerations"] = [*tolerations, *(_TOLERATED_FOR_A_WHILE[taint] for taint in missing)]
 
 
 def keep_toleration_seconds(lookup: Lookup, old: Json, new: Json) -> None:

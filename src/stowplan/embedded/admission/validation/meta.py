@@ -39,14 +39,12 @@ def metadata_errors(resource: Resource, metadata: Json) -> list[FieldError]:
     errors: list[FieldError] = []
     name = metadata.get("name", "")
     prefix = metadata.get("generateName", "")
-    if prefix and not _is_plain_name(resource, f"{prefix}x"):
-        problems = _NAME_RULES.get(resource, subdomain_problems)(
-            f"{prefix[:-1]}a" if prefix[-1] == "-" else prefix
-        )
+    problems_of = _NAME_RULES.get(resource, subdomain_problems)
+    if prefix:
+        problems = problems_of(f"{prefix[:-1]}a" if prefix[-1] == "-" else prefix)
         errors += [invalid("metadata.generateName", prefix, problem) for problem in problems]
-    if name and not _is_plain_name(resource, name):
-        problems = _NAME_RULES.get(resource, subdomain_problems)(name)
-        errors += [invalid("metadata.name", name, problem) for problem in problems]
+    if name:
+        errors += [invalid("metadata.name", name, problem) for problem in problems_of(name)]
     if metadata.get("labels"):
         errors += label_errors(metadata["labels"], "metadata.labels")
     if metadata.get("annotations"):
@@ -58,13 +56,6 @@ def metadata_errors(resource: Resource, metadata: Json) -> list[FieldError]:
             invalid("metadata.finalizers", finalizer, problem) for problem in label_key_problems(finalizer)
         ]
     return errors
-
-
-def _is_plain_name(resource: Resource, name: str) -> bool:
-    """The quick answer for names as nearly all are: letters, digits and dashes."""
-    plain = name.replace("-", "")
-    quick = plain.isascii() and plain.isalnum() and plain.islower() and len(name) < 64
-    return quick and name[0] != "-" and name[-1] != "-" and resource not in _NAME_RULES
 
 
 def label_errors(labels: Mapping[str, str], path: str) -> Iterator[FieldError]:
