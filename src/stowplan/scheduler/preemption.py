@@ -289,8 +289,9 @@ class Preemption:
 
         last_in_memory = False
         try:
+            was_unbound = self._is_unbound(last)
             if self._activates and self._asynchronous:
-                last_in_memory = await self._turn(PREEMPTING, preemptor.uid, self._is_unbound(last))
+                last_in_memory = await self._turn(PREEMPTING, preemptor.uid, was_unbound)
             if self._is_given_turns:
                 succeeded = await self._delete_in_order(preemptor, node, victims, gate)
             else:
@@ -300,7 +301,7 @@ class Preemption:
                     took = context.timer() - began
                 if last_in_memory:
                     await self._binding.left(last.metadata.uid)
-                elif succeeded and self._asynchronous and context.turns is None:
+                elif succeeded and self._asynchronous and not was_unbound and context.turns is None:
                     await self._seen_going(last, end)
         except Exception as cause:  # noqa: BLE001 - the preemptor must not stay out of the queue for ever
             about = Ref(preemptor.key)
