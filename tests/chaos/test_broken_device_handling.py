@@ -13,7 +13,7 @@ from stowplan.plugins.dynamicresources.capacity import CapacityRules
 from stowplan.plugins.dynamicresources.reservations import Reservations
 
 LOOKED_AT: Final = 20
-SEEDS: Final = (512, *range(100))
+SEEDS: Final = (242, 502, 112, *range(100))
 PLANS: Final = [plan for plan in map(plan_of, SEEDS) if plan.devices][:LOOKED_AT]
 
 Break = Callable[[pytest.MonkeyPatch], None]

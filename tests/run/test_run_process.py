@@ -188,6 +188,8 @@ def test_caches_can_be_left_until_it_is_our_turn(tmp_path: Path) -> None:
             config = place.write_config("default-scheduler", more="delayCacheUntilActive: true\n")
             leader = await place.start("-v=3", config=config)
             await place.bound("p")
+            await leader.says(ELECTED)
+            await leader.says("Starting reflector")
             assert order(leader, ELECTED) < order(leader, "Starting reflector")
             standby = await place.start("-v=3", config=config)
             await standby.says("Attempting to acquire leader lease")
