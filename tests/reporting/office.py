@@ -21,6 +21,7 @@ class Office:
         clock: VirtualClock,
         *answers: ApiError | None,
         seconds: float = 0.0,
+        gather: float = 0.0,
         dated_by: Clock | None = None,
     ) -> None:
         self.others_wait = False
@@ -35,6 +36,7 @@ class Office:
             "vm",
             self.complaints.append,
             others_wait=lambda: self.others_wait,
+            gather=gather,
         )
 
     @property
@@ -60,12 +62,15 @@ class Office:
 
 
 def at_work(
-    main: Callable[[Office], Awaitable[None]], *answers: ApiError | None, seconds: float = 0.0
+    main: Callable[[Office], Awaitable[None]],
+    *answers: ApiError | None,
+    seconds: float = 0.0,
+    gather: float = 0.0,
 ) -> Office:
     """Run the recorder in virtual time beside `main`."""
 
     async def begin(clock: VirtualClock) -> Office:
-        office = Office(clock, *answers, seconds=seconds)
+        office = Office(clock, *answers, seconds=seconds, gather=gather)
         running = asyncio.create_task(office.recorder.run())
         await main(office)
         assert not running.done()

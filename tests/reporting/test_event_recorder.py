@@ -83,6 +83,26 @@ def test_events_give_way_to_writes_that_wait_and_catch_up_afterwards() -> None:
     at_work(main, seconds=1.0)
 
 
+def test_events_are_gathered_and_written_together() -> None:
+    async def main(office: Office) -> None:
+        await office.sleep_until(1)
+        for number in range(5):
+            office.fail(pod(version=str(number)))
+            await asyncio.sleep(0.125)
+        await office.sleep_until(3)
+        for number in range(200):
+            office.fail(pod("many", version=str(number)))
+        await office.sleep_until(3.125)
+        assert len(office.written) == 205, "so many do not wait"
+        office.fail(pod("last"))
+        await office.recorder.drain()
+        assert len(office.written) == 206, "whoever ends does not wait"
+
+    office = at_work(main, gather=0.5)
+    assert office.times[:5] == [1.5, 1.5, 1.5, 1.5, 2.0]
+    assert office.times[-1] == 3.125
+
+
 def test_events_do_not_give_way_if_very_many_wait() -> None:
     async def main(office: Office) -> None:
         office.others_wait = True

@@ -25,7 +25,9 @@ class BackgroundWriter(Generic[T]):
     in this process) one writer does everything in one go, and where it does there are as many as needed.
 
     While `others_wait` says that more important writes than these have to wait for the server, only a few
-    writers are at work, unless half of what may be queued is.
+    writers are at work, unless half of what may be queued is. With `gather` nothing is written before so many
+    seconds are over, and then everything in one turn of the event loop: over a network ten writes together
+    cost little more than one.
     """
 
     def __init__(
@@ -35,8 +37,11 @@ class BackgroundWriter(Generic[T]):
         limit: int = LIMIT,
         writers: int = WRITERS,
         others_wait: Callable[[], bool] = lambda: False,
+        gather: float = 0.0,
     ) -> None:
         self._write = write
+        self._gather = gather
+        self._gathering: asyncio.TimerHandle | None = None
         self._limit = limit
         self._most_writers = writers
         self._others_wait = others_wait
@@ -61,7 +66,13 @@ class BackgroundWriter(Generic[T]):
         if len(self._waiting) >= self._limit:
             return False
         self._waiting.append(item)
-        if not self._called:
+        if self._gather and len(self._waiting) < self._most_writers:
+            if self._gathering is None and self._end is not None:
+                loop = asyncio.get_running_loop()
+                self._gathering = loop.call_later(self._gather, self._write_gathered)
+        elif self._gathering is not None:
+            self._write_gathered()
+        elif not self._called:
             self._call_writer()
         return True
 
@@ -79,10 +90,20 @@ class BackgroundWriter(Generic[T]):
     async def drain(self) -> None:
         """Come back when everything has been written, also if nobody runs this."""
         while self.is_running and (self._waiting or self._under_way):
+            self._write_gathered()
             self._written_all.clear()
             await self._written_all.wait()
         while self._waiting:
             await self._write(self._waiting.popleft())
+
+    def _write_gathered(self) -> None:
+        """Have as many writers come as there is to write, all in the next turn."""
+        if self._gathering is None:
+            return
+        self._gathering.cancel()
+        self._gathering = None
+        for _ in range(min(len(self._waiting), self._wanted_writers - self._under_way)):
+            self._call_writer()
 
     def _call_writer(self) -> None:
         """Wake an idle writer or hire one. One at a time: whoever comes calls the next if there is need."""
@@ -127,7 +148,7 @@ class BackgroundWriter(Generic[T]):
         while waiting:
             left = len(waiting)
             while waiting and left:
-                if self._under_way > self._wanted_writers:
+                if self._gathering is not None or self._under_way > self._wanted_writers:
                     return
                 left -= 1
                 item = waiting.popleft()
@@ -145,6 +166,9 @@ class BackgroundWriter(Generic[T]):
                 self._end.set_exception(error)
 
     async def _dismiss(self) -> None:
+        if self._gathering is not None:
+            self._gathering.cancel()
+            self._gathering = None
         writers = list(self._writers)
         for writer in writers:
             writer.cancel()

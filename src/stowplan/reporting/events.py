@@ -282,7 +282,8 @@ class EventRecorder:
     `event` only queues; `run` writes until cancelled. If the server is unreachable an event is retried for
     two minutes; what the server rejects is not retried. `dropped` counts events that found the queue full,
     `failed` those that could not be written, `written` successful requests. While `others_wait` says that
-    bindings have to wait for the server, events are written a few at a time.
+    bindings have to wait for the server, events are written a few at a time. With `gather` they are written
+    together every so many seconds.
     """
 
     def __init__(
@@ -296,6 +297,7 @@ class EventRecorder:
         limit: int = LIMIT,
         kept: int = CACHE_SIZE,
         others_wait: Callable[[], bool] = lambda: False,
+        gather: float = 0.0,
     ) -> None:
         self._client = client
         self._clock = clock
@@ -304,7 +306,7 @@ class EventRecorder:
         self._report = report
         self._aggregation = EventCorrelator(kept)
         self._writer: BackgroundWriter[_Reported] = BackgroundWriter(
-            self._record, limit=limit, others_wait=others_wait
+            self._record, limit=limit, others_wait=others_wait, gather=gather
         )
         self._tasks: asyncio.TaskGroup | None = None
         self._retrying = 0

@@ -54,6 +54,9 @@ if TYPE_CHECKING:
 GRACE: Final = 3.0
 """Seconds that running binding cycles are given when the process stops."""
 
+GATHER_EVENTS: Final = 0.1
+"""Seconds in which events are gathered to be written together."""
+
 RELEASED_WITHIN: Final = 1.0
 """Seconds that releasing the lease may take."""
 
@@ -412,6 +415,7 @@ class Process:
             legacy_metrics=options.legacy_metrics,
             annotate_results=options.annotate_results,
             wake_failed_groups=options.wake_failed_groups,
+            gather_events=GATHER_EVENTS,
         )
         scheduler = recorded_scheduler(
             self._recording,

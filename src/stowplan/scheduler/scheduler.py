@@ -148,6 +148,7 @@ class Scheduler:
                 settings.hostname,
                 logger.error,
                 others_wait=self._has_backlog,
+                gather=settings.gather_events,
             ),
             logger=logger,
             decisions=LastDecisions(settings.kept_decisions),

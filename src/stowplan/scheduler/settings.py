@@ -23,7 +23,8 @@ class Settings:
     With `legacy_metrics` figures are shown under the names of earlier releases, too. With `annotate_results`
     bound pods get the results of their scheduling cycle as annotations. With `wake_failed_groups` a group of
     pods that found no place is tried again soon after an event that may help it, as a pod is; without it the
-    group sits out its backoff, as in kube-scheduler. Where pods go is the same.
+    group sits out its backoff, as in kube-scheduler. Where pods go is the same. Events are written together
+    every `gather_events` seconds, 0: each at once.
     """
 
     config: BuiltConfig
@@ -35,6 +36,7 @@ class Settings:
     legacy_metrics: bool = False
     annotate_results: bool = False
     wake_failed_groups: bool = True
+    gather_events: float = 0.0
 
     @property
     def release(self) -> Release:
