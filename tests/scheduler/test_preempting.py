@@ -234,6 +234,27 @@ def test_victims_of_the_first_preemptors_are_all_gone_before_those_of_others_are
     live(story)
 
 
+def test_nobody_goes_for_a_preemptor_that_is_deleted_before_its_turn() -> None:
+    async def story(world: World) -> None:
+        many = AT_A_TIME + 3
+        for number in range(many):
+            world.add_node(f"n{number}", cpu="2")
+            world.put_pod(f"a{number}", cpu="2", nodeName=f"n{number}", terminationGracePeriodSeconds=0)
+        await world.settle(1)
+        world.wire.seconds = 4.0
+        for number in range(many):
+            world.put_pod(f"high{number}", cpu="2", priority=10)
+            await world.settle(0.01)
+        for number in range(AT_A_TIME, many):
+            world.delete_pod(f"high{number}")
+        await world.settle(60)
+        deleted = [one for one in world.wire.shorts if one.startswith("DELETE")]
+        assert len(deleted) == AT_A_TIME
+        assert all(world.node_of(f"high{number}") for number in range(AT_A_TIME))
+
+    live(story)
+
+
 def test_a_nomination_is_taken_back_when_victims_of_the_node_have_to_go_for_another() -> None:
     async def story(world: World) -> None:
         world.add_node("n", cpu="4")

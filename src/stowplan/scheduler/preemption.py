@@ -295,8 +295,11 @@ class Preemption:
             if self._is_given_turns:
                 succeeded = await self._delete_in_order(preemptor, node, victims, gate)
             else:
+                had_to_wait = self._slots.locked() and context.turns is None
                 async with self._slots:
                     began = context.timer()
+                    if had_to_wait and not self._still_waits(preemptor):
+                        return
                     succeeded = await self._delete_in_order(preemptor, node, victims, gate)
                     took = context.timer() - began
                 if last_in_memory:
@@ -318,6 +321,15 @@ class Preemption:
         if not succeeded or last_in_memory:
             context.queue.activate(preemptor.pods)
         context.wake()
+
+    def _still_waits(self, preemptor: Preemptor) -> bool:
+        """Whether any pod of a preemptor is still there and got no node meanwhile: else nobody has to go."""
+        for pod in preemptor.pods:
+            known = self._context.find(pod.key)
+            is_there = known is not None and known.metadata.uid == pod.metadata.uid
+            if known is not None and is_there and known.spec.node_name == pod.spec.node_name:
+                return True
+        return False
 
     async def _seen_going(self, victim: Pod, end: Callable[[], None]) -> None:
         """Wait until the informer has seen a victim going or gone, though not for long.
