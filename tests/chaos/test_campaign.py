@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import signal
+import time
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -53,6 +54,26 @@ def test_what_is_wrong_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "ended with -9" in found
     assert "s without a leader" in found
     assert "the API server failed 1 times: PATCH /api/v1/pods/p" in found
+
+
+class _Sleeping(Process):
+    async def start(self) -> None:
+        await self._spawn("-c", "import time; time.sleep(60)")
+
+
+async def _killed_and_signalled() -> int | None:
+    process = _Sleeping("sleeper")
+    await process.start()
+    process.signal(signal.SIGKILL)
+    until = time.monotonic() + 0.05
+    while time.monotonic() < until:  # the event loop notices nothing
+        process.signal(signal.SIGCONT)
+    await process.kill()
+    return process.code
+
+
+def test_how_a_process_ended_is_known_though_it_gets_another_signal_meanwhile() -> None:
+    assert {asyncio.run(_killed_and_signalled()) for _ in range(5)} == {-9}
 
 
 class _Growing(Process):

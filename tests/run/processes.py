@@ -51,7 +51,7 @@ class RunningScheduler:
         return found
 
     def signal(self, number: signal.Signals) -> None:
-        self.process.send_signal(number)
+        os.kill(self.process.pid, number)
 
     async def ends(self) -> int:
         """The exit code."""

@@ -132,6 +132,12 @@ class _Connection:
         self.is_lost = False
 
 
+def _send(child: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    """By its id: `send_signal` looks first whether the child has ended, and asyncio then never learns how."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child.pid, number)
+
+
 class Process:
     """A child process and the lines it has written to stderr."""
 
@@ -169,7 +175,7 @@ class Process:
 
     def signal(self, number: signal.Signals, expected: int | None = None) -> None:
         if self._child is not None and self.code is None:
-            self._child.send_signal(number)
+            _send(self._child, number)
             self.paused = number == signal.SIGSTOP or (self.paused and number != signal.SIGCONT)
             if expected is not None:
                 self.expected_codes.add(expected)
@@ -190,7 +196,7 @@ class Process:
         if self._child is None:
             return
         if self.code is None:
-            self._child.kill()
+            _send(self._child, signal.SIGKILL)
         await self._child.wait()
         if self._reading is not None:
             await self._reading
