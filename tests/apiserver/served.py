@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
-from releases import V1_36
 from stowplan.api import catalogue as c
 from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.requests import Json
@@ -112,7 +111,7 @@ def serving(
     gates: FeatureGates = DEFAULT_GATES,
     **store_options: Any,
 ) -> Iterator[Served]:
-    """A server of the recorded release for a while; without TLS if nobody asks for it, to be quick."""
+    """A server of the release of the gates for a while; without TLS if nobody asks for it, to be quick."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
@@ -129,7 +128,7 @@ def serving(
         watch_limit=watch_limit,
         stored_only=stored_only,
         usage=usage,
-        release=V1_36,
+        release=gates.release,
     )
     asyncio.run_coroutine_threadsafe(server.start(), loop).result(PATIENCE)
     try:

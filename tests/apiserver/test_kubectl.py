@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from apiserver.served import MERGE, PODS, STRATEGIC, Served, serving
+from releases import GATES_1_36
 from waiting import KUBECTL_PATIENCE, PATIENCE, until
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -65,7 +66,7 @@ spec:
 
 @pytest.fixture(scope="module")
 def api() -> Iterator[Served]:
-    with serving(plain=False) as served:
+    with serving(plain=False, gates=GATES_1_36) as served:
         yield served
 
 

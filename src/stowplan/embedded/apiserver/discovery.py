@@ -3,10 +3,11 @@
 import base64
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from stowplan.api.catalogue import (
+    BUILT_IN,
     CERTIFICATE_SIGNING_REQUESTS,
     NAMESPACES,
     NODES,
@@ -17,6 +18,7 @@ from stowplan.api.catalogue import (
     Resource,
 )
 from stowplan.api.requests import Json
+from stowplan.embedded.schema import schema_of
 from stowplan.embedded.store.registry import SCALED
 from stowplan.releases import Release
 
@@ -69,6 +71,33 @@ CREATE_ONLY: Final = (_create_only("", "bindings", "Binding", namespaced=True), 
 REVIEW_KINDS: Final = {resource.plural: resource.kind for resource in REVIEWS}
 
 
+class ServedKinds:
+    """What a server of a release serves of a catalogue: all that is in it but kinds of other releases.
+
+    The catalogue has them nevertheless: objects may be stored in a version that is not served yet.
+    """
+
+    def __init__(self, catalogue: Catalogue, release: Release) -> None:
+        schema = schema_of(release)
+        self._catalogue = catalogue
+        self._hidden = frozenset(
+            one for one in BUILT_IN if schema.of_kind(one.group, one.version, one.kind) is None
+        )
+
+    @property
+    def revision(self) -> int:
+        """Counts changes, for those who remember what they found."""
+        return self._catalogue.revision
+
+    def named(self, dotted: str) -> Resource | None:
+        """The resource called `plural.version.group`."""
+        found = self._catalogue.named(dotted)
+        return None if found in self._hidden else found
+
+    def __iter__(self) -> Iterator[Resource]:
+        return (resource for resource in self._catalogue if resource not in self._hidden)
+
+
 class Subresource(NamedTuple):
     """A part of an object that is served by itself. Its kind is of the same group unless it says another."""
 
@@ -116,11 +145,11 @@ class Entry(NamedTuple):
     is_custom: bool = False
 
 
-def entries(catalogue: Catalogue, group: str, version: str) -> list[Entry]:
+def entries(served: ServedKinds, group: str, version: str) -> list[Entry]:
     """Everything a group serves in a version, by name."""
     found: list[Entry] = []
     custom: list[Entry] = []
-    for resource in (*catalogue, *CREATE_ONLY):
+    for resource in (*served, *CREATE_ONLY):
         if (resource.group, resource.version) == (group, version):
             if resource.defined:
                 custom += _entries_of(resource)
@@ -129,10 +158,10 @@ def entries(catalogue: Catalogue, group: str, version: str) -> list[Entry]:
     return [*sorted(found), *custom]
 
 
-def groups(catalogue: Catalogue) -> dict[str, list[str]]:
+def groups(served: ServedKinds) -> dict[str, list[str]]:
     """The versions of every named group, the preferred one first."""
     found: dict[str, list[str]] = {}
-    for resource in (*catalogue, *REVIEWS):
+    for resource in (*served, *REVIEWS):
         if resource.group:
             versions = found.setdefault(resource.group, [])
             if resource.version not in versions:
@@ -146,21 +175,21 @@ def legacy_versions(address: str) -> Json:
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": where}
 
 
-def group_list(catalogue: Catalogue) -> Json:
+def group_list(served: ServedKinds) -> Json:
     """The answer to /apis."""
-    shown = [_group(group, versions) for group, versions in groups(catalogue).items()]
+    shown = [_group(group, versions) for group, versions in groups(served).items()]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": shown}
 
 
-def one_group(catalogue: Catalogue, group: str) -> Json | None:
+def one_group(served: ServedKinds, group: str) -> Json | None:
     """The answer to /apis/group, None if there is no such group."""
-    versions = groups(catalogue).get(group)
+    versions = groups(served).get(group)
     return None if versions is None else {"kind": "APIGroup", "apiVersion": "v1", **_group(group, versions)}
 
 
-def resource_list(catalogue: Catalogue, group: str, version: str) -> Json | None:
+def resource_list(served: ServedKinds, group: str, version: str) -> Json | None:
     """The answer to /apis/group/version, None if there is no such version."""
-    found = entries(catalogue, group, version)
+    found = entries(served, group, version)
     if not found:
         return None
     shown: Json = {"kind": "APIResourceList"}
@@ -171,18 +200,18 @@ def resource_list(catalogue: Catalogue, group: str, version: str) -> Json | None
     return shown
 
 
-def aggregated(catalogue: Catalogue, names: Iterable[str], version: str) -> Json:
+def aggregated(served: ServedKinds, names: Iterable[str], version: str) -> Json:
     """Everything some groups serve, in one answer."""
-    known = {"": ["v1"], **groups(catalogue)}
+    known = {"": ["v1"], **groups(served)}
     items = []
     for group in names:
         versions = [
             {
-                "version": served,
-                "resources": _aggregated_resources(entries(catalogue, group, served), group, served),
+                "version": name,
+                "resources": _aggregated_resources(entries(served, group, name), group, name),
                 "freshness": "Current",
             }
-            for served in known[group]
+            for name in known[group]
         ]
         items.append({"metadata": {"name": group} if group else {}, "versions": versions})
     return {

@@ -99,16 +99,16 @@ class Handler:
     ) -> None:
         views = Views(clock, store.definitions)
         self._store = store
-        self._catalogue = store.catalogue
+        self._served = discovery.ServedKinds(store.catalogue, release)
         self._authenticator = authenticator
-        self._paths = PathResolver(store.catalogue)
+        self._paths = PathResolver(self._served)
         self._issuer = issuer
         self._access = AccessRules(store)
         self._subresources = Subresources(store, views, TokenRequests(store, issuer, clock))
         self._reviews = Reviews(authenticator, self._access, clock)
         self._metrics = None if usage is None else ResourceMetricsApi(store, usage, clock)
         self._version = discovery.version_info(release)
-        self._openapi = OpenApi(store.catalogue, store.definitions, release)
+        self._openapi = OpenApi(self._served, store.definitions, release)
         self._writes = WriteVerbs(store, views, frozenset(stored_only))
         self.reads = ReadVerbs(store, views, rng, watch_limit)
         self.extension: Extension | None = None
@@ -269,26 +269,26 @@ class Handler:
                     raise not_acceptable((JSON,))
                 found = self._version
             case ["api" | "apis"] if form is not None and form.form == DISCOVERY:
-                names = [""] if parts == ["api"] else list(discovery.groups(self._catalogue))
-                return _aggregated(discovery.aggregated(self._catalogue, names, form.version), form.version)
+                names = [""] if parts == ["api"] else list(discovery.groups(self._served))
+                return _aggregated(discovery.aggregated(self._served, names, form.version), form.version)
             case ["api"]:
                 found = discovery.legacy_versions(request.host)
             case ["apis"]:
-                found = discovery.group_list(self._catalogue)
+                found = discovery.group_list(self._served)
             case ["apis", group]:
-                found = discovery.one_group(self._catalogue, group)
+                found = discovery.one_group(self._served, group)
             case ["api", version]:
-                found = discovery.resource_list(self._catalogue, "", version)
+                found = discovery.resource_list(self._served, "", version)
             case ["apis", group, version]:
-                found = discovery.resource_list(self._catalogue, group, version)
+                found = discovery.resource_list(self._served, group, version)
         return None if found is None else json_response(found)
 
     def _nothing_at(self, path: str) -> web.Response:
         """The answer for a path at which there is nothing: a Status only where a built-in API is served."""
         parts = path.split("/")
-        groups = discovery.groups(self._catalogue)
+        groups = discovery.groups(self._served)
         in_group = parts[1] == "apis" and len(parts) > 3 and parts[2] in groups
-        if in_group and all(one.defined for one in self._catalogue if one.group == parts[2]):
+        if in_group and all(one.defined for one in self._served if one.group == parts[2]):
             in_group = False
         if in_group or (parts[1] == "api" and len(parts) > 2):
             raise status.unknown_resource()

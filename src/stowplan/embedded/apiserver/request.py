@@ -11,11 +11,12 @@ from urllib.parse import unquote
 import msgspec
 
 from stowplan.api import status
-from stowplan.api.catalogue import Catalogue, Resource
+from stowplan.api.catalogue import Resource
 from stowplan.api.fielderrors import EnumText, FieldError, Kind, forbidden, invalid, not_supported
 from stowplan.api.labels import SelectorError
 from stowplan.api.requests import EVERY_OBJECT, DeleteOptions, Json, Selection
 from stowplan.api.status import ApiError
+from stowplan.embedded.apiserver.discovery import ServedKinds
 from stowplan.embedded.store.objects import Key
 from stowplan.embedded.store.selection import PageRequest
 from stowplan.embedded.store.writer import UserInfo, WriteContext
@@ -33,11 +34,11 @@ class Target(NamedTuple):
 
 
 class PathResolver:
-    """Finds the target of a path among the resources of a catalogue."""
+    """Finds the target of a path among the resources that are served."""
 
-    def __init__(self, catalogue: Catalogue) -> None:
-        self._catalogue = catalogue
-        self._revision = catalogue.revision
+    def __init__(self, served: ServedKinds) -> None:
+        self._served = served
+        self._revision = served.revision
         self._found: dict[tuple[str, str, str], Resource] = {}
 
     def target(self, path: str) -> Target | None:
@@ -76,12 +77,12 @@ class PathResolver:
 
     def _resource(self, group: str, version: str, plural: str) -> Resource | None:
         key = (group, version, plural)
-        if self._revision != self._catalogue.revision:
-            self._revision = self._catalogue.revision
+        if self._revision != self._served.revision:
+            self._revision = self._served.revision
             self._found.clear()
         resource = self._found.get(key)
         if resource is None:
-            resource = self._catalogue.named(f"{plural}.{version}.{group}")
+            resource = self._served.named(f"{plural}.{version}.{group}")
             if resource is not None:
                 self._found[key] = resource
         return resource

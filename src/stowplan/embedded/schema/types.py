@@ -5,6 +5,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Final, NamedTuple
 
+from stowplan.releases import Release, Version
+
 PLAIN: Final = frozenset(
     ("string", "int", "long", "number", "bool", "bytes", "time", "microtime", "quantity", "intstr", "any")
 )
@@ -21,6 +23,19 @@ class Form(NamedTuple):
     of: "Form | None" = None
 
 
+class Span(NamedTuple):
+    """The releases that have something: from the first to the last that is named."""
+
+    first: Version | None = None
+    last: Version | None = None
+
+    def has(self, version: Version) -> bool:
+        return (self.first is None or self.first <= version) and (self.last is None or version <= self.last)
+
+
+ALWAYS: Final = Span()
+
+
 class Field(NamedTuple):
     """A field of a type.
 
@@ -28,7 +43,7 @@ class Field(NamedTuple):
     thing. `merge_key` is what a strategic merge patch goes by, None if it replaces the list. `number` is the
     field's place in protobuf: several numbers if it is nested there. `zero_counts`: it may be zero or empty
     and that means something (a pointer in Go). `always_written`: Go writes it even if it has no value,
-    because it is not `omitempty`, or is a struct.
+    because it is not `omitempty`, or is a struct. `span` are the releases that have it.
     """
 
     name: str
@@ -41,16 +56,21 @@ class Field(NamedTuple):
     number: tuple[int, ...] = ()
     zero_counts: bool = False
     always_written: bool = False
+    span: Span = ALWAYS
 
 
 class TypeDef(NamedTuple):
-    """A type: its fields by name. `atomic`: it is one thing to server-side apply."""
+    """A type: its fields by name. `atomic`: it is one thing to server-side apply.
+
+    `span` are the releases that have a kind. Other types are there where a field has them.
+    """
 
     package: str
     name: str
     fields: dict[str, Field]
     atomic: bool = False
     is_kind: bool = False
+    span: Span = ALWAYS
 
     @property
     def full_name(self) -> str:
@@ -58,10 +78,13 @@ class TypeDef(NamedTuple):
 
 
 class Schema:
-    """All types by `group.version.Name`."""
+    """All types by `group.version.Name`, or what one release has of them."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, release: Version | None = None) -> None:
         self.types: dict[str, TypeDef] = {found.full_name: found for found in _types(text)}
+        if release is not None:
+            there = (found for found in self.types.values() if found.span.has(release))
+            self.types = {found.full_name: _fields_at(found, release) for found in there}
 
     def of_kind(self, group: str, version: str, kind: str) -> TypeDef | None:
         """The type of the objects of a kind, None for one that is not in the table."""
@@ -72,10 +95,24 @@ class Schema:
         return self.types[form.name] if form.shape == "type" else None
 
 
-@cache
 def the_schema() -> Schema:
     """The table that belongs to this package."""
-    return Schema(files(__package__).joinpath("types.txt").read_text("utf-8"))
+    return _table(None)
+
+
+def schema_of(release: Release) -> Schema:
+    """What a release has of the table: its kinds, and of every type the fields it has."""
+    return _table(release.minor)
+
+
+@cache
+def _table(release: Version | None) -> Schema:
+    return Schema(files(__package__).joinpath("types.txt").read_text("utf-8"), release)
+
+
+def _fields_at(type_: TypeDef, release: Version) -> TypeDef:
+    fields = {name: field for name, field in type_.fields.items() if field.span.has(release)}
+    return type_._replace(fields=fields)
 
 
 def _types(text: str) -> Iterator[TypeDef]:
@@ -93,7 +130,7 @@ def _types(text: str) -> Iterator[TypeDef]:
 def _type(package: str, words: list[str]) -> TypeDef:
     head, *rest = words
     is_kind = head.startswith("@")
-    name = head.strip("@!")
+    name, _, span = head.removeprefix("@").partition("@")
     fields = [_field(package, word) for word in rest]
     if is_kind:
         fields = [
@@ -101,12 +138,14 @@ def _type(package: str, words: list[str]) -> TypeDef:
             Field("kind", Form("plain", "string")),
             *fields,
         ]
-    return TypeDef(package, name, {field.name: field for field in fields}, head.endswith("!"), is_kind)
+    named = {field.name: field for field in fields}
+    return TypeDef(package, name.removesuffix("!"), named, name.endswith("!"), is_kind, _span(span))
 
 
 def _field(package: str, word: str) -> Field:
     name, _, rest = word.partition(":")
     name, _, number = name.partition("#")
+    number, _, span = number.partition("@")
     always_written, name = name.endswith("+"), name.removesuffix("+")
     zero_counts, name = name.endswith("?"), name.removesuffix("?")
     atomic, rest = rest.endswith("!"), rest.removesuffix("!")
@@ -124,7 +163,15 @@ def _field(package: str, word: str) -> Field:
         number=tuple(map(int, number.split("."))) if number else (),
         zero_counts=zero_counts,
         always_written=always_written,
+        span=_span(span),
     )
+
+
+def _span(text: str) -> Span:
+    if not text:
+        return ALWAYS
+    version = Version.parse(text.removeprefix("-"))
+    return Span(last=version) if text.startswith("-") else Span(first=version)
 
 
 def _form(package: str, text: str) -> Form:

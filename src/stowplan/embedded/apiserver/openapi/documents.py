@@ -6,26 +6,27 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from stowplan.api.catalogue import BUILT_IN, Catalogue, Resource
+from stowplan.api.catalogue import BUILT_IN, Resource
 from stowplan.api.requests import Json
-from stowplan.embedded.apiserver.discovery import CREATE_ONLY
+from stowplan.embedded.apiserver.discovery import CREATE_ONLY, ServedKinds
 from stowplan.embedded.apiserver.openapi.descriptions import described
 from stowplan.embedded.apiserver.openapi.gnostic import encoded
 from stowplan.embedded.apiserver.responses import response_of
 from stowplan.embedded.customresources.lifecycle import Definitions
 from stowplan.embedded.customresources.openapi import definition_name, document_schema
-from stowplan.embedded.schema import Field, Form, TypeDef, the_schema
-from stowplan.releases import DEFAULT, Release
+from stowplan.embedded.schema import Field, Form, Schema, TypeDef, schema_of
+from stowplan.releases import Release
 
 _PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 
 class OpenApi:
-    """Documents about the resources of a catalogue, each made when first asked for."""
+    """Documents about what is served, as its release has it, each made when first asked for."""
 
-    def __init__(self, catalogue: Catalogue, definitions: Definitions, release: Release = DEFAULT) -> None:
+    def __init__(self, served: ServedKinds, definitions: Definitions, release: Release) -> None:
         self._info: Json = {"title": "stowplan", "version": f"v{release.name}"}
-        self._catalogue = catalogue
+        self._schema = schema_of(release)
+        self._served = served
         self._definitions = definitions
         self._revision = definitions.revision
         self._custom: set[str] = set()
@@ -65,7 +66,7 @@ class OpenApi:
     def _groups(self) -> dict[str, list[Resource]]:
         """What is served, by the place of its group and version."""
         found: dict[str, list[Resource]] = {}
-        for resource in (*self._catalogue, *CREATE_ONLY):
+        for resource in (*self._served, *CREATE_ONLY):
             found.setdefault(resource.prefix.strip("/"), []).append(resource)
         return found
 
@@ -81,12 +82,12 @@ class OpenApi:
 
     def _second(self) -> Json:
         resources = [resource for group in self._groups().values() for resource in group]
-        definitions = {**closure(_types_of(resources), third=False), **self._schemas(resources, third=False)}
+        types = closure(self._schema, self._types_of(resources), third=False)
         return {
             "swagger": "2.0",
             "info": self._info,
             "paths": _paths_of(resources, third=False),
-            "definitions": definitions,
+            "definitions": {**types, **self._schemas(resources, third=False)},
         }
 
     def _third(self, place: str) -> Json:
@@ -94,13 +95,17 @@ class OpenApi:
         if any(resource.defined for resource in resources):
             self._custom.add(place)
         custom = self._schemas(resources, third=True)
-        types = _types_of(resources) | ({"meta.v1.ObjectMeta"} if custom else set())
+        types = self._types_of(resources) | ({"meta.v1.ObjectMeta"} if custom else set())
         return {
             "openapi": "3.0.0",
             "info": self._info,
             "paths": _paths_of(resources, third=True),
-            "components": {"schemas": {**closure(types, third=True), **custom}},
+            "components": {"schemas": {**closure(self._schema, types, third=True), **custom}},
         }
+
+    def _types_of(self, resources: list[Resource]) -> set[str]:
+        found = (self._schema.of_kind(r.group, r.version, r.kind) for r in resources if not r.custom)
+        return {type_.full_name for type_ in found if type_ is not None}
 
     def _schemas(self, resources: list[Resource], *, third: bool) -> Json:
         """The schemas of custom resources by their names."""
@@ -108,11 +113,6 @@ class OpenApi:
         return {
             definition_name(one): document_schema(one, third=third) for one in versions if one is not None
         }
-
-
-def _types_of(resources: list[Resource]) -> set[str]:
-    found = (the_schema().of_kind(r.group, r.version, r.kind) for r in resources if not r.custom)
-    return {type_.full_name for type_ in found if type_ is not None}
 
 
 def _paths_of(resources: list[Resource], *, third: bool) -> Json:
@@ -299,13 +299,13 @@ def _form_schema(form: Form, needs: set[str], third: bool) -> Json:
     return dict(_PLAIN[form.name])
 
 
-def closure(names: set[str], third: bool) -> Json:
+def closure(table: Schema, names: set[str], third: bool) -> Json:
     """Schemas of some types and of everything they refer to, by their public names."""
     found: Json = {name: both[third] for name, both in NAMED.items()}
     waiting, seen = sorted(names), set(names)
     while waiting:
         name = waiting.pop()
-        schema, needs = referred(the_schema().types[name], third)
+        schema, needs = referred(table.types[name], third)
         found[public_name(name)] = schema
         new = sorted(needs - seen)
         seen.update(new)
