@@ -59,6 +59,21 @@ def bit_by_bit(text: bytes, size: int = 1, pause: float = 0.0) -> Act:
     return act
 
 
+def not_before(holds: Callable[[], object], text: bytes) -> Act:
+    """Write a line of the head after the other until something holds, then the rest: it is never silent."""
+
+    async def act(writer: asyncio.StreamWriter) -> None:
+        first, end, rest = text.partition(b"\r\n")
+        writer.write(first + end)
+        while not holds():
+            writer.write(b"Wait: still\r\n")
+            await writer.drain()
+            await asyncio.sleep(0.02)
+        writer.write(rest)
+
+    return act
+
+
 class NastyServer:
     """Answers requests by its scripts, one after the other; the last one serves for all that follow.
 

@@ -11,7 +11,7 @@ from httpclient.nastyserver import OK, NastyServer, answer
 from stowplan.api.catalogue import NODES
 from stowplan.api.status import ApiError
 from stowplan.client.http import AccessError, Address, HttpClient, Secret, Server, Trust
-from stowplan.client.http.connection import Chunks
+from stowplan.client.http.connection import Chunks, MalformedError
 from stowplan.client.http.dialer import proxy_for
 from stowplan.client.http.transport import RateLimit
 from stowplan.client.http.watch import Lines
@@ -31,6 +31,43 @@ def test_chunks_give_the_same_wherever_they_are_cut(contents: list[bytes], place
     found = b"".join(chunks.feed(part) for part in cut(text, places))
     assert found == b"".join(contents)
     assert chunks.ended
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.binary(min_size=1, max_size=40),
+            st.sampled_from(
+                [b"%x\r\n%b\r\n", b"%X\r\n%b\r\n", b"00%x\r\n%b\r\n", b"%x;a=b\r\n%b\r\n", b"%x \n%b\r\n"]
+            ),
+        )
+    ),
+    st.lists(st.integers(0, 10_000), max_size=30),
+)
+def test_chunks_are_found_however_their_lengths_are_written(
+    chunks: list[tuple[bytes, bytes]], places: list[int]
+) -> None:
+    text = b"".join(form % (len(content), content) for content, form in chunks) + b"0\r\n\r\n"
+    taken = Chunks()
+    found = b"".join(taken.feed(part) for part in cut(text, places))
+    assert found == b"".join(content for content, _ in chunks)
+    assert taken.ended
+
+
+@pytest.mark.parametrize(
+    "line", [b"+4", b"-4", b"0x4", b"4_0", b" 4 4", b"4g", b"", b"0000000000000004", b"\xb2"]
+)
+def test_a_chunk_whose_length_is_no_number_is_malformed(line: bytes) -> None:
+    chunks = Chunks()
+    with pytest.raises(MalformedError):
+        chunks.feed(b"4\r\nabcd\r\n" + line + b"\r\nabcd\r\n0\r\n\r\n")
+
+
+@pytest.mark.parametrize("ending", [b"xx", b"\n\r", b"a\n", b"\r\r"])
+def test_a_chunk_that_does_not_end_where_it_says_is_malformed(ending: bytes) -> None:
+    chunks = Chunks()
+    with pytest.raises(MalformedError):
+        chunks.feed(b"4\r\nabcd\r\n4\r\nabcd" + ending + b"4\r\nabcd\r\n0\r\n\r\n")
 
 
 @given(st.lists(st.text(alphabet="aé€\r ", max_size=20)), st.lists(st.integers(0, 10_000), max_size=30))

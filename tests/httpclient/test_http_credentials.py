@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from httpclient.nastyserver import OK, NastyServer, answer, bit_by_bit
+from httpclient.nastyserver import OK, NastyServer, answer, bit_by_bit, not_before
 from stowplan.api.catalogue import NODES
 from stowplan.api.meta import timestamp
 from stowplan.api.status import ApiError
@@ -317,9 +317,11 @@ def test_an_expired_certificate_is_renewed_and_shown_over_new_connections_only(t
             (tmp_path / suffix).write_bytes(text)
         by_file = Secret(file=str(tmp_path / "c.pem")), Secret(file=str(tmp_path / "k.pem"))
         trust = Trust(Secret(own.certificate), *by_file)
-        slow_ok = bit_by_bit(OK, 30, 0.02)
+        renewed = asyncio.Event()
+        late = not_before(renewed.is_set, OK)
+        together = not_before(lambda: len(server.requests) == 7, OK)
         async with (
-            NastyServer(slow_ok, OK, REFUSED, OK, *[bit_by_bit(OK, 30, 0.05)] * 3, tls=tls) as server,
+            NastyServer(late, OK, REFUSED, OK, together, tls=tls) as server,
             made(Server(Address.parse(server.url), trust)) as client,
         ):
             busy = asyncio.create_task(get(client))
@@ -331,6 +333,8 @@ def test_an_expired_certificate_is_renewed_and_shown_over_new_connections_only(t
                 (tmp_path / suffix).write_bytes(text)
             assert await get(client) == {}
             assert server.connections == 3
+            assert not busy.done()
+            renewed.set()
             await busy
             await asyncio.gather(*(get(client) for _ in range(3)))
             assert server.connections == 5

@@ -319,6 +319,29 @@ def test_a_request_that_is_cancelled_leaves_its_place_to_others(peer: Peer) -> N
     asyncio.run(run())
 
 
+def test_a_write_that_waited_for_a_connection_is_not_sent_if_it_is_not_ours_to_do_any_more(
+    peer: Peer,
+) -> None:
+    async def run() -> None:
+        leads = True
+        options = {"connections": 1, "may_write": lambda: leads}
+        async with peer(silence, OK) as server, server.client(**options) as client:
+            first = asyncio.create_task(get(client))
+            await eventually(lambda: server.requests)
+            writing = [asyncio.create_task(client.bind(BINDING)) for _ in range(2)]
+            reading = asyncio.create_task(get(client))
+            await asyncio.sleep(0.05)
+            leads = False
+            first.cancel()
+            assert await asyncio.wait_for(reading, PATIENCE) == {}
+            for failure in await asyncio.gather(*writing, return_exceptions=True):
+                assert isinstance(failure, ApiError)
+                assert "not sent: another process may lead by now" in failure.message
+        assert not any(sent.startswith(b"POST") for sent in server.requests)
+
+    asyncio.run(run())
+
+
 def test_closing_the_client_fails_what_is_under_way(peer: Peer) -> None:
     async def run() -> None:
         async with peer(silence) as server, server.client(connections=1) as client:

@@ -21,6 +21,8 @@ _CONNECTION: Final = b"\r\nconnection:"
 _RETRY_AFTER: Final = b"\r\nretry-after:"
 _LINE_ENDS: Final = (b"\r\n", b"\r", b"\n")
 _HEXADECIMAL: Final = frozenset(b"0123456789abcdefABCDEF")
+_PLAIN_CHUNK_LINE: Final = re.compile(rb"([0-9a-fA-F]{1,15})\r\n")
+"""How chunks begin, but for those that have extensions or that somebody wrote by hand."""
 
 
 class MalformedError(ValueError):
@@ -100,6 +102,8 @@ class Chunks:
             if self._left:
                 at = self._take(view, at, pieces)
                 continue
+            if not self._in_trailer:
+                at = _whole_chunks(data, view, at, pieces)
             end = data.find(b"\n", at)
             if end < 0:
                 if size - at > _LONGEST_CHUNK_LINE:
@@ -137,6 +141,22 @@ class Chunks:
             raise MalformedError("malformed chunked encoding")
         self._left -= there
         return at + there
+
+
+def _whole_chunks(data: bytes, view: memoryview, at: int, pieces: list[memoryview]) -> int:
+    """Take the chunks that are there from beginning to end, and plain; gives the place behind them.
+
+    A server that streams a list may send each object as a chunk of its own.
+    """
+    size, begins = len(data), _PLAIN_CHUNK_LINE.match
+    while (line := begins(data, at)) is not None:
+        begin = line.end()
+        end = begin + int(line[1], 16)
+        if end == begin or end + 2 > size or data[end : end + 2] != b"\r\n":
+            break
+        pieces.append(view[begin:end])
+        at = end + 2
+    return at
 
 
 _INTERIM: Final = 200

@@ -19,11 +19,14 @@ from stowplan.api.catalogue import Resource
 from stowplan.api.decode import DecodeError, decode
 from stowplan.api.meta import AnyObject, Object
 from stowplan.api.status import ApiError
-from stowplan.client.interface import BOOKMARK, Unreadable, WatchEvent
+from stowplan.client.interface import ADDED, BOOKMARK, DELETED, MODIFIED, Unreadable, WatchEvent
 
 T = TypeVar("T", bound=Object)
 
 ERROR: Final = "ERROR"
+_SHOWN: Final = frozenset((ADDED, MODIFIED, DELETED))
+"""Events that show an object."""
+
 SLICE: Final = 128 * 1024
 """Bytes of a page that are decoded at once. They take one or two milliseconds."""
 
@@ -205,6 +208,22 @@ class Decoding(Generic[T]):
         if kind in (ERROR, BOOKMARK):
             return self._event_piecewise(line)
         return WatchEvent(kind, obj.key, obj.metadata.resource_version, obj)
+
+    def events(self, lines: bytes) -> list[WatchEvent[T]] | None:
+        """Several lines of a watch, all decoded at once. None if one of them shows no object, or one that
+        cannot be read: then each has to be read by itself.
+        """
+        try:
+            found = self._lines.decode_lines(lines)
+            if not _SHOWN.issuperset([one.type for one in found]):
+                return None
+            objects = [self._complete(one.object, "") for one in found]
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return None
+        return [
+            WatchEvent(one.type, obj.key, obj.metadata.resource_version, obj)
+            for one, obj in zip(found, objects, strict=True)
+        ]
 
     def _complete(self, item: Any, list_kind: str) -> T:
         resource = self._resource

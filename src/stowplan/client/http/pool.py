@@ -26,6 +26,10 @@ _MOST_IN_VAIN: Final = 10
 _Kept = Connection | Http2Connection
 
 
+class NotAllowedError(Exception):
+    """What had to wait for a connection may not be sent any more."""
+
+
 class Pool:
     """The connections to one server: at most so many requests at a time, and one for each stream besides.
 
@@ -57,14 +61,23 @@ class Pool:
         self._sweeping: asyncio.TimerHandle | None = None
         self._closed = False
 
-    async def exchange(self, message: Message, body: Body | None = None) -> Answer:
+    async def exchange(
+        self, message: Message, body: Body | None = None, allowed: Callable[[], bool] | None = None
+    ) -> Answer:
         """Send a request and give its answer. Raises LostError, or DialError if it certainly was not done.
 
         With a `body`, that of a good answer goes there while it comes; the answer is given when all has come.
+        A request that had to wait for a connection is not sent if it is no longer `allowed`: NotAllowedError.
         """
         problem = ""
-        for _ in range(_AT_ONCE):
-            connection = self._pick() or await self._take()
+        for attempt in range(_AT_ONCE):
+            connection = self._pick()
+            has_waited = attempt > 0 or connection is None
+            if connection is None:
+                connection = await self._take()
+            if has_waited and allowed is not None and not allowed():
+                self._leave(connection)
+                raise NotAllowedError
             if isinstance(connection, Connection):
                 return await self._exchange_alone(connection, message, body)
             exchange = connection.send(message, body)
@@ -79,6 +92,13 @@ class Pool:
                 if self._waiting:
                     self._pass_place(connection)
         raise LostError(_CLOSED) if self._closed else DialError(problem, again=True)
+
+    def _leave(self, connection: _Kept) -> None:
+        """Nothing is sent over a connection that was taken."""
+        if isinstance(connection, Connection):
+            self._give_back(connection)
+        elif self._waiting:
+            self._pass_place(connection)
 
     async def _exchange_alone(self, connection: Connection, message: Message, body: Body | None) -> Answer:
         connection.deadline = asyncio.get_running_loop().time() + self._timeout

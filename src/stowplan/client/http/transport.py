@@ -13,7 +13,7 @@ from stowplan.client.http.body import Body
 from stowplan.client.http.connection import SILENT, Answer, Connection, LostError, Stream
 from stowplan.client.http.credentials import Credentials, CredentialsError, credentials_for
 from stowplan.client.http.dialer import CONNECT_SECONDS, Dialer, DialError, proxy_for
-from stowplan.client.http.pool import MOST_CONNECTIONS, Pool
+from stowplan.client.http.pool import MOST_CONNECTIONS, NotAllowedError, Pool
 from stowplan.client.http.requests import Common, Message, with_timeout
 from stowplan.client.http.settings import Server
 from stowplan.client.http.tls import Tls
@@ -267,15 +267,18 @@ class Transport:
             if seconds:
                 await self._limit.wait(seconds)
             message = await self._message(method, path, body, content_type)
-            if method != _GET and not self._may_write():
-                raise ApiError(403, "Forbidden", f"{method} {self.url(path)}: not sent: {_NOT_OURS}")
+            allowed = None if method == _GET else self._may_write
+            if allowed is not None and not allowed():
+                raise self._not_ours(method, path)
             used = self._authorization
             lost: LostError | DialError | None = None
             answer: Answer | None = None
             try:
-                answer = await self._pool.exchange(message, taken)
+                answer = await self._pool.exchange(message, taken, allowed)
             except (LostError, DialError) as failure:
                 lost = failure
+            except NotAllowedError:
+                raise self._not_ours(method, path) from None
             if observer is not None:
                 code = LOST if answer is None else answer.status
                 observer.answered(method, code, seconds, len(body), tries is not None)
@@ -375,6 +378,9 @@ class Transport:
         if method != _GET and not self._may_write():
             raise status.unreachable("the request was held while the server was gone, and is given up now")
         return True
+
+    def _not_ours(self, method: str, path: str) -> ApiError:
+        return ApiError(403, "Forbidden", f"{method} {self.url(path)}: not sent: {_NOT_OURS}")
 
     def _tell_end(self, method: str, began: float, size: int) -> None:
         if self._observer is not None:

@@ -63,6 +63,17 @@ class Lines:
         self.size -= end + 1 - at
         return memoryview(piece)[at:end]
 
+    def several(self) -> bytes | None:
+        """The lines of the next piece if there are several, and all of them are still here."""
+        if not self._whole or self._at:
+            return None
+        piece = self._whole[0]
+        return None if piece.find(b"\n") + 1 == len(piece) else piece
+
+    def drop(self) -> None:
+        """Those are gone from here."""
+        self.size -= len(self._whole.popleft())
+
 
 T = TypeVar("T", bound=Object)
 
@@ -115,6 +126,8 @@ class HttpWatch(Generic[T]):
         self._failure: ApiError | None = None
         self._paused = False
         self._wake: asyncio.Future[None] | None = None
+        self._decoded: deque[WatchEvent[T]] = deque()
+        """Events of lines that came together and were decoded together."""
 
     def __aiter__(self) -> "HttpWatch[T]":
         return self
@@ -186,16 +199,30 @@ class HttpWatch(Generic[T]):
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
+    def _resume(self) -> None:
+        """Read on if there is room again."""
+        if self._paused and self._lines.size < _RESUME_BELOW and self._connection is not None:
+            self._paused = False
+            self._connection.resume()
+
     def _next(self) -> WatchEvent[T] | None:
         """The next event if its line has come; a failure is kept for whoever waits next."""
+        if self._decoded:
+            return self._decoded.popleft()
+        several = self._lines.several()
+        if several is not None:
+            events = self._decoding.events(several)
+            if events:
+                self._lines.drop()
+                self._resume()
+                self._decoded.extend(events)
+                return self._decoded.popleft()
         line = self._lines.next()
         while line is not None and not line:
             line = self._lines.next()
         if line is None:
             return None
-        if self._paused and self._lines.size < _RESUME_BELOW and self._connection is not None:
-            self._paused = False
-            self._connection.resume()
+        self._resume()
         try:
             event = self._decoding.event(line)
             if event.synced:
@@ -205,6 +232,6 @@ class HttpWatch(Generic[T]):
             return event
         except ApiError as error:
             self._failure = error
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             self._failure = errors.unreadable("GET", self._url, error)
         return None
