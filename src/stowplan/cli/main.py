@@ -1,5 +1,6 @@
 """The command `stowplan`."""
 
+import os
 from collections.abc import Iterator, Mapping, MutableMapping
 from importlib import import_module
 from typing import Any, Final
@@ -157,5 +158,10 @@ def stowplan() -> None:
 
 
 def main() -> None:
-    """The console script."""
+    """The console script.
+
+    NumPy starts as many threads as there are cores, for linear algebra that nothing here uses. Starting and
+    ending them takes longer than all else of loading it.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     stowplan()

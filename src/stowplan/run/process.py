@@ -46,10 +46,11 @@ from stowplan.run.instance import SchedulerInstance
 from stowplan.run.options import Options, reload, waiting_for_restart
 from stowplan.run.startup import ResolvedConfig, StartupPlan, resolve_config
 from stowplan.scheduler import CacheCorruptedError, Settings
-from stowplan.serving import ServingError
+from stowplan.serving import ServingError, ServingSettings
 
 if TYPE_CHECKING:
     from stowplan.run.secure_port import SecurePort
+    from stowplan.serving.keys import NewKey
 
 GRACE: Final = 3.0
 """Seconds that running binding cycles are given when the process stops."""
@@ -214,9 +215,10 @@ class Process:
                 self._instance = instance = self._start_instance(self.resolved)
                 stack.push_async_callback(instance.stop)
             if self.options.serving.enabled:
-                port = (await _secure_port())(self, self._clients)
+                with resting_collector():
+                    port, key_for = await asyncio.to_thread(_load_secure_port, self.options.serving)
                 try:
-                    await stack.enter_async_context(port.open())
+                    await stack.enter_async_context(port(self, self._clients, key_for).open())
                 except ServingError as error:
                     raise ConfigError("serving", str(error)) from None
             reason = await self._run_until_exit()
@@ -505,12 +507,16 @@ class Process:
 # What only some processes need is loaded when it is needed
 
 
-async def _secure_port() -> "type[SecurePort]":
-    """The secure port. Its HTTP server takes long to load: meanwhile the lists of the cluster may arrive."""
-    with resting_collector():
-        module = await asyncio.to_thread(import_module, "stowplan.run.secure_port")
-    found: type[SecurePort] = module.SecurePort
-    return found
+def _load_secure_port(settings: ServingSettings) -> "tuple[type[SecurePort], NewKey]":
+    """Load the secure port, and begin to look for the key of its certificate if that has to be made.
+
+    Its HTTP server takes long to load: meanwhile a key may be found, and lists of the cluster may arrive.
+    """
+    keys = import_module("stowplan.serving.keys")
+    is_made = not (settings.certificate_file or settings.certificate_folder)
+    key_for: NewKey = keys.new_key_ahead() if is_made else keys.new_key
+    port: type[SecurePort] = import_module("stowplan.run.secure_port").SecurePort
+    return port, key_for
 
 
 def _extenders(resolved: ResolvedConfig) -> Sequence[Extender]:

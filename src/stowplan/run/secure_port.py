@@ -15,6 +15,7 @@ from stowplan.run.clients import Clients
 from stowplan.scheduler import Scheduler
 from stowplan.serving import Pages, SecureServer
 from stowplan.serving.filters import USER
+from stowplan.serving.keys import NewKey
 from stowplan.serving.pages import PING, Component, Sources, all_pages, checks
 
 if TYPE_CHECKING:
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 class SecurePort:
     """The secure port of a process, with all its pages."""
 
-    def __init__(self, process: "Process", clients: Clients) -> None:
+    def __init__(self, process: "Process", clients: Clients, key_for: NewKey) -> None:
         self._process = process
+        self._key_for = key_for
         self._clients = clients
         self._started = process.clock.now()
         self._health = HealthMetrics(self._started)
@@ -59,6 +61,7 @@ class SecurePort:
                 clock=process.clock,
                 logger=process.logger,
                 observer=process.metrics.access,
+                key_for=self._key_for,
             )
             async with server, inspection.following():
                 yield

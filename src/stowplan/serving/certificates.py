@@ -18,10 +18,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from stowplan.client.http.certfiles import load_key_pair
 from stowplan.clock import Clock
 from stowplan.logs import Logger
+from stowplan.serving.keys import NewKey, new_key
 from stowplan.serving.settings import ServingError, ServingSettings
 
 LIFETIME: Final = timedelta(days=365)
-_RSA_BITS: Final = 2048
 
 PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
@@ -72,7 +72,7 @@ def self_signed(name: str, hosts: Sequence[str], now: float) -> Certificate:
     return Certificate(_certificate_pem(built), _key_pem(key))
 
 
-def signed_by_new_ca(host: str, hosts: Sequence[str], now: float) -> Certificate:
+def signed_by_new_ca(host: str, hosts: Sequence[str], now: float, key_for: NewKey = new_key) -> Certificate:
     """A new certificate for these names and addresses, signed by a CA that is generated with it.
 
     Both are named after host and time, as kube-scheduler's are. The key of the certificate is RSA, which some
@@ -88,7 +88,7 @@ def signed_by_new_ca(host: str, hosts: Sequence[str], now: float) -> Certificate
         .add_extension(identifier, critical=False)
         .sign(ca_key, hashes.SHA256())
     )
-    key = rsa.generate_private_key(65537, _RSA_BITS)
+    key = key_for()
     built = (
         _builder(_named(f"{host}@{int(now)}"), ca_name, key, now)
         .add_extension(_usage(enciphers_keys=True), critical=True)
@@ -180,8 +180,11 @@ class Certificates:
 class CertificateSource:
     """Loads the certificates the settings name. Raises `ServingError` for unusable ones."""
 
-    def __init__(self, settings: ServingSettings, clock: Clock, logger: Logger) -> None:
+    def __init__(
+        self, settings: ServingSettings, clock: Clock, logger: Logger, key_for: NewKey = new_key
+    ) -> None:
         self._settings = settings
+        self._key_for = key_for
         self._generated: Certificate | None = None
         self._files = (settings.certificate_file, settings.key_file)
         if bool(self._files[0]) != bool(self._files[1]):
@@ -217,7 +220,7 @@ class CertificateSource:
         folder = self._settings.certificate_folder
         hosts = _certificate_hosts(self._settings.bind_address)
         if not folder:
-            self._generated = signed_by_new_ca(_HOST, hosts, clock.now())
+            self._generated = signed_by_new_ca(_HOST, hosts, clock.now(), self._key_for)
             logger.plain(0, "Generated self-signed cert in-memory")
             return
         certificate, key = (Path(folder, f"{PAIR_NAME}.{ending}") for ending in ("crt", "key"))
@@ -228,7 +231,7 @@ class CertificateSource:
             missing = key if certificate.exists() else certificate
             raise ServingError(f"--cert-dir: {missing} is missing, but the other of the two is there")
         try:
-            signed_by_new_ca(_HOST, hosts, clock.now()).write(certificate, key)
+            signed_by_new_ca(_HOST, hosts, clock.now(), self._key_for).write(certificate, key)
         except OSError as error:
             raise ServingError(f"--cert-dir: cannot write {error.filename}: {error.strerror}") from None
         logger.plain(0, f"Generated self-signed cert ({certificate}, {key})")

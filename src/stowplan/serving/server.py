@@ -26,6 +26,7 @@ from stowplan.serving.clientca import ClientCAs
 from stowplan.serving.clientcertificates import User
 from stowplan.serving.connections import ConnectionHandler, Connections
 from stowplan.serving.filters import FilterChain, Pages, set_common_headers
+from stowplan.serving.keys import NewKey, new_key
 from stowplan.serving.reviews import UNOBSERVED, AccessObserver, ReviewError
 from stowplan.serving.settings import (
     AuthenticationSettings,
@@ -69,6 +70,7 @@ class SecureServer:
         limits: Limits | None = None,
         observer: AccessObserver = UNOBSERVED,
         reload_every: float = RELOAD_EVERY,
+        key_for: NewKey = new_key,
     ) -> None:
         clock, rng, logger = clock or RealClock(), rng or random.Random(), logger or Logger()
         authentication = authentication or AuthenticationSettings()
@@ -77,6 +79,7 @@ class SecureServer:
         self._logger = logger
         self._limits = limits or Limits()
         self._reload_every = reload_every
+        self._key_for = key_for
         self._contexts = TLSContexts(self._settings, logger)
         self._client_cas = ClientCAs(
             authentication, authentication_client, self._apply, clock=clock, rng=rng, logger=logger
@@ -172,7 +175,9 @@ class SecureServer:
 
     async def _load(self) -> None:
         """Load certificates and client CAs. Finding a new key takes long, so others run meanwhile."""
-        self._source = await asyncio.to_thread(CertificateSource, self._settings, self._clock, self._logger)
+        self._source = await asyncio.to_thread(
+            CertificateSource, self._settings, self._clock, self._logger, self._key_for
+        )
         self._stamps = FileStamps(self._source.files)
         self._certificates = self._source.read()
         await self._client_cas.start()

@@ -37,9 +37,8 @@ def start_command(nodes: int, pods: int, rounds: int, kubeconfig: str, as_json: 
             figures = start_bench.measure(run)
     except BenchError as error:
         raise click.ClickException(str(error)) from None
-    click.echo(
-        f"{nodes:,} nodes, {pods:,} running pods" if not kubeconfig else f"the cluster of {kubeconfig}"
-    )
+    made = f"{nodes:,} nodes, {pods:,} running pods" if nodes else "an empty cluster"
+    click.echo(f"the cluster of {kubeconfig}" if kubeconfig else made)
     click.echo(f"  ready      after {figures.ready_s:.2f} s, {figures.ready_cpu_s:.2f} s of CPU time")
     if figures.bound_s:
         click.echo(
