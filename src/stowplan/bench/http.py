@@ -51,7 +51,6 @@ _HIGH: Final = f"{PREFIX}high"
 
 _CONNECTIONS: Final = 32
 _START_TIMEOUT: Final = 120.0
-_STALL_TIMEOUT: Final = 60.0
 _IDLE_INTERVAL: Final = 0.5
 _TICK: Final = os.sysconf("SC_CLK_TCK")
 
@@ -93,6 +92,8 @@ class HttpRun:
     rate: float = 0.0
     waiting: bool = False
     unschedulable: bool = False
+    stall_timeout: float = 60.0
+    """After so many seconds in which no pod is bound it is given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,17 +315,28 @@ class LoadGenerator:
             while len(self._bound) < self._expected:
                 self._progress.clear()
                 try:
-                    async with asyncio.timeout(_STALL_TIMEOUT):
+                    async with asyncio.timeout(self._run.stall_timeout):
                         await self._progress.wait()
                 except TimeoutError:
                     scheduler.check()
                     waiting = self._expected - len(self._bound)
                     raise BenchError(
-                        f"no pod was bound for {_STALL_TIMEOUT:.0f} s, {waiting:,} are left"
+                        f"no pod was bound for {self._run.stall_timeout:.0f} s, {waiting:,} are left"
+                        f"{await self._why_pending()}"
                     ) from None
             await creating
         finally:
             creating.cancel()
+
+    async def _why_pending(self) -> str:
+        """What the scheduler says of a pod that is not bound; "" if it says nothing."""
+        listed = await self._client.list(PODS, Pod, namespace=NAMESPACE)
+        for pod in listed.items:
+            if not pod.spec.node_name and pod.name.startswith(PREFIX):
+                for condition in pod.status.conditions:
+                    if condition.type == "PodScheduled" and condition.message:
+                        return f"; of {pod.name} the scheduler says: {condition.message}"
+        return ""
 
     async def _create_all(self, resource: Resource, bodies: Iterator[Json], ahead: int = 0) -> None:
         """Create objects, several at a time; with `ahead` no more than so many before pods are bound."""
