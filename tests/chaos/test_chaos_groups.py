@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from stowplan.chaos import execute, plan_of
@@ -18,6 +19,12 @@ SEEDS = (57, 13, 1)
 def test_nothing_is_broken_in_runs_with_groups(seed: int) -> None:
     outcome = execute(plan_of(seed, groups=True))
     assert not outcome.findings
+
+
+def test_a_pod_is_not_expected_where_its_devices_did_not_get_ready_in_time() -> None:
+    """Nor may they be taken away: somebody else has bound a pod with the same claim to another node."""
+    plan = msgspec.structs.replace(plan_of(1015, groups=True), faulty_profiles=(), extenders=())
+    assert execute(plan).findings == []
 
 
 def test_some_runs_have_groups_and_leaders_change_in_them() -> None:

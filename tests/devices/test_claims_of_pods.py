@@ -146,6 +146,44 @@ def test_a_write_that_fails_leaves_nothing_behind_and_is_tried_again(
     live(story, before=one_gpu_each)
 
 
+@pytest.mark.parametrize(("condition", "is_bound"), [("Attached", True), ("Failed", False)])
+def test_a_claim_that_another_one_replaced_when_it_is_written_leaves_nothing_behind(
+    condition: str, is_bound: bool
+) -> None:
+    async def ready_later(world: World) -> None:
+        add_class(world)
+        world.add_node("n1")
+        add_devices(world, "n1", bindingConditions=["Attached"], bindingFailureConditions=["Failed"])
+
+    async def story(world: World) -> None:
+        def replaced() -> None:
+            world.store.delete(c.RESOURCE_CLAIMS, NAMESPACE, "c")
+            add_claim(world)
+
+        add_claim(world)
+        decided = claim_of(world)["metadata"]["uid"]
+        world.wire.answer("PUT resourceclaims/c", replaced)
+        await world.add_pod("p", resourceClaims=using("c"))
+        await world.settle(0.5)
+        body = claim_of(world)
+        assert body["metadata"]["uid"] != decided
+        told = {
+            "type": condition,
+            "status": "True",
+            "reason": "Done",
+            "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+        device = {"driver": "gpu.example.com", "pool": "n1", "device": "gpu-0", "conditions": [told]}
+        status = {**body["status"], "devices": [device]}
+        world.store.update(c.RESOURCE_CLAIMS, {**body, "status": status}, subresource="status")
+        await world.settle(0.5)
+        assert bool(world.node_of("p")) == is_bound
+        assert is_quiet(world)
+
+    live(story, before=ready_later)
+
+
 def test_a_pod_waits_until_its_devices_are_ready() -> None:
     async def ready_later(world: World) -> None:
         add_class(world)

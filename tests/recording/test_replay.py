@@ -26,9 +26,11 @@ from stowplan.recording.comparing import judged_bindings
 from stowplan.recording.files import Kind, first_bytes, read_header
 from stowplan.recording.objects import objects_at
 from stowplan.recording.reading import settings_of
+from stowplan.recording.replay import ReplayClient, ReplayTurns
 from stowplan.recording.segments import FILES, SegmentWriter
 from stowplan.recording.watching import ClusterRecorder
 from stowplan.scheduler import Scheduler, Settings
+from stowplan.scheduler.turns import WRITING
 from stowplan.simulate import Cluster
 from stowplan.simulate.scenario import read_scenario
 
@@ -60,6 +62,8 @@ def sound(seed: int, *, groups: bool = False) -> Plan:
         (1026, True, "a request that is given up, and the same again"),
         (1190, True, "a pod that goes on once more when it is told to give up its node"),
         (1256, True, "the same request twice at a time, answered in the other order"),
+        (1138, True, "a claim that a pod gives back is deleted for it in its cycle, too"),
+        (1273, True, "the same while the API server fails"),
     ],
 )
 def test_a_replay_of_a_run_with_faults_makes_the_same_decisions(
@@ -70,6 +74,25 @@ def test_a_replay_of_a_run_with_faults_makes_the_same_decisions(
     made = decisions(path)
     assert len(made) > 40
     assert [one for one in made if not one.is_same] == []
+
+
+def test_recordings_from_before_there_were_turns_for_writing_have_none(tmp_path: Path) -> None:
+    path = tmp_path / "day.rec"
+    record_small(path, pods=1)
+    header = read_header(path).header
+    assert header.has_writing
+
+    async def is_given_at_once() -> bool:
+        turn = asyncio.ensure_future(ReplayTurns(header, ReplayClient()).take(WRITING, "uid", None))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        done = turn.done()
+        turn.cancel()
+        return done
+
+    assert not asyncio.run(is_given_at_once())
+    header.has_writing = False
+    assert asyncio.run(is_given_at_once())
 
 
 def test_a_replay_scores_as_many_nodes_as_the_recorded_scheduler(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ as far as the objects of a run (objects.py) use them.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from stowplan.api.devices import ResourceClaim
 from stowplan.api.meta import Object
@@ -17,13 +17,25 @@ from stowplan.api.pod import Pod
 from stowplan.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from stowplan.chaos.objects import READ_WRITE_ONCE_POD, STATIC
 from stowplan.chaos.plan import ExtenderPlan
+from stowplan.clock import Clock
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.storage import Storage
 from stowplan.cluster.table import ClusterTable, load
+from stowplan.framework.interface import Services
 from stowplan.framework.nominations import Nominations
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import PluginError
 from stowplan.scheduler import Scheduler
+
+
+@dataclass(frozen=True, slots=True)
+class _Time:
+    """All that filters use of a running scheduler: how late it is, as devices do not get ready for ever."""
+
+    clock: Clock
+
+    def count_volume_error(self, operation: str) -> None:
+        """It was counted when the scheduler came to it."""
 
 
 class Oracle:
@@ -65,7 +77,13 @@ class Oracle:
         name = pod.spec.scheduler_name
         profile = next(one for one in settings.config.profiles if one.scheduler_name == name)
         framework = Framework(
-            profile, self._table, settings.registry, settings.gates, reuse=False, rng=Random(0)
+            profile,
+            self._table,
+            settings.registry,
+            settings.gates,
+            reuse=False,
+            rng=Random(0),
+            services=cast(Services, _Time(self._scheduler.context.clock)),
         )
         try:
             evaluation = framework.run_filters(self._table.info(pod), self._nominations(nominated))

@@ -93,6 +93,8 @@ class Header(msgspec.Struct, rename="camel", kw_only=True):
     """Plugins of the configuration that are not in the tree."""
     extenders: bool = False
     longest_wait: float = 0.0
+    has_writing: bool = False
+    """Whether it has the turns in which scheduling cycles begin to write: earlier recordings do not."""
     source: str = ""
     written_by: str = ""
 

@@ -218,6 +218,7 @@ class Recorder(EntryWriter):
             config=dump_to_load_again(settings.config.config),
             extenders=extenders,
             longest_wait=settings.longest_wait,
+            has_writing=True,
             source=source,
             written_by=__version__,
         )

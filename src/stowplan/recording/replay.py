@@ -38,7 +38,7 @@ from stowplan.recording.state import Rest, objects_of, rest_of, restore
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.scheduler.context import TimeSlice
 from stowplan.scheduler.failure_handler import Failure
-from stowplan.scheduler.turns import BOUND, DELETED, FAIL, FOR, GOING_ON, VICTIM, on_behalf_of
+from stowplan.scheduler.turns import BOUND, DELETED, FAIL, FOR, GOING_ON, VICTIM, WRITING, on_behalf_of
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Object)
@@ -82,6 +82,7 @@ class ReplayTurns:
         self.clock = TurnClock(header.wall, header.monotonic)
         self.clock.ticks = header.ticks
         self._waiting: dict[tuple[str, str], deque[asyncio.Future[Any]]] = defaultdict(deque)
+        self._has_writing = header.has_writing
         self.rest_wanted = False
         self.are_given = True
         self.is_over = False
@@ -114,7 +115,7 @@ class ReplayTurns:
         """The driver flushes."""
 
     async def take(self, what: str, uid: str, value: T) -> T:
-        if self.is_over:
+        if self.is_over or (what == WRITING and not self._has_writing):
             return value
         turn: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting[what, uid].append(turn)

@@ -89,7 +89,7 @@ class ClaimBinder:
         is_extended = state.is_extended(index)
         if is_extended and allocation is None and not claim.spec.devices.requests:
             return claim
-        uid = claim.metadata.uid
+        uid = state.uids[index]
         written: ResourceClaim | None = None
         try:
             if is_extended and is_in_memory(claim):

@@ -585,7 +585,7 @@ class DynamicResources(Plugin):
                 if not is_reserved_for(claim, pod.pod, groups=self._for_groups):
                     await self.handle.scheduler.in_turn(pod.pod)
                     await self._reservations.write(state, index, pod)
-                    written.append(state.extended_uid if state.is_extended(index) else claim.metadata.uid)
+                    written.append(state.uids[index])
             statuses = self._statuses(state, node)
             if statuses:
                 await binder.tell_pod(pod, statuses)

@@ -106,8 +106,8 @@ class Reservations:
 
     def _take_back(self, state: StateData, pod: PodInfo) -> None:
         claims = self._claims
-        for claim in state.user_claims:
-            if claims.remove_pending(claim.metadata.uid) and claim.allocation is None:
+        for uid, claim in zip(state.uids, state.user_claims, strict=False):
+            if claims.remove_pending(uid) and claim.allocation is None:
                 # What was written counts, whether or not the API server has told of it yet.
                 claims.restore(claim.key)
             if claim.allocation is not None and claim.is_reserved_for(pod.uid):

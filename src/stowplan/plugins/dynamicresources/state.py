@@ -64,6 +64,7 @@ class StateData:
         "reserved_on",
         "selectors",
         "shared",
+        "uids",
         "writing",
     )
 
@@ -72,6 +73,9 @@ class StateData:
         self.claims = claims if extended is None else [*claims, extended]
         self.has_extended = extended is not None
         self.extended_uid = "" if extended is None else extended.metadata.uid
+        self.uids = [claim.metadata.uid for claim in self.claims]
+        """By which allocations are in flight, whatever stands in `claims` later: a claim may be gone when it
+        is written, and another one have its name."""
         self.selectors: list[CompiledNodeSelector | None] = [None] * len(self.claims)
         self.allocations: list[AllocationResult | None] = [None] * len(self.claims)
         self.allocator: Allocator | None = None
