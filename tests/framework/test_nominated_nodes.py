@@ -60,6 +60,25 @@ def test_room_is_left_for_nominated_pods_that_are_at_least_as_important(
     assert feasible(world, ask(world, wanting)) == "abc"
 
 
+@pytest.mark.parametrize(
+    ("nominated", "reasons"),
+    [
+        (pod("x").requests(cpu="1"), {"Insufficient cpu": 1}),
+        (pod("x").requests(memory="8Gi"), {"Insufficient cpu": 1, "Insufficient memory": 1}),
+    ],
+    ids=["rejected for the same reason anyway", "one reason more"],
+)
+def test_a_node_that_has_no_room_anyway_is_rejected_as_it_is_with_the_nominated_pods(
+    nominated: PodBuilder, reasons: dict[str, int]
+) -> None:
+    nodes = [node("a").capacity(cpu="4", memory="8Gi"), node("b").capacity(cpu="16", memory="8Gi")]
+    world = cluster(nodes=nodes)
+    evaluation = ask(world, pod("p").requests(cpu="8", memory="1Gi"), nominated)
+    assert feasible(world, evaluation) == "b"
+    assert evaluation.reason_counts() == reasons
+    assert sorted(verdict(world, evaluation, "a").reasons) == sorted(reasons)
+
+
 def test_a_nomination_to_the_pod_itself_does_not_stand_in_its_way() -> None:
     world = cluster(nodes=NODES)
     wanting = pod("p").requests(cpu="3")

@@ -117,6 +117,28 @@ def test_a_group_that_goes_together_is_evicted_from_all_its_nodes() -> None:
     live(story, config=with_gates())
 
 
+@pytest.mark.parametrize("others", [("low-n1",), ("low-n2",), ("low-n1", "low-n2")])
+def test_a_group_is_tried_again_though_somebody_else_deleted_victims_before_their_turn(
+    others: tuple[str, ...],
+) -> None:
+    async def story(world: World) -> None:
+        await full(world, terminationGracePeriodSeconds=0)
+        add_group(world, "g", 2, priority=10)
+        await world.settle()
+        names = put_members(world, "g", 2, "3", priority=10)
+        world.wire.seconds = 4.0
+        await world.settle(0.5)
+        for victim in others:
+            world.delete_pod(victim)
+        await world.settle(2)
+        assert world.place_of(names[0]) == "gated"
+        world.wire.seconds = 0.0
+        await world.settle(30)
+        assert sorted(world.node_of(name) for name in names) == ["n1", "n2"]
+
+    live(story, config=with_gates())
+
+
 def test_while_victims_are_being_told_the_group_stays_out_of_the_queue() -> None:
     async def story(world: World) -> None:
         await full(world)

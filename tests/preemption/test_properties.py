@@ -1,4 +1,4 @@
-"""What holds for every preemption, on random small clusters, and both ways of trying nodes come to the same.
+"""What holds for every preemption, on random small clusters, and all ways of trying nodes come to the same.
 
 Pods come one after the other. Who fits is placed; who preempts gets a nominated node, or is placed.
 So what is kept between attempts is put to the test, too: pods ask for the same as one before them, budgets
@@ -52,13 +52,16 @@ def happenings() -> SearchStrategy[Happening]:
 class Side:
     """A cluster, a scheduler that tries nodes in one way, and the pods that were nominated nodes."""
 
-    def __init__(self, world: World, config: Any, *, one_by_one: bool, reuse: bool = True) -> None:
+    def __init__(
+        self, world: World, config: Any, *, one_by_one: bool, reuse: bool = True, few: int = 4
+    ) -> None:
         nodes, pods, budgets = world
         made = cluster(nodes=nodes, pods=pods, objects=budgets, config=config)
         self.table = made.table
         profile = made.frameworks["default-scheduler"].profile
         self.framework = Framework(profile, self.table, in_tree_registry(), reuse=reuse)
         plugin_of(self.framework).one_by_one = one_by_one
+        plugin_of(self.framework).few = few
         plugin_of(self.framework).keeps_search = True
         self.nominated: dict[int, list[PodInfo]] = {}
 
@@ -170,12 +173,13 @@ def wanted_company(pod: PodInfo) -> tuple[PodAffinityTerm, ...]:
 
 @settings(max_examples=examples(60), deadline=None)
 @given(worlds(), st.data(), st.sampled_from(CONFIGS))
-def test_both_ways_agree_and_victims_are_lesser_enough_and_needed(
+def test_all_ways_agree_and_victims_are_lesser_enough_and_needed(
     world: World, data: st.DataObject, config: Any
 ) -> None:
     sides = [
-        Side(world, config, one_by_one=False),
+        Side(world, config, one_by_one=False, few=0),
         Side(world, config, one_by_one=True),
+        Side(world, config, one_by_one=False, few=100),
         Side(world, config, one_by_one=True, reuse=False),
     ]
     wishes: list[PodBuilder] = []
@@ -196,7 +200,7 @@ def test_both_ways_agree_and_victims_are_lesser_enough_and_needed(
         results = [
             side.preempt(evaluation, number) for side, evaluation in zip(sides, evaluations, strict=True)
         ]
-        assert results[0] == results[1] == results[2]
+        assert all(result == results[0] for result in results)
         for side, evaluation, result in zip(sides, evaluations, results, strict=True):
             check_account(side, evaluation, result)
         if results[0].nominated_node:

@@ -41,7 +41,7 @@ class OneByOne(Plugin):
 
     name = "Rule"
     by_template: ClassVar[bool] = False
-    closed: ClassVar[set[str]] = set()
+    closed: ClassVar[set[str] | HeldPods] = set()
     asked: ClassVar[list[str]] = []
 
     def filter_node(self, cycle: Any, pod: Any, node: Any) -> None:
@@ -57,6 +57,11 @@ class OneByOne(Plugin):
             EventRegistration(ASSIGNED_POD_DELETE, self._after_pod, self.by_template),
         )
 
+    @staticmethod
+    def dressed(builder: PodBuilder, number: int, good: str) -> PodBuilder:
+        """A pod that wants some good."""
+        return builder.labels(wants=good)
+
     def _after_node(self, pod: PodInfo, old: None, new: Node) -> Hint:
         return queue_if(pod.labels["wants"] == new.metadata.labels["gives"])
 
@@ -69,10 +74,9 @@ class Together(OneByOne):
 
     name = "Rule"
     by_template = True
-    closed: ClassVar[HeldPods] = HeldPods()
-    asked: ClassVar[list[str]] = []
 
     def held_pods(self) -> HeldPods:
+        assert isinstance(self.closed, HeldPods)
         return self.closed
 
     def always_enqueues(self, pod: PodInfo) -> bool:
@@ -104,14 +108,26 @@ class Side:
 
     def __init__(self, plugin: type[OneByOne]) -> None:
         self.plugin = plugin
-        self.many = 1 if plugin is Together else 10**9
-        plugin.closed.clear()
-        Together.closed = HeldPods()
-        plugin.asked.clear()
-        self.moves = ManyMoves() if plugin is Together else Moves()
-        self.rig: Rig = rig(plugin, instrument=self.moves)
+        together = issubclass(plugin, Together)
+        self.many = 1 if together else 10**9
+        plugin.closed = HeldPods() if together else set()
+        plugin.asked = []
+        self.moves = ManyMoves() if together else Moves()
+        self.rig: Rig = self._rig()
         self.uids: dict[int, str] = {}
         self.pods: dict[int, PodBuilder] = {}
+
+    def _rig(self) -> Rig:
+        return rig(*self.plugins, instrument=self.moves)
+
+    @property
+    def plugins(self) -> Sequence[type[Plugin]]:
+        return (self.plugin,)
+
+    @staticmethod
+    def rejectors(number: int) -> Sequence[str]:
+        """Who rejects a pod."""
+        return ("Rule",)
 
     def step(self, step: Step) -> object:
         """Do something; the result is what somebody would see of it."""
@@ -164,12 +180,13 @@ class Side:
         """A pod is tried and rejected; gated right away if it was closed before."""
         if number in self.uids:
             return None
-        self.pods[number] = builder = pod(f"p{number}").labels(wants=good).priority(number // 9 % 2)
+        builder = self.plugin.dressed(pod(f"p{number}"), number, good).priority(number // 9 % 2)
+        self.pods[number] = builder
         self.uids[number] = builder.obj().metadata.uid
         self.rig.add(builder)
         queued = self.rig.queue.pop_specific(builder.obj())
         if queued is not None:
-            self.rig.reject(queued, "Rule", pending=["Rule"] if number % 7 == 6 else [])
+            self.rig.reject(queued, *self.rejectors(number), pending=["Rule"] if number % 7 == 6 else [])
         return queued is not None
 
     def _try(self, good: str) -> object:
@@ -177,7 +194,7 @@ class Side:
         queued = self.rig.queue.pop()
         if queued is None:
             return None
-        self.rig.reject(queued, *(["Rule"] if good != "y" else []))
+        self.rig.reject(queued, *(self.rejectors(int(queued.pod.name[1:])) if good != "y" else []))
         return queued.key
 
     def _touch(self, what: str, number: int, good: str) -> None:
@@ -193,7 +210,7 @@ class Side:
             case "annotate":
                 self._change(number, before.annotations(note=good))
             case "relabel":
-                self._change(number, before.labels(wants=good))
+                self._change(number, self.plugin.dressed(before, number, good))
             case "promote":
                 self._change(number, before.priority(2))
             case "activate":

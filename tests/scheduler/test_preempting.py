@@ -173,6 +173,26 @@ def test_a_last_victim_that_is_gone_before_the_server_answers_lets_the_pod_in() 
     live(story)
 
 
+@pytest.mark.parametrize("other", ["a", "b"])
+def test_a_pod_is_tried_again_though_somebody_else_deleted_a_victim_before_its_turn(other: str) -> None:
+    """The last victim may be the one that is gone: no deletion is left that could wake the pod."""
+
+    async def story(world: World) -> None:
+        await _full(world, "a", "b", cpu="2", terminationGracePeriodSeconds=0)
+        world.wire.seconds = 2.0
+        await world.add_pod("high", cpu="4", priority=10)
+        await world.settle(0.5)
+        world.delete_pod(other)
+        await world.settle(1)
+        assert world.place_of("high") == "gated"
+        world.wire.seconds = 0.0
+        await world.settle(10)
+        assert world.node_of("high") == "n"
+        assert world.problems == []
+
+    live(story)
+
+
 def test_a_gated_pod_is_let_in_by_the_deletion_of_its_last_victim_before_the_server_answers() -> None:
     """Another deletion gates it first: the one it waits for must still be noticed."""
 

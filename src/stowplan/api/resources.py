@@ -236,13 +236,22 @@ def pod_limits(pod: Pod, *, use_status: bool = False, pod_level: bool = True) ->
 def _count(
     pod: Pod, *, use_status: bool, accounting: ResizeAccounting = "per-container", by_claims: bool = False
 ) -> PodRequests:
-    count = partial(pod_requests, pod, use_status=use_status, accounting=accounting, by_claims=by_claims)
-    requests = count()
-    defaults = _missing_defaults(pod, requests)
-    if use_status or not all(map(_mentions_all_of(defaults), _containers(pod))):
-        filled = count(defaults=defaults)
+    claimed = by_claims and pod.status.node_allocatable_resource_claim_statuses
+    if not (use_status or claimed) and _is_one_container(pod):
+        requests = _amounts(pod.spec.containers[0].resources.requests)
+        filled = (
+            requests
+            if len(requests) > 1 and _NON_ZERO_DEFAULTS.keys() <= requests.keys()
+            else {**_NON_ZERO_DEFAULTS, **requests}
+        )
     else:
-        filled = requests
+        count = partial(pod_requests, pod, use_status=use_status, accounting=accounting, by_claims=by_claims)
+        requests = count()
+        defaults = _missing_defaults(pod, requests)
+        if use_status or not all(map(_mentions_all_of(defaults), _containers(pod))):
+            filled = count(defaults=defaults)
+        else:
+            filled = requests
     return PodRequests(
         milli_cpu=_figure(requests, CPU),
         memory=_figure(requests, MEMORY),
@@ -250,6 +259,14 @@ def _count(
         scalars={name: _amount(quantity, 0) for name, quantity in requests.items() if is_scalar(name)},
         non_zero_milli_cpu=_figure(filled, CPU),
         non_zero_memory=_figure(filled, MEMORY),
+    )
+
+
+def _is_one_container(pod: Pod) -> bool:
+    """Whether what a pod requests is what its only container does: there is nothing to add up then."""
+    spec = pod.spec
+    return not (
+        len(spec.containers) != 1 or spec.init_containers or spec.overhead or spec.resources is not None
     )
 
 

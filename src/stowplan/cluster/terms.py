@@ -1,7 +1,8 @@
 """Affinity terms that pods on nodes carry, which bear on the pods that come after them."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from enum import IntEnum
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
@@ -183,6 +184,9 @@ class TermGroups:
         self._groups: WeakValueDictionary[Term, TermGroup] = WeakValueDictionary()
         self._lookups = lookups
         self._labels = labels
+        self._lingering = 0
+        self._idle: dict[TermGroup, None] = {}
+        """Groups whose carriers have left while groups linger; some may have come back."""
 
     def sizes(self) -> dict[str, int]:
         return {"term groups": len(self._groups), **self._selectors.sizes("term group")}
@@ -195,7 +199,7 @@ class TermGroups:
 
     def count(self, group: TermGroup, row: int, delta: int) -> None:
         """A carrier came to or left a row."""
-        if not group.carriers:
+        if not group.carriers and group not in self._idle:
             group.hold(self._labels)
             self._look_at(group.term.selector)
             self._selectors.add(group)
@@ -204,9 +208,32 @@ class TermGroups:
         if domain:
             group.counts.add(domain, delta)
         if not group.carriers:
-            self._selectors.remove(group)
-            self._look_away(group.term.selector)
-            group.let_go(self._labels)
+            if self._lingering:
+                self._idle[group] = None
+            else:
+                self._drop(group)
+
+    def _drop(self, group: TermGroup) -> None:
+        self._selectors.remove(group)
+        self._look_away(group.term.selector)
+        group.let_go(self._labels)
+
+    @contextmanager
+    def lingering(self) -> Iterator[None]:
+        """For as long as the block takes: groups stay when their last carrier leaves, and count nobody.
+
+        For trials, in which the same pods come and go: a group that comes is matched with all label sets.
+        """
+        self._lingering += 1
+        try:
+            yield
+        finally:
+            self._lingering -= 1
+            if not self._lingering:
+                idle, self._idle = self._idle, {}
+                for group in idle:
+                    if not group.carriers:
+                        self._drop(group)
 
     def namespace_changed(self, namespace: str) -> None:
         self._selectors.revisit(namespace)

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.score_results import Share
+from stowplan.framework.ranking import Share
 from stowplan.framework.status import Status
 
 NO_NODES = "no nodes available to schedule pods"

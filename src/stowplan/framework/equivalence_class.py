@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 from stowplan.cluster.changes import Rows
 from stowplan.framework.extension_points import CallCounter
@@ -18,11 +19,36 @@ class ClassKey:
 
     __slots__ = ("__weakref__", "digest", "parts")
 
-    def __init__(self, parts: tuple[Hashable, ...]) -> None:
+    def __init__(self, parts: tuple[Hashable, ...], digest: int) -> None:
         self.parts = parts
         """The signature. That of a class begins with the key of what pods share whatever their labels."""
-        self.digest: int = hash(tuple([one.digest if isinstance(one, ClassKey) else one for one in parts]))
+        self.digest = digest
         """The hash of the signature: what is left of it when nobody holds the key any more."""
+
+
+class ClassKeys:
+    """The keys of signatures, as long as somebody holds them.
+
+    Signatures may be large, and hashing one goes through all of it: it is done once.
+    """
+
+    def __init__(self) -> None:
+        self._by_digest: WeakValueDictionary[int, ClassKey] = WeakValueDictionary()
+
+    def __len__(self) -> int:
+        return len(self._by_digest)
+
+    def of(self, parts: tuple[Hashable, ...]) -> ClassKey:
+        """The key of a signature. Raises TypeError if it cannot be hashed."""
+        digest = hash(tuple([one.digest if isinstance(one, ClassKey) else one for one in parts]))
+        place = digest
+        key = self._by_digest.get(place)
+        while key is not None and key.parts != parts:
+            place += 1
+            key = self._by_digest.get(place)
+        if key is None:
+            key = self._by_digest[place] = ClassKey(parts, digest)
+        return key
 
 
 class Settled(NamedTuple):
@@ -96,7 +122,8 @@ class EquivalenceClass:
         return self.capacity * (20 + 8 * columns // 2) + 4096
 
 
-_FRESH = 16
+_FRESH = 4
+"""Few, so that what is worked out for the next one stays in the processor's cache."""
 _REMEMBERED = 8192
 
 

@@ -13,6 +13,7 @@ from stowplan.framework.filter_results import NOT_ASKED_FOR, OUTSIDE, OVERRULED,
 from stowplan.framework.interface import Codes
 from stowplan.framework.nominations import NO_NOMINATIONS, Nominations
 from stowplan.framework.profile import ProfileSpec
+from stowplan.framework.ranking import INFEASIBLE
 from stowplan.framework.simulation import Simulations
 from stowplan.framework.status import SUCCESS, ChoiceError, Code, Status, unresolvable
 
@@ -258,6 +259,8 @@ class Evaluation:
 
     def totals(self) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
         """Total score by row, INFEASIBLE for rows that are not feasible. Only after scoring."""
+        if not self.pod_class.scores.is_started:
+            return np.full(self.cycle.table.capacity, INFEASIBLE, dtype=np.int64)
         return self.pod_class.scores.ranking.totals
 
     def scores(self, rows: Rows) -> dict[str, list[int]]:

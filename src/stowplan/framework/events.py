@@ -1,6 +1,6 @@
 """Cluster events and queueing hints: what happened to which kind of object, and who wants to know."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from enum import Enum, IntFlag, StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -218,11 +218,30 @@ HintFunction = Callable[[PodInfo, Any, Any], Hint]
 """
 
 
+class EventKeys(NamedTuple):
+    """What an event and a pod that it may help have in common: at least one of some keys.
+
+    `of_pod` gives the keys of a waiting pod, going by what all pods of one template share but for labels;
+    `of_event(old, new)` those of an event. None: any pod may be helped by the event, or by any. An event that
+    is about the waiting pod itself need not have its keys.
+    """
+
+    of_pod: Callable[[PodInfo], Collection[Hashable] | None]
+    of_event: Callable[[Any, Any], Collection[Hashable] | None]
+
+
 class EventRegistration(NamedTuple):
     """An event that may help pods a plugin rejected. Without a hint it always may.
 
     `by_template`: the hint looks only at what all pods of one template share, unless the event is about the
     waiting pod itself. Then it is asked once for all of them.
+
+    `ignores_labels`: moreover, it does not look at the labels of the waiting pod. It may be a function of the
+    pod, `old` and `new`, which does not look at them either. Then the hint is asked once for all pods that
+    differ in labels alone.
+
+    `keys`: the hint says try again only for pods that have a key in common with the event, so that no other
+    pod has to be asked.
 
     `only_claim(old, new)` names the ResourceClaim (`namespace/name`) whose users alone the event may help,
     so that no other pod has to be asked; None: it may help any.
@@ -236,6 +255,15 @@ class EventRegistration(NamedTuple):
     by_template: bool = False
     only_claim: Callable[[Any, Any], str | None] | None = None
     only_group: bool = False
+    ignores_labels: bool | Callable[[PodInfo, Any, Any], bool] = False
+    keys: EventKeys | None = None
+
+
+def ignoring_labels(
+    event: ClusterEvent, hint: HintFunction | None, keys: EventKeys | None = None
+) -> EventRegistration:
+    """A registration whose hint looks only at what pods of one template share, and not at their labels."""
+    return EventRegistration(event, hint, by_template=True, ignores_labels=True, keys=keys)
 
 
 EXTENDER: Final = "Extender"
@@ -286,6 +314,15 @@ class Registered(NamedTuple):
     by_template: bool = True
     only_claim: Callable[[Any, Any], str | None] | None = None
     only_group: bool = False
+    ignores_labels: bool | Callable[[PodInfo, Any, Any], bool] = True
+    keys: EventKeys | None = None
+
+    def is_blind(self, pod: PodInfo, old: Any, new: Any) -> bool:
+        """Whether the answer is the same for all pods that differ from one in labels alone."""
+        if not self.by_template:
+            return False
+        blind = self.ignores_labels
+        return blind if isinstance(blind, bool) else blind(pod, old, new)
 
     def ask(self, pod: PodInfo, old: Any, new: Any) -> Answer:
         """What the plugin thinks an event means for a pod. A hint that fails says try again."""
@@ -303,10 +340,14 @@ ByPlugin = Mapping[str, Sequence[Registered]]
 class HintMap:
     """All registrations of a profile, found by event."""
 
-    __slots__ = ("_matching", "registered")
+    __slots__ = ("_keys", "_matching", "registered")
 
     def __init__(self, registered: Iterable[Registered]) -> None:
         self.registered = tuple(registered)
+        self._keys: dict[str, dict[EventKeys, None]] = {}
+        for entry in self.registered:
+            if entry.keys is not None:
+                self._keys.setdefault(entry.plugin, {})[entry.keys] = None
         self._matching: dict[ClusterEvent, ByPlugin] = {}
 
     def matching(self, event: ClusterEvent) -> ByPlugin:
@@ -319,6 +360,10 @@ class HintMap:
                     by_plugin.setdefault(entry.plugin, []).append(entry)
             found = self._matching[event] = by_plugin
         return found
+
+    def keys_of(self, plugin: str) -> Collection[EventKeys]:
+        """The keys by which the hints of a plugin find pods."""
+        return self._keys.get(plugin, ())
 
     def by_event(self) -> dict[ClusterEvent, list[str]]:
         """Plugins by the event they registered for."""
@@ -374,6 +419,8 @@ def _registered(plugin: str, events: Sequence[EventRegistration], wakes_by_taint
             entry.by_template or entry.hint is None,
             entry.only_claim,
             entry.only_group,
+            entry.ignores_labels or entry.hint is None,
+            entry.keys if entry.hint is not None else None,
         )
         for entry in events
     ]

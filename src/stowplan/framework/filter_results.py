@@ -1,7 +1,8 @@
 """All Filter plugins of a profile over all rows, for one equivalence class of pods, and who rejects first."""
 
+import enum
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRow, NodeRows
 from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.extension_points import PluginColumn, call_plugin, describe
+from stowplan.framework.extension_points import PluginColumn, call_plugin, describe, guarded
 from stowplan.framework.interface import ALL_ROWS, FEW_ROWS, AllRows, Codes, Plugin, StaleRows, Traits
 from stowplan.framework.protocols import FilterPlugin
 from stowplan.framework.status import PluginError, Status
@@ -226,6 +227,14 @@ class FilterColumn(PluginColumn):
         return self.statuses.index(status) + 1
 
 
+class Untold(enum.Enum):
+    """The type of UNTOLD: what filters say of a row has to be tried."""
+
+    UNTOLD = enum.auto()
+
+
+UNTOLD: Final = Untold.UNTOLD
+
 PASSED = -1
 """In `first`: no plugin rejects the row."""
 NOT_ASKED_FOR = -2
@@ -267,7 +276,8 @@ class FilterResults:
     def __init__(self, table: ClusterTable) -> None:
         self._table = table
         self.columns: list[FilterColumn] = []
-        self.first = np.full(table.capacity, PASSED, dtype=np.int16)
+        self.first = np.empty(table.capacity, dtype=np.int16)
+        self.first.fill(PASSED)
         self.feasible: BoolColumn = np.zeros(table.capacity, dtype=np.bool_)
         self.asked_for: BoolColumn | None = None
         """The rows that PreFilter plugins ask for; None: all."""
@@ -416,21 +426,29 @@ class FilterResults:
             self.inside is None or bool(self.inside[row])
         )
 
-    def verdict_with(self, cycle: Cycle, row: int, others: Sequence[PodInfo]) -> Status | None:
-        """The first rejection of a row as if other pods stood there as well; None: it passes.
+    def verdict_with(self, cycle: Cycle, row: int, others: Sequence[PodInfo]) -> Status | Untold | None:
+        """The first rejection of a row as if other pods stood there as well; None: they make no difference.
 
-        For filters of which all that look at pods have `filter_row_with_pods`.
+        That is so if the row passes, and if it is rejected for the very same reasons without them. UNTOLD if
+        a filter that looks at pods neither has `filter_row_with_pods` nor ignores these ones.
         """
         for column in self.columns:
             if not column.active:
                 continue
-            ask = column.traits.filter_row_with_pods if column.traits.watches else None
-            if ask is not None:
-                code = column.call(ask, cycle, row, others)
-            else:
-                code = 0 if column.codes is None else column.codes.item(row)
+            ask = None
+            if column.traits.watches:
+                ask = column.traits.filter_row_with_pods
+                if ask is None and not guarded(
+                    column.plugin, "Filter", column.plugin.ignores_pods, cycle.pod, row, others
+                ):
+                    return UNTOLD
+            said = 0 if column.codes is None else column.codes.item(row)
+            code = said if ask is None else column.call(ask, cycle, row, others)
+            if code < 0:
+                return UNTOLD
             if code:
-                return column.status(cycle, cycle.pod, code)
+                is_known = code == said and self.first.item(row) == column.index
+                return None if is_known else column.status(cycle, cycle.pod, code)
         return None
 
     def overrule(self, row: int) -> None:
@@ -489,10 +507,11 @@ class FilterResults:
         feasible = self._table.valid[:used]
         if rejecting or self.is_restricted:
             feasible = (first == PASSED) & feasible
-        if (feasible != self.feasible[:used]).any():
+        count = int(np.count_nonzero(feasible))
+        if count != self.count or (feasible != self.feasible[:used]).any():
             self.version += 1
             self.feasible[:used] = feasible
-            self.count = int(np.count_nonzero(feasible))
+            self.count = count
 
     def _merge_one(self, row: int) -> None:
         found = PASSED

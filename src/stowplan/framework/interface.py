@@ -24,7 +24,7 @@ What the runtime may reuse between pods is declared, never guessed:
   PreScore (or what its `score_basis` returned) then and now; without these every row is asked again.
 """
 
-from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import IntFlag, StrEnum
@@ -432,6 +432,14 @@ class Plugin:
         """Does a node that this filter passes always pass when pods are taken off it?
 
         Asked only of filters that look at pods. Where the answer is yes preemption judges many nodes at once.
+        """
+        return False
+
+    def ignores_pods(self, pod: PodInfo, row: int, others: Sequence[PodInfo]) -> bool:
+        """Is what this filter says of a node the same with some other pods there as without, whoever else is?
+
+        Asked only of filters that look at pods. Where the answer is yes nominated pods need not be put on the
+        node to find out.
         """
         return False
 

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left, insort
 from heapq import nlargest
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +16,14 @@ _SHORTLIST = 128
 """How many of the best rows are followed when somebody wants to know the runners-up."""
 _PATIENCE = 64
 """After so many questions it is looked again whether a short list would have enough rows to be of use."""
+
+
+class Share(NamedTuple):
+    """What one plugin adds to totals: `points` (score times weight) to all of them; None: it depends."""
+
+    plugin: str
+    weight: int
+    points: int | None
 
 
 class Ranking:
@@ -39,12 +48,14 @@ class Ranking:
         "totals",
     )
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, used: int = 0) -> None:
+        """The first `used` totals are to be written, and `refresh_all` called, before anybody asks."""
         block = min(_SMALLEST_BLOCK, capacity)
         while block * block < 4 * capacity:
             block *= 2
         self._block = block = min(block, capacity)
-        self.totals: IntColumn = np.full(capacity, INFEASIBLE, dtype=np.int64)
+        self.totals: IntColumn = np.empty(capacity, dtype=np.int64)
+        self.totals[used:] = INFEASIBLE
         self._tops: list[int] = [INFEASIBLE] * (capacity // block)
         self._ties: list[int] | None = [block] * (capacity // block)
         """None: not counted since totals were rewritten as a whole."""
@@ -63,7 +74,7 @@ class Ranking:
         self._best = self._floor = None
         self._is_fresh = True
         blocks = self.totals.reshape(-1, self._block)
-        self._tops = blocks.max(axis=1).tolist()
+        self._tops = np.maximum.reduce(blocks, axis=1).tolist()
         self._ties = None
         self._topmost = [None] * len(self._tops)
 

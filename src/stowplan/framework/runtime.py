@@ -8,7 +8,6 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import count
 from random import Random
 from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -17,7 +16,13 @@ from stowplan.cluster.columns import BoolColumn, IntColumn
 from stowplan.cluster.podinfo import PodInfo, PodTemplate
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.equivalence_class import ClassKey, EquivalenceClass, EquivalenceClasses, Settled
+from stowplan.framework.equivalence_class import (
+    ClassKey,
+    ClassKeys,
+    EquivalenceClass,
+    EquivalenceClasses,
+    Settled,
+)
 from stowplan.framework.evaluation import NOTHING_SAID, Evaluation, PreFiltering
 from stowplan.framework.extension_points import (
     Probe,
@@ -108,7 +113,7 @@ class Framework:
             table.pods_are_read = True
         self._classes = EquivalenceClasses(self.plugins, class_memory)
         self._latest: _Latest | None = None
-        self._keys: WeakValueDictionary[Hashable, ClassKey] = WeakValueDictionary()
+        self._keys = ClassKeys()
         self._pre_filters = self.at(Point.PRE_FILTER)
         self._filters = self.at(Point.FILTER)
         self._filters_with_traits = [(plugin, self._traits[plugin.name]) for plugin in self._filters]
@@ -254,7 +259,7 @@ class Framework:
             _count(probe, pod_class, "PreScore", self._pre_score_names, cycle.skipped_score, 1)
             began = now
         scores = pod_class.scores
-        if not scores.columns:
+        if not scores.is_started:
             scores.start(self._score_columns(pod_class))
         scores.sync(cycle)
         evaluation.scored = True
@@ -449,7 +454,7 @@ class Framework:
             return kept[1]
         shape = self._shape_key(pod, version)
         by_labels = [_signature(plugin, pod) for plugin in self._by_labels]
-        key = self._key((shape, *by_labels))
+        key = self._keys.of((shape, *by_labels))
         unsigned: tuple[str, ...] = ()
         if UNSIGNED in shape.parts or UNSIGNED in by_labels:
             signed = zip((*self._by_shape, *self._by_labels), (*shape.parts[1:], *by_labels), strict=True)
@@ -467,16 +472,10 @@ class Framework:
             known: ClassKey = kept[1]
             return known
         deferred = pod.template.resize_deferred
-        key = self._key((deferred, *[_signature(plugin, pod) for plugin in self._by_shape]))
+        key = self._keys.of((deferred, *[_signature(plugin, pod) for plugin in self._by_shape]))
         if len(signatures) >= _MOST_PROFILES:
             signatures.clear()
         signatures[self._serial] = (version, key)
-        return key
-
-    def _key(self, parts: tuple[Hashable, ...]) -> ClassKey:
-        key = self._keys.get(parts)
-        if key is None:
-            key = self._keys[parts] = ClassKey(parts)
         return key
 
     def _new_class(self, key: Hashable, unsigned: frozenset[str]) -> EquivalenceClass:

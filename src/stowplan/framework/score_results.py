@@ -1,7 +1,7 @@
 """All Score plugins of a profile over all rows, for one equivalence class of pods, and their totals."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -27,11 +27,13 @@ from stowplan.framework.interface import (
     highest_score,
 )
 from stowplan.framework.protocols import ScoreExtensions, ScorePlugin
-from stowplan.framework.ranking import INFEASIBLE, Ranking
+from stowplan.framework.ranking import INFEASIBLE, Ranking, Share
 from stowplan.framework.status import Code, PluginError
 
 _NORMALIZE = "ScoreExtensionNormalize"
 _SUCCESS = Code.SUCCESS.label
+_LIGHT = (1 << 31) // MAX_NODE_SCORE
+"""Scores of 0 to 100 whose weights together are less than this add up to a number of 32 bits."""
 
 
 class ScoreColumn(PluginColumn):
@@ -88,6 +90,11 @@ class ScoreColumn(PluginColumn):
         self.raw = self.final = self.known = None
         self.constant, self.in_range = 0, True
         return was_active
+
+    def can_change(self, cycle: Cycle) -> bool:
+        """Whether the scores can change although no node does."""
+        idle = self.plugin.scores_only_if_filtering and self.plugin.name in cycle.skipped
+        return self.traits.watches and not idle
 
     def basis(self, cycle: Cycle) -> Any:
         ask = self.traits.score_basis
@@ -236,10 +243,10 @@ class ScoreColumn(PluginColumn):
             self.final = None
         return True
 
-    def find_extremes(self, feasible: BoolColumn) -> None:
+    def find_extremes(self, cycle: Cycle, feasible: BoolColumn) -> None:
         old = self.extremes
         if self.raw is None:
-            count = int(np.count_nonzero(feasible))
+            count = cycle.feasible_count
             self.extremes, self._at_low, self._at_high = Extremes(0, 0), count, count
         else:
             values = self.raw[feasible]
@@ -325,21 +332,6 @@ class ScoreColumn(PluginColumn):
         )
 
 
-class Share(NamedTuple):
-    """What one plugin adds to totals: `points` (score times weight) to all of them; None: it depends."""
-
-    plugin: str
-    weight: int
-    points: int | None
-
-
-def _watches(column: ScoreColumn, cycle: Cycle) -> bool:
-    """Whether the scores of a plugin can change although no node did."""
-    plugin = column.plugin
-    idle = plugin.scores_only_if_filtering and plugin.name in cycle.skipped
-    return column.traits.watches and not idle
-
-
 class ScoreResults:
     """All Score plugins of a profile over all rows, for one class of pods, and the ranking they give.
 
@@ -358,23 +350,23 @@ class ScoreResults:
         "_points",
         "_ranging",
         "_scaled",
+        "_shares",
         "_sharing",
         "_skipped",
         "_sums",
         "_table",
         "_usage_position",
         "columns",
+        "is_started",
         "ranking",
-        "shares",
         "varying",
     )
 
     def __init__(self, table: ClusterTable) -> None:
         self._table = table
         self.columns: list[ScoreColumn] = []
-        self.ranking = Ranking(table.capacity)
-        self.shares: tuple[Share, ...] = ()
-        """What totals are made of, in the order of the plugins. A new tuple when that changes."""
+        self.is_started = False
+        self._shares: tuple[Share, ...] | None = ()
         self.varying: list[tuple[Scores, int]] = []
         """Scores and weights of the plugins that do not give every row the same."""
         self._sharing: list[ScoreColumn] = []
@@ -396,7 +388,19 @@ class ScoreResults:
     def start(self, columns: list[ScoreColumn]) -> None:
         """Take in the plugins that have a say about the class."""
         self.columns = columns
+        self.is_started = True
         self._by_one = all(column.reusable and not column.by_node for column in columns)
+        self.ranking = Ranking(self._table.capacity, self._table.rows_in_use)
+
+    @property
+    def shares(self) -> tuple[Share, ...]:
+        """What totals are made of, in the order of the plugins. A new tuple when that changes."""
+        if self._shares is None:
+            given = zip(self._sharing, self._points, strict=True)
+            self._shares = tuple(
+                [Share(column.plugin.name, column.weight, points) for column, points in given]
+            )
+        return self._shares
 
     def sync(self, cycle: Cycle) -> None:
         """Bring scores and ranking up to date for this attempt."""
@@ -404,12 +408,13 @@ class ScoreResults:
         assert feasible is not None
         flipped = NO_ROWS
         if self._feasible_version != cycle.feasible_version:
-            flipped = (feasible != self._feasible).nonzero()[0]
+            if self._node_position >= 0:
+                flipped = (feasible != self._feasible).nonzero()[0]
             self._feasible_version = cycle.feasible_version
         if not self._by_one or not self._sync_usage(cycle, feasible, flipped):
             self._sync_many(cycle, feasible, flipped)
             self._skipped = cycle.skipped_score
-            watching = [column for column in self.columns if column.active and _watches(column, cycle)]
+            watching = [column for column in self.columns if column.active and column.can_change(cycle)]
             self._local = [column for column in watching if column.traits.row_local]
             self._coupled = [column for column in watching if not column.traits.row_local]
 
@@ -472,7 +477,7 @@ class ScoreResults:
         for column in wide:
             column.compute(self._table, cycle, ALL_ROWS)
             if column.normalizes:
-                column.find_extremes(feasible)
+                column.find_extremes(cycle, feasible)
                 column.normalize(cycle, None)
             column.state = column.found
         self._total_all(feasible)
@@ -505,7 +510,7 @@ class ScoreResults:
         if differs:
             for column in (*self._local, *self._coupled):
                 if column.normalizes and column.extremes is None:
-                    column.find_extremes(feasible)
+                    column.find_extremes(cycle, feasible)
                     column.normalize(cycle, None)
         return differs
 
@@ -527,7 +532,7 @@ class ScoreResults:
         now = [feasible.item(row) for row in rows]
         for column, before in zip(scaled, befores, strict=True):
             if many_flipped or not column.adjust(rows, before, was, now):
-                column.find_extremes(feasible)
+                column.find_extremes(cycle, feasible)
             rewritten = column.normalize(cycle, np.array(rows, dtype=np.intp)) or rewritten
         return rewritten
 
@@ -617,7 +622,7 @@ class ScoreResults:
                 before = self._before(column, few, befores.get(index))
                 adjusted = column.adjust(few, before, was, now)
             if not adjusted:
-                column.find_extremes(feasible)
+                column.find_extremes(cycle, feasible)
             rows = few if few is not None and not isinstance(few, AllRows) else None
             rewritten = column.normalize(cycle, rows) or rewritten
         return rewritten
@@ -643,7 +648,7 @@ class ScoreResults:
         self._feasible[:used] = fits
         self._add_up(totals)
         if not fits.all():
-            totals[~fits] = INFEASIBLE
+            np.putmask(totals, ~fits, INFEASIBLE)
         self.ranking.refresh_all()
 
     def _sums_of_all(self) -> IntColumn:
@@ -656,15 +661,18 @@ class ScoreResults:
     def _add_up(self, totals: IntColumn) -> None:
         """Write what all plugins together give the first rows."""
         used = len(totals)
-        if not self.varying:
-            totals.fill(self._constant)
-            return
-        (final, weight), *others = self.varying
-        np.multiply(final[:used], weight, out=totals, dtype=np.int64)
-        for final, weight in others:
-            totals += final[:used] if weight == 1 else np.multiply(final[:used], weight, dtype=np.int64)
-        if self._constant:
-            totals += self._constant
+        totals.fill(self._constant)
+        is_light = sum([weight for _, weight in self.varying]) < _LIGHT
+        light: Any = None
+        for final, weight in self.varying:
+            scores = final[:used]
+            if is_light and scores.dtype == np.int32:
+                scores = scores if weight == 1 else scores * weight
+                light = scores if light is None else light + scores
+            else:
+                totals += scores if weight == 1 else np.multiply(scores, weight, dtype=np.int64)
+        if light is not None:
+            totals += light
 
     def _total_rows(self, feasible: BoolColumn, rows: Rows) -> None:
         self._sort_out()
@@ -688,9 +696,5 @@ class ScoreResults:
         self._ranging = [c for c in active if c.traits.watches or c in self._scaled or not c.in_range]
         points = [column.constant * column.weight if column.final is None else None for column in active]
         if points != self._points or active != self._sharing:
-            self._points, self._sharing = points, active
-            self.shares = tuple(
-                Share(column.plugin.name, column.weight, given)
-                for column, given in zip(active, points, strict=True)
-            )
+            self._points, self._sharing, self._shares = points, active, None
             self._constant = sum([given for given in points if given])

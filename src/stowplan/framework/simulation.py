@@ -4,7 +4,8 @@ The table is changed, asked, and put back. Nominated pods are reckoned with this
 preemption would make.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,7 +15,7 @@ from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.extension_points import ask_pre_filter
-from stowplan.framework.filter_results import FilterColumn
+from stowplan.framework.filter_results import FilterColumn, Untold
 from stowplan.framework.interface import Plugin, Traits
 from stowplan.framework.nominations import (
     NominatedRows,
@@ -150,18 +151,26 @@ class Simulations:
         self.table = table
         self.pod = attempt.pod
         self.nominations = nominations
-        self._plugins = {plugin.name: plugin for plugin, _ in filters}
+        self._pre_filters = pre_filters
+        self._filters = filters
+        self._skipped = attempt.skipped
         self._borrowed = memos
-        self._memos = dict(memos)
-        asked = [plugin for plugin in pre_filters if plugin.name not in attempt.skipped]
-        self._plugins.update({plugin.name: plugin for plugin in asked})
+        self._memos: dict[str, Any] = {}
+        self._asking: list[Plugin] = []
+        self._constant: list[Plugin] = []
+        self._states: dict[str, Any] | None = None
+
+    @cached_property
+    def filters(self) -> Sequence[FilterColumn]:
+        """The filters that are asked. Made when the first row is asked about: often there is none."""
+        asked = [plugin for plugin in self._pre_filters if plugin.name not in self._skipped]
         self._asking = [plugin for plugin in asked if not plugin.constant_pre_filter]
         self._constant = [plugin for plugin in asked if plugin.constant_pre_filter]
-        self._states: dict[str, Any] | None = None
-        self._columns = [
+        self._memos = dict(self._borrowed)
+        return [
             FilterColumn(index, plugin, traits, reusable=False)
-            for index, (plugin, traits) in enumerate(filters)
-            if plugin.name not in attempt.skipped
+            for index, (plugin, traits) in enumerate(self._filters)
+            if plugin.name not in self._skipped
         ]
 
     def __enter__(self) -> Self:
@@ -170,18 +179,16 @@ class Simulations:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for name, memo in self._memos.items():
-            if self._borrowed.get(name) is not memo:
-                self._plugins[name].release(memo)
+        new = {name: memo for name, memo in self._memos.items() if self._borrowed.get(name) is not memo}
+        if new:
+            filters = [plugin for plugin, _ in self._filters]
+            plugins = {plugin.name: plugin for plugin in (*filters, *self._asking, *self._constant)}
+            for name, memo in new.items():
+                plugins[name].release(memo)
 
     def row(self, row: int) -> "Simulation":
         """A simulation of one row, to be used in a `with` block."""
         return Simulation(self, row)
-
-    @property
-    def filters(self) -> Sequence[FilterColumn]:
-        """The filters that are asked."""
-        return self._columns
 
     def ask(self, simulated: SimulatedRow, passed: set[str]) -> Status | None:
         """The first rejection of a row as it looks now; None: it passes.
@@ -189,6 +196,7 @@ class Simulations:
         `passed` names filters that need not be asked again about this row; those whose answer does not
         depend on pods are added to it.
         """
+        filters = self.filters
         cycle = Cycle(self.table, self.pod, self._memos)
         cycle.simulated = simulated
         cycle.adopt(self._constant_states())
@@ -198,7 +206,7 @@ class Simulations:
             answer = ask_pre_filter(plugin, cycle)
             if isinstance(answer, Status) and answer.code is Code.SKIP:
                 cycle.skipped |= {plugin.name}
-        for column in self._columns:
+        for column in filters:
             name = column.plugin.name
             if name in passed or name in cycle.skipped:
                 continue
@@ -315,26 +323,25 @@ def filter_with_nominated_pods(
     """
     filters = pod_class.filters
     asked = [column for column in filters.columns if column.active]
+    with _Trials(framework, cycle, nominations) as trials:
 
-    def ask(row: int, pods: Sequence[PodInfo]) -> Status | None:
-        return filters.verdict_with(cycle, row, pods)
+        def ask(row: int, pods: Sequence[PodInfo]) -> Status | None:
+            verdict = filters.verdict_with(cycle, row, pods)
+            return trials.verdict(row) if isinstance(verdict, Untold) else verdict
 
-    can_ask = all(column.traits.filter_row_with_pods for column in asked if column.traits.watches)
-    if can_ask and isinstance(nominations, NominatedRows) and not filters.is_restricted:
-        overruled = pod_class.beside.rejected(framework.table, asked, nominations, cycle.pod, ask)
-        if but in overruled:
-            overruled = {row: status for row, status in overruled.items() if row != but}
-    else:
-        concerned = {
-            row: pods
-            for row, pods in rows_with_nominated_pods(nominations, cycle.pod).items()
-            if row != but and (row == nominated_row or filters.asks_for(row))
-        }
-        if can_ask:
-            verdicts = {row: ask(row, pods) for row, pods in concerned.items()}
+        if isinstance(nominations, NominatedRows) and not filters.is_restricted:
+            beside = pod_class.beside
+            overruled = beside.rejected(framework.table, asked, nominations, cycle.pod, ask, trials.rows)
+            if but in overruled:
+                overruled = {row: status for row, status in overruled.items() if row != but}
         else:
-            verdicts = _tried(framework, cycle, nominations, concerned)
-        overruled = {row: verdict for row, verdict in verdicts.items() if verdict is not None}
+            concerned = {
+                row: pods
+                for row, pods in rows_with_nominated_pods(nominations, cycle.pod).items()
+                if row != but and (row == nominated_row or filters.asks_for(row))
+            }
+            verdicts = {row: ask(row, pods) for row, pods in concerned.items()}
+            overruled = {row: verdict for row, verdict in verdicts.items() if verdict is not None}
     if overruled:
         rows = np.fromiter(overruled, dtype=np.intp, count=len(overruled))
         rows.sort()
@@ -342,15 +349,31 @@ def filter_with_nominated_pods(
     return overruled
 
 
-def _tried(
-    framework: "Framework", cycle: Cycle, nominations: Nominations, rows: Iterable[int]
-) -> dict[int, Status | None]:
-    """Put the nominated pods on each row in turn, and ask."""
-    verdicts: dict[int, Status | None] = {}
-    if not rows:
-        return verdicts
-    with framework.simulations(cycle, cycle.memos, nominations) as simulations:
-        for row in rows:
-            with simulations.row(row) as simulation:
-                verdicts[row] = simulation.with_nominated_pods()
-    return verdicts
+class _Trials:
+    """Rows that are tried with the nominated pods on them, because filters cannot tell otherwise."""
+
+    def __init__(self, framework: "Framework", cycle: Cycle, nominations: Nominations) -> None:
+        self._framework = framework
+        self._cycle = cycle
+        self._nominations = nominations
+        self._simulations: Simulations | None = None
+        self.rows: set[int] = set()
+        """Those that were tried."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._simulations is not None:
+            self._simulations.__exit__(kind, error, trace)
+
+    def verdict(self, row: int) -> Status | None:
+        """The first rejection of a row with the nominated pods; None: it passes."""
+        if self._simulations is None:
+            cycle = self._cycle
+            self._simulations = self._framework.simulations(cycle, cycle.memos, self._nominations)
+        self.rows.add(row)
+        with self._simulations.row(row) as simulation:
+            return simulation.with_nominated_pods()

@@ -142,6 +142,10 @@ class QueueMetrics(QueueInstrument):
             self._event_label = event.label
         self._hints[plugin, self._event_label, answer.label].observe(seconds)
 
+    def same_hint(self, plugin: str, event: ClusterEvent, answer: Answer, count: int) -> None:
+        if count:
+            self._hints[plugin, event.label, answer.label].repeat(0.0, count)
+
     def narrowed(self, plugin: str, to_some: bool) -> None:
         self._narrowed[plugin, "narrowed" if to_some else "all_pods"] += 1
 

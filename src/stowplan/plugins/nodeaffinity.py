@@ -112,7 +112,7 @@ class NodeAffinity(Plugin):
 
     def events(self) -> Sequence[EventRegistration]:
         nodes = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
-        return (EventRegistration(nodes, self._after_node_change, by_template=True),)
+        return (EventRegistration(nodes, self._after_node_change, by_template=True, ignores_labels=True),)
 
     def _after_node_change(self, pod: PodInfo, old: Node | None, new: Node) -> Hint:
         if self._added is not None and not self._added.matches(new.metadata.labels, new.name):

@@ -61,8 +61,8 @@ class NodeDeclaredFeatures(Plugin):
         nodes = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE)
         pods = ClusterEvent(pod_resources(self.handle.behaviour).of_target, Action.UPDATE)
         return (
-            EventRegistration(nodes, self._after_node_change, by_template=True),
-            EventRegistration(pods, self._after_pod_update, by_template=True),
+            EventRegistration(nodes, self._after_node_change, by_template=True, ignores_labels=True),
+            EventRegistration(pods, self._after_pod_update, by_template=True, ignores_labels=True),
         )
 
     @staticmethod

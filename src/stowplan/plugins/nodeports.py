@@ -46,7 +46,7 @@ class NodePorts(Plugin):
     def events(self) -> Sequence[EventRegistration]:
         pods = ClusterEvent(pod_resources(self.handle.behaviour).of_assigned, Action.DELETE)
         return (
-            EventRegistration(pods, self._after_pod_deletion, by_template=True),
+            EventRegistration(pods, self._after_pod_deletion, by_template=True, ignores_labels=True),
             EventRegistration(NODE_ADD),
         )
 
@@ -73,6 +73,9 @@ class NodePorts(Plugin):
 
     def passes_with_fewer(self, pod: PodInfo) -> bool:
         return True
+
+    def ignores_pods(self, pod: PodInfo, row: int, others: Sequence[PodInfo]) -> bool:
+        return not any(other.template.ports for other in others)
 
     def shortfall(self, cycle: Cycle, pod: PodInfo, row: int) -> Shortfall | None:
         taken = self._taken(cycle, pod, row)

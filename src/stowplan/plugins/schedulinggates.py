@@ -23,7 +23,7 @@ class SchedulingGates(Plugin):
     def events(self) -> Sequence[EventRegistration]:
         own = pod_resources(self.handle.behaviour).of_target
         pods = ClusterEvent(own, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
-        return (EventRegistration(pods, self._after_gates_are_gone, by_template=True),)
+        return (EventRegistration(pods, self._after_gates_are_gone, by_template=True, ignores_labels=True),)
 
     @staticmethod
     def _after_gates_are_gone(pod: PodInfo, old: Pod, new: Pod) -> Hint:

@@ -106,8 +106,8 @@ class TaintToleration(Plugin):
         nodes = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT)
         pods = ClusterEvent(pod_resources(self.handle.behaviour).of_target, Action.UPDATE_POD_TOLERATION)
         return (
-            EventRegistration(nodes, self._after_node_change, by_template=True),
-            EventRegistration(pods, self._after_toleration, by_template=True),
+            EventRegistration(nodes, self._after_node_change, by_template=True, ignores_labels=True),
+            EventRegistration(pods, self._after_toleration, by_template=True, ignores_labels=True),
         )
 
     def _after_node_change(self, pod: PodInfo, old: Node | None, new: Node) -> Hint:

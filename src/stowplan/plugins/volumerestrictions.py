@@ -18,6 +18,7 @@ from stowplan.framework import (
     ClusterEvent,
     Codes,
     Cycle,
+    EventKeys,
     EventRegistration,
     Hint,
     NodeRows,
@@ -28,6 +29,7 @@ from stowplan.framework import (
     Shortfall,
     StaleRows,
     Status,
+    ignoring_labels,
     pod_resources,
     queue_if,
     unresolvable,
@@ -97,9 +99,9 @@ class VolumeRestrictions(Plugin):
         pods = ClusterEvent(pod_resources(self.handle.behaviour).of_assigned, Action.DELETE)
         claims = ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD)
         return (
-            EventRegistration(pods, after_pod_deletion, by_template=True),
+            ignoring_labels(pods, after_pod_deletion, BY_USED_CLAIM),
             EventRegistration(NODE_ADD),
-            EventRegistration(claims, after_new_claim, by_template=True),
+            ignoring_labels(claims, after_new_claim, BY_CLAIM),
         )
 
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
@@ -134,6 +136,9 @@ class VolumeRestrictions(Plugin):
 
     def passes_with_fewer(self, pod: PodInfo) -> bool:
         return True
+
+    def ignores_pods(self, pod: PodInfo, row: int, others: Sequence[PodInfo]) -> bool:
+        return not any(other.template.volumes for other in others)
 
     def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
         return unschedulable(REASON_DISK if code == _DISK else REASON_CLAIM)
@@ -226,3 +231,23 @@ def after_new_claim(pod: PodInfo, old: None, new: PersistentVolumeClaim) -> Hint
 def _named(pod: PodInfo) -> set[str]:
     volumes = pod.template.volumes
     return {v.persistent_volume_claim.claim_name for v in volumes if v.persistent_volume_claim is not None}
+
+
+def _looked_for(pod: PodInfo) -> list[Hashable] | None:
+    """The claims that a waiting pod names; None if it has disks of its own."""
+    if any(volume.persistent_volume_claim is None for volume in pod.template.volumes):
+        return None
+    return [(pod.namespace, name) for name in sorted(_named(pod))]
+
+
+def _used(old: Pod, new: None) -> list[Hashable]:
+    claims = [volume.persistent_volume_claim for volume in old.spec.volumes]
+    return [(old.namespace, claim.claim_name) for claim in claims if claim is not None]
+
+
+def _new(old: None, new: PersistentVolumeClaim) -> list[Hashable]:
+    return [(new.namespace, new.name)]
+
+
+BY_USED_CLAIM: Final = EventKeys(_looked_for, _used)
+BY_CLAIM: Final = EventKeys(_looked_for, _new)

@@ -66,10 +66,10 @@ class VolumeZone(Plugin):
         claims = ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, _ADD_OR_UPDATE)
         volumes = ClusterEvent(Resource.PERSISTENT_VOLUME, _ADD_OR_UPDATE)
         return (
-            EventRegistration(classes, self._after_new_class, by_template=True),
+            EventRegistration(classes, self._after_new_class, by_template=True, ignores_labels=True),
             EventRegistration(nodes),
-            EventRegistration(claims, self._after_claim_change, by_template=True),
-            EventRegistration(volumes, self._after_volume_change, by_template=True),
+            EventRegistration(claims, self._after_claim_change, by_template=True, ignores_labels=True),
+            EventRegistration(volumes, self._after_volume_change, by_template=True, ignores_labels=True),
         )
 
     @staticmethod

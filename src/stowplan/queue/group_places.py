@@ -1,6 +1,7 @@
 """Where groups and their members wait: PreEnqueue of a group, and members without a place in one."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from stowplan.framework.interface import Plugin
 from stowplan.framework.status import Code
@@ -53,6 +54,10 @@ class GroupSubQueues(SubQueues):
 
     _came_from: str | None = None
     """The part of the queue that the group that is being moved was in; None if it is new."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._split_plugins: dict[str, tuple[Sequence[Plugin], Sequence[Plugin]]] = {}
 
     def check_group_absent(self, group: QueuedGroup) -> None:
         """Raises AlreadyQueuedError if a group is in any of the places."""
@@ -139,10 +144,14 @@ class GroupSubQueues(SubQueues):
 
     def _plugins_of(self, member: QueuedPod) -> tuple[Sequence[Plugin], Sequence[Plugin]]:
         """The PreEnqueue plugins that answer for the whole group, and the others."""
-        rules = self._profiles.get(member.profile)
-        plugins = rules.pre_enqueue if rules else ()
-        by_group = [plugin for plugin in plugins if plugin.pre_enqueue_by_group]
-        return by_group, [plugin for plugin in plugins if not plugin.pre_enqueue_by_group]
+        known = self._split_plugins.get(member.profile)
+        if known is None:
+            rules = self._profiles.get(member.profile)
+            plugins = rules.pre_enqueue if rules else ()
+            by_group = [plugin for plugin in plugins if plugin.pre_enqueue_by_group]
+            known = by_group, [plugin for plugin in plugins if not plugin.pre_enqueue_by_group]
+            self._split_plugins[member.profile] = known
+        return known
 
     def _report(self, group: QueuedGroup) -> None:
         status = group.gate

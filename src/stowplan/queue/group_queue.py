@@ -40,7 +40,7 @@ from stowplan.queue.queued_pod import QueuedPod
 from stowplan.queue.requeue import Waker
 from stowplan.queue.scheduling_queue import SchedulingQueue
 from stowplan.queue.sub_queues import ProfileRules, SortKey, Strategy, SubQueues, nanoseconds
-from stowplan.queue.unschedulable_pods import Group
+from stowplan.queue.waiting_group import Group
 
 
 class GroupWaker(Waker):
@@ -80,10 +80,10 @@ class GroupWaker(Waker):
         )
 
     def _verdicts(
-        self, group: Group, event: ClusterEvent, old: Any, new: Any, for_all: bool
+        self, group: Group, event: ClusterEvent, old: Any, new: Any, for_all: bool, shared: Strategy | None
     ) -> Iterator[tuple[QueuedPod, Strategy]]:
         if group.template is not None:
-            yield from super()._verdicts(group, event, old, new, for_all)
+            yield from super()._verdicts(group, event, old, new, for_all, shared)
             return
         concerned = list(group.pods.values())
         if self._concerns_one_group(group, event):

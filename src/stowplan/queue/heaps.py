@@ -6,7 +6,8 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Final, Generic, TypeVar
 
 from stowplan.queue.queued_pod import QueuedPod
-from stowplan.queue.unschedulable_pods import Group, UnschedulablePods, group_of
+from stowplan.queue.unschedulable_pods import UnschedulablePods
+from stowplan.queue.waiting_group import Group, group_of
 
 T = TypeVar("T")
 

@@ -58,6 +58,9 @@ class QueueInstrument:
     def after_hint(self, plugin: str, event: ClusterEvent, answer: Answer) -> None:
         """It answered; an error is in the answer."""
 
+    def same_hint(self, plugin: str, event: ClusterEvent, answer: Answer, count: int) -> None:
+        """So many more times it would have answered the same, so it was not asked."""
+
     def narrowed(self, plugin: str, to_some: bool) -> None:
         """A plugin was asked which pods an event may help: some, or any (False)."""
 
@@ -105,6 +108,7 @@ class Hooks:
         "pre_enqueue_ran",
         "problem",
         "rejected",
+        "same_hint",
         "stayed_gated",
     )
 
@@ -117,6 +121,7 @@ class Hooks:
         self.in_flight = _hook(instrument, "in_flight")
         self.before_hint = _hook(instrument, "before_hint")
         self.after_hint = _hook(instrument, "after_hint")
+        self.same_hint = _hook(instrument, "same_hint")
         self.narrowed = _hook(instrument, "narrowed")
         self.before_pre_enqueue = _hook(instrument, "before_pre_enqueue")
         self.before_plugin = _hook(instrument, "before_plugin")

@@ -1,6 +1,6 @@
 """Nominated pods by node: other pods of lower priority leave room for them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from stowplan.api.pod import Pod
 from stowplan.cluster.podinfo import PodInfo
@@ -30,7 +30,7 @@ class Nominator:
         """The nominated node of a pod."""
         return self._nodes.get(uid)
 
-    def take_changed(self) -> Iterable[str]:
+    def take_changed(self) -> Collection[str]:
         """The nodes to which other pods are nominated than when this was asked last."""
         changed, self._changed = self._changed, {}
         return changed

@@ -26,7 +26,7 @@ class QueuedGroup(QueuedPod):
     are to be tried.
     """
 
-    __slots__ = ("_claiming", "_counted", "fresh", "members", "obj", "root", "woken")
+    __slots__ = ("_by_key", "_claiming", "_counted", "fresh", "members", "obj", "root", "woken")
 
     def __init__(self, root: str, obj: GroupObject, first: QueuedPod) -> None:
         super().__init__(first.pod, first.timestamp)
@@ -37,6 +37,7 @@ class QueuedGroup(QueuedPod):
         """The object of the root, as it was last told of."""
         self.first_attempt = first.first_attempt
         self.members: dict[str, list[QueuedPod]] = {}
+        self._by_key: dict[str, QueuedPod] = {}
         self._claiming = 0
         self._counted = ("", 0)
         """The part of the queue that it was last counted in, and with how many pods."""
@@ -114,6 +115,7 @@ class QueuedGroup(QueuedPod):
     def add(self, group: str, queued: QueuedPod) -> None:
         """Let a member of a PodGroup wait here."""
         insort(self.members.setdefault(group, []), queued, key=_order)
+        self._by_key[queued.key] = queued
         queued.group = self
         self._claiming += bool(queued.pod.spec.resource_claims)
         self.fresh.append(queued)
@@ -124,6 +126,7 @@ class QueuedGroup(QueuedPod):
         members = self.members.setdefault(group, [])
         for queued in pods:
             members.append(queued)
+            self._by_key[queued.key] = queued
             queued.group = self
             self._claiming += bool(queued.pod.spec.resource_claims)
             self.fresh.append(queued)
@@ -132,13 +135,15 @@ class QueuedGroup(QueuedPod):
 
     def find(self, pod_key: str) -> QueuedPod | None:
         """The member with a key `namespace/name`."""
-        return next((queued for queued in self.pods() if queued.key == pod_key), None)
+        return self._by_key.get(pod_key)
 
     def remove(self, queued: QueuedPod) -> None:
         """Let a member go. The group may be empty then."""
         for group, members in self.members.items():
             if queued in members:
                 members.remove(queued)
+                if self._by_key.get(queued.key) is queued:
+                    del self._by_key[queued.key]
                 self._claiming -= bool(queued.pod.spec.resource_claims)
                 if not members:
                     del self.members[group]

@@ -1,5 +1,6 @@
 """A pod in the queue: what it is, since when it waits, how often it was tried, and who turned it down."""
 
+from stowplan.api.pod import Pod
 from stowplan.cluster.podinfo import PodInfo, PodTemplate
 from stowplan.framework.status import Status
 
@@ -10,6 +11,7 @@ class QueuedPod:
     """One pod on its way through the queue. Plugins that sort the queue are given this."""
 
     __slots__ = (
+        "_claim_keys",
         "attempts",
         "backoff_until",
         "claims",
@@ -68,6 +70,7 @@ class QueuedPod:
         """The uid by which it is found there."""
         self.claims: tuple[str, ...] = ()
         """The ResourceClaims by which it is found there."""
+        self._claim_keys: tuple[Pod | None, tuple[str, ...]] = (None, ())
 
     def __repr__(self) -> str:
         return f"QueuedPod({self.key!r}, attempts={self.attempts})"
@@ -97,7 +100,14 @@ class QueuedPod:
     @property
     def claim_keys(self) -> tuple[str, ...]:
         """The ResourceClaims it refers to, by `namespace/name`."""
-        return tuple(self.pod.pod.resource_claim_keys) if self.pod.spec.resource_claims else ()
+        pod = self.pod.pod
+        if not pod.spec.resource_claims:
+            return ()
+        of, keys = self._claim_keys
+        if of is not pod:
+            keys = tuple(pod.resource_claim_keys)
+            self._claim_keys = (pod, keys)
+        return keys
 
     @property
     def size(self) -> int:

@@ -1,19 +1,23 @@
 """Queueing hints: whether a cluster event is worth another cycle for a rejected pod, and how soon."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.pod import Pod
 from stowplan.framework.events import Answer, ByPlugin, ClusterEvent, Hint, HintMap, Registered
+from stowplan.queue.families import Family, Rejection
 from stowplan.queue.in_flight import InFlightEvent
 from stowplan.queue.instrument import UNSCHEDULABLE, Hooks
 from stowplan.queue.queued_pod import QueuedPod
 from stowplan.queue.sub_queues import ProfileRules, Strategy, SubQueues
-from stowplan.queue.unschedulable_pods import Group
+from stowplan.queue.waiting_group import Group, group_of
 
 MANY: Final = 4
 """So many pods that are alike are moved as one."""
+
+SKIPPED: Final = Answer(Hint.SKIP)
 
 Ask = Callable[[Registered, QueuedPod, ClusterEvent, Any, Any], Answer]
 """Asks a plugin for its hint."""
@@ -67,6 +71,16 @@ def _by_wildcard(queued: QueuedPod, new: Any) -> Strategy:
     return Strategy.AFTER_BACKOFF if concerned else Strategy.SKIP
 
 
+def _first_of(rejectors: frozenset[str], plugins: Iterable[str]) -> int:
+    """The place of the first of some plugins that is a rejector."""
+    return next(place for place, plugin in enumerate(plugins) if plugin in rejectors)
+
+
+def _in_order(answered: tuple[int, Group, Strategy | None]) -> tuple[int, int]:
+    """Groups go by the first plugin that rejected them, then by when they came."""
+    return answered[0], answered[1].number
+
+
 def _claim_named_by_all(matching: ByPlugin, old: Any, new: Any) -> str | None:
     """The claim whose users alone an event may help, as all hints say that hear of it; None: any pod."""
     found: set[str | None] = set()
@@ -110,9 +124,11 @@ class Waker:
         """Try pods again that an event may help, if their priority is at most the one given."""
         for_all = at_most_priority is None
         claims = self._narrowed(event, old, new) if self._asks_first else None
-        for group in self._concerned(event, old, new):
-            if claims is None or not self._narrows:
-                verdicts = self._verdicts(group, event, old, new, for_all and not group.has(excluding))
+        narrowed = claims is not None and self._narrows
+        for group, shared in self._concerned(event, old, new, shares=not narrowed):
+            if claims is None or not narrowed:
+                for_each = for_all and not group.has(excluding)
+                verdicts = self._verdicts(group, event, old, new, for_each, shared)
             else:
                 verdicts = self._verdicts_of(group.users_of_any(claims), event, old, new)
             for queued, strategy in verdicts:
@@ -154,53 +170,119 @@ class Waker:
         self._places.unschedulable.remove(queued.key)
         self._places.requeue(queued, strategy, event.label)
 
-    def _concerned(self, event: ClusterEvent, old: Any, new: Any) -> list[Group]:
-        """The groups of waiting pods that were rejected by plugins that hear of an event.
+    def _concerned(
+        self, event: ClusterEvent, old: Any, new: Any, *, shares: bool
+    ) -> list[tuple[Group, Strategy | None]]:
+        """The groups of waiting pods that were rejected by plugins that hear of an event, in order, and what
+        it means for them as far as that is known: `shares`, it may be asked for many groups at once.
 
-        If all that hear of it say that it concerns only the users of one ResourceClaim, groups without such
-        users are left out. Pods that must not be tried yet are only concerned if the plugin that holds them
-        back hears of it.
+        Groups that it cannot help are left out: if all that hear of it say that it concerns only the users
+        of one ResourceClaim, those without such users, and those whose keys are others than the event's
+        (families.py). Pods that must not be tried yet are only concerned if the plugin that holds them back
+        hears of it.
         """
         unschedulable = self._places.unschedulable
         if event.is_wildcard:
-            return unschedulable.groups()
-        found: list[Group] = []
-        for profile, rules in self._profiles.items():
+            return [(group, None) for group in unschedulable.groups()]
+        found: list[tuple[Group, Strategy | None]] = []
+        for profile, rules in self._profiles.items() if unschedulable.pods else ():
             matching = rules.hints.matching(event)
             claim = _claim_named_by_all(matching, old, new)
-            if claim is None:
-                groups = unschedulable.groups_of(profile, matching)
+            if claim is not None:
+                using = unschedulable.groups_using(claim, profile, matching)
+                answered: list[tuple[int, Group, Strategy | None]]
+                answered = [(_first_of(group.rejectors, matching), group, None) for group in using]
             else:
-                groups = unschedulable.groups_using(claim, profile, matching)
-            found += [group for group in groups if not group.gating_plugin or group.gating_plugin in matching]
+                answered = list(self._answered(profile, matching, event, old, new, shares))
+            answered.sort(key=_in_order)
+            found += [
+                (group, shared)
+                for _, group, shared in answered
+                if not group.gating_plugin or group.gating_plugin in matching
+            ]
         return found
 
+    def _answered(
+        self, profile: str, matching: ByPlugin, event: ClusterEvent, old: Any, new: Any, shares: bool
+    ) -> Iterator[tuple[int, Group, Strategy | None]]:
+        """The groups of a profile that an event may help, with the place of the first plugin that rejected
+        them among those that hear of it, and what it means for them if that was asked for many at once.
+        """
+        unschedulable = self._places.unschedulable
+        families = unschedulable.families
+        itself = [
+            group_of(queued)
+            for obj in (old, new)
+            if isinstance(obj, Pod) and (queued := unschedulable.get(obj.key)) is not None
+        ]
+        if not shares:
+            found = families.of(profile, matching)
+        else:
+            found = families.concerned(profile, matching, old, new)
+            for family in map(families.of_group, itself):
+                if family.profile == profile and not family.rejectors.isdisjoint(matching):
+                    found[family.key] = family
+            self._count_unasked(profile, found.values(), matching, event)
+        for family in found.values():
+            if family.gating_plugin and family.gating_plugin not in matching:
+                continue
+            shared = None
+            others = [group for group in family.groups.values() if group not in itself] if itself else None
+            count = len(family.groups) if others is None else len(others)
+            if shares and count:
+                one = next(iter(family.groups.values())) if others is None else others[0]
+                if self._ignores_labels(one, matching, old, new):
+                    shared = self._worth_for(one.representative, event, old, new, count)
+            if shared is Strategy.SKIP and not itself:
+                continue
+            first = _first_of(family.rejectors, matching)
+            for group in family.groups.values():
+                answer = None if group in itself else shared
+                if answer is not Strategy.SKIP:
+                    yield first, group, answer
+
+    @staticmethod
+    def _ignores_labels(group: Group, matching: ByPlugin, old: Any, new: Any) -> bool:
+        """Whether all hints to ask give one answer for all groups that differ from one in labels alone."""
+        if group.template is None:
+            return False
+        pod = group.representative.pod
+        return all(
+            entry.is_blind(pod, old, new)
+            for plugin, entries in matching.items()
+            if plugin in group.rejectors
+            for entry in entries
+        )
+
     def _verdicts(
-        self, group: Group, event: ClusterEvent, old: Any, new: Any, for_all: bool
+        self, group: Group, event: ClusterEvent, old: Any, new: Any, for_all: bool, shared: Strategy | None
     ) -> Iterator[tuple[QueuedPod, Strategy]]:
-        """The pods of a group that an event may help; `for_all`: that is all that counts.
+        """The pods of a group that an event may help; `for_all`: that is all that counts. `shared`: what it
+        means for all of them, if that is known.
 
         If possible, hints are asked once for all of them, and all are moved as one. The pod that the event
         is about is a special case to many hints, so with it in the group each is asked for. Where only the
         users of one ResourceClaim are concerned, nobody else is asked for.
         """
-        itself = {obj.key for obj in (old, new) if isinstance(obj, Pod)} & group.pods.keys()
-        if not itself and self._is_shared(group, event):
-            shared = self._worth(group.representative, event, old, new)
-            if shared is Strategy.SKIP:
-                return
-            if for_all and len(group.pods) >= MANY and self._places.moves_as_one(group, event.label):
-                for queued in self._held(group):
-                    yield queued, shared
-                if group.pods:
-                    self._places.move_group(group, shared, event.label)
-                return
+        itself: set[str] = set()
+        if shared is None:
+            itself = {obj.key for obj in (old, new) if isinstance(obj, Pod)} & group.pods.keys()
+            if not itself and self._is_shared(group, event):
+                shared = self._worth(group.representative, event, old, new)
+        if shared is None:
+            claim = None if itself else self._only_claim(group, event, old, new)
+            concerned = list(group.pods.values()) if claim is None else group.users_of(claim)
+            yield from self._verdicts_of(concerned, event, old, new)
+        elif shared is Strategy.SKIP:
+            return
+        elif for_all and len(group.pods) >= MANY and self._places.moves_as_one(group, event.label):
+            for queued in self._held(group):
+                yield queued, shared
+            if group.pods:
+                self._places.move_group(group, shared, event.label)
+        else:
             for queued in self._not_held(group, event) if for_all else list(group.pods.values()):
                 yield queued, shared
-            return
-        claim = None if itself else self._only_claim(group, event, old, new)
-        concerned = list(group.pods.values()) if claim is None else group.users_of(claim)
-        yield from self._verdicts_of(concerned, event, old, new)
 
     def _verdicts_of(
         self, concerned: Iterable[QueuedPod], event: ClusterEvent, old: Any, new: Any
@@ -279,6 +361,41 @@ class Waker:
     def _worth(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Strategy:
         rules = self._profiles.get(queued.profile)
         return worth_requeuing(rules.hints if rules else None, queued, event, old, new, self._ask)
+
+    def _worth_for(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any, count: int) -> Strategy:
+        """The same for so many groups that the pod stands for; hints count as if asked for each."""
+
+        def ask(entry: Registered, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Answer:
+            answer = self._ask(entry, queued, event, old, new)
+            if hooks.same_hint is not None:
+                hooks.same_hint(entry.plugin, event, answer, count - 1)
+            return answer
+
+        hooks = self._hooks
+        if count == 1 or hooks.same_hint is None:
+            return self._worth(queued, event, old, new)
+        return worth_requeuing(self._profiles[queued.profile].hints, queued, event, old, new, ask)
+
+    def _count_unasked(
+        self, profile: str, asked: Iterable[Family], matching: ByPlugin, event: ClusterEvent
+    ) -> None:
+        """Count hints for groups that an event cannot help, as if they had been asked."""
+        if self._hooks.same_hint is None:
+            return
+        if all(entry.keys is None for entries in matching.values() for entry in entries):
+            return
+        seen: Counter[Rejection] = Counter()
+        for family in asked:
+            seen[family.rejection] += len(family.groups)
+        for rejection, size in self._places.unschedulable.families.sizes(profile):
+            unasked = size - seen[rejection]
+            _, unschedulable, pending, gating_plugin = rejection
+            if unasked and (not gating_plugin or gating_plugin in matching):
+                rejectors = unschedulable | pending
+                for plugin in matching:
+                    if plugin in rejectors:
+                        for _ in matching[plugin]:
+                            self._hooks.same_hint(plugin, event, SKIPPED, unasked)
 
     def _ask(self, entry: Registered, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Answer:
         hooks = self._hooks

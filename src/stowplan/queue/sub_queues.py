@@ -5,7 +5,7 @@ move as one group: nothing is done for each of them before its turn.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from math import inf, nextafter, sqrt
@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from stowplan.clock import Clock
-from stowplan.framework.events import HintMap
+from stowplan.framework.events import EventKeys, HintMap
 from stowplan.framework.interface import Plugin
 from stowplan.framework.status import SUCCESS, Code, Status, error
 from stowplan.logs import Logger, Ref
@@ -21,7 +21,8 @@ from stowplan.queue.heaps import PodHeap
 from stowplan.queue.instrument import ACTIVE, BACKOFF, GATED, UNSCHEDULABLE, Hooks
 from stowplan.queue.nominator import Nominator
 from stowplan.queue.queued_pod import QueuedPod
-from stowplan.queue.unschedulable_pods import Group, UnschedulablePods
+from stowplan.queue.unschedulable_pods import UnschedulablePods
+from stowplan.queue.waiting_group import Group
 
 # Backoff: all times are whole nanoseconds
 
@@ -304,7 +305,7 @@ class SubQueues:
         self._renominating = renominating
         self._sorted_by_priority = sorted_by_priority
         self._profiles = profiles
-        self.unschedulable = UnschedulablePods(longest_wait, self._must_ask)
+        self.unschedulable = UnschedulablePods(longest_wait, self._must_ask, self._keys_of, self._keys_failed)
         self.active = PodHeap(sort_key, self.unschedulable)
         self.backoff = BackoffQueue(backoff, sort_key, self.unschedulable)
         self._clock = clock
@@ -423,6 +424,11 @@ class SubQueues:
             plugin.always_enqueues(queued.pod) for plugin in rules.pre_enqueue
         )
 
+    def _keys_of(self, profile: str, plugin: str) -> Collection[EventKeys]:
+        """The keys by which the hints of a plugin find pods."""
+        rules = self._profiles.get(profile)
+        return () if rules is None else rules.hints.keys_of(plugin)
+
     def _asked(self, group: Group, *, when: bool) -> None:
         """Count that PreEnqueue plugins had nothing against the pods of a group."""
         rules = self._profiles.get(group.profile)
@@ -467,6 +473,11 @@ class SubQueues:
     def log(self, level: int, message: str, **values: object) -> None:
         """Write a line to the log of this verbosity."""
         self._logger.info(level, message, **values)
+
+    def _keys_failed(self, plugin: str, cause: Exception) -> None:
+        """A plugin's hint could not say which pods an event concerns: all are asked about."""
+        err = f"{type(cause).__name__}: {cause}"
+        self._logger.error("The keys of a queueing hint failed", plugin=plugin, err=err)
 
     def problem(self, message: str, queued: QueuedPod, error: str = "") -> None:
         """Log and count what should not happen; the queue goes on."""

@@ -50,6 +50,7 @@ from stowplan.scheduler.pod_group_result import (
 from stowplan.scheduler.pod_group_status import GroupStatusWriter
 from stowplan.scheduler.preemption import Preemption
 from stowplan.scheduler.scheduling_cycle import TOP, NodeFinder, SchedulingCycle
+from stowplan.scheduler.turns import before_writing
 
 SUCCESS: Final = "success"
 REJECTED: Final = "rejected"
@@ -250,6 +251,7 @@ class PodGroupCycle:
 
         steps = algorithm.points.post_filter_steps(cycle, root, again)
         result = await carry_out(steps, context.slice.pause_if_over)
+        await before_writing(context.turns, result.writes)
         for write in result.writes:
             status = await write()
             if status is not None:

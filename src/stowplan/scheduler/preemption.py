@@ -175,7 +175,8 @@ class Preemption:
 
     Each victim is marked as a disruption target and deleted, and an event says so. A victim that is not bound
     yet just does not get its node. All but the last victim are deleted at the same time; the last one
-    follows, and its deletion is what lets the preemptor be scheduled again.
+    follows, and its deletion is what lets the preemptor be scheduled again. If somebody else deleted that one
+    before its turn, the preemptor is scheduled again all the same.
     """
 
     def __init__(
@@ -288,19 +289,27 @@ class Preemption:
                 gate.preemption_ended(preemptor.object)
 
         last_in_memory = False
+        nobody_tells = False
+
+        def wait_for_last() -> None:
+            nonlocal nobody_tells
+            nobody_tells = self._is_gone(last)
+            if gate is not None:
+                gate.preemption_waits_for(preemptor.object, last)
+
         try:
             was_unbound = self._is_unbound(last)
             if self._activates and self._asynchronous:
                 last_in_memory = await self._turn(PREEMPTING, preemptor.uid, was_unbound)
             if self._is_given_turns:
-                succeeded = await self._delete_in_order(preemptor, node, victims, gate)
+                succeeded = await self._delete_in_order(preemptor, node, victims, wait_for_last)
             else:
                 had_to_wait = self._slots.locked() and context.turns is None
                 async with self._slots:
                     began = context.timer()
                     if had_to_wait and not self._still_waits(preemptor):
                         return
-                    succeeded = await self._delete_in_order(preemptor, node, victims, gate)
+                    succeeded = await self._delete_in_order(preemptor, node, victims, wait_for_last)
                     took = context.timer() - began
                 if last_in_memory:
                     await self._binding.left(last.metadata.uid)
@@ -318,9 +327,14 @@ class Preemption:
                 context.metrics.preemption_executed(_result(succeeded), took)
         else:
             context.metrics.preemption_executed(_result(True), 0.0)
-        if not succeeded or last_in_memory:
+        if not succeeded or last_in_memory or (nobody_tells and self._asynchronous):
             context.queue.activate(preemptor.pods)
         context.wake()
+
+    def _is_gone(self, victim: Pod) -> bool:
+        """Whether the informer has seen a victim gone: its deletion wakes nobody any more."""
+        known = self._context.find(victim.key)
+        return known is None or known.metadata.uid != victim.metadata.uid
 
     def _still_waits(self, preemptor: Preemptor) -> bool:
         """Whether any pod of a preemptor is still there and got no node meanwhile: else nobody has to go."""
@@ -338,8 +352,7 @@ class Preemption:
         moment, as the event wakes the preemptor.
         """
         context, key = self._context, victim.key
-        known = context.find(key)
-        if known is None or known.metadata.uid != victim.metadata.uid or is_going(known):
+        if self._is_gone(victim) or is_going(context.find(key)):
             return
         seen = asyncio.Event()
 
@@ -354,7 +367,7 @@ class Preemption:
         context.deletions.remove(key, tell)
 
     async def _delete_in_order(
-        self, preemptor: Preemptor, node: str, victims: Sequence[Pod], gate: PreemptionPlugin | None
+        self, preemptor: Preemptor, node: str, victims: Sequence[Pod], wait_for_last: Callable[[], None]
     ) -> bool:
         """Clear lower nominations, delete all victims but the last, then the last; whether all went well."""
         cleared = await self._clear_nominations(preemptor, node)
@@ -362,8 +375,7 @@ class Preemption:
         succeeded = await self._preempt_in_parallel(preemptor, node, others)
         if succeeded:
             await self._turn(LAST_VICTIM, preemptor.uid, None)
-            if gate is not None:
-                gate.preemption_waits_for(preemptor.object, last)
+            wait_for_last()
             succeeded = await self._preempt(preemptor, node, last)
         succeeded = succeeded and cleared
         if self._asynchronous:

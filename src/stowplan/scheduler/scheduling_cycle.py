@@ -5,7 +5,7 @@ binding cycle takes over. A pod that gets no node goes to the failure handler.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -43,6 +43,7 @@ from stowplan.scheduler.decisions import LastDecision
 from stowplan.scheduler.failure_handler import UNHANDLED, Failure, FailureHandler, failed_on_node
 from stowplan.scheduler.node_sampler import NodeSampler
 from stowplan.scheduler.preemption import Preemption, post_filter_with_extenders
+from stowplan.scheduler.turns import before_writing
 
 TOP = 5
 """How many of the best nodes are kept with their scores."""
@@ -326,15 +327,17 @@ class SchedulingCycle:
         nominator, table = self._context.queue.nominator, self._context.cache.table
         if not nominator.by_node:
             return NO_NOMINATIONS
-        changed = nominator.take_changed()
+        changed: Collection[str] = nominator.take_changed()
+        pods_by_row: dict[int, list[PodInfo]] = {}
         if self._nominated_at != table.topology_version:
             self._nominated_at = table.topology_version
-            self._nominated, changed = NominatedRows(), nominator.by_node
-        if changed:
-            rows = [(table.row_of(node), nominator.by_node.get(node)) for node in changed]
-            self._nominated = self._nominated.replaced(
-                {row: list(pods.values()) if pods else [] for row, pods in rows if row is not None}
-            )
+            pods_by_row, changed = {row: [] for row in self._nominated}, nominator.by_node
+        if changed or pods_by_row:
+            for node in changed:
+                row, pods = table.row_of(node), nominator.by_node.get(node)
+                if row is not None:
+                    pods_by_row[row] = list(pods.values()) if pods else []
+            self._nominated = self._nominated.replaced(pods_by_row)
         return self._nominated
 
     def _nominated_row(self, pod: PodInfo, node: str) -> int | None:
@@ -381,7 +384,9 @@ class SchedulingCycle:
             context.metrics.preemption_attempted()
         try:
             with context.freeze.hold():
-                result = await carry_out_writes(await self._search_victims(profile, cycle, pod))
+                found = await self._search_victims(profile, cycle, pod)
+                await before_writing(context.turns, found.writes)
+                result = await carry_out_writes(found)
         except PluginError as failure:
             result = PostFilterResult(error(str(failure)))
         if profile.preemption is not None and context.logger.enabled(2):

@@ -7,7 +7,7 @@ turn, and the time stands still in it. So the turns in their order, with their t
 outside, are all that a replay needs (recording/).
 """
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, Protocol, TypeVar
 
@@ -41,6 +41,11 @@ LAST_VICTIM: Final = "last victim"
 """All victims but the last of a preemptor are gone."""
 PREEMPTED: Final = "preempted"
 """Preemption for a pod is over; the value is whether it succeeded."""
+WRITING: Final = "writing"
+"""A scheduling cycle begins to write what PostFilter plugins want written.
+
+The same may be written in the background for the pod: which request was sent first, answers go by.
+"""
 GOING_ON: Final = "going on"
 """A plugin goes on with what it does for a pod in the background."""
 
@@ -49,6 +54,12 @@ on_behalf_of: ContextVar[str] = ContextVar("on_behalf_of", default="")
 
 Requests about the same object are told apart by it: those for another pod are answered in another order.
 """
+
+
+async def before_writing(turns: "Turns | None", writes: Sequence[object]) -> None:
+    """Have a turn for what a scheduling cycle is to write, if there is anything."""
+    if writes and turns is not None:
+        await turns.take(WRITING, on_behalf_of.get(), None)
 
 
 class Turns(Protocol):

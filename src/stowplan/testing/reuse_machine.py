@@ -551,13 +551,14 @@ class ReuseMachine(RuleBasedStateMachine):
         found = nominations_by_row(table, self.nominated)
         if table is not self.world.table:
             return found
-        if self._topology != table.topology_version:
-            self._handed_on, self._topology = NominatedRows(), table.topology_version
         before = self._handed_on
+        are_rows_others = self._topology != table.topology_version
+        self._topology = table.topology_version
         changed = {
             row: found.get(row, [])
             for row in found.keys() | before.keys()
-            if [pod.uid for pod in found.get(row, ())] != [pod.uid for pod in before.get(row, ())]
+            if are_rows_others
+            or [pod.uid for pod in found.get(row, ())] != [pod.uid for pod in before.get(row, ())]
         }
         if changed:
             self._handed_on = before.replaced(changed)

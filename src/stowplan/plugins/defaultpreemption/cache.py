@@ -5,7 +5,7 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 
-from stowplan.cluster.changes import Rows
+from stowplan.cluster.changes import Rows, merge_rows
 from stowplan.cluster.columns import BoolColumn, IntArray
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework import Codes, NominatedRows, Nominations, PodInfo, rows_with_nominated_pods
@@ -62,17 +62,20 @@ class RowResults:
         self.outcome[self._newly_nominated(nominations, pod)] = UNKNOWN
         return self._nominated
 
-    def _newly_nominated(self, nominations: Nominations, pod: PodInfo) -> list[int]:
+    def _newly_nominated(self, nominations: Nominations, pod: PodInfo) -> Rows | slice | list[int]:
         """The rows with other nominated pods to be reckoned with than last time; no pod is beside itself."""
         last, nominated = self._nominated, rows_with_nominated_pods(nominations, pod)
-        handed_on = nominations if isinstance(nominations, NominatedRows) else None
         mark, own_before = self._mark, self._own
         self._nominated, self._mark, self._own = nominated, None, None
-        if handed_on is not None:
-            self._mark, self._own = handed_on.mark, handed_on.row_of(pod.uid)
-            changed = handed_on.changed_since(mark)
-            if changed is not None:
-                return [*changed, *(row for row in (self._own, own_before) if row is not None)]
+        if isinstance(nominations, NominatedRows):
+            self._mark, self._own = nominations.mark, nominations.row_of(pod.uid)
+            changed = nominations.changed_since(mark)
+            if changed is None:
+                return slice(None)
+            own = [row for row in (self._own, own_before) if row is not None]
+            return merge_rows(changed, np.array(own, dtype=np.intp)) if own else changed
+        if mark is not None:
+            return slice(None)
         return [
             *(row for row, pods in nominated.items() if last.get(row) != pods),
             *(last.keys() - nominated.keys()),
@@ -83,8 +86,15 @@ class RowResults:
         unknown: Rows = rows[self.outcome[rows] == UNKNOWN]
         return unknown
 
-    def note(self, rows: Rows, outcome: IntArray, codes: Codes, under_budget: BoolColumn) -> None:
-        """Keep the outcome on rows, and whether any of their pods of lower priority is under a budget."""
+    def note(
+        self,
+        rows: Rows | int,
+        outcome: IntArray | int,
+        codes: Codes | int,
+        under_budget: BoolColumn | bool,
+    ) -> None:
+        """Keep the outcome on rows, or on one, and whether any of their pods of lower priority is under a
+        budget."""
         self.outcome[rows] = outcome
         self.codes[rows] = codes
         self._under_budget[rows] = under_budget

@@ -65,13 +65,14 @@ def select_victims(
     important first. The pods that cannot be reprieved are the victims. With `units`, pods that go together
     are removed and reprieved together, those on other rows too.
     """
-    table, pod = simulations.table, simulations.pod
+    table, priority = simulations.table, simulations.pod.priority
     here = table.pods_on[row].values()
     if units is None:
-        lower = [[info] for info in by_importance(info for info in here if info.priority < pod.priority)]
+        found = [info for info in here if (info.pod.spec.priority or 0) < priority]
+        lower = [[info] for info in by_importance(found)] if found else []
     else:
         try:
-            lower = [unit.pods for unit in finish(units.below(here, pod.priority))]
+            lower = [unit.pods for unit in finish(units.below(here, priority))]
         except UnknownNodeError as cause:
             return error(str(cause))
     if not lower:

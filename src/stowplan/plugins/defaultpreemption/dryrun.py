@@ -2,36 +2,49 @@
 
 from collections import Counter
 from collections.abc import Generator, Sequence
+from typing import Final
 
 import numpy as np
 
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import IntArray
-from stowplan.framework import Code, PodInfo, Simulations, Status
-from stowplan.plugins.defaultpreemption.batch import BatchDryRun, BatchResult
+from stowplan.framework import Code, PodInfo, Simulations, Status, unresolvable
+from stowplan.plugins.defaultpreemption.batch import FEW, BatchDryRun, BatchResult
 from stowplan.plugins.defaultpreemption.candidates import (
+    REASON_NO_VICTIMS,
     Candidates,
     NodeVictims,
     candidates_of,
     joined,
     select_victims,
 )
-from stowplan.plugins.defaultpreemption.units import Units
+from stowplan.plugins.defaultpreemption.units import PodsOfRows, Units
+
+_NO_VICTIMS: Final = unresolvable(REASON_NO_VICTIMS)
 
 
 class DryRun:
     """Rows tried in order until there are enough candidates.
 
     Enough are `limit` candidates, at least one of which violates no disruption budget. Of those that violate
-    one no more than `limit` are kept; a limit of 0 keeps none. `reasons` counts why nodes are no candidates
-    and `explained` these nodes, as long as there is no candidate; `errors` has the errors of plugins.
+    one no more than `limit` are kept; a limit of 0 keeps none. `pods_of_rows` tells which rows have no pod of
+    lower priority, if there are more than a few rows to try. `reasons` counts why nodes are no candidates and
+    `explained` these nodes, as long as there is no candidate; `errors` has the errors of plugins.
     """
 
     def __init__(
-        self, simulations: Simulations, limit: int, batch: BatchDryRun | None, units: Units | None = None
+        self,
+        simulations: Simulations,
+        limit: int,
+        batch: BatchDryRun | None,
+        units: Units | None = None,
+        pods_of_rows: PodsOfRows | None = None,
+        few: int = FEW,
     ) -> None:
         self._simulations = simulations
         self._units = units
+        self._pods_of_rows = pods_of_rows
+        self._few = few
         self._budgets = simulations.table.budgets
         self._limit = limit
         self._batch = batch
@@ -39,6 +52,7 @@ class DryRun:
         self._victims_by_row: dict[int, list[PodInfo]] = {}
         self._tried: list[BatchResult] = []
         self._failed: list[tuple[int, int, Status]] = []
+        self._without_lower: list[tuple[IntArray, Rows]] = []
         self._last_turn: int | None = None
         self._found = 0
         self._clean = 0
@@ -81,7 +95,11 @@ class DryRun:
         for turn, row, status in self._failed:
             if self._last_turn is None or turn <= self._last_turn:
                 by_status.setdefault(status, []).append(row)
-        return [*found, *((status, np.array(rows, dtype=np.intp)) for status, rows in by_status.items())]
+        for turns, rows in self._without_lower:
+            tried = rows if self._last_turn is None else rows[turns <= self._last_turn]
+            if len(tried):
+                by_status.setdefault(_NO_VICTIMS, []).extend(tried.tolist())
+        return [*found, *((status, np.array(some, dtype=np.intp)) for status, some in by_status.items())]
 
     def _try(self, rows: Rows, turns: IntArray) -> Generator[None, None, None]:
         parts: list[Candidates] = []
@@ -94,6 +112,10 @@ class DryRun:
                 self._tried.append(batch_result)
                 parts.append(batch_result.candidates)
                 rows, turns = rows[~suits], turns[~suits]
+        if len(rows) > self._few and self._pods_of_rows is not None:
+            none_below = (yield from self._pods_of_rows.none_below(self._simulations.pod.priority))[rows]
+            self._pass_over(rows[none_below], turns[none_below])
+            rows, turns = rows[~none_below], turns[~none_below]
         if len(rows):
             parts.append((yield from self._one_by_one(rows, turns, joined(parts))))
         if self._limit:
@@ -101,6 +123,12 @@ class DryRun:
         if batch_result is not None and not self._found:
             for status, failed in batch_result.failures():
                 self._note(status, len(failed))
+
+    def _pass_over(self, rows: Rows, turns: IntArray) -> None:
+        """Rows without pods of lower priority are no candidates."""
+        if len(rows):
+            self._without_lower.append((turns, rows))
+            self._note(_NO_VICTIMS, len(rows))
 
     def _one_by_one(
         self, rows: Rows, turns: IntArray, others: Candidates

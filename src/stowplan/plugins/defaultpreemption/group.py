@@ -206,6 +206,7 @@ class Reprieve:
         """By row, the pods that were put back: pods that came, for filters that look at other rows."""
 
     def __enter__(self) -> "Reprieve":
+        self._stack.enter_context(self._table.term_groups.lingering())
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -42,7 +42,7 @@ from stowplan.framework import (
 )
 from stowplan.framework.held_pods import HeldPods, is_going
 from stowplan.plugins.args import PluginArgs
-from stowplan.plugins.defaultpreemption.batch import SortedPodsByRow, batch_dry_run
+from stowplan.plugins.defaultpreemption.batch import FEW, SortedPodsByRow, batch_dry_run
 from stowplan.plugins.defaultpreemption.cache import RowResultsCache
 from stowplan.plugins.defaultpreemption.candidates import (
     Candidates,
@@ -99,7 +99,8 @@ class DefaultPreemption(Plugin):
     `under_way` has the uids of preemptors (pods, and topmost groups) whose victims are still being deleted:
     they stay out of the queue until that is done. The value is the last victim once it is the only one left,
     and then the preemptor waits for that one only, until it is seen terminating. `one_by_one` turns off the
-    fast path: every node is tried on its own, which is slow and must give the same results.
+    fast path: every node is tried on its own, which is slow and must give the same results. So must every
+    number of `few` rows that are not worth arrays.
     """
 
     needs = frozenset(("poddisruptionbudgets",))
@@ -118,6 +119,7 @@ class DefaultPreemption(Plugin):
         self._awaited: dict[str, tuple[str, Callable[[], None]]] = {}
         """Of preemptors that wait for their last victim only: its key, and whom its deletion is told."""
         self.one_by_one = False
+        self.few = FEW
         self._keeps_search = False
         self._search: Search | None = None
 
@@ -129,7 +131,7 @@ class DefaultPreemption(Plugin):
         if not self.handle.gates["SchedulerAsyncPreemption"]:
             return ()
         deletion = ClusterEvent(pod_resources(self.handle.behaviour).of_assigned, Action.DELETE)
-        return (EventRegistration(deletion, self._after_pod_deletion, by_template=True),)
+        return (EventRegistration(deletion, self._after_pod_deletion, by_template=True, ignores_labels=True),)
 
     @staticmethod
     def _after_pod_deletion(pod: PodInfo, old: Pod, new: None) -> Hint:
@@ -223,7 +225,9 @@ class DefaultPreemption(Plugin):
     def _dry_run(self, evaluation: Evaluation, rows: Rows, units: Units | None) -> Steps:
         """Try the rows where removing pods might help, and choose among the candidates."""
         table = evaluation.cycle.table
-        batch = None if self.one_by_one else batch_dry_run(evaluation, self._sorted_pods, self._results)
+        batch = None
+        if not self.one_by_one:
+            batch = batch_dry_run(evaluation, self._sorted_pods, self._results, self.few)
         if batch is not None and units is not None:
             batch.leave_out((yield from self._pods_of_rows.with_members()))
         start = self.handle.rng.randrange(len(rows))
@@ -231,7 +235,9 @@ class DefaultPreemption(Plugin):
         if known is not None and evaluation.cycle.pod.priority in known:
             return known[evaluation.cycle.pod.priority]
         with evaluation.simulations() as simulations:
-            dry_run = DryRun(simulations, self.candidates_wanted(len(rows)), batch, units)
+            pods_of_rows = None if self.one_by_one else self._pods_of_rows
+            wanted = self.candidates_wanted(len(rows))
+            dry_run = DryRun(simulations, wanted, batch, units, pods_of_rows, self.few)
             candidates = yield from dry_run.run(np.concatenate((rows[start:], rows[:start])))
         if self._keeps_search:
             self._search = Search(evaluation, rows, dry_run, len(candidates))
@@ -298,7 +304,8 @@ class DefaultPreemption(Plugin):
             return PostFilterResult(_rejected(REASON_NO_CANDIDATE))
         nth = self.handle.rng.randrange(len(best))
         rows = candidates.rows[best].tolist()
-        ties = tuple(table.name_of(row) for row in rows)
+        names = table.names
+        ties = tuple([names[row] for row in rows])
         (victims,) = victims_of([rows[nth]])
         return PostFilterResult(
             self._found(ties[nth], len(victims)),

@@ -226,6 +226,12 @@ class PodsOfRows:
         yield from self._sync()
         return self._with_members
 
+    def none_below(self, priority: int) -> InSteps[BoolColumn]:
+        """By row, whether it is certain that no pod there has a lower priority than this."""
+        yield from self._sync()
+        none: BoolColumn = ~self._with_members & (self._lowest >= priority)
+        return none
+
     def below(self, priority: int) -> InSteps[Iterator[PodInfo]]:
         """All pods on nodes that may have a lower priority than this: those of groups, whatever they have,
         and the others that do."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 import msgspec
 import numpy as np
@@ -13,6 +13,7 @@ from stowplan.api.labels import SelectorError
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.cluster.changes import NO_ROWS
+from stowplan.cluster.labelsets import needed_pairs
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.terms import Term, TermGroup, TermRole, terms_of
 from stowplan.framework import (
@@ -23,6 +24,7 @@ from stowplan.framework import (
     ClusterEvent,
     Codes,
     Cycle,
+    EventKeys,
     EventRegistration,
     Extremes,
     FeatureGates,
@@ -143,8 +145,10 @@ class InterPodAffinity(Plugin):
         terms = pod.template.terms
         if terms.error is not None:
             return unresolvable(f"parsing pod: {terms.error}")
-        memo = self._memo(cycle, pod)
         label_set = pod.template.seen_label_set
+        if not terms.terms and not label_set.term_groups:
+            return SKIP
+        memo = self._memo(cycle, pod)
         if memo.filter_sums is None or memo.filter_version != label_set.version:
             memo.filter_sums = self._filter_sums(cycle, memo.own, pod)
             memo.filter_version = label_set.version
@@ -259,6 +263,8 @@ class InterPodAffinity(Plugin):
             yield Remedy(field, text, patch)
 
     def pre_score(self, cycle: Cycle, pod: PodInfo) -> Status | None:
+        if not pod.template.terms.terms and not pod.template.seen_label_set.term_groups:
+            return SKIP
         memo = self._memo(cycle, pod)
         own = memo.own
         prefers = own.preferred or own.rare_preferred is not None
@@ -376,13 +382,18 @@ class AffinityHints:
         pods = ClusterEvent(self._pods.of_assigned, changes)
         nodes = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
         found = [
-            EventRegistration(pods, self.after_pod_change, by_template=True),
-            EventRegistration(nodes, after_node_change, by_template=True),
+            self._of_pods(pods),
+            EventRegistration(nodes, after_node_change, by_template=True, ignores_labels=True),
         ]
         if self._pods.of_target is not self._pods.of_assigned:
             own = ClusterEvent(self._pods.of_target, Action.UPDATE_POD_LABEL)
-            found.append(EventRegistration(own, self.after_pod_change, by_template=True))
+            found.append(self._of_pods(own))
         return found
+
+    def _of_pods(self, event: ClusterEvent) -> EventRegistration:
+        return EventRegistration(
+            event, self.after_pod_change, by_template=True, ignores_labels=_ignores_labels, keys=_BY_LABEL
+        )
 
     def after_pod_change(self, pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
         if old is not None and new is not None and new.metadata.uid == pod.uid:
@@ -400,6 +411,44 @@ class AffinityHints:
         drawn = _chosen_by_all(near, new) and not _chosen_by_all(near, old)
         freed = kept_away(away, old) and not kept_away(away, new)
         return queue_if(drawn or freed)
+
+
+def _ignores_labels(pod: PodInfo, old: Pod | None, new: Pod | None) -> bool:
+    """Labels of the waiting pod count if a pod is gone that may have kept it away."""
+    return old is None or new is not None or not _keeps_others_away(old)
+
+
+def _keeps_others_away(pod: Pod) -> bool:
+    return pod.spec.affinity is not None and pod.spec.affinity.pod_anti_affinity is not None
+
+
+def _looked_for(pod: PodInfo) -> Sequence[Hashable] | None:
+    """The labels of which a pod needs one that comes near to a waiting one, or that goes away."""
+    terms = pod.template.terms
+    if terms.error is not None:
+        return None
+    found: list[Hashable] = []
+    near = terms.of(TermRole.REQUIRED_AFFINITY)
+    lists = [(True, [term.selector for term in near])] if near else []
+    lists += [(False, [term.selector]) for term in terms.of(TermRole.REQUIRED_ANTI_AFFINITY)]
+    for comes, selectors in lists:
+        pairs = needed_pairs(selectors)
+        if pairs is None:
+            return None
+        found += [(comes, pair) for pair in pairs]
+    return found
+
+
+def _shown(old: Pod | None, new: Pod | None) -> Sequence[Hashable] | None:
+    """The labels that come with a pod or with its change, and those that are gone."""
+    if old is not None and new is None and _keeps_others_away(old):
+        return None
+    gone = () if old is None else old.metadata.labels.items()
+    here = () if new is None else new.metadata.labels.items()
+    return [*((True, pair) for pair in here), *((False, pair) for pair in gone)]
+
+
+_BY_LABEL: Final = EventKeys(_looked_for, _shown)
 
 
 def after_node_change(pod: PodInfo, old: Node | None, new: Node) -> Hint:

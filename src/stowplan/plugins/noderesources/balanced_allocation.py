@@ -181,9 +181,8 @@ def _balance_as_is(resources: ScoredResources, nodes: NodeRows) -> IntArray:
 
 def _balance_of_columns(columns: UsageColumns, one: int, other: int) -> SmallScores:
     """What `_balance` says of all nodes with a pod on them that asks for this of two resources."""
-    deviation = columns.fraction_used(0, one)
-    deviation -= columns.fraction_used(1, other)
-    deviation *= 0.5
+    deviation = columns.half_used(0, one)
+    deviation -= columns.half_used(1, other)
     np.abs(deviation, out=deviation)
     np.subtract(1.0, deviation, out=deviation)
     deviation *= float(MAX_NODE_SCORE)

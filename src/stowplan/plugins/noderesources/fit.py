@@ -43,6 +43,7 @@ from stowplan.framework import (
     Shortfall,
     Status,
     Unsigned,
+    ignoring_labels,
     pod_resources,
     queue_if,
 )
@@ -351,13 +352,18 @@ class NodeResourcesFit(Plugin):
 
     def filter_copies(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> Scores | None:
         """How many pods like this one find room on each row."""
-        request = self._request(cycle, pod)
-        if request.devices_for or request.missing:
+        if not self.is_room_alone(cycle):
             return None
+        request = self._request(cycle, pod)
         left = self.left_over(cycle, rows)
         amounts = np.concatenate(([1], request.amounts))[:, None].astype(left.dtype)
         counts: Scores = np.maximum((left // amounts + 1).min(axis=0), 0).astype(np.int64)
         return counts
+
+    def is_room_alone(self, cycle: Cycle) -> bool:
+        """Whether a row that rejects the pod lacks room, and nothing else: no devices, no resource at all."""
+        request = self._request(cycle, cycle.pod)
+        return not (request.devices_for or request.missing)
 
     def left_over(self, cycle: Cycle, rows: Rows) -> IntArray:
         """What rows would have left with the pod on them: of the number of pods, then of each limited line.
@@ -416,14 +422,13 @@ class NodeResourcesFit(Plugin):
         lacking = self._lacking(cycle, pod, row)
         if not lacking:
             return None
-        about = ", ".join(
-            f"{shown_amount(one.name, one.wanted - one.free)} {one.name} short" for one in lacking
+        short = [f"{shown_amount(one.name, one.wanted - one.free)} {one.name} short" for one in lacking]
+        return Shortfall(
+            ", ".join(short), "; ".join(map(_free_text, lacking)), max(one.share for one in lacking)
         )
-        return Shortfall(about, "; ".join(map(_free_text, lacking)), max(one.share for one in lacking))
 
     def shortfall_sizes(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> "npt.NDArray[np.float64]":
-        table = cycle.table
-        sizes = np.zeros(len(rows))
+        table, sizes = cycle.table, np.zeros(len(rows))
         request = self._request(cycle, pod)
         for name, wanted in request.wanted:
             line = table.resources.find(name)
@@ -461,8 +466,7 @@ class NodeResourcesFit(Plugin):
 
     def _lacking(self, cycle: Cycle, pod: PodInfo, row: int) -> "list[_Lacking]":
         """The requests that the free part of a node does not cover."""
-        table = cycle.table
-        request = self._request(cycle, pod)
+        table, request = cycle.table, self._request(cycle, pod)
         found = []
         for name, wanted in request.wanted:
             line = table.resources.find(name)
@@ -610,12 +614,10 @@ class FitHints:
         if self._resizes:
             found = self._for_resizes(pods, nodes)
         else:
-            found = [
-                *(EventRegistration(event, self.after_pod_change, by_template=True) for event in pods),
-                EventRegistration(nodes, self.after_node_change, by_template=True),
-            ]
+            found = [ignoring_labels(event, self.after_pod_change) for event in pods]
+            found.append(ignoring_labels(nodes, self.after_node_change))
         if self._with_devices:
-            found.append(EventRegistration(classes, after_class_change, by_template=True))
+            found.append(ignoring_labels(classes, after_class_change))
         return found
 
     def _for_resizes(self, pods: Sequence[ClusterEvent], nodes: ClusterEvent) -> list[EventRegistration]:

@@ -51,6 +51,7 @@ class UsageColumns:
         "counted",
         "odd",
         "room",
+        "twice_allocatable",
         "used",
     )
 
@@ -58,7 +59,7 @@ class UsageColumns:
         self._lines = lines
         self._position = -1
         nothing: Floats = np.zeros((len(lines), 0))
-        self.allocatable = self.used = self.counted = self.room = nothing
+        self.allocatable = self.twice_allocatable = self.used = self.counted = self.room = nothing
         self.odd: Rows = NO_ROWS
         self._least_free: list[float] = []
         self._least_room: list[float] = []
@@ -83,7 +84,9 @@ class UsageColumns:
 
     def _read_all(self, table: ClusterTable, count: int) -> None:
         if self.allocatable.shape[1] != count:
-            self.allocatable, self.used, self.counted, self.room = np.empty((4, len(self._lines), count))
+            self.allocatable, self.twice_allocatable, self.used, self.counted, self.room = np.empty(
+                (5, len(self._lines), count)
+            )
         plain = np.ones(count, dtype=np.bool_)
         for place, line in enumerate(self._lines):
             there, used = table.allocatable[line, :count], table.requested[line, :count]
@@ -95,6 +98,7 @@ class UsageColumns:
             column[:, self.odd] = 1.0
         np.subtract(self.allocatable, self.counted, out=self.room)
         self.room *= _PERCENT
+        np.multiply(self.allocatable, 2.0, out=self.twice_allocatable)
         self._find_least(table)
 
     def _read_row(self, table: ClusterTable, row: int) -> None:
@@ -109,6 +113,7 @@ class UsageColumns:
             if room > self.room.item(place, row):
                 self._is_least = False
             self.allocatable[place, row] = there
+            self.twice_allocatable[place, row] = 2 * there
             self.used[place, row] = used
             self.counted[place, row] = counted
             self.room[place, row] = room
@@ -166,13 +171,16 @@ class UsageColumns:
             np.minimum(shares, _PERCENT, out=shares)
         return shares.astype(np.int32)
 
-    def fraction_used(self, place: int, amount: int) -> Floats:
-        """What would be used of a resource by what pods request, 0 to 1."""
-        fractions: Floats = self.used[place] + float(amount)
-        fractions /= self.allocatable[place]
+    def half_used(self, place: int, amount: int) -> Floats:
+        """Half of the fraction of a resource that would be used by what pods request, 0 to 0.5.
+
+        Floats are halved without rounding, so that it makes no difference when it is done.
+        """
+        halves: Floats = self.used[place] + float(amount)
+        halves /= self.twice_allocatable[place]
         if not self._fits(place, amount):
-            np.minimum(fractions, 1.0, out=fractions)
-        return fractions
+            np.minimum(halves, 0.5, out=halves)
+        return halves
 
 
 class UsageOfAllNodes:

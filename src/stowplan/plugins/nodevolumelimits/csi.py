@@ -27,6 +27,7 @@ from stowplan.framework import (
     ClusterEvent,
     Codes,
     Cycle,
+    EventKeys,
     EventRegistration,
     Handle,
     Hint,
@@ -194,6 +195,12 @@ class NodeVolumeLimits(Plugin):
         """Not if a volume is in use already: with its user it may lose its place on the node."""
         return not self._wanted(pod).shared
 
+    def ignores_pods(self, pod: PodInfo, row: int, others: Sequence[PodInfo]) -> bool:
+        """What is attached is not looked at where nothing is limited."""
+        attached = self._in_use.attached
+        is_limited = attached.has_csi_node.item(row) and attached.limited.item(row)
+        return not is_limited or not any(other.template.volumes for other in others)
+
     def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
         wanted: WantedCSIVolumes = cycle.read(self)
         if code == TOO_MANY:
@@ -297,7 +304,17 @@ def _limits(csi_node: CSINode) -> dict[str, int]:
 
 def after_pod_deletion(pod: PodInfo, old: Pod, new: None) -> Hint:
     """A pod that may have had something attached is gone."""
-    return queue_if(old.is_placed and any(map(concerns, old.spec.volumes)))
+    return queue_if(_may_have_attached(old))
+
+
+def _may_have_attached(pod: Pod) -> bool:
+    return pod.is_placed and any(map(concerns, pod.spec.volumes))
+
+
+_ATTACHED: Final = ("attached",)
+_IF_ATTACHED: Final = EventKeys(
+    lambda pod: _ATTACHED, lambda old, new: _ATTACHED if _may_have_attached(old) else ()
+)
 
 
 def after_new_claim(pod: PodInfo, old: None, new: PersistentVolumeClaim) -> Hint:
@@ -328,11 +345,23 @@ def registrations(pods: Resource) -> Sequence[EventRegistration]:
     return (
         EventRegistration(ClusterEvent(Resource.CSI_NODE, Action.ADD)),
         EventRegistration(
-            ClusterEvent(Resource.CSI_NODE, Action.UPDATE), after_csi_node_update, by_template=True
+            ClusterEvent(Resource.CSI_NODE, Action.UPDATE),
+            after_csi_node_update,
+            by_template=True,
+            ignores_labels=True,
         ),
-        EventRegistration(ClusterEvent(pods, Action.DELETE), after_pod_deletion, by_template=True),
+        EventRegistration(
+            ClusterEvent(pods, Action.DELETE),
+            after_pod_deletion,
+            by_template=True,
+            ignores_labels=True,
+            keys=_IF_ATTACHED,
+        ),
         EventRegistration(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD), after_new_claim),
         EventRegistration(
-            ClusterEvent(Resource.VOLUME_ATTACHMENT, Action.DELETE), after_detachment, by_template=True
+            ClusterEvent(Resource.VOLUME_ATTACHMENT, Action.DELETE),
+            after_detachment,
+            by_template=True,
+            ignores_labels=True,
         ),
     )

@@ -143,6 +143,11 @@ class LimitByKind(Plugin):
     def passes_with_fewer(self, pod: PodInfo) -> bool:
         return True
 
+    def ignores_pods(self, pod: PodInfo, row: int, others: Sequence[PodInfo]) -> bool:
+        """Nodes that have a CSINode are passed, whatever is attached."""
+        attached = self.handle.table.volumes_in_use.attached
+        return attached.has_csi_node.item(row) or not any(other.template.volumes for other in others)
+
     def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
         if code == _TOO_MANY:
             return unschedulable(REASON)

@@ -27,6 +27,7 @@ from stowplan.framework import (
     Handle,
     Hint,
     HintError,
+    HintFunction,
     NodeRows,
     Plugin,
     PodInfo,
@@ -430,10 +431,13 @@ class SpreadHints:
             of_pods = [ClusterEvent(self._pods.of_assigned, pods | own)]
         else:
             of_pods = [ClusterEvent(self._pods.of_assigned, pods), ClusterEvent(self._pods.of_target, own)]
-        return (
-            *(EventRegistration(event, self.after_pod_change, by_template=True) for event in of_pods),
-            EventRegistration(ClusterEvent(Resource.NODE, nodes), self.after_node_change, by_template=True),
-        )
+        hints: list[tuple[ClusterEvent, HintFunction]]
+        hints = [(event, self.after_pod_change) for event in of_pods]
+        hints.append((ClusterEvent(Resource.NODE, nodes), self.after_node_change))
+        return [
+            EventRegistration(event, hint, by_template=True, ignores_labels=_ignores_labels)
+            for event, hint in hints
+        ]
 
     def after_pod_change(self, pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
         if any(changed is not None and not _counts_for(pod, changed) for changed in (old, new)):
@@ -461,6 +465,12 @@ class SpreadHints:
             return self._hard(pod)
         except SelectorError as cause:
             raise HintError(f"obtaining pod's hard topology spread constraints: {cause}") from None
+
+
+def _ignores_labels(pod: PodInfo, old: object, new: object) -> bool:
+    """Labels of the waiting pod count where constraints name keys of them, and by default constraints."""
+    own = pod.spec.topology_spread_constraints
+    return bool(own) and not any(constraint.match_label_keys for constraint in own)
 
 
 def _counts_for(pod: PodInfo, changed: Pod) -> bool:

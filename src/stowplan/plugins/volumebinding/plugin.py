@@ -235,6 +235,9 @@ class VolumeBinding(Plugin):
         """Pods on a node make no difference here."""
         return True
 
+    def ignores_pods(self, pod: PodInfo, row: int, others: Sequence[PodInfo]) -> bool:
+        return True
+
     def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
         return unresolvable(*(text for conflict, text in REASONS.items() if code & conflict))
 
@@ -337,7 +340,7 @@ def registrations() -> Sequence[EventRegistration]:
 
 
 def _registration(resource: Resource, action: Action, hint: HintFunction | None = None) -> EventRegistration:
-    return EventRegistration(ClusterEvent(resource, action), hint, by_template=True)
+    return EventRegistration(ClusterEvent(resource, action), hint, by_template=True, ignores_labels=True)
 
 
 def after_class_change(pod: PodInfo, old: StorageClass | None, new: StorageClass) -> Hint:
