@@ -46,6 +46,7 @@ def checks(*claims: Json) -> CampaignClaims:
 
 
 OWNED = {"ownerReferences": [{"name": "p", "uid": "p"}]}
+EXTENDED = {"annotations": {"resource.kubernetes.io/extended-resource-claim": "true"}}
 
 
 @pytest.mark.parametrize(
@@ -66,6 +67,12 @@ OWNED = {"ownerReferences": [{"name": "p", "uid": "p"}]}
             [claim("c", "n1/gpu-0", "p", **OWNED), claim("d", "n1/gpu-1", **OWNED)],
             "pod p has 2 claims",
         ),
+        (
+            [claim("c", "n1/gpu-0", "p", **OWNED, **EXTENDED), claim("d", "n1/gpu-1", **OWNED, **EXTENDED)],
+            "pod p has 2 claims",
+        ),
+        ([claim("c", "n1/gpu-0", "p", **OWNED, **EXTENDED), claim("d", "", **OWNED, **EXTENDED)], None),
+        ([claim("c", "n1/gpu-0", "p", **OWNED), claim("d", "", **OWNED)], "pod p has 2 claims"),
     ],
 )
 def test_claims_of_a_round(claims: list[Json], problem: str | None) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 import aiohttp
 
 from stowplan.api.catalogue import PODS, RESOURCE_CLAIMS
+from stowplan.api.devices import EXTENDED_RESOURCE_CLAIM
 from stowplan.api.meta import timestamp
 from stowplan.chaos.processes import Json, ServerProcess
 from stowplan.client.http import HttpClient, load_kubeconfig
@@ -161,7 +162,8 @@ class CampaignClaims:
                 if uid not in by_uid:
                     problems.append(f"claim {name} is reserved for a pod that is gone")
             for owner in claim["metadata"].get("ownerReferences") or ():
-                made[owner["name"]].append(name)
+                if not _came_late(claim):
+                    made[owner["name"]].append(name)
         problems += [f"pod {pod} has {len(names)} claims" for pod, names in made.items() if len(names) > 1]
         return problems
 
@@ -199,6 +201,14 @@ def _claim_problems(pod: Json, claims: Mapping[str, Json]) -> list[str]:
         elif any(result["pool"] not in (node, _FABRIC) for result in _results(claim)):
             problems.append(f"pod {name} is on {node}, the devices of its claim {key} are not")
     return problems
+
+
+def _came_late(claim: Json) -> bool:
+    """Whether a claim for extended resources was never used: the request that made it lay in the network, or
+    in a process that was paused, until another scheduler had made another one. It goes with its pod.
+    """
+    extended = (claim["metadata"].get("annotations") or {}).get(EXTENDED_RESOURCE_CLAIM) == "true"
+    return extended and not _results(claim) and not _reserved(claim)
 
 
 def _claim_names(pod: Json) -> Iterator[str]:
