@@ -8,6 +8,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
+from effort import LONG
 from releases import EACH
 from stowplan.releases import Release
 
@@ -61,6 +62,12 @@ class Freezer:
 
 _FREEZER = Freezer()
 setattr(gc, "unfreeze", _FREEZER.unfreeze)  # noqa: B010
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The limit of seconds for a test is for the usual effort."""
+    if LONG or "STOWPLAN_OUTAGE" in os.environ:
+        config.option.timeout = 0
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

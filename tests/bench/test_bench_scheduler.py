@@ -82,8 +82,9 @@ def test_the_start_of_a_process_is_measured_until_its_first_binding() -> None:
     assert figures["peak_rss_mib"] > 10
 
 
-def test_the_arrival_of_a_list_is_measured() -> None:
-    result = CliRunner().invoke(bench, ["list", "--nodes", "5", "--pods", "300", "--json"])
+@pytest.mark.parametrize("options", [[], ["--watch-lists"]])
+def test_the_arrival_of_a_list_is_measured(options: list[str]) -> None:
+    result = CliRunner().invoke(bench, ["list", "--nodes", "5", "--pods", "300", *options, "--json"])
     assert result.exit_code in (0, 1), result.output
     figures = json.loads(next(line for line in result.output.splitlines() if line.startswith("{")))
     assert (figures["nodes"], figures["pods"]) == (5, 300)

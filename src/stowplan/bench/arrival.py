@@ -1,7 +1,8 @@
 """For how long the event loop is held while the list of a huge cluster arrives.
 
-A second process plays an API server: it streams nodes and running pods as the initial events of watches, as
-fast as they are read, over HTTP on loopback. The scheduler in this process decodes them and builds its table.
+A second process plays an API server: it sends nodes and running pods as fast as they are read, over HTTP on
+loopback, as lists or as the initial events of watches. The scheduler in this process decodes them and builds
+its table.
 A watchdog measures every turn of the event loop, by CPU time, garbage collection included: that is for how
 long probes, bindings and everything else would have waited.
 """
@@ -18,6 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
+from stowplan.api.requests import Json
 from stowplan.bench.processes import MIB, peak_rss, rss
 from stowplan.bench.start import running_node, running_pod
 from stowplan.bench.workloads import node_name
@@ -31,9 +33,11 @@ _NOTED: Final = 0.005
 """Seconds of CPU time from which on a turn is looked at more closely."""
 
 _READY: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok"
-_WATCH: Final = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+_CHUNKED: Final = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 _PIECE: Final = 100
 """Objects that are sent at a time."""
+_VERSION: Final = 10_000_000
+"""The version as of which everything is sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,8 @@ class ArrivalRun:
 
     nodes: int = 10_000
     pods: int = 1_000_000
+    watch_lists: bool = False
+    """Whether it arrives as the initial events of watches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +87,7 @@ async def _measure(run: ArrivalRun, watchdog: LoopWatchdog) -> ArrivalFigures:
             clock=RealClock(),
             rng=random.Random(0),
             qps=-1,
+            streams=True if run.watch_lists else None,
         )
         async with client:
             scheduler = Scheduler(
@@ -164,31 +171,58 @@ def serve(nodes: int, pods: int) -> None:
 
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, nodes: int, pods: int) -> None:
-    """Probes, or one watch: what exists, the mark after it, and silence."""
+    """Probes and lists, one after the other, or one watch: what exists, the mark after it, and silence."""
     with suppress(ConnectionError, asyncio.IncompleteReadError):
-        head = await reader.readuntil(b"\r\n\r\n")
-        while head.startswith(b"GET /readyz"):
-            writer.write(_READY)
+        while True:
             head = await reader.readuntil(b"\r\n\r\n")
-        plural = head.split(b" ", 2)[1].partition(b"?")[0].rpartition(b"/")[2].decode()
-        writer.write(_WATCH)
-        for piece in _pieces(plural, nodes, pods):
-            writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
-            await writer.drain()
-        await reader.read()
+            path, _, query = head.split(b" ", 2)[1].partition(b"?")
+            plural = path.rpartition(b"/")[2].decode()
+            if plural == "readyz":
+                writer.write(_READY)
+                continue
+            objects = _objects(plural, nodes, pods)
+            is_watch = b"watch=" in query
+            if not is_watch:
+                pieces = _list(objects)
+            elif b"sendInitialEvents=" in query:
+                pieces = _initial_events(objects)
+            else:
+                pieces = iter(())
+            writer.write(_CHUNKED)
+            for piece in pieces:
+                writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+                await writer.drain()
+            if is_watch:
+                await reader.read()
+                return
+            writer.write(b"0\r\n\r\n")
 
 
-def _pieces(plural: str, nodes: int, pods: int) -> Iterator[bytes]:
-    count = {"nodes": nodes, "pods": pods}.get(plural, 0)
+def _objects(plural: str, nodes: int, pods: int) -> Iterator[list[Json]]:
+    """The objects of a resource, some at a time."""
+    for begin in range(0, {"nodes": nodes, "pods": pods}.get(plural, 0), _PIECE):
+        if plural == "nodes":
+            made = [running_node(number) for number in range(begin, min(begin + _PIECE, nodes))]
+        else:
+            numbers = range(begin, min(begin + _PIECE, pods))
+            made = [running_pod(number, node_name(number % nodes)) for number in numbers]
+        for number, one in enumerate(made, begin):
+            one["metadata"]["resourceVersion"] = str(number + 1)
+        yield made
+
+
+def _list(objects: Iterator[list[Json]]) -> Iterator[bytes]:
+    yield b'{"metadata":{"resourceVersion":"%d"},"items":[' % _VERSION
+    separator = b""
+    for some in objects:
+        yield separator + msgspec.json.encode(some)[1:-1]
+        separator = b","
+    yield b"]}"
+
+
+def _initial_events(objects: Iterator[list[Json]]) -> Iterator[bytes]:
     encode = msgspec.json.Encoder().encode
-    lines: list[bytes] = []
-    for number in range(count):
-        made = running_node(number) if plural == "nodes" else running_pod(number, node_name(number % nodes))
-        made["metadata"]["resourceVersion"] = str(number + 1)
-        lines.append(encode({"type": "ADDED", "object": made}))
-        if len(lines) == _PIECE:
-            yield b"\n".join(lines) + b"\n"
-            lines.clear()
-    end = {"resourceVersion": str(count + 1), "annotations": {"k8s.io/initial-events-end": "true"}}
-    lines.append(encode({"type": "BOOKMARK", "object": {"metadata": end}}))
-    yield b"\n".join(lines) + b"\n"
+    for some in objects:
+        yield b"".join(encode({"type": "ADDED", "object": one}) + b"\n" for one in some)
+    end = {"resourceVersion": str(_VERSION), "annotations": {"k8s.io/initial-events-end": "true"}}
+    yield encode({"type": "BOOKMARK", "object": {"metadata": end}}) + b"\n"

@@ -52,15 +52,16 @@ def start_command(nodes: int, pods: int, rounds: int, kubeconfig: str, as_json: 
 @click.command("list")
 @click.option("--nodes", type=AT_LEAST_ONE, default=10_000, show_default=True, help="Number of nodes.")
 @click.option("--pods", type=AT_LEAST_ONE, default=1_000_000, show_default=True, help="Pods on them.")
+@click.option("--watch-lists", is_flag=True, help="Send what exists through watches instead of as lists.")
 @JSON
-def list_command(nodes: int, pods: int, as_json: bool) -> None:
+def list_command(nodes: int, pods: int, watch_lists: bool, as_json: bool) -> None:
     """Measure the arrival of a huge list.
 
-    A second process streams nodes and running pods over HTTP; the scheduler in this process takes them in.
+    A second process sends nodes and running pods over HTTP; the scheduler in this process takes them in.
     The longest turn of its event loop is printed, in CPU time with garbage collection included, and what a
     pod costs in CPU time and memory. Exits with 1 if a turn took more than 20 ms.
     """
-    run = ArrivalRun(nodes, pods)
+    run = ArrivalRun(nodes, pods, watch_lists)
     with elapsed("measuring"):
         figures = arrival_bench.measure(run)
     click.echo(f"{nodes:,} nodes and {pods:,} pods in {figures.seconds:,.1f} s")
