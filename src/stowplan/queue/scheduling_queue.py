@@ -238,6 +238,12 @@ class SchedulingQueue:
 
     # Pods are tried
 
+    @property
+    def may_pop(self) -> bool:
+        """Whether there may be a pod to try now."""
+        places = self._places
+        return len(places.active) > 0 or (self._early and len(places.backoff) > 0)
+
     def pop(self) -> QueuedPod | None:
         """Take out the pod or group (`QueuedGroup`) to try next, None if there is none now.
 

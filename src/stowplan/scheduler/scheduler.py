@@ -153,7 +153,7 @@ class Scheduler:
             logger=logger,
             decisions=LastDecisions(settings.kept_decisions),
             find=self.pod,
-            wake=self._woken.set,
+            wake=self._wake,
             may_schedule=may_schedule or (lambda: True),
             extenders=extenders,
             observer=observer,
@@ -381,6 +381,11 @@ class Scheduler:
                 await asyncio.sleep(0)
                 in_a_row = 0
                 time_slice.begin()
+
+    def _wake(self) -> None:
+        """A pod may have become ready; a recording looks at every event, whether or not there is one."""
+        if self._turns is not None or self.context.queue.may_pop:
+            self._woken.set()
 
     async def _rest(self, turns: Turns) -> None:
         """Have nothing under way for a moment, so that the state can be recorded."""
