@@ -164,16 +164,15 @@ class ClusterTable:
         exact = self._exceeding.get((False, line, row)) if self._exceeding else None
         return self.requested.item(line, row) if exact is None else exact
 
-    def taken_by(self, template: PodTemplate) -> Iterator[tuple[int, int]]:
+    def taken_by(self, template: PodTemplate) -> Sequence[tuple[int, int]]:
         """What pods of a template take, as lines of the resource columns and amounts.
 
         Resources that no node offers are left out.
         """
-        yield from template.taken
-        for name, amount in template.scalars:
-            line = self.resources.find(name)
-            if line is not None:
-                yield line, amount
+        if not template.scalars:
+            return template.taken
+        found = ((self.resources.find(name), amount) for name, amount in template.scalars)
+        return [*template.taken, *((line, amount) for line, amount in found if line is not None)]
 
     def pods_without_row(self) -> Iterator[PodInfo]:
         """The pods on nodes that are not known (any more)."""

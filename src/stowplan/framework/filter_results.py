@@ -426,11 +426,14 @@ class FilterResults:
             self.inside is None or bool(self.inside[row])
         )
 
-    def verdict_with(self, cycle: Cycle, row: int, others: Sequence[PodInfo]) -> Status | Untold | None:
+    def verdict_with(
+        self, cycle: Cycle, row: int, others: Sequence[PodInfo], reasons: dict[tuple[int, int], Status]
+    ) -> Status | Untold | None:
         """The first rejection of a row as if other pods stood there as well; None: they make no difference.
 
         That is so if the row passes, and if it is rejected for the very same reasons without them. UNTOLD if
-        a filter that looks at pods neither has `filter_row_with_pods` nor ignores these ones.
+        a filter that looks at pods neither has `filter_row_with_pods` nor ignores these ones. `reasons` keeps
+        what codes mean in this cycle: many rows are rejected for the same.
         """
         for column in self.columns:
             if not column.active:
@@ -447,8 +450,12 @@ class FilterResults:
             if code < 0:
                 return UNTOLD
             if code:
-                is_known = code == said and self.first.item(row) == column.index
-                return None if is_known else column.status(cycle, cycle.pod, code)
+                if code == said and self.first.item(row) == column.index:
+                    return None
+                status = reasons.get((column.index, code))
+                if status is None:
+                    status = reasons[column.index, code] = column.status(cycle, cycle.pod, code)
+                return status
         return None
 
     def overrule(self, row: int) -> None:

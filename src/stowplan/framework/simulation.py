@@ -323,10 +323,11 @@ def filter_with_nominated_pods(
     """
     filters = pod_class.filters
     asked = [column for column in filters.columns if column.active]
+    reasons: dict[tuple[int, int], Status] = {}
     with _Trials(framework, cycle, nominations) as trials:
 
         def ask(row: int, pods: Sequence[PodInfo]) -> Status | None:
-            verdict = filters.verdict_with(cycle, row, pods)
+            verdict = filters.verdict_with(cycle, row, pods, reasons)
             return trials.verdict(row) if isinstance(verdict, Untold) else verdict
 
         if isinstance(nominations, NominatedRows) and not filters.is_restricted:

@@ -1,6 +1,5 @@
 """NodeResourcesFit: does what the pod asks for fit, and how full would the node be."""
 
-from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Self
 
@@ -344,10 +343,10 @@ class NodeResourcesFit(Plugin):
 
     def filter_row_with_pods(self, cycle: Cycle, pod: PodInfo, row: int, others: Sequence[PodInfo]) -> int:
         """What `filter_row` would say with the nominated pods `others` on the row."""
-        taken = Counter[int]()
+        taken: dict[int, int] = {}
         for other in others:
             for line, amount in cycle.table.taken_by(other.template):
-                taken[line] += amount
+                taken[line] = taken.get(line, 0) + amount
         return self.filter_row(cycle, pod, row, len(others), taken)
 
     def filter_copies(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> Scores | None:
