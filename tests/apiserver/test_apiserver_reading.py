@@ -1,10 +1,13 @@
 """Getting, listing, paging, selecting, and the forms things are shown in."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from apiserver.served import PODS, Served, deployment, pod, serving
+from stowplan.api import catalogue as c
+from stowplan.embedded.store import Store
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 
@@ -60,6 +63,37 @@ def test_pages_show_the_state_of_the_first_one() -> None:
         assert "continue" not in third["metadata"]
         versions = {page["metadata"]["resourceVersion"] for page in (first, second, third)}
         assert len(versions) == 1
+
+
+def test_whoever_takes_any_version_gets_all_objects_at_once(api: Served) -> None:
+    listed = api.ask("GET", f"{PODS}?limit=2&resourceVersion=0").body
+    assert names(listed) == [f"p{number}" for number in range(7)]
+    assert "continue" not in listed["metadata"]
+
+
+def test_a_list_of_many_objects_is_the_same_piece_by_piece_and_in_pages() -> None:
+    with serving(admission=False) as api:
+
+        def fill(store: Store) -> None:
+            for number in range(2_345):
+                store.create(c.CONFIG_MAPS, {"metadata": {"name": f"m{number:04}", "namespace": "default"}})
+
+        api.run(fill)
+        path = "/api/v1/namespaces/default/configmaps"
+        whole = api.ask("GET", path)
+        assert whole.body["kind"] == "ConfigMapList"
+        paged: list[Any] = []
+        page = api.ask("GET", f"{path}?limit=900").body
+        while True:
+            paged += page["items"]
+            if "continue" not in page["metadata"]:
+                break
+            page = api.ask("GET", f"{path}?limit=900&continue={page['metadata']['continue']}").body
+        assert whole.body["items"] == paged
+        assert len(paged) == 2_345
+        assert whole.body["metadata"] == page["metadata"]
+        assert whole.headers["Transfer-Encoding"] == "chunked"
+        assert api.ask("GET", path, Accept="application/yaml").headers["Content-Type"] == "application/yaml"
 
 
 MERGE = "application/merge-patch+json"

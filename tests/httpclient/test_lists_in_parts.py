@@ -3,17 +3,23 @@
 import asyncio
 import json
 import random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from client.worlds import Checked
-from httpclient.http2peer import Http2Server, Http2Writer, act
+from httpclient.http2peer import Http2Server, Http2Writer
 from httpclient.nastyserver import Act, ChoosingServer, answer, silence, then_drop
 from stowplan.api.catalogue import PODS
 from stowplan.api.pod import Pod
 from stowplan.api.status import ApiError
 from stowplan.client import Reflector
+from stowplan.client.http import Address
+from stowplan.client.http.body import Body
+from stowplan.client.http.connection import LostError
+from stowplan.client.http.dialer import Dialer
+from stowplan.client.http.pool import Pool
+from stowplan.client.http.requests import Common, Message
 from stowplan.clock import RealClock
 from waiting import eventually
 
@@ -129,6 +135,30 @@ def test_a_list_may_come_later_than_the_head_of_its_answer() -> None:
     assert not problems
 
 
+def test_a_list_that_falls_silent_through_an_outage_has_not_come() -> None:
+    text = answer("200 OK", page(numbered(0, 100), "7"))
+
+    async def half(writer: asyncio.StreamWriter) -> None:
+        writer.write(text[: len(text) // 2])
+        await silence(writer)
+
+    async def run() -> None:
+        server = ChoosingServer(lambda method, target: half)
+        async with server:
+            address = Address.parse(server.url)
+            pool, body = Pool(Dialer(address, None), timeout=60), Body()
+            message = Message(Common("GET", address, []), "/api/v1/pods")
+            request = asyncio.create_task(pool.exchange(message, body))
+            await eventually(lambda: body.size > 0)
+            now = asyncio.get_running_loop().time()
+            pool.end_silent(now + 1, now + 1)
+            with pytest.raises(LostError):
+                await request
+            pool.close()
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
 @pytest.mark.parametrize("text", [b"no list", page(numbered(0, 100), "7")[:-20] + b"}" * 20])
 def test_what_is_no_list_is_said_so(text: bytes) -> None:
     async def run() -> Any:
@@ -140,27 +170,68 @@ def test_what_is_no_list_is_said_so(text: bytes) -> None:
         asyncio.run(run())
 
 
-def test_a_list_over_http2_is_shown_while_it_comes() -> None:
-    text, seen = page(numbered(0, 400), "7"), asyncio.Event()
+def test_pages_come_over_one_connection_of_their_own_where_requests_share_one() -> None:
+    over_http2: list[bool] = []
 
-    async def in_two(writer: Http2Writer) -> None:
-        connection, stream = writer.connection, writer.stream
-        connection.send_headers(stream, [(":status", "200"), ("content-type", "application/json")])
-        pieces = [text[at : at + 16_000] for at in range(0, len(text), 16_000)]
-        for piece in pieces[:-1]:
-            connection.send_data(stream, piece)
-        writer.send()
-        await seen.wait()
-        connection.send_data(stream, pieces[-1], end_stream=True)
-        writer.send()
+    def answered(text: bytes) -> Act:
+        async def serve(writer: asyncio.StreamWriter | Http2Writer) -> None:
+            over_http2.append(isinstance(writer, Http2Writer))
+            writer.write(answer("200 OK", text))
+
+        return cast(Act, serve)
 
     async def run() -> list[str]:
-        names: list[str] = []
-        server = Http2Server(act(in_two))
+        texts = (b"{}", page(numbered(0, 40), "7", "40"), page(numbered(40, 50), "7"), b"{}")
+        server = Http2Server(*map(answered, texts))
         async with server, server.client() as client:
-            async for part in client.parts(PODS, Pod):
-                names += [pod.name for pod in part.items]
-                seen.set()
-        return names
+            await client.get(PODS, "n", "p0")
+            listed = await client.list(PODS, Pod)
+            await client.get(PODS, "n", "p0")
+            assert server.connections == 2
+            return [pod.name for pod in listed.items]
 
-    assert asyncio.run(asyncio.wait_for(run(), 30)) == numbered(0, 400)
+    assert asyncio.run(asyncio.wait_for(run(), 30)) == numbered(0, 50)
+    assert over_http2 == [True, False, False, True]
+
+
+def test_a_page_is_asked_for_again_if_the_server_closes_the_connection_of_the_last_one() -> None:
+    first, second = page(numbered(0, 40), "7", "40"), page(numbered(40, 50), "7")
+
+    async def then_closed(writer: asyncio.StreamWriter) -> None:
+        writer.write(answer("200 OK", first))
+        await writer.drain()
+        writer.close()
+
+    async def run() -> list[str]:
+        server = Http2Server(then_closed, answer("200 OK", second))
+        async with server, server.client() as client:
+            return [pod.name for pod in (await client.list(PODS, Pod)).items]
+
+    assert asyncio.run(asyncio.wait_for(run(), 30)) == numbered(0, 50)
+
+
+def test_a_server_that_offers_http2_is_slowed_down_by_a_slow_reader_of_a_list() -> None:
+    text = page(numbered(0, 12_000), "7")
+    written: list[int] = []
+
+    async def piecewise(writer: asyncio.StreamWriter) -> None:
+        head = answer("200 OK", text)
+        for at in range(0, len(head), 65_536):
+            writer.write(head[at : at + 65_536])
+            await writer.drain()
+            written.append(at)
+
+    async def run() -> None:
+        server = Http2Server(piecewise)
+        async with server, server.client() as client:
+            parts = client.parts(PODS, Pod)
+            await anext(parts)
+            before = -1
+            while len(written) != before:
+                before = len(written)
+                await asyncio.sleep(0.2)
+            assert written[-1] < len(text) // 2
+            names = [pod.name async for part in parts for pod in part.items]
+            assert names[-1] == "p11999"
+
+    asyncio.run(asyncio.wait_for(run(), 60))

@@ -2,14 +2,19 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from releases import EMULATE_1_36
 from run_flags.commands import HEADER, KUBECONFIG, Called, call
+from stowplan.api.catalogue import NAMESPACES, NODES, PODS
+from stowplan.client.http import Address, HttpClient, Server
+from stowplan.clock import RealClock
 from stowplan.config import ConfigError
 from stowplan.gocompat.durations import Duration
 from stowplan.releases import DEFAULT
+from stowplan.run.clients import watch_lists_wanted
 from stowplan.run.options import reload, waiting_for_restart
 
 MASTER = "--master=http://127.0.0.1:1"
@@ -217,6 +222,22 @@ def test_gates_change_scheduling_and_what_is_around_it() -> None:
         "component has alpha features enabled in emulated version, this is unsupported: "
         "features=[GenericWorkload]",
     )
+
+
+@pytest.mark.parametrize(
+    ("gates", "wanted"),
+    [("", None), ("WatchListClient=true", True), ("WatchListClient=false", False), ("AllBeta=true", True)],
+)
+def test_pods_and_nodes_come_as_watch_lists_only_if_somebody_says_so(gates: str, wanted: bool | None) -> None:
+    options = call(MASTER, f"--feature-gates={gates}").options
+    assert watch_lists_wanted(options.gates) is wanted
+    server = Server(Address.parse("http://127.0.0.1:1"))
+    client = HttpClient(server, clock=RealClock(), rng=Random(1), streams=wanted)
+    assert [client.streams(one) for one in (PODS, NODES, NAMESPACES)] == [
+        wanted is True,
+        wanted is True,
+        wanted is not False,
+    ]
 
 
 def test_a_stage_can_be_switched_as_a_whole() -> None:

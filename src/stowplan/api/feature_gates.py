@@ -18,12 +18,15 @@ class FeatureGates(Mapping[str, bool]):
     programming error and raises KeyError.
     """
 
-    __slots__ = ("_enabled", "coscheduling", "groups", "release")
+    __slots__ = ("_enabled", "coscheduling", "groups", "named", "release")
 
     release: Release
     """The release whose gates these are."""
     groups: frozenset[str]
     """Groups of gates that were turned on: AllAlpha, AllBeta."""
+
+    named: frozenset[str]
+    """Gates that somebody has set, be it to their defaults."""
 
     coscheduling: bool
     """Whether a profile has the plugin Coscheduling, so pod groups of scheduler-plugins are honoured."""
@@ -37,8 +40,10 @@ class FeatureGates(Mapping[str, bool]):
         self.release = release
         self.groups = frozenset(groups)
         self.coscheduling = False
+        changes = dict(changed)
+        self.named = frozenset(changes)
         self._enabled = {name: gate.default for name, gate in release.gates.items()}
-        for name, value in dict(changed).items():
+        for name, value in changes.items():
             if name not in self._enabled:
                 raise KeyError(name)
             self._enabled[name] = value
@@ -60,7 +65,7 @@ class FeatureGates(Mapping[str, bool]):
 
     def with_coscheduling(self) -> "FeatureGates":
         """The same gates, for profiles of which one has the plugin Coscheduling."""
-        gates = FeatureGates(self.changed(), self.release, self.groups)
+        gates = FeatureGates({name: self[name] for name in self.named}, self.release, self.groups)
         gates.coscheduling = True
         return gates
 

@@ -21,6 +21,7 @@ from time import perf_counter
 from typing import Any, Final
 
 from stowplan.api.catalogue import NAMESPACES, NODES, PODS
+from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.requests import DeleteOptions, FieldTerm, Json, Selection
 from stowplan.api.status import ApiError
@@ -96,8 +97,10 @@ async def _measure(run: StartRun) -> StartFigures:
             user_agent="stowplan-bench",
         )
         await stack.enter_async_context(client)
-        await _start(run, client, kubeconfig)
-        rounds = [await _start(run, client, kubeconfig) for _ in range(run.rounds)]
+        nodes = len((await client.list(NODES, Node)).items) if run.kubeconfig else run.nodes
+        binds = nodes > 0
+        await _start(client, kubeconfig, binds=binds)
+        rounds = [await _start(client, kubeconfig, binds=binds) for _ in range(run.rounds)]
     return StartFigures(
         *(round(median(values), 3) for values in zip(*(_values(one) for one in rounds), strict=True))
     )
@@ -130,9 +133,8 @@ async def _prepare(run: StartRun, folder: Path) -> None:
         keeper.close()
 
 
-async def _start(run: StartRun, client: HttpClient, kubeconfig: str) -> StartFigures:
-    """One start of the scheduler, measured, and its end."""
-    binds = bool(run.nodes or run.kubeconfig)
+async def _start(client: HttpClient, kubeconfig: str, *, binds: bool) -> StartFigures:
+    """One start of the scheduler, measured, and its end. `binds`: there are nodes for pods."""
     async with AsyncExitStack() as stack:
         since = ""
         if binds:

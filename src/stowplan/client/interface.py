@@ -98,8 +98,9 @@ class GeneratorWatch(Generic[T]):
 class Reader(Protocol):
     """Reading objects of any resource as typed objects."""
 
-    streams: bool = False
-    """Whether what exists is better taken from a watch with `initial_events` than from a list."""
+    def streams(self, resource: Resource) -> bool:
+        """Whether what exists is better taken from a watch with `initial_events` than from a list."""
+        return False
 
     async def is_reachable(self) -> bool:
         """Whether the server can be reached, after a look if that is in doubt."""

@@ -395,7 +395,9 @@ class RecordingClient(Client):
         self._recorder = recorder
         self._under_way: dict[str, list[Coroutine[Any, Any, Any]]] = {}
         """By name, the requests that were not answered yet, in the order in which they were sent."""
-        self.streams = client.streams
+
+    def streams(self, resource: Resource) -> bool:
+        return self._client.streams(resource)
 
     async def is_reachable(self) -> bool:
         return await self._client.is_reachable()

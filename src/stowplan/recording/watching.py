@@ -54,7 +54,7 @@ class ClusterRecorder:
                 rng=Random(),
                 report=report,
                 selection=UNFINISHED if kind is PODS else EVERY_OBJECT,
-                stream=reader.streams,
+                stream=reader.streams(kind.served),
                 without=kind.without,
             )
             for kind in WATCHED

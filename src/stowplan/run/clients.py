@@ -13,6 +13,7 @@ from typing import Any, Final
 import yaml
 
 from stowplan import __version__
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.fielderrors import aggregate
 from stowplan.client.http import (
     AccessError,
@@ -165,13 +166,19 @@ DELEGATED_BURST = 400
 """Token and access reviews must not wait for each other."""
 
 
+def watch_lists_wanted(gates: FeatureGates) -> bool | None:
+    """What the gate WatchListClient says of first lists (see `HttpClient`); None if nobody has set it."""
+    enabled = gates["WatchListClient"]
+    return None if enabled and "WatchListClient" not in gates.named else enabled
+
+
 @dataclass(frozen=True, slots=True)
 class Clients:
     """Makes clients. The server knows them by their user agents, which end with what they are for.
 
     Every client has limits of its own, so that a thousand events do not keep a pod from being bound, and
     nothing keeps the lease from being renewed. Whether a server can be reached is found out once for all its
-    clients. With `streams` reflectors start with a watch list, not with a list.
+    clients. For `streams` see `HttpClient`.
     """
 
     server: Server
@@ -181,7 +188,7 @@ class Clients:
     environ: Mapping[str, str]
     requests: RequestMetrics
     logger: Logger
-    streams: bool = True
+    streams: bool | None = None
     counted_by: asyncio.AbstractEventLoop | None = None
     """The loop that counts requests, if clients are used in the loop of another thread."""
     _servers: dict[str, ServerAvailability] = field(default_factory=dict)

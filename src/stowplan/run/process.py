@@ -40,7 +40,7 @@ from stowplan.logs import Logger
 from stowplan.metrics import ProcessMetrics
 from stowplan.recording import Recording, recorded_scheduler
 from stowplan.releases import NEWEST, Release
-from stowplan.run.clients import Clients
+from stowplan.run.clients import Clients, watch_lists_wanted
 from stowplan.run.configuration import read_policy, watch_files
 from stowplan.run.instance import SchedulerInstance
 from stowplan.run.options import Options, reload, waiting_for_restart
@@ -141,7 +141,7 @@ class Process:
             environ,
             self.metrics.requests,
             self.logger,
-            streams=self.options.gates["WatchListClient"],
+            streams=watch_lists_wanted(self.options.gates),
         )
         self.metrics.watch_servers(self._clients.reachable)
         self._stop = asyncio.Event()

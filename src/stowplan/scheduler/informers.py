@@ -131,8 +131,6 @@ class Informers:
         wrap: Callable[[str, Handler[Any]], Handler[Any]] | None = None,
         see_pod: Callable[[Pod], Pod] | None = None,
     ) -> None:
-        stream = reader.streams
-
         def reflector(
             kind: Watched,
             handler: Any,
@@ -148,7 +146,7 @@ class Informers:
                 rng=rng,
                 report=report,
                 selection=selection,
-                stream=stream,
+                stream=reader.streams(kind.served),
                 without=kind.without,
                 inform=inform,
                 transform=transform,

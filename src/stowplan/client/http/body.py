@@ -15,7 +15,7 @@ _RESUME_BELOW: Final = _PAUSE_ABOVE // 2
 class Body:
     """Pieces go in as they come and out when they are asked for.
 
-    Over HTTP/1.1 a slow reader slows the server down; over HTTP/2 not, as others share the connection.
+    A slow reader slows the server down.
 
     A request whose answer broke off may be sent again, and the body begins anew, as long as nothing that was
     read in it has been given to anybody (`is_given`).

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 import stowplan
-from stowplan.api.catalogue import PODS, Resource
+from stowplan.api.catalogue import NODES, PODS, Resource
 from stowplan.api.meta import Object
 from stowplan.api.requests import EVERY_OBJECT, ORDINARY_DELETION, DeleteOptions, Json, PatchType, Selection
 from stowplan.api.status import ApiError
@@ -57,6 +57,9 @@ PAGE: Final = 500
 TURN: Final = 0.005
 """Seconds for which decoding a list may hold the event loop at a time."""
 
+_LISTED: Final = (PODS, NODES)
+"""Resources that clusters have many objects of."""
+
 _BINDINGS: Final = Resource("", "v1", "bindings", "Binding")
 _REPEATABLE_PATCHES: Final = (PatchType.STRATEGIC, PatchType.MERGE)
 _SHORTEST_WATCH: Final = 300
@@ -72,7 +75,10 @@ class HttpClient(Client):
 
     Requests that are refused for the moment are sent again, and so are those that only read. Of writes whose
     answer was lost only those are that come to the same when they are done twice: binding, and patches of
-    maps. `streams`: whether first pictures come through a watch. `observer` is told of every request.
+    maps. `observer` is told of every request.
+
+    `streams`: whether what exists at first comes through watch lists. By default pods and nodes do not: a
+    list of many objects takes an API server half the time, as JSON.
 
     Clients of one server share its `availability`. A `patient` client holds requests while the server is
     gone, those that have not been sent or may be sent again, and sends them when it is back. Writes are sent
@@ -88,7 +94,7 @@ class HttpClient(Client):
         qps: float = DEFAULT_QPS,
         burst: int = DEFAULT_BURST,
         user_agent: str = f"stowplan/{stowplan.__version__}",
-        streams: bool = True,
+        streams: bool | None = None,
         connections: int = MOST_CONNECTIONS,
         answer_seconds: float = ANSWER_SECONDS,
         connect_seconds: float = CONNECT_SECONDS,
@@ -99,7 +105,7 @@ class HttpClient(Client):
         patient: bool = False,
         may_write: Callable[[], bool] = lambda: True,
     ) -> None:
-        self.streams = streams
+        self._streams = streams
         self._rng = rng
         if timeout is not None:
             answer_seconds = min(answer_seconds, timeout.seconds)
@@ -145,6 +151,9 @@ class HttpClient(Client):
         await self._transport.availability.pause(seconds)
 
     # Reading
+
+    def streams(self, resource: Resource) -> bool:
+        return resource not in _LISTED if self._streams is None else self._streams
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Json:
         path = object_path(resource, namespace, name)

@@ -313,12 +313,9 @@ class Connection(asyncio.Protocol):
         if self.deadline <= now:
             self.abort(self.overdue)
 
-    def abort(self, problem: str = GIVEN_UP, *, is_stream_over: bool = False) -> None:
-        """End it at once, whatever is under way. For a stream that may be the end, or a problem."""
+    def abort(self, problem: str = GIVEN_UP) -> None:
+        """End it at once, whatever is under way."""
         transport, self._transport = self._transport, None
-        if is_stream_over and self._stream is not None and self._answer is None:
-            stream, self._stream = self._stream, None
-            stream.end("")
         self._fail(problem)
         if transport is not None:
             transport.abort()

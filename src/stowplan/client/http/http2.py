@@ -10,7 +10,6 @@ from struct import Struct
 from typing import Final, Protocol
 
 from stowplan.client.http import hpack
-from stowplan.client.http.body import Body
 from stowplan.client.http.connection import (
     GIVEN_UP,
     IDLE_SECONDS,
@@ -63,7 +62,6 @@ _LARGEST_WINDOW: Final = (1 << 31) - 1
 _WINDOW: Final = 1 << 30
 """Bytes the server may send unasked. Whoever asked for an answer takes all of it, so nothing is held back."""
 
-_GOOD: Final = 200
 _MOST_STREAMS: Final = 1_000
 """Requests at a time if the server does not say how many it takes."""
 _FEW: Final = 2
@@ -115,7 +113,6 @@ class Exchange:
         "answer",
         "answered",
         "began",
-        "body",
         "credit",
         "head",
         "pieces",
@@ -125,12 +122,10 @@ class Exchange:
         "unsent",
     )
 
-    def __init__(self, stream: int, answer: asyncio.Future[Answer], began: float, body: Body | None) -> None:
+    def __init__(self, stream: int, answer: asyncio.Future[Answer], began: float) -> None:
         self.stream = stream
         self.answer = answer
         self.began = began
-        """When it began, or when the last piece came of a `body` that is taken while it comes."""
-        self.body = body
         self.status = 0
         self.head = b""
         self.pieces: list[bytes] = []
@@ -203,16 +198,13 @@ class Http2Connection:
         """Requests under way, and places that are promised."""
         return len(self._exchanges) + self.reserved
 
-    def send(self, message: Message, taken: Body | None = None) -> Exchange:
-        """Send a request: with all others of this turn of the event loop, if there may be others.
-
-        `taken` gets the body of a good answer while it comes.
-        """
+    def send(self, message: Message) -> Exchange:
+        """Send a request: with all others of this turn of the event loop, if there may be others."""
         stream = self._next_stream
         self._next_stream = stream + 2
         if self._next_stream > _LAST_STREAM:
             self.is_last = True
-        exchange = Exchange(stream, self._loop.create_future(), self._now(), taken)
+        exchange = Exchange(stream, self._loop.create_future(), self._now())
         self._exchanges[stream] = exchange
         common, path, body = message
         size = len(body)
@@ -269,7 +261,7 @@ class Http2Connection:
         if not self.load and (self.is_last or self.heard + IDLE_SECONDS <= now):
             self.abort()
 
-    def abort(self, problem: str = GIVEN_UP, *, is_stream_over: bool = False) -> None:
+    def abort(self, problem: str = GIVEN_UP) -> None:
         """End it at once, whatever is under way."""
         link, self._link = self._link, None
         self._fail_all(problem)
@@ -336,10 +328,7 @@ class Http2Connection:
         size = len(content)
         if flags & _PADDED:
             content = _unpadded(content)
-        if content and exchange.body is not None and exchange.status == _GOOD:
-            exchange.body.feed(content)
-            exchange.began = self.heard
-        elif content:
+        if content:
             exchange.pieces.append(content)
         self._count(size)
         if flags & _END_STREAM:
@@ -493,7 +482,7 @@ class Http2Connection:
         self._respond(_frame(_WINDOW_UPDATE, 0, 0, _NUMBER.pack(self._received)))
         self._received = 0
         for exchange in self._exchanges.values():
-            taken = sum(map(len, exchange.pieces)) if exchange.body is None else exchange.body.size
+            taken = sum(map(len, exchange.pieces))
             if taken > exchange.topped:
                 more = _NUMBER.pack(taken - exchange.topped)
                 self._respond(_frame(_WINDOW_UPDATE, 0, exchange.stream, more))

@@ -33,7 +33,8 @@ class NotAllowedError(Exception):
 class Pool:
     """The connections to one server: at most so many requests at a time, and one for each stream besides.
 
-    `connected` is told of every new connection.
+    An answer that is taken while it comes, as a long list, has a connection to itself, too: over HTTP/1.1
+    servers send it faster, and wait for a slow reader. `connected` is told of every new connection.
     """
 
     def __init__(
@@ -57,6 +58,8 @@ class Pool:
         self._dialing: asyncio.Task[None] | None = None
         self._all: dict[_Kept, None] = {}
         self._streams: dict[Connection, None] = {}
+        self._spare: list[Connection] = []
+        """Of these, those over which nothing comes any more, for the next long answer."""
         self._waiting: deque[asyncio.Future[_Kept | None]] = deque()
         self._sweeping: asyncio.TimerHandle | None = None
         self._closed = False
@@ -69,6 +72,8 @@ class Pool:
         With a `body`, that of a good answer goes there while it comes; the answer is given when all has come.
         A request that had to wait for a connection is not sent if it is no longer `allowed`: NotAllowedError.
         """
+        if body is not None and self._may_share:
+            return await self._exchange_long(message, body)
         problem = ""
         for attempt in range(_AT_ONCE):
             connection = self._pick()
@@ -80,7 +85,7 @@ class Pool:
                 raise NotAllowedError
             if isinstance(connection, Connection):
                 return await self._exchange_alone(connection, message, body)
-            exchange = connection.send(message, body)
+            exchange = connection.send(message)
             try:
                 return await exchange.answer
             except asyncio.CancelledError:
@@ -114,18 +119,23 @@ class Pool:
             connection.abort()
             raise
         finally:
-            if connection.is_usable:
+            if connection.is_usable and connection in self._streams:
+                connection.deadline = asyncio.get_running_loop().time() + IDLE_SECONDS
+                self._spare.append(connection)
+            elif connection.is_usable:
                 self._give_back(connection)
+
+    async def _exchange_long(self, message: Message, body: Body) -> Answer:
+        """The same beside a connection that all others share: the last page's, or a new one."""
+        while self._spare:
+            connection = self._spare.pop()
+            if connection.is_usable:
+                return await self._exchange_alone(connection, message, body)
+        return await self._exchange_alone(await self._dial_alone(), message, body)
 
     async def stream(self, message: Message, stream: Stream) -> tuple[Answer, Connection]:
         """Send a request whose answer has no end, over a connection of its own that its owner must abort."""
-        if self._closed:
-            raise LostError(_CLOSED)
-        connection = await self._dialer.dial(self._stream_lost)
-        self._streams[connection] = None
-        self._connected()
-        connection.deadline = asyncio.get_running_loop().time() + self._timeout
-        self._begin_sweeping()
+        connection = await self._dial_alone()
         try:
             answer = await connection.send(message, stream)
         except BaseException:
@@ -133,6 +143,20 @@ class Pool:
             raise
         connection.deadline = float("inf")
         return answer, connection
+
+    async def _dial_alone(self) -> Connection:
+        """A new connection that is not shared and speaks HTTP/1.1."""
+        if self._closed:
+            raise LostError(_CLOSED)
+        connection = await self._dialer.dial(self._stream_lost)
+        if self._closed:
+            connection.abort(_CLOSED)
+            raise LostError(_CLOSED)
+        self._streams[connection] = None
+        self._connected()
+        connection.deadline = asyncio.get_running_loop().time() + self._timeout
+        self._begin_sweeping()
+        return connection
 
     @property
     def last_heard(self) -> float | None:
@@ -143,22 +167,22 @@ class Pool:
     def expects_answer(self) -> bool:
         """Whether a stream is open or a request under way."""
         unused = len(self._idle) + sum(not one.load for one in self._shared)
-        return bool(self._streams) or self._open > unused
+        return len(self._streams) > len(self._spare) or self._open > unused
 
     def end_silent(self, since: float, until: float) -> None:
         """End connections over which nothing came from one time to another, made before or in between.
 
-        The same for attempts to make one. That is no failure of a watch: whoever follows it resumes.
+        The same for attempts to make one.
         """
         self._dialer.cut_short(until)
         for connection in [*self._all, *self._streams]:
             is_unheard = connection.heard == connection.made
             if connection.heard < since or (is_unheard and connection.made < until):
-                connection.abort(SILENT, is_stream_over=True)
+                connection.abort(SILENT)
 
     def retire(self) -> None:
         """Send nothing more over what exists, as when another certificate is to be shown from now on."""
-        for connection in list(self._all):
+        for connection in [*self._all, *self._spare]:
             connection.retire()
 
     def close(self) -> None:
@@ -308,6 +332,8 @@ class Pool:
 
     def _stream_lost(self, connection: Connection) -> None:
         self._streams.pop(connection, None)
+        if connection in self._spare:
+            self._spare.remove(connection)
 
     def _begin_sweeping(self) -> None:
         if self._sweeping is None and not self._closed:

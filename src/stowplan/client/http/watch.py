@@ -10,7 +10,7 @@ import msgspec
 from stowplan.api.meta import Object
 from stowplan.api.status import ApiError
 from stowplan.client.http import errors
-from stowplan.client.http.connection import Connection, Stream
+from stowplan.client.http.connection import SILENT, Connection, Stream
 from stowplan.client.http.decoder import Decoding
 from stowplan.client.interface import WatchEvent
 
@@ -100,7 +100,8 @@ class HttpWatch(Generic[T]):
 
     What has come completely is given out before it is told that the connection broke. A connection over
     which nothing comes though something should may be dead without the system knowing it, so the watch ends,
-    as it does in any case when the server should have ended it after `lifetime` seconds.
+    as it does in any case when the server should have ended it after `lifetime` seconds. That it ends because
+    the server is back after an outage is no failure: whoever follows it resumes.
     """
 
     def __init__(
@@ -188,7 +189,7 @@ class HttpWatch(Generic[T]):
     def end(self, problem: str) -> None:
         if not self._ended:
             self._ended = True
-            self._problem = problem
+            self._problem = "" if problem == SILENT else problem
         self._stir()
 
     def _expect_more(self, connection: Connection) -> None:

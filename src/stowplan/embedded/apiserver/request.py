@@ -133,13 +133,19 @@ def list_options(query: Query) -> ListOptions:
     timeout = integer(query, "timeoutSeconds")
     return ListOptions(
         selection,
-        PageRequest(after, at, integer(query, "limit") or 0),
+        PageRequest(after, at, _limit(query, given, match)),
         version,
         watch,
         flag(query, "allowWatchBookmarks"),
         initial,
         float(timeout) if timeout else None,
     )
+
+
+def _limit(query: Query, version: str, match: str) -> int:
+    """How many objects at most. Whoever takes any version gets all objects, from the watch cache."""
+    limit = integer(query, "limit") or 0
+    return 0 if version == "0" and match != "Exact" else limit
 
 
 def _check_version_match(match: str, given: str, query: Query, watch: bool, initial: bool) -> None:

@@ -1,6 +1,6 @@
 """Responses: Status objects, warnings, and objects as JSON, as rows of a table or by their metadata alone."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -135,13 +135,21 @@ class View:
 
     def listing(self, items: list[Json], metadata: Json) -> bytes:
         """Objects as a list."""
-        shape = self._shape
+        return b"".join(self.pieces(items, metadata, len(items)))
+
+    def pieces(self, items: list[Json], metadata: Json, at_once: int) -> Iterator[bytes]:
+        """Objects as a list that is made piece by piece, so many objects at once."""
         api_version, _, kind = self._kind.rpartition("/")
-        shown = [shape(obj) for obj in items]
-        if self._is_typed:
-            shown = [_without_type(obj) for obj in shown]
         metadata = {**self._list_metadata, **metadata}
-        return encode({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": shown})
+        head = encode({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": []})
+        yield head.removesuffix(b"]}")
+        shape = self._shape
+        for begin in range(0, len(items), at_once or 1):
+            shown = [shape(obj) for obj in items[begin : begin + at_once]]
+            if self._is_typed:
+                shown = [_without_type(obj) for obj in shown]
+            yield (b"," if begin else b"") + encode(shown)[1:-1]
+        yield b"]}"
 
     def line(self, change: Change) -> bytes:
         """A change as a line of a watch."""
@@ -175,8 +183,8 @@ class TableView(View):
     def raw(self, obj: Json) -> bytes:
         return encode(self._table([obj], {"resourceVersion": obj["metadata"]["resourceVersion"]}))
 
-    def listing(self, items: list[Json], metadata: Json) -> bytes:
-        return encode(self._table(items, metadata))
+    def pieces(self, items: list[Json], metadata: Json, at_once: int) -> Iterator[bytes]:
+        yield encode(self._table(items, metadata))
 
     def line(self, change: Change) -> bytes:
         """A change as a line of a watch; only the first has the columns."""

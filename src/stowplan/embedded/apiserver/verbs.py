@@ -5,7 +5,7 @@ Each decodes what the request says, calls the store (admission, then storage) an
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from aiohttp import web
@@ -29,6 +29,8 @@ from stowplan.embedded.apiserver.bodies import (
 )
 from stowplan.embedded.apiserver.request import (
     METADATA,
+    PROTOBUF,
+    YAML,
     ListOptions,
     Options,
     Target,
@@ -59,6 +61,9 @@ from stowplan.embedded.store.selection import Page
 from stowplan.embedded.store.writer import UserInfo, WriteContext
 
 MIN_WATCH_SECONDS: Final = 1800.0
+_MANY: Final = 1_000
+"""Objects of a list from which on it is sent piece by piece."""
+_AT_ONCE: Final = 100
 _TOO_OLD: Final = (
     "The provided continue parameter is too old to display a consistent list result. You must start a new "
     "list without the continue parameter."
@@ -98,7 +103,11 @@ class ReadVerbs:
             metadata["continue"] = continue_token(page.version, page.last)
             if page.remaining is not None and options.selection.is_empty:
                 metadata["remainingItemCount"] = page.remaining
-        return response_of(self._view(request, target, query).listing(page.items, metadata))
+        view = self._view(request, target, query)
+        if len(page.items) > _MANY and _takes_json(request) and not target.resource.deprecation:
+            await self._store.settled()
+            return await _piecewise(request, view.pieces(page.items, metadata, _AT_ONCE))
+        return response_of(view.listing(page.items, metadata))
 
     def end_watches(self) -> None:
         """End all watches, as a server does that stops."""
@@ -161,6 +170,23 @@ class ReadVerbs:
             text = f"you requested {METADATA}, but the requested object is a list ({listed})"
             raise status.ApiError(406, "NotAcceptable", text)
         return self._views.view(target.resource, form, query.get("includeObject", ""))
+
+
+def _takes_json(request: web.BaseRequest) -> bool:
+    accept = request.headers.get("Accept", "")
+    return YAML not in accept and PROTOBUF not in accept
+
+
+async def _piecewise(request: web.BaseRequest, pieces: Iterator[bytes]) -> web.StreamResponse:
+    """A long answer that is sent while it is made, and made while others are served."""
+    response = web.StreamResponse(headers=HEADERS)
+    response.enable_chunked_encoding()
+    await response.prepare(request)
+    for piece in pieces:
+        await response.write(piece)
+        await asyncio.sleep(0)
+    await response.write_eof()
+    return response
 
 
 async def _ended_with(request: web.BaseRequest, error: status.ApiError) -> web.StreamResponse:
