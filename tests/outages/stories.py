@@ -15,13 +15,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from httpclient.httpworlds import node, pod, serving
-from run.doors import free_port
 from run.processes import RunningScheduler, begin
 from stowplan.api.catalogue import EVENTS, NODES, PODS
 from stowplan.api.pod import Pod
 from stowplan.client.http import HttpClient, load_kubeconfig
 from stowplan.clock import RealClock
 from stowplan.embedded.store import Change, Store
+from stowplan.testing.ports import free_port
 from stowplan.testing.proxy import OutageProxy
 from waiting import PATIENCE, eventually
 

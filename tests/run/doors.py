@@ -3,7 +3,6 @@
 import asyncio
 import json
 import random
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -148,13 +147,6 @@ def delegating(kubeconfig: Path, port: int) -> list[str]:
     """The flags with which most schedulers were recorded."""
     where = [f"--{use}kubeconfig={kubeconfig}" for use in ("", "authentication-", "authorization-")]
     return [*where, "--bind-address=127.0.0.1", f"--secure-port={port}", "-v=2"]
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 async def broken(request: web.BaseRequest) -> web.StreamResponse:

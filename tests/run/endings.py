@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from observed.files import recorded
-from run.doors import Act, GuardedCluster, broken, free_port, guarded_cluster, hanging, reset
+from run.doors import Act, GuardedCluster, broken, guarded_cluster, hanging, reset
 from run.lives import ask
 from run.processes import RunningScheduler
 from stowplan.api.catalogue import LEASES
 from stowplan.api.meta import micro_timestamp
 from stowplan.clock import RealClock
+from stowplan.testing.ports import free_port
 from waiting import eventually
 
 CASES: dict[str, dict[str, Any]] = {case["name"]: case for case in recorded("cli/cases")}

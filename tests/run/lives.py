@@ -13,12 +13,13 @@ from typing import Any
 import aiohttp
 
 from observed.files import recorded
-from run.doors import TOKENS, Asked, GuardedCluster, broken, delegating, free_port, guarded_cluster
+from run.doors import TOKENS, Asked, GuardedCluster, broken, delegating, guarded_cluster
 from run.processes import RunningScheduler
 from scheduler.wires import Write
 from serving.secureports import Authority, authentication_settings_in, trusting_all
 from stowplan.api.catalogue import NAMESPACES, NODES, PODS, PRIORITY_CLASSES
 from stowplan.api.requests import DeleteOptions
+from stowplan.testing.ports import free_port
 from waiting import eventually
 
 RENEWAL = ("PUT", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler")

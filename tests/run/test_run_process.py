@@ -5,10 +5,10 @@ import signal
 import time
 from pathlib import Path
 
-from run.doors import free_port
 from run.lives import ask
 from run.processes import Cluster, RunningScheduler, cluster, names
 from stowplan.api.catalogue import PODS
+from stowplan.testing.ports import free_port
 
 ELECTED = "Successfully acquired lease"
 RELOADED = "stowplan_config_last_reload_successful"

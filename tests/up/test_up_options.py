@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 import ssl
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import yaml
 from click.testing import CliRunner
 
 from stowplan.cli.up import up as up_command
+from stowplan.testing.ports import free_port
 from up.clusters import STOWPLAN, Up, up
 from up.dumps import comparable, differences
 from waiting import KUBECTL_PATIENCE, PATIENCE, until
@@ -231,33 +231,27 @@ def pod(name: str, scheduler: str) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
 
 
-def test_two_schedulers_a_port_a_log_and_a_plugin_that_is_read_again(tmp_path: Path, free_port: str) -> None:
+def test_two_schedulers_a_port_a_log_and_a_plugin_that_is_read_again(tmp_path: Path) -> None:
+    port = str(free_port())
     (tmp_path / "picky.yaml").write_text(CONFIG)
     (tmp_path / "picky.py").write_text(PICKY % ["node-1"])
     options = ("--scheduler", f"picky={tmp_path}/picky.yaml", "--plugin", f"{tmp_path}/picky.py:Picky")
-    with up(tmp_path, *options, "--scheduler-port", free_port, "-v", "2") as cluster:
+    with up(tmp_path, *options, "--scheduler-port", port, "-v", "2") as cluster:
         kubectl(cluster, "create", "-f", "-", stdin=pod("p", "picky"))
         kubectl(cluster, "create", "-f", "-", stdin=pod("q", "default-scheduler"))
         kubectl(cluster, "wait", "pod/p", "pod/q", "--for=condition=Ready", KUBECTL_PATIENCE)
         assert kubectl(cluster, "get", "pod", "p", "-o", "jsonpath={.spec.nodeName}") == "node-1"
-        assert ask(cluster, free_port, "/healthz") == "ok"
+        assert ask(cluster, port, "/healthz") == "ok"
         assert 'scheduler_schedule_attempts_total{profile="default-scheduler",result="scheduled"} 1' in ask(
-            cluster, free_port, "/metrics"
+            cluster, port, "/metrics"
         )
-        assert "default-scheduler" in ask(cluster, free_port, "/configz")
+        assert "default-scheduler" in ask(cluster, port, "/configz")
         assert "Successfully bound pod to node" in cluster.errors
         (tmp_path / "picky.py").write_text(PICKY % ["node-2"])
         until(lambda: "scheduler picky: reloaded" in cluster.errors)
         kubectl(cluster, "create", "-f", "-", stdin=pod("r", "picky"))
         kubectl(cluster, "wait", "pod/r", "--for=condition=Ready", KUBECTL_PATIENCE)
         assert kubectl(cluster, "get", "pod", "r", "-o", "jsonpath={.spec.nodeName}") == "node-2"
-
-
-@pytest.fixture
-def free_port() -> str:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return str(listener.getsockname()[1])
 
 
 @pytest.mark.parametrize(

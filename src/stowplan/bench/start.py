@@ -9,7 +9,6 @@ system's file cache, does not count. CPU time and memory are those of its proces
 
 import asyncio
 import random
-import socket
 import ssl
 import tempfile
 from collections.abc import AsyncIterator
@@ -32,6 +31,7 @@ from stowplan.client.http import HttpClient, load_kubeconfig
 from stowplan.clock import RealClock
 from stowplan.embedded.durable import open_data_dir
 from stowplan.embedded.store import Store
+from stowplan.testing.ports import free_port
 
 NAMESPACE: Final = "default"
 FIRST: Final = "stowplan-bench-first"
@@ -141,7 +141,7 @@ async def _start(client: HttpClient, kubeconfig: str, *, binds: bool) -> StartFi
             created = await client.create(PODS, _waiting_pod())
             since = created["metadata"]["resourceVersion"]
             stack.push_async_callback(client.delete, PODS, NAMESPACE, FIRST, DeleteOptions(0))
-        port = _free_port()
+        port = free_port()
         command = [part for part in STOWPLAN_COMMAND if not part.startswith("--secure-port")]
         began = perf_counter()
         process = await stack.enter_async_context(
@@ -205,13 +205,6 @@ async def _until_bound(
             async for event in events:
                 if event.object is not None and event.object.spec.node_name:
                     return perf_counter() - began, process.cpu
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _waiting_pod() -> Json:

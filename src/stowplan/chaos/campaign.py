@@ -8,7 +8,6 @@ that goes.
 import asyncio
 import math
 import signal
-import socket
 import tempfile
 import time
 from collections import Counter
@@ -21,6 +20,7 @@ from typing import Final
 
 from stowplan.chaos.campaign_claims import UNREACHABLE, CampaignClaims
 from stowplan.chaos.processes import JITTER, LEASE, RETRY, Json, Process, SchedulerProcess, ServerProcess
+from stowplan.testing.ports import free_port
 
 NODES: Final = 12
 PODS_PER_NODE: Final = 8
@@ -145,7 +145,7 @@ def run_campaign(
 
 class _Campaign:
     def __init__(self, folder: Path, schedulers: int) -> None:
-        self.server = ServerProcess(folder, _free_port())
+        self.server = ServerProcess(folder, free_port())
         self.schedulers = [SchedulerProcess(one, folder, self.server.port) for one in range(schedulers)]
         names = [f"node-{number}" for number in range(NODES)]
         self.claims = CampaignClaims(self.server, names, PODS_PER_NODE, self.server.kubeconfig)
@@ -483,10 +483,3 @@ def _waiting(pod: Json) -> str:
     conditions = pod.get("status", {}).get("conditions") or ()
     why = [one.get("message", "") for one in conditions if one["type"] == "PodScheduled"]
     return f"{pod['metadata']['name']} ({why[0] if why else 'never tried'})"
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
