@@ -10,10 +10,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from time import perf_counter
 
+import msgspec
+
+from stowplan.api.decode import decode
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.bench.processes import MIB, peak_rss
-from stowplan.bench.workloads import WORKLOADS, node
+from stowplan.bench.start import running_node
+from stowplan.bench.workloads import WORKLOADS
 from stowplan.cluster.table import ClusterTable, load
 
 
@@ -87,7 +91,8 @@ def _bytes(run: TableRun) -> tuple[float, float, float, float]:
 
 
 def _nodes(run: TableRun) -> list[Node]:
-    return [node(number) for number in range(run.nodes)]
+    """Nodes as they are listed, with their images."""
+    return [decode(msgspec.json.encode(running_node(number)), Node) for number in range(run.nodes)]
 
 
 def _pods(run: TableRun) -> list[Pod]:

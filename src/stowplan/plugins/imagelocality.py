@@ -66,7 +66,7 @@ class ImageLocality(Plugin):
         highest = MAX_CONTAINER_THRESHOLD * counted
         for state in present:
             # More than the highest sum that counts is as good as that, and does not wrap around.
-            sums[list(state.rows)] += min(int(state.size * (len(state.rows) / table.node_count)), highest)
+            state.add_to(sums, min(int(state.size * (state.count / table.node_count)), highest))
         clamped = np.clip(sums[nodes.rows], MIN_THRESHOLD, highest)
         return MAX_NODE_SCORE * (clamped - MIN_THRESHOLD) // (highest - MIN_THRESHOLD)
 
