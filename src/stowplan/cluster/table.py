@@ -454,7 +454,7 @@ class ClusterTable:
                 most = sum(amount * often for amount, often in zip(amounts, times, strict=True))
                 if not most:
                     continue
-                if self._exceeding or most + int(matrix[line].max()) > MAX_INT64:
+                if self._exceeding or most + int(matrix[line][there].max()) > MAX_INT64:
                     for row, number in zip(rows, which.tolist(), strict=True):
                         self._change_exactly(is_non_zero, line, row, amounts[number])
                 else:
