@@ -1,14 +1,25 @@
 """`stowplan bench loop`, `churn` and `soak` at sizes that take no time; how fast they are, is not tested."""
 
+import asyncio
 import gc
 import json
+import random
+import shlex
+import sys
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from stowplan.api.catalogue import NODES, PODS
+from stowplan.api.meta import AnyObject
+from stowplan.bench.processes import server_process
 from stowplan.bench.workloads import WORKLOADS
 from stowplan.cli.bench import bench
+from stowplan.client.http import HttpClient, load_kubeconfig
+from stowplan.clock import RealClock
+
+RUN = ("-m", "stowplan", "run")
 
 WAITING = {"dra-shared"}
 """Workloads with pods that are tried again: others allocate the claim that they share."""
@@ -80,6 +91,36 @@ def test_the_start_of_a_process_is_measured_until_its_first_binding() -> None:
     assert figures["ready_s"] > 0
     assert 0 < figures["bound_cpu_s"] <= figures["bound_s"]
     assert figures["peak_rss_mib"] > 10
+
+
+def test_the_start_is_measured_on_an_api_server_that_is_filled_for_it_and_left_as_it_was() -> None:
+    async def left() -> tuple[dict[str, Any], int]:
+        async with server_process() as kubeconfig:
+            arguments = ["--kubeconfig", str(kubeconfig), "--nodes", "3", "--pods", "9", "--rounds", "1"]
+            command = shlex.join([sys.executable, *RUN, "--config", "{config}", "--secure-port", "{port}"])
+            options = ["--fill", "--command", command]
+            found = await asyncio.to_thread(figures, "start", *arguments, *options)
+            server = load_kubeconfig(str(kubeconfig))
+            async with HttpClient(server, clock=RealClock(), rng=random.Random(0)) as client:
+                nodes, pods = await client.list(NODES, AnyObject), await client.list(PODS, AnyObject)
+            return found, len(nodes.items) + len(pods.items)
+
+    found, objects = asyncio.run(left())
+    assert 0 < found["bound_cpu_s"] <= found["bound_s"]
+    assert objects == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--fill"], "--fill: expected --kubeconfig, too"),
+        (["--command", "kube-scheduler"], "--command: expected {port} in it, got 'kube-scheduler'"),
+    ],
+)
+def test_options_of_a_start_that_make_no_sense_are_refused(options: list[str], problem: str) -> None:
+    result = CliRunner().invoke(bench, ["start", *options])
+    assert result.exit_code == 2
+    assert problem in result.output
 
 
 @pytest.mark.parametrize("options", [[], ["--watch-lists"]])

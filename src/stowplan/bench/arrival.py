@@ -21,7 +21,7 @@ import msgspec
 
 from stowplan.api.requests import Json
 from stowplan.bench.processes import MIB, peak_rss, rss
-from stowplan.bench.start import running_node, running_pod
+from stowplan.bench.running import running_node, running_pod
 from stowplan.bench.workloads import node_name
 from stowplan.client.http import HttpClient
 from stowplan.client.http.settings import Address, Identity, Server, Trust

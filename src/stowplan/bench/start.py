@@ -1,17 +1,17 @@
 """How long `stowplan run` takes from its start to being ready, and to its first binding.
 
-An API server in a process of its own has nodes with running pods on them, and one pod that waits. The pods
-are as long as in real clusters: with an owner, a token volume, tolerations, a status as kubelets write it,
-and a record of who manages which field. Then the scheduler is started, a few times in a row, each time anew:
-Python, imports, configuration, secure port, lease, lists. The first start, for which nothing is in the
-system's file cache, does not count. CPU time and memory are those of its process.
+An API server in a process of its own has nodes with running pods on them (`running`), and one pod that waits.
+Then the scheduler is started, a few times in a row, each time anew: Python, imports, configuration, secure
+port, lease, lists. The first start, for which nothing is in the system's file cache, does not count. CPU time
+and memory are those of its process.
 """
 
 import asyncio
 import random
+import shlex
 import ssl
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,46 +19,51 @@ from statistics import median
 from time import perf_counter
 from typing import Any, Final
 
-from stowplan.api.catalogue import NAMESPACES, NODES, PODS
+from stowplan.api.catalogue import NAMESPACES, NODES, PODS, Resource
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
-from stowplan.api.requests import DeleteOptions, FieldTerm, Json, Selection
+from stowplan.api.requests import DeleteOptions, FieldTerm, Json, PatchType, Selection
 from stowplan.api.status import ApiError
 from stowplan.bench.http import STOWPLAN_COMMAND, BenchError, MeasuredProcess, scheduler_process
 from stowplan.bench.processes import server_process
-from stowplan.bench.workloads import HOSTNAME, ZONE, ZONES, node_name
+from stowplan.bench.running import NAMESPACE, running_node, running_pod
+from stowplan.bench.workloads import node_name
 from stowplan.client.http import HttpClient, load_kubeconfig
 from stowplan.clock import RealClock
 from stowplan.embedded.durable import open_data_dir
 from stowplan.embedded.store import Store
 from stowplan.testing.ports import free_port
 
-NAMESPACE: Final = "default"
 FIRST: Final = "stowplan-bench-first"
 """The pod whose binding is waited for."""
+
+_GIVEN: Final = ("name", "namespace", "labels", "annotations", "ownerReferences", "generateName")
+"""What an API server is told of an object; it makes up the rest of its metadata."""
 
 _CONNECT_EVERY: Final = 0.01
 _ASK_EVERY: Final = 0.05
 """Seconds between two questions: every answer costs the scheduler some CPU time."""
 _SERVER_SECONDS: Final = 300.0
 _TIMEOUT: Final = 300.0
-_TIME: Final = "2026-01-01T00:00:00Z"
-_REPLICAS: Final = 100
-"""Pods of one ReplicaSet."""
+_AT_ONCE: Final = 48
+"""Requests under way while a cluster is filled or emptied."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartRun:
     """What to measure. Without a `kubeconfig` an API server of our own is started and filled.
 
-    With one, the cluster is taken as it is: `nodes` and `pods` mean nothing, and a pod is created that is
-    deleted afterwards.
+    With one, the cluster is taken as it is, and a pod is created that is deleted afterwards; with `fill`
+    nodes and running pods are, too. `command` starts another scheduler; `{config}` in it stands for the
+    configuration file, and `{port}` for the port at which it says that it is ready.
     """
 
     nodes: int = 5000
     pods: int = 30_000
     rounds: int = 3
     kubeconfig: str = ""
+    fill: bool = False
+    command: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +102,12 @@ async def _measure(run: StartRun) -> StartFigures:
             user_agent="stowplan-bench",
         )
         await stack.enter_async_context(client)
+        if run.kubeconfig and run.fill:
+            await stack.enter_async_context(_filled(run, client))
         nodes = len((await client.list(NODES, Node)).items) if run.kubeconfig else run.nodes
         binds = nodes > 0
-        await _start(client, kubeconfig, binds=binds)
-        rounds = [await _start(client, kubeconfig, binds=binds) for _ in range(run.rounds)]
+        await _start(run, client, kubeconfig, binds=binds)
+        rounds = [await _start(run, client, kubeconfig, binds=binds) for _ in range(run.rounds)]
     return StartFigures(
         *(round(median(values), 3) for values in zip(*(_values(one) for one in rounds), strict=True))
     )
@@ -133,7 +140,54 @@ async def _prepare(run: StartRun, folder: Path) -> None:
         keeper.close()
 
 
-async def _start(client: HttpClient, kubeconfig: str, *, binds: bool) -> StartFigures:
+@asynccontextmanager
+async def _filled(run: StartRun, client: HttpClient) -> AsyncIterator[None]:
+    """Have nodes and running pods on an API server that is not ours for as long as the block takes."""
+    made: list[tuple[Resource, str, str]] = []
+
+    async def create(resource: Resource, obj: Json) -> None:
+        given = obj["metadata"]
+        metadata = {name: given[name] for name in _GIVEN if name in given}
+        namespace, name = metadata.get("namespace", ""), metadata["name"]
+        await client.create(resource, {"metadata": metadata, "spec": obj["spec"]})
+        made.append((resource, namespace, name))
+        status = {"status": obj["status"]}
+        await client.patch(resource, namespace, name, status, PatchType.MERGE, subresource="status")
+
+    async def delete(resource: Resource, namespace: str, name: str) -> None:
+        try:
+            await client.delete(resource, namespace, name, DeleteOptions(0))
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+
+    try:
+        await _several(create(NODES, running_node(number)) for number in range(run.nodes))
+        await _several(
+            create(PODS, running_pod(number, node_name(number % run.nodes)))
+            for number in range(run.pods if run.nodes else 0)
+        )
+        yield
+    finally:
+        await _several(delete(*one) for one in reversed(made))
+
+
+async def _several(requests: Iterator[Coroutine[Any, Any, None]]) -> None:
+    """Carry out requests, several at a time."""
+
+    async def worker() -> None:
+        for request in requests:
+            await request
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_AT_ONCE):
+                group.create_task(worker())
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+
+
+async def _start(run: StartRun, client: HttpClient, kubeconfig: str, *, binds: bool) -> StartFigures:
     """One start of the scheduler, measured, and its end. `binds`: there are nodes for pods."""
     async with AsyncExitStack() as stack:
         since = ""
@@ -142,10 +196,11 @@ async def _start(client: HttpClient, kubeconfig: str, *, binds: bool) -> StartFi
             since = created["metadata"]["resourceVersion"]
             stack.push_async_callback(client.delete, PODS, NAMESPACE, FIRST, DeleteOptions(0))
         port = free_port()
-        command = [part for part in STOWPLAN_COMMAND if not part.startswith("--secure-port")]
+        ours = [part for part in STOWPLAN_COMMAND if not part.startswith("--secure-port")]
+        command = shlex.split(run.command) or [*ours, "--secure-port={port}"]
         began = perf_counter()
         process = await stack.enter_async_context(
-            scheduler_process([*command, f"--secure-port={port}"], kubeconfig)
+            scheduler_process([part.replace("{port}", str(port)) for part in command], kubeconfig)
         )
         try:
             async with asyncio.timeout(_TIMEOUT):
@@ -214,198 +269,3 @@ def _waiting_pod() -> Json:
         "metadata": {"name": FIRST, "namespace": NAMESPACE, "labels": {"app": "first"}},
         "spec": {"containers": [container], "automountServiceAccountToken": False},
     }
-
-
-# What real clusters hold
-
-
-def running_node(number: int) -> Json:
-    """A node as its kubelet reports it, with thirty images."""
-    name = node_name(number)
-    amounts = {"cpu": "32", "memory": "256Gi", "ephemeral-storage": "100Gi", "pods": "110"}
-    conditions = [
-        {
-            "type": kind,
-            "status": "True" if kind == "Ready" else "False",
-            "lastHeartbeatTime": _TIME,
-            "lastTransitionTime": _TIME,
-            "reason": f"Kubelet{kind}",
-            "message": f"kubelet says {kind}",
-        }
-        for kind in ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
-    ]
-    return {
-        "metadata": {
-            "name": name,
-            "uid": f"uid-{name}",
-            "creationTimestamp": _TIME,
-            "labels": {
-                HOSTNAME: name,
-                ZONE: ZONES[number % len(ZONES)],
-                "kubernetes.io/os": "linux",
-                "kubernetes.io/arch": "amd64",
-                "node.kubernetes.io/instance-type": "m5.8xlarge",
-            },
-            "annotations": {"node.alpha.kubernetes.io/ttl": "0"},
-            "managedFields": _managed("kubelet", ("capacity", "allocatable", "conditions", "images")),
-        },
-        "spec": {
-            "podCIDR": f"10.{number // 256 % 256}.{number % 256}.0/24",
-            "providerID": f"cloud:///{name}",
-        },
-        "status": {
-            "capacity": amounts,
-            "allocatable": amounts,
-            "conditions": conditions,
-            "addresses": [{"type": "InternalIP", "address": f"192.168.{number // 256 % 256}.{number % 256}"}],
-            "images": [
-                {"names": [f"registry.example/team-{image}/service:{image}"], "sizeBytes": 10_000_000 * image}
-                for image in range(1, 31)
-            ],
-            "nodeInfo": {"kubeletVersion": "v1.37.0", "osImage": "Linux", "architecture": "amd64"},
-        },
-    }
-
-
-def running_pod(number: int, node: str) -> Json:
-    """A pod of a ReplicaSet as an API server lists it when it runs: about four kilobytes."""
-    owner, name = number // _REPLICAS, f"web-{number // _REPLICAS}-{number:x}"
-    app = f"web-{owner}"
-    requests = {"cpu": "100m", "memory": "256Mi"}
-    token = {
-        "name": f"kube-api-access-{number:05x}",
-        "projected": {
-            "defaultMode": 420,
-            "sources": [
-                {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
-                {
-                    "configMap": {
-                        "name": "kube-root-ca.crt",
-                        "items": [{"key": "ca.crt", "path": "ca.crt"}],
-                    }
-                },
-            ],
-        },
-    }
-    container = {
-        "name": "main",
-        "image": f"registry.example/team-{owner % 30 + 1}/service:{owner % 30 + 1}",
-        "imagePullPolicy": "IfNotPresent",
-        "ports": [{"containerPort": 8080, "protocol": "TCP"}],
-        "env": [{"name": f"SETTING_{place}", "value": f"value of setting {place}"} for place in range(5)],
-        "resources": {"requests": requests, "limits": {"memory": "512Mi"}},
-        "terminationMessagePath": "/dev/termination-log",
-        "terminationMessagePolicy": "File",
-        "volumeMounts": [
-            {
-                "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",
-                "name": token["name"],
-                "readOnly": True,
-            }
-        ],
-    }
-    return {
-        "metadata": {
-            "name": name,
-            "generateName": f"{app}-",
-            "namespace": NAMESPACE,
-            "uid": f"uid-{name}",
-            "creationTimestamp": _TIME,
-            "labels": {"app": app, "pod-template-hash": f"{owner:010x}"},
-            "ownerReferences": [
-                {
-                    "apiVersion": "apps/v1",
-                    "kind": "ReplicaSet",
-                    "name": app,
-                    "uid": f"uid-{app}",
-                    "controller": True,
-                    "blockOwnerDeletion": True,
-                }
-            ],
-            "managedFields": [
-                *_managed(
-                    "kube-controller-manager", ("containers", "restartPolicy", "dnsPolicy", "tolerations")
-                ),
-                *_managed(
-                    "kubelet", ("conditions", "containerStatuses", "hostIP", "phase", "podIP", "startTime")
-                ),
-            ],
-        },
-        "spec": {
-            "nodeName": node,
-            "schedulerName": "default-scheduler",
-            "containers": [container],
-            "volumes": [token],
-            "restartPolicy": "Always",
-            "dnsPolicy": "ClusterFirst",
-            "serviceAccountName": "default",
-            "serviceAccount": "default",
-            "terminationGracePeriodSeconds": 30,
-            "securityContext": {},
-            "enableServiceLinks": True,
-            "preemptionPolicy": "PreemptLowerPriority",
-            "priority": 0,
-            "tolerations": [
-                {
-                    "key": f"node.kubernetes.io/{what}",
-                    "operator": "Exists",
-                    "effect": "NoExecute",
-                    "tolerationSeconds": 300,
-                }
-                for what in ("not-ready", "unreachable")
-            ],
-        },
-        "status": _running_status(number, container["image"], requests),
-    }
-
-
-def _running_status(number: int, image: Any, requests: dict[str, str]) -> Json:
-    address = f"10.{number // 65_536 % 256}.{number // 256 % 256}.{number % 256}"
-    return {
-        "phase": "Running",
-        "qosClass": "Burstable",
-        "hostIP": "192.168.0.1",
-        "podIP": address,
-        "podIPs": [{"ip": address}],
-        "startTime": _TIME,
-        "conditions": [
-            {"type": kind, "status": "True", "lastProbeTime": None, "lastTransitionTime": _TIME}
-            for kind in (
-                "PodReadyToStartContainers",
-                "Initialized",
-                "Ready",
-                "ContainersReady",
-                "PodScheduled",
-            )
-        ],
-        "containerStatuses": [
-            {
-                "name": "main",
-                "ready": True,
-                "started": True,
-                "restartCount": 0,
-                "image": image,
-                "imageID": f"registry.example/service@sha256:{number % 30:064x}",
-                "containerID": f"containerd://{number:064x}",
-                "state": {"running": {"startedAt": _TIME}},
-                "lastState": {},
-                "resources": {"requests": requests, "limits": {"memory": "512Mi"}},
-                "allocatedResources": requests,
-            }
-        ],
-    }
-
-
-def _managed(manager: str, fields: tuple[str, ...]) -> list[Json]:
-    """Who manages which fields, as an API server records it."""
-    owned: Json = {f"f:{field}": {".": {}, 'k:{"name":"main"}': {".": {}, "f:name": {}}} for field in fields}
-    return [
-        {
-            "manager": manager,
-            "operation": "Update",
-            "apiVersion": "v1",
-            "time": _TIME,
-            "fieldsType": "FieldsV1",
-            "fieldsV1": {"f:metadata": {"f:labels": {".": {}, "f:app": {}}}, "f:status": owned},
-        }
-    ]

@@ -16,7 +16,7 @@ from stowplan.api.decode import decode
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.bench.processes import MIB, peak_rss
-from stowplan.bench.start import running_node
+from stowplan.bench.running import running_node
 from stowplan.bench.workloads import WORKLOADS
 from stowplan.cluster.table import ClusterTable, load
 

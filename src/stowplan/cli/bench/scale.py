@@ -22,8 +22,16 @@ from stowplan.cli.values import OneOf
 @click.option("--pods", type=NOT_NEGATIVE, default=30_000, show_default=True, help="Pods that run on them.")
 @click.option("--rounds", type=AT_LEAST_ONE, default=3, show_default=True, help="Starts that are measured.")
 @click.option("--kubeconfig", default="", help="API server to use, with what is in it; by default our own.")
+@click.option("--fill", is_flag=True, help="Create nodes and pods there first, and delete them afterwards.")
+@click.option(
+    "--command",
+    default="",
+    help="Scheduler to measure instead, such as 'kube-scheduler --config {config} --secure-port {port}'.",
+)
 @JSON
-def start_command(nodes: int, pods: int, rounds: int, kubeconfig: str, as_json: bool) -> None:
+def start_command(
+    nodes: int, pods: int, rounds: int, kubeconfig: str, fill: bool, command: str, as_json: bool
+) -> None:
     """Measure the start of `stowplan run`.
 
     API server and scheduler run in their own processes. The scheduler is started several times, and stopped
@@ -31,14 +39,18 @@ def start_command(nodes: int, pods: int, rounds: int, kubeconfig: str, as_json: 
     of its process, its CPU time up to then, and the most memory it held. With `--nodes 0` the cluster is
     empty.
     """
-    run = StartRun(nodes, pods, rounds, kubeconfig)
+    if fill and not kubeconfig:
+        raise click.UsageError("--fill: expected --kubeconfig, too; our own API server is always filled")
+    if command and "{port}" not in command:
+        raise click.UsageError(f"--command: expected {{port}} in it, got {command!r}")
+    run = StartRun(nodes, pods, rounds, kubeconfig, fill, command)
     try:
         with elapsed("measuring"):
             figures = start_bench.measure(run)
     except BenchError as error:
         raise click.ClickException(str(error)) from None
     made = f"{nodes:,} nodes, {pods:,} running pods" if nodes else "an empty cluster"
-    click.echo(f"the cluster of {kubeconfig}" if kubeconfig else made)
+    click.echo(f"the cluster of {kubeconfig}" if kubeconfig and not fill else made)
     click.echo(f"  ready      after {figures.ready_s:.2f} s, {figures.ready_cpu_s:.2f} s of CPU time")
     if figures.bound_s:
         click.echo(
