@@ -81,7 +81,8 @@ class HttpRun:
 
     `command` starts another scheduler; `{config}` in it stands for the configuration file. `rate` is how many
     pods are created in a second; 0: as many as can be. With `waiting` all pods are created first, and CPU and
-    rate count from the start of the scheduler. With `unschedulable` every tenth pod fits nowhere.
+    rate count from the start of the scheduler. With `unschedulable` every tenth pod fits nowhere. `bare`
+    measures a client that sends a scheduler's requests and decides nothing (`bare_client`).
     """
 
     workload: str = "basic"
@@ -92,6 +93,7 @@ class HttpRun:
     rate: float = 0.0
     waiting: bool = False
     unschedulable: bool = False
+    bare: bool = False
     stall_timeout: float = 60.0
     """After so many seconds in which no pod is bound it is given up."""
 
@@ -146,12 +148,18 @@ async def _measure(run: HttpRun) -> HttpFigures:
         if run.waiting:
             await load.create_pods()
         await stack.enter_async_context(load.watching())
-        scheduler = await stack.enter_async_context(
-            scheduler_process(shlex.split(run.command) or STOWPLAN_COMMAND, kubeconfig)
-        )
+        scheduler = await stack.enter_async_context(scheduler_process(_command(run, kubeconfig), kubeconfig))
         if not run.waiting:
             await load.warm_up(scheduler)
         return await load.work(scheduler)
+
+
+def _command(run: HttpRun, kubeconfig: str) -> Sequence[str]:
+    """What to start as the scheduler."""
+    if run.bare:
+        arguments = f"{kubeconfig!r}, {NAMESPACE!r}, {VICTIMS if run.workload == PREEMPTION else 0}"
+        return (sys.executable, "-c", f"from stowplan.bench.bare_client import main; main({arguments})")
+    return shlex.split(run.command) or STOWPLAN_COMMAND
 
 
 class MeasuredProcess:

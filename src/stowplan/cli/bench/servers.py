@@ -75,6 +75,7 @@ def apiserver_command(pods: int, watchers: int, connections: int, as_json: bool)
 )
 @click.option("--waiting", is_flag=True, help="Create all pods first: the scheduler's start counts.")
 @click.option("--unschedulable", is_flag=True, help="Every tenth pod fits nowhere.")
+@click.option("--bare", is_flag=True, help="Send a scheduler's requests without one, for pods that wait.")
 @JSON
 def http_command(
     workload: str,
@@ -85,6 +86,7 @@ def http_command(
     rate: float,
     waiting: bool,
     unschedulable: bool,
+    bare: bool,
     as_json: bool,
 ) -> None:
     """Measure `stowplan run` over HTTPS.
@@ -93,11 +95,14 @@ def http_command(
     nodes and pods are deleted afterwards. With `--rate` pods are created steadily, and the time until they
     are bound is that of a scheduler that keeps up. With `--waiting` all pods are there before the scheduler
     starts, and CPU time and rate are from its start to the last binding. In the workload `preemption` each
-    node has four pods of low priority, of which three must go for a pod.
+    node has four pods of low priority, of which three must go for a pod. With `--bare` nothing is decided:
+    a client sends the requests that a scheduler would, without events, which is what the API server can take.
     """
     if waiting and rate:
         raise click.UsageError("--rate and --waiting: expected only one of them")
-    run = HttpRun(workload, nodes, pods, kubeconfig, command, rate, waiting, unschedulable)
+    if bare and (not waiting or unschedulable or command):
+        raise click.UsageError("--bare: expected with --waiting, and without --unschedulable and --command")
+    run = HttpRun(workload, nodes, pods, kubeconfig, command, rate, waiting, unschedulable, bare)
     try:
         with elapsed("measuring"):
             figures = http_bench.measure(run)
