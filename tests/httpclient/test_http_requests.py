@@ -172,6 +172,21 @@ def test_a_patch_of_steps_whose_answer_was_lost_is_not_sent_again(peer: Peer) ->
     asyncio.run(run())
 
 
+def test_an_answer_that_nobody_wants_to_see_is_not_read(peer: Peer) -> None:
+    patch = {"status": {"nominatedNodeName": "n1"}}
+
+    async def run() -> None:
+        async with peer(answer("200 OK", b"no JSON")) as server, server.client() as client:
+            await client.patch_unseen(PODS, "default", "web", patch, subresource="status")
+            await client.create_unseen(PODS, {"metadata": {"name": "web"}}, namespace="default")
+            with pytest.raises(ApiError):
+                await client.patch(PODS, "default", "web", patch, subresource="status")
+        unseen, _, seen = server.requests
+        assert unseen == seen
+
+    asyncio.run(run())
+
+
 def test_a_list_is_not_asked_for_again_where_its_reader_does_that(peer: Peer) -> None:
     async def run() -> None:
         failed = answer("503 Service Unavailable", b"upstream is away")

@@ -182,6 +182,19 @@ class Writer(Protocol):
         subresource: str = "",
     ) -> Json: ...
 
+    async def patch_unseen(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: Body | Sequence[Any],
+        kind: PatchType = PatchType.STRATEGIC,
+        *,
+        subresource: str = "",
+    ) -> None:
+        """Patch an object nobody wants to see as written, such as a status: it is not decoded then."""
+        await self.patch(resource, namespace, name, patch, kind, subresource=subresource)
+
     async def delete(
         self, resource: Resource, namespace: str, name: str, options: DeleteOptions = ORDINARY_DELETION
     ) -> None: ...

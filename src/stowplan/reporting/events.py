@@ -15,7 +15,7 @@ import msgspec
 from stowplan.api.catalogue import EVENTS, PODS
 from stowplan.api.meta import Object, micro_timestamp, next_nanosecond
 from stowplan.api.pod import Pod
-from stowplan.api.requests import Json, PatchType
+from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.client import Writer
 from stowplan.clock import Clock
@@ -417,7 +417,7 @@ class EventRecorder:
     async def _write_series(self, series: EventSeries) -> None:
         event = series.event
         try:
-            await self._client.patch(EVENTS, event.namespace, event.name, series.patch(), PatchType.STRATEGIC)
+            await self._client.patch_unseen(EVENTS, event.namespace, event.name, series.patch())
         except ApiError as error:
             if error.code != 404:
                 raise

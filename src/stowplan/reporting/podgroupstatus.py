@@ -62,7 +62,7 @@ async def patch_group_status(client: Writer, group: PodGroup, patch: Json, rng: 
     """
     patch = {"metadata": {"uid": group.metadata.uid}, **patch}
     write = partial(
-        client.patch,
+        client.patch_unseen,
         POD_GROUPS,
         group.namespace,
         group.name,

@@ -80,7 +80,7 @@ async def patch_status(client: Writer, pod: Pod, patch: Json | None, rng: random
         return
     patch = {"metadata": {"uid": pod.metadata.uid}, **patch}
     write = partial(
-        client.patch, PODS, pod.namespace, pod.name, patch, PatchType.STRATEGIC, subresource="status"
+        client.patch_unseen, PODS, pod.namespace, pod.name, patch, PatchType.STRATEGIC, subresource="status"
     )
     await retried(write, is_retriable, rng.random)
 

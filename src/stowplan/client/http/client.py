@@ -283,10 +283,24 @@ class HttpClient(Client):
         subresource: str = "",
     ) -> Json:
         path = object_path(resource, namespace, name, subresource)
-        answer = await self._transport.request(
-            "PATCH", path, msgspec.json.encode(patch), kind.value, repeatable=kind in _REPEATABLE_PATCHES
-        )
-        return self._json("PATCH", path, answer)
+        return self._json("PATCH", path, await self._patch(path, patch, kind))
+
+    async def patch_unseen(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: Sent | Sequence[Any],
+        kind: PatchType = PatchType.STRATEGIC,
+        *,
+        subresource: str = "",
+    ) -> None:
+        await self._patch(object_path(resource, namespace, name, subresource), patch, kind)
+
+    async def _patch(self, path: str, patch: Sent | Sequence[Any], kind: PatchType) -> Answer:
+        repeatable = kind in _REPEATABLE_PATCHES
+        text = msgspec.json.encode(patch)
+        return await self._transport.request("PATCH", path, text, kind.value, repeatable=repeatable)
 
     async def delete(
         self, resource: Resource, namespace: str, name: str, options: DeleteOptions = ORDINARY_DELETION
