@@ -148,10 +148,12 @@ class QueueMachine(RuleBasedStateMachine):
     def pop(self, times: int) -> None:
         for _ in range(times):
             expected = self.plain.candidates()
+            may_pop = self.queue.may_pop
             queued = self.queue.pop()
             if queued is None:
                 assert not expected
                 return
+            assert may_pop, "the scheduling loop would not have been woken"
             name = queued.pod.name
             assert name in expected
             assert not queued.gated

@@ -191,9 +191,11 @@ class Side:
 
     def _try(self, good: str) -> object:
         """The next pod is tried and rejected, or its attempt goes wrong."""
+        may_pop = self.rig.queue.may_pop
         queued = self.rig.queue.pop()
         if queued is None:
             return None
+        assert may_pop, "the scheduling loop would not have been woken"
         self.rig.reject(queued, *(self.rejectors(int(queued.pod.name[1:])) if good != "y" else []))
         return queued.key
 
