@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 from typing import Any
 
 import pytest
@@ -65,9 +66,15 @@ setattr(gc, "unfreeze", _FREEZER.unfreeze)  # noqa: B010
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The limit of seconds for a test is for the usual effort."""
+    """The limit of seconds for a test is for the usual effort.
+
+    Shells have what they start in the background ignore SIGINT, and so would all processes that tests start
+    and interrupt.
+    """
     if LONG or "STOWPLAN_OUTAGE" in os.environ:
         config.option.timeout = 0
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
