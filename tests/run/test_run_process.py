@@ -1,16 +1,22 @@
 """`stowplan run` from its start to its exit code, as those see it who start it."""
 
 import asyncio
+import re
+import resource
 import signal
 import time
+from functools import partial
 from pathlib import Path
 
 from run.lives import ask
 from run.processes import Cluster, RunningScheduler, cluster, names
 from stowplan.api.catalogue import PODS
+from stowplan.run.process import FORGOTTEN_WITHIN
 from stowplan.testing.ports import free_port
+from waiting import eventually
 
 ELECTED = "Successfully acquired lease"
+RELOAD = re.compile("Reloaded configuration")
 RELOADED = "stowplan_config_last_reload_successful"
 
 
@@ -176,6 +182,31 @@ def test_a_standby_takes_over_also_if_it_was_reloaded_while_it_waited(tmp_path: 
                 place.add_pod(name)
             await place.bound(*wanted)
             await place.told_once(*wanted)
+
+    asyncio.run(story())
+
+
+def test_configurations_that_were_replaced_take_no_memory(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with cluster(tmp_path) as place:
+            place.add_nodes(300)
+            scheduler = await place.start(config=place.write_config("default-scheduler"))
+            await scheduler.says(ELECTED)
+
+            async def reloaded(times: int) -> float:
+                for _ in range(times):
+                    said = len(RELOAD.findall(scheduler.log))
+                    scheduler.signal(signal.SIGHUP)
+                    await eventually(partial(has_reloaded, said))
+                await asyncio.sleep(2 * FORGOTTEN_WITHIN)
+                pages = Path(f"/proc/{scheduler.process.pid}/statm").read_text().split()[1]
+                return int(pages) * resource.getpagesize() / 2**20
+
+            def has_reloaded(times: int) -> bool:
+                return len(RELOAD.findall(scheduler.log)) > times
+
+            warm = await reloaded(8)
+            assert await reloaded(12) < warm + 5, "each takes about one MiB"
 
     asyncio.run(story())
 

@@ -34,7 +34,7 @@ from stowplan.election import (
     lock_for,
 )
 from stowplan.extenders import Extender
-from stowplan.gc_tuning import calm_collector, resting_collector
+from stowplan.gc_tuning import calm_collector, collect_replaced, resting_collector
 from stowplan.gocompat.quoting import path_error
 from stowplan.logs import Logger
 from stowplan.metrics import ProcessMetrics
@@ -60,6 +60,9 @@ GATHER_EVENTS: Final = 0.1
 
 RELEASED_WITHIN: Final = 1.0
 """Seconds that releasing the lease may take."""
+
+FORGOTTEN_WITHIN: Final = 1.0
+"""Seconds after which nobody deals any more with an instance that was replaced."""
 
 
 def run_process(plan: StartupPlan, environ: Mapping[str, str] = os.environ) -> int:
@@ -502,6 +505,7 @@ class Process:
             self._instance, new = new, old
         finally:
             await new.stop()
+            asyncio.get_running_loop().call_later(FORGOTTEN_WITHIN, collect_replaced)
 
 
 # What only some processes need is loaded when it is needed
