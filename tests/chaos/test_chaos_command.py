@@ -5,6 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from stowplan.chaos import plan_of
 from stowplan.cli.main import stowplan
 from stowplan.scheduler.cache import Cache
 
@@ -17,6 +18,17 @@ def test_it_runs_as_many_seeds_as_asked_for() -> None:
     result = json.loads(document)
     assert (result["from"], result["seeds"], result["failed"]) == (5, 3, [])
     assert result["counts"]["bound"] > 0
+
+
+def test_claims_can_be_asked_for_in_every_run() -> None:
+    """The seed alone has none, and gives the same pods with them."""
+    alone, with_claims = plan_of(2), plan_of(2, claims=True)
+    assert not alone.devices
+    assert with_claims.devices
+
+    done = CliRunner().invoke(stowplan, ["chaos", "--seed", "2", "--claims", "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.output.splitlines()[-1])["counts"]["claims allocated"] > 0
 
 
 def test_a_failure_is_told_with_its_seed_and_how_to_see_it_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,12 @@ _CREATED_TOGETHER: Final = 0.7
 """The share of groups whose members come at the same moment."""
 
 
-def plan_of(seed: int, *, groups: bool | None = None) -> Plan:
-    """The plan of a seed, the same on every machine; `groups`: it has pod groups, whatever the seed."""
-    plan = make_plan(Random(f"plan {seed}"), seed)
+def plan_of(seed: int, *, groups: bool | None = None, claims: bool = False) -> Plan:
+    """The plan of a seed, the same on every machine.
+
+    With `groups` or `claims` it has pod groups or resource claims whatever the seed.
+    """
+    plan = make_plan(Random(f"plan {seed}"), seed, claims=claims)
     if groups is None:
         groups = Random(f"whether groups {seed}").random() < WITH_GROUPS
     return with_groups(plan) if groups else plan

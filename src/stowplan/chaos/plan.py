@@ -133,8 +133,8 @@ _NODE_CHANGES = (
 )
 
 
-def make_plan(rng: Random, seed: int) -> Plan:
-    """A random plan. `seed` is that of the run."""
+def make_plan(rng: Random, seed: int, *, claims: bool = False) -> Plan:
+    """A random plan. `seed` is that of the run; with `claims` it has devices whatever the seed."""
     end = rng.choice((20.0, 40.0, 90.0))
     profiles = PROFILES if rng.random() < 0.4 else PROFILES[:1]
     plan = Plan(
@@ -149,7 +149,9 @@ def make_plan(rng: Random, seed: int) -> Plan:
         actions=_ActionMaker(rng, end, profiles).all(),
     )
     plan = _with_volumes(rng, plan) if rng.random() < WITH_VOLUMES else plan
-    return _with_devices(rng, plan) if rng.random() < WITH_DEVICES else plan
+    # The number is drawn in any case, so that a seed gives the same devices with and without `claims`.
+    has_devices = rng.random() < WITH_DEVICES
+    return _with_devices(rng, plan) if has_devices or claims else plan
 
 
 def _extenders(rng: Random) -> tuple[ExtenderPlan, ...]:

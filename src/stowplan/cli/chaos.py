@@ -30,7 +30,7 @@ _SHOWN = (
     "plugin refusals",
     "extender failures",
 )
-_IN_PROCESS = ("seeds", "first", "verbose", "groups")
+_IN_PROCESS = ("seeds", "first", "verbose", "groups", "claims")
 _WITH_PROCESSES = ("rounds", "minutes", "schedulers", "faults")
 
 
@@ -56,6 +56,7 @@ _WITH_PROCESSES = ("rounds", "minutes", "schedulers", "faults")
     help="Faults of --processes, of which each round has one at random; may be repeated. By default all.",
 )
 @click.option("--groups", is_flag=True, help="Pod groups in every run, not only in some.")
+@click.option("--claims", is_flag=True, help="Resource claims in every run, not only in some.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object on the last line.")
 @click.option("--verbose", is_flag=True, help="Print the plan and the history of every run.")
 @click.pass_context
@@ -70,6 +71,7 @@ def chaos(
     schedulers: int,
     faults: tuple[str, ...],
     groups: bool,
+    claims: bool,
     as_json: bool,
     verbose: bool,
 ) -> None:
@@ -98,7 +100,7 @@ def chaos(
         _run_campaign(_Extent(seed or 0, rounds, minutes), schedulers, faults, as_json)
     else:
         chosen = range(first, first + seeds) if seed is None else range(seed, seed + 1)
-        _run_seeds(chosen, groups or None, as_json, verbose)
+        _run_seeds(chosen, _Content(groups, claims), as_json, verbose)
 
 
 def _refuse_unused(ctx: click.Context, names: tuple[str, ...], processes: bool) -> None:
@@ -113,17 +115,29 @@ def _refuse_unused(ctx: click.Context, names: tuple[str, ...], processes: bool) 
 # Runs in this process
 
 
-def _run_seeds(chosen: range, groups: bool | None, as_json: bool, verbose: bool) -> None:
+class _Content(NamedTuple):
+    """Objects that every run has, not only those of some seeds."""
+
+    groups: bool
+    claims: bool
+
+    @property
+    def options(self) -> str:
+        """The options that ask for it, to repeat a seed."""
+        return "".join(f" --{name}" for name, is_given in self._asdict().items() if is_given)
+
+
+def _run_seeds(chosen: range, content: _Content, as_json: bool, verbose: bool) -> None:
     counts: Counter[str] = Counter()
     failed: list[Outcome] = []
     with Progress("running", len(chosen), "runs") as progress:
         for number, one in enumerate(chosen, start=1):
-            outcome = _run(one, groups, verbose)
+            outcome = _run(one, content, verbose)
             counts.update(outcome.counts)
             if not outcome.ok:
                 failed.append(outcome)
                 progress.clear()
-                _show(outcome, groups)
+                _show(outcome, content)
             elif number % 50 == 0 and number < len(chosen) and not progress.is_shown:
                 click.echo(f"{number:,} of {len(chosen):,} runs, {len(failed)} failed")
             progress.advance(detail=f"{len(failed)} failed")
@@ -135,8 +149,8 @@ def _run_seeds(chosen: range, groups: bool | None, as_json: bool, verbose: bool)
         raise SystemExit(1)
 
 
-def _run(seed: int, groups: bool | None, verbose: bool) -> Outcome:
-    plan = plan_of(seed, groups=groups)
+def _run(seed: int, content: _Content, verbose: bool) -> Outcome:
+    plan = plan_of(seed, groups=content.groups or None, claims=content.claims)
     if verbose:
         click.echo(plan.text())
     outcome = execute(plan, keep_log=verbose)
@@ -147,11 +161,11 @@ def _run(seed: int, groups: bool | None, verbose: bool) -> Outcome:
     return outcome
 
 
-def _show(outcome: Outcome, groups: bool | None) -> None:
+def _show(outcome: Outcome, content: _Content) -> None:
     more = len(outcome.findings) - 1
     also = f", and {more} more" if more else ""
     click.echo(f"seed {outcome.seed}: {outcome.findings[0]}{also}")
-    click.echo(f"  again: stowplan chaos --seed {outcome.seed}{' --groups' * bool(groups)} --verbose")
+    click.echo(f"  again: stowplan chaos --seed {outcome.seed}{content.options} --verbose")
 
 
 def _document(chosen: range, failed: list[Outcome], counts: Counter[str]) -> dict[str, Any]:
