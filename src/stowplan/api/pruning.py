@@ -1,12 +1,12 @@
 """JSON text that the decoder refuses, read without recursion: where values end, what a type declares of it.
 
-The decoder recurses, also into what no type declares and it only has to skip. It gives up where Python's stack
-would have about a thousand levels, while an API server admits ten thousand, in `managedFields` for example. So
-a text that cannot be decoded as it is gets cut down to the declared fields, whose depth the types bound, and is
-decoded once more. This is a hundred times slower than decoding, and only for texts that failed.
+The decoder recurses, also into what no type declares and it only has to skip. It gives up where Python's
+stack would have about a thousand levels, while an API server admits ten thousand, in `managedFields` for
+example. So a text that cannot be decoded as it is gets cut down to the declared fields, whose depth the types
+bound, and is decoded once more. This is a hundred times slower than decoding, and only for texts that failed.
 
-Everything here is a generator that yields after about a millisecond of work, so that a caller on an event loop
-can give others a turn. `at_once` is for callers elsewhere.
+Everything here is a generator that yields after about a millisecond of work, so that a caller on an event
+loop can give others a turn. `at_once` is for callers elsewhere.
 """
 
 import re

@@ -160,7 +160,7 @@ class Decoding(Generic[T]):
         """Decode as many whole items as possible from the beginning of a text; how many bytes they were.
 
         The separator also occurs within items that have such lists themselves. Cut there, what comes before
-        is no sequence of whole values, and decoding it fails. Then each item is looked for from the beginning.
+        is no sequence of whole values, and decoding it fails. Then the end of each item is looked for.
         """
         at = text.rfind(separator)
         if at >= 0:
