@@ -113,10 +113,9 @@ def _handler(kind: Watched, dispatcher: Dispatcher) -> ObjectEventHandler | Grou
 class Informers:
     """Reflectors for all kinds, and the pods they know.
 
-    `report` is told of what goes wrong, `inform` of what goes right again, and `unreadable` is called for objects
-    that cannot be read. `see_pod` is how pods are
-    seen, if not as they are. `wrap` is given the name of each resource and its event handler, and returns the
-    one to call.
+    `report` is told of what goes wrong, `inform` of what goes right again; `unreadable` is called for objects
+    that cannot be read. `see_pod` is how pods are seen, if not as they are. `wrap` is given the name of each
+    resource and its event handler, and returns the one to call.
     """
 
     def __init__(
