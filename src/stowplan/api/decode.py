@@ -1,11 +1,12 @@
 """Turning wire bytes or plain Python data into typed objects."""
 
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from stowplan.api import coscheduling, devices, node, pod, pod_groups, storage, workloads, writes
 from stowplan.api.meta import Namespace, Object
+from stowplan.api.pruning import UNMANAGED, Steps, at_once, pruned, shape_of
 
 T = TypeVar("T", bound=Object)
 
@@ -59,33 +60,62 @@ def _class_of(kind: str, api_version: Any) -> type[Object] | None:
     return KINDS.get(kind)
 
 
+UNDECODABLE: Final = (ValueError, RecursionError, OverflowError)
+"""What decoding raises for texts that are malformed, of another type, nested too deeply or out of range."""
+
 _decoders: dict[type[Object], msgspec.json.Decoder[Any]] = {}
 
 
 def decode(data: bytes | str, cls: type[T]) -> T:
-    """Decode JSON as an object of one kind.
+    """Decode JSON as an object of one kind. Raises DecodeError.
 
-    Servers now and then send `null` where a list or map is empty. Only when the straight way fails is
-    the text read a second time with its nulls left out.
+    What the type does not declare cannot fail it, however deep or malformed. Null counts as absent: servers
+    now and then send it for an empty list or map.
     """
+    return at_once(decoding(data, cls))
+
+
+def decoding(data: bytes | str, cls: type[T]) -> Steps[T]:
+    """The same in steps. Only when the straight way fails is the text cut down to what the type declares."""
     decoder = _decoders.get(cls)
     if decoder is None:
         decoder = _decoders[cls] = msgspec.json.Decoder(cls)
     try:
         result: T = decoder.decode(data)
-    except msgspec.ValidationError:
-        return convert(msgspec.json.decode(data), cls)
-    except msgspec.DecodeError as error:
-        raise DecodeError(f"{cls.__name__}: {error}") from None
+    except UNDECODABLE:
+        try:
+            text = data.encode() if isinstance(data, str) else data
+            result = decoder.decode((yield from pruned(text, shape_of(cls))))
+        except UNDECODABLE as error:
+            raise DecodeError(f"{cls.__name__}: {undecodable(error)}") from None
     return result
+
+
+def decoding_plain(data: bytes) -> Steps[dict[str, Any]]:
+    """Any object as plain data, in steps; if it cannot be decoded as it is, without its managedFields.
+
+    Raises DecodeError.
+    """
+    try:
+        return msgspec.json.decode(data, type=dict[str, Any])
+    except UNDECODABLE:
+        try:
+            return msgspec.json.decode((yield from pruned(data, UNMANAGED)), type=dict[str, Any])
+        except UNDECODABLE as error:
+            raise DecodeError(f"object: {undecodable(error)}") from None
+
+
+def undecodable(error: Exception) -> str:
+    """Why something cannot be decoded."""
+    return "nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
 def convert(data: Any, cls: type[T]) -> T:
     """Turn plain data (from YAML, say) into an object of one kind; nulls count as absent."""
     try:
         return msgspec.convert(_without_nulls(data), cls)
-    except msgspec.ValidationError as error:
-        raise DecodeError(f"{cls.__name__}: {error}") from None
+    except UNDECODABLE as error:
+        raise DecodeError(f"{cls.__name__}: {undecodable(error)}") from None
 
 
 def convert_any(data: Any) -> Object | None:
@@ -100,8 +130,8 @@ def decode_any(data: bytes | str) -> Object | None:
     """Decode JSON as the kind it names, None for a kind stowplan does not read."""
     try:
         head = msgspec.json.decode(data, type=_Head)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
-        raise DecodeError(f"object: {error}") from None
+    except UNDECODABLE as error:
+        raise DecodeError(f"object: {undecodable(error)}") from None
     cls = _class_of(head.kind, head.api_version)
     return None if cls is None else decode(data, cls)
 

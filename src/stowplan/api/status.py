@@ -78,7 +78,8 @@ class ApiError(Exception):
     @property
     def retry_after(self) -> float | None:
         """How many seconds the server asks to wait before trying again, if it says."""
-        return self.details.get("retryAfterSeconds")
+        seconds = self.details.get("retryAfterSeconds")
+        return seconds if isinstance(seconds, int | float) and 0 <= seconds < float("inf") else None
 
     def status(self) -> dict[str, Any]:
         """The error as a Status object."""
@@ -189,6 +190,11 @@ def unsupported_media_type(accepted: Sequence[str]) -> ApiError:
 
 def expired(message: str) -> ApiError:
     return ApiError(410, "Expired", message)
+
+
+def unresumable(message: str) -> ApiError:
+    """A watch that would go wrong at the same place if it were resumed: list again."""
+    return ApiError(0, "Expired", message)
 
 
 def too_large_version(asked: int, current: int) -> ApiError:

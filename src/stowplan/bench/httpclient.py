@@ -184,7 +184,8 @@ class _Aiohttp:
         seen = 0
         async with self._session.get(f"{collection_path(PODS)}?{query}") as answer:
             async for line in answer.content:
-                if self._decoder.event(line).synced:
+                event = self._decoder.event(line)
+                if event is not None and event.synced:
                     break
                 seen += 1
         return seen

@@ -80,7 +80,8 @@ def doctor(
     """Check whether stowplan can schedule a cluster.
 
     Looks at the version of the API server, who the credentials belong to, the clock, the API versions and
-    rights that a scheduler needs, the lease and who holds it, and pods that wait. Says what would not work.
+    rights that a scheduler needs, the lease and who holds it, pods that wait, and reads all objects that a
+    scheduler reads, naming those it cannot. Says what would not work.
     Nothing is changed on the cluster.
 
     Exit code 0: it would work, maybe with warnings; 1: no pod would be scheduled; 2: the API server could not

@@ -28,10 +28,12 @@ Body = Mapping[str, Any] | Struct
 
 
 class Unreadable(msgspec.Struct, frozen=True):
-    """An object that could not be decoded: which one, and what is wrong with it."""
+    """An object that could not be decoded: which one, as far as that is known, and what is wrong with it."""
 
     key: str
     problem: str
+    uid: str = ""
+    resource_version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,8 @@ class WatchEvent(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
     object: T_co | None = None
     problem: str = ""
     synced: bool = False
+    uid: str = ""
+    """That of an object which could not be decoded."""
 
 
 class Watch(Protocol[T_co]):

@@ -93,7 +93,7 @@ class ObjectStore(Generic[T]):
         self._transform = transform
         self._report = report
         self._objects: ShardedDict[T] = ShardedDict()
-        self._unreadable: set[str] = set()
+        self._unreadable: dict[str, Unreadable] = {}
         self.skipped = 0
 
     @property
@@ -107,9 +107,9 @@ class ObjectStore(Generic[T]):
         return _FEW if self._bulk is None else _MANY
 
     @property
-    def unreadable(self) -> frozenset[str]:
-        """The keys of objects whose present state cannot be read."""
-        return frozenset(self._unreadable)
+    def unreadable(self) -> Mapping[str, Unreadable]:
+        """Objects whose present state cannot be read, by `namespace/name`."""
+        return self._unreadable
 
     def add_handler(self, handler: Handler[T]) -> None:
         """Tell another handler too: of what is there now, and after the others of what happens to it."""
@@ -127,7 +127,7 @@ class ObjectStore(Generic[T]):
     def put(self, key: str, obj: T) -> None:
         """An object is there, new or changed. Another object of the same name first ends the old one."""
         if self._unreadable:
-            self._unreadable.discard(key)
+            self._unreadable.pop(key, None)
         if self._transform is not None:
             obj = self._transform(obj)
         objects = self._objects
@@ -147,7 +147,7 @@ class ObjectStore(Generic[T]):
 
     def remove(self, key: str, last: T | None = None) -> None:
         """An object is gone; `last` is its last state, if that is known better than here."""
-        self._unreadable.discard(key)
+        self._unreadable.pop(key, None)
         old = self._objects.pop(key, None)
         if old is not None:
             if last is None or last.metadata.uid != old.metadata.uid:
@@ -157,10 +157,15 @@ class ObjectStore(Generic[T]):
             self._handler.deleted(last)
 
     def skip(self, unreadable: Unreadable) -> None:
-        """An object is there, but cannot be read."""
+        """An object is there, but cannot be read. Another object of the same name is gone."""
         self.skipped += 1
-        if unreadable.key not in self._unreadable:
-            self._unreadable.add(unreadable.key)
+        key, uid = unreadable.key, unreadable.uid
+        last = self._objects.get(key)
+        if last is not None and uid and last.metadata.uid != uid:
+            self.remove(key)
+        before = self._unreadable.get(key)
+        self._unreadable[key] = unreadable
+        if before is None or before.uid != uid:
             self._report(unreadable)
 
     def replace(self, wanted: ShardedDict[T], unreadable: Iterable[Unreadable] = ()) -> Iterator[None]:
@@ -169,20 +174,19 @@ class ObjectStore(Generic[T]):
         Objects are taken out of `wanted`, and those that nobody needs are let go one at a time: freeing tens
         of thousands at once takes long.
         """
-        skipped: set[str] = set()
-        for one in unreadable:
-            skipped.add(one.key)
-            self.skip(one)
-            yield
+        skipped = {one.key: one for one in unreadable}
         for number, key in enumerate(_keys(self._objects), 1):
             if key not in wanted and key not in skipped:
                 self.remove(key)
                 yield
             elif not number % KEYS:
                 yield
-        self._unreadable = {key for key in self._unreadable if key in wanted or key in skipped}
+        self._unreadable = {key: one for key, one in self._unreadable.items() if key in skipped}
         for key in _keys(wanted):
             self.put(key, wanted.pop(key))
+            yield
+        for one in skipped.values():
+            self.skip(one)
             yield
 
     def put_all(self, new: Mapping[str, T]) -> None:
@@ -192,7 +196,8 @@ class ObjectStore(Generic[T]):
                 self.put(key, obj)
         elif new:
             if self._unreadable:
-                self._unreadable.difference_update(new)
+                for key in new:
+                    self._unreadable.pop(key, None)
             if self._transform is not None:
                 new = {key: self._transform(obj) for key, obj in new.items()}
             self._objects.add_all(new)

@@ -39,7 +39,8 @@ class Reflector(Generic[T]):
 
     `without` says what suffers while the server forbids or lacks the resource: that is told once, and the
     reflector goes on trying. Empty means that nothing goes without it, and every failure is told.
-    `transform` is applied to every object before anybody sees it.
+    `transform` is applied to every object before anybody sees it. `unreadable` is called for an object that
+    cannot be read; without it `report` is.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Reflector(Generic[T]):
         without: str = "",
         inform: Callable[[str], None] = lambda text: None,
         transform: Callable[[T], T] | None = None,
+        unreadable: Callable[[Resource, Unreadable], None] | None = None,
     ) -> None:
         self._reader = reader
         self._resource = resource
@@ -65,6 +67,7 @@ class Reflector(Generic[T]):
         self._clock = clock
         self._retries = Retries(rng)
         self._report = report
+        self._unreadable = unreadable
         self._namespace = namespace
         self._selection = selection
         self._stream = stream
@@ -106,6 +109,11 @@ class Reflector(Generic[T]):
     def skipped(self) -> int:
         """How many times an object had to be skipped because it could not be read."""
         return self._store.skipped
+
+    @property
+    def unreadable(self) -> Mapping[str, Unreadable]:
+        """Objects whose present state cannot be read, by `namespace/name`."""
+        return self._store.unreadable
 
     @property
     def resource_version(self) -> str:
@@ -205,7 +213,7 @@ class Reflector(Generic[T]):
         if event.type == DELETED:
             self._store.remove(event.key)
         else:
-            self._store.skip(Unreadable(event.key, event.problem))
+            self._store.skip(Unreadable(event.key, event.problem, event.uid, event.resource_version))
 
     async def _list(self) -> None:
         parts = self._reader.parts(
@@ -249,7 +257,7 @@ class Reflector(Generic[T]):
                 self._version = ""
                 self._is_latest_wanted = True
             self._is_current = False
-            if moved:
+            if moved and not error.is_unreachable:
                 return
         self.failures += 1
         if not (error.is_unreachable and await self._is_known_to_be_gone()):
@@ -272,7 +280,8 @@ class Reflector(Generic[T]):
         if error.code in (400, 422):
             self._stream = False
             return True
-        if error.is_expired or error.is_version_too_large or error.retry_after is not None:
+        is_forgotten = error.is_expired and not error.is_unreachable
+        if is_forgotten or error.is_version_too_large or error.retry_after is not None:
             return False
         self._broken_streams += error.is_unreachable
         self._is_listed_next = error.code >= 500 or self._broken_streams >= _BROKEN_STREAMS
@@ -293,7 +302,10 @@ class Reflector(Generic[T]):
         await asyncio.sleep(0)
 
     def _report_unreadable(self, unreadable: Unreadable) -> None:
-        self._report(f"{self._resource.qualified} {unreadable.key}: skipped: {unreadable.problem}")
+        if self._unreadable is not None:
+            self._unreadable(self._resource, unreadable)
+        else:
+            self._report(f"{self._resource.qualified} {unreadable.key}: skipped: {unreadable.problem}")
 
 
 class _Initial(Generic[T]):
@@ -335,8 +347,7 @@ class _Initial(Generic[T]):
                 if self._is_first:
                     self._store.remove(key, obj)
             elif one.problem:
-                objects.pop(key, None)
-                self._unreadable[key] = Unreadable(key, one.problem)
+                self._unreadable[key] = Unreadable(key, one.problem, one.uid, one.resource_version)
         if self._is_first and (is_over or len(objects) >= at_once):
             self._objects = {}
             self._store.put_all(objects)

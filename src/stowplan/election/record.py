@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from stowplan.api.decode import UNDECODABLE, undecodable
 from stowplan.api.meta import micro_timestamp, seconds_of, timestamp
 from stowplan.api.requests import Json
 from stowplan.clock import Clock
@@ -146,9 +147,9 @@ def of_annotation(text: str) -> Record:
     """Raises `UnreadableRecordError` saying what is wrong."""
     try:
         fields = json.loads(text)
-    except ValueError as error:
+    except UNDECODABLE as error:
         raise UnreadableRecordError(
-            f"annotation {ANNOTATION}: expected JSON, got {text!r}: {error}"
+            f"annotation {ANNOTATION}: expected JSON, got {text!r}: {undecodable(error)}"
         ) from None
     if not isinstance(fields, dict):
         raise UnreadableRecordError(f"annotation {ANNOTATION}: expected a JSON object, got {text!r}")

@@ -322,11 +322,15 @@ def _nodes(raw: msgspec.Raw, at: Cursor) -> list[tuple[Node, msgspec.Raw]]:
         found = _members(_RAW_OBJECT.decode(raw), ("items",))
     except msgspec.ValidationError:
         raise _mismatch(_plain(raw), "v1.NodeList", at) from None
+    except RecursionError:
+        raise AnswerError("exceeded max depth") from None
     at = at.member("NodeList", (), "items")
     try:
         items = _RAW_LIST.decode(found["items"]) if found else []
     except msgspec.ValidationError:
         raise _mismatch(_plain(found["items"]), "[]v1.Node", at) from None
+    except RecursionError:
+        raise AnswerError("exceeded max depth") from None
     try:
         return [(decode(bytes(item), Node), item) for item in items]
     except DecodeError as error:
@@ -358,11 +362,11 @@ def _odd_value(body: bytes) -> msgspec.Raw:
         raise AnswerError("EOF")
     try:
         value, _ = _LENIENT.raw_decode(text)
+        written = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass")
     except ValueError:
         raise AnswerError(_syntax_error(body)) from None
     except RecursionError:
         raise AnswerError("exceeded max depth") from None
-    written = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass")
     return msgspec.Raw(written.decode("utf-16", "replace").encode())
 
 
@@ -382,6 +386,8 @@ def _parts(body: bytes, type_name: str) -> dict[str, msgspec.Raw]:
         return _RAW_OBJECT.decode(raw)
     except msgspec.ValidationError:
         value = _plain(raw)
+    except RecursionError:
+        raise AnswerError("exceeded max depth") from None
     if value is None:
         return {}
     raise _mismatch(value, type_name, Cursor())
@@ -392,6 +398,8 @@ def _plain(raw: msgspec.Raw) -> Any:
         return msgspec.json.decode(raw)
     except msgspec.DecodeError as error:
         raise AnswerError(str(error)) from None
+    except RecursionError:
+        raise AnswerError("exceeded max depth") from None
 
 
 def _members(data: dict[str, Any], fields: Iterable[str]) -> dict[str, Any]:

@@ -8,7 +8,6 @@ Filter and Score, which are asked about all nodes at once, are run in runtime.py
 import asyncio
 import inspect
 import sys
-import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
@@ -36,6 +35,7 @@ from stowplan.framework.interface import (
 )
 from stowplan.framework.protocols import PostFilterPlugin, PreFilterPlugin
 from stowplan.framework.status import SKIP, SUCCESS, Code, PluginError, Status, error, unschedulable
+from stowplan.logs.tracebacks import frames
 
 if TYPE_CHECKING:
     from stowplan.framework.runtime import Framework
@@ -136,11 +136,11 @@ def raised_error(plugin: Plugin, point: str, cause: Exception, node: str | None 
 
 def _raised_at(plugin: Plugin, cause: Exception) -> str:
     """`file.py:12`: the innermost line in the plugin's own file, or where it was raised."""
-    frames = traceback.extract_tb(cause.__traceback__)
+    passed = list(frames(cause.__traceback__))
     module = sys.modules.get(type(plugin).__module__)
     own = getattr(module, "__file__", None)
-    frame = next((one for one in reversed(frames) if one.filename == own), frames[-1])
-    return f"{Path(frame.filename).name}:{frame.lineno}"
+    file, line, _ = next((one for one in reversed(passed) if one[0] == own), passed[-1])
+    return f"{Path(file).name}:{line}"
 
 
 def plugin_error(plugin: Plugin, point: str, message: str, node: str | None = None) -> PluginError:

@@ -3,6 +3,7 @@
 * `logger`: the logger that the rest of the code uses
 * `settings`: what flags say; `process`: the logger of a process with these settings
 * `formats`: messages to lines; `streams`: lines to file descriptors
+* `tracebacks`: errors with their tracebacks, of bounded size
 """
 
 from stowplan.logs.logger import ERROR, FATAL, PLAIN, WARNING, Logger, Ref, Sink

@@ -239,6 +239,13 @@ GAUGES: Final = (
         "Nodes, pods and assumed pods the scheduler holds in memory.",
     ),
     MetricDescription(
+        "unreadable_objects",
+        ("resource",),
+        ALPHA,
+        "Objects whose present version cannot be decoded; the log says why.",
+        prefix="stowplan_",
+    ),
+    MetricDescription(
         "unschedulable_pods",
         ("plugin", "profile"),
         BETA,

@@ -244,6 +244,10 @@ class SchedulerMetrics(QueueMetrics):
         stores.read_series_from(lambda: series(_low_digits))
         self._families.read_gauge("informer_queued_items").read_series_from(lambda: series(lambda seen: 0))
 
+    def watch_unreadable(self, counts: Callable[[], Mapping[Labels, int]]) -> None:
+        """Read from a callback how many objects of each resource cannot be read."""
+        self._families.read_gauge("unreadable_objects").read_series_from(counts)
+
     def processing(self, *labels: str) -> Callable[[float], None] | None:
         """Observes how long changes take that an informer hears of, given group, version and resource.
 

@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
@@ -16,7 +17,9 @@ from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.pod import Pod
 from stowplan.api.requests import FieldTerm, Json, Selection
 from stowplan.api.status import ApiError
+from stowplan.client import Unreadable
 from stowplan.client.http import HttpClient
+from stowplan.client.interface import ANY_VERSION
 from stowplan.config.types import SchedulerConfig
 from stowplan.election.locks import LEASES_LOCK
 from stowplan.election.record import Record, UnreadableRecordError, of_lease_spec
@@ -44,6 +47,8 @@ _WHO: Final = Resource(
     "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False
 )
 _BINDINGS: Final = "/apis/events.k8s.io/v1/events?fieldSelector=reason%3DScheduled&limit=200"
+_SHOWN: Final = 20
+"""Objects that are named."""
 _UNBOUND: Final = Selection(fields=(FieldTerm("spec.nodeName", ""),))
 
 
@@ -164,6 +169,8 @@ class Preflight:
         yield await self._lease()
         yield await self._schedulers()
         yield await self._waiting()
+        for finding in await self._objects(missing):
+            yield finding
 
     # The server
 
@@ -365,6 +372,44 @@ class Preflight:
         facts = {"pending": dict(waiting), "profiles": ours}
         mine = f"stowplan would schedule those for {' and '.join(ours)}"
         return Finding("pending", Level.OK, f"pods without a node: {named or 'none'}; {mine}", facts=facts)
+
+    # What it holds
+
+    async def _objects(self, missing: set[str]) -> list[Finding]:
+        """Objects that a scheduler would leave out because it cannot decode them. Kinds it may not list are
+        found elsewhere.
+        """
+        read, found = 0, list[Finding]()
+        for kind in watched_kinds(self._gates):
+            if _name(kind.served) in missing:
+                continue
+            unreadable: dict[str, Unreadable] = {}
+            try:
+                parts = self._client.parts(kind.served, kind.cls, not_older_than=ANY_VERSION)
+                async with aclosing(parts):
+                    async for part in parts:
+                        read += len(part.items)
+                        unreadable.update((one.key, one) for one in part.unreadable)
+            except ApiError as error:
+                if error.code not in (401, 403, 404, 405):
+                    message = f"{kind.served.qualified} cannot be listed: {error.message}"
+                    found.append(Finding("objects", Level.WARNING, message))
+            found += [_left_out(kind, one) for one in unreadable.values()]
+        if not found:
+            return [Finding("objects", Level.OK, f"all {read:,} can be read")]
+        shown, others = found[:_SHOWN], len(found) - _SHOWN
+        if others > 0:
+            shown.append(Finding("objects", Level.WARNING, f"{others:,} more cannot be read"))
+        return shown
+
+
+def _left_out(kind: Watched, one: Unreadable) -> Finding:
+    name = f"{kind.served.qualified} {one.key}"
+    effect = "it is left out until it can be read" + (
+        ": the pod is not scheduled, and does not count where it runs" if kind.served == PODS else ""
+    )
+    facts = {"resource": kind.served.qualified, "object": one.key}
+    return Finding("objects", Level.WARNING, f"{name} cannot be read: {one.problem}", effect, facts)
 
 
 def worst(findings: Sequence[Finding]) -> Level:

@@ -6,7 +6,6 @@ import os
 import random
 import signal
 import socket
-import traceback
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
@@ -37,6 +36,7 @@ from stowplan.extenders import Extender
 from stowplan.gc_tuning import calm_collector, collect_replaced, resting_collector
 from stowplan.gocompat.quoting import path_error
 from stowplan.logs import Logger
+from stowplan.logs.tracebacks import formatted
 from stowplan.metrics import ProcessMetrics
 from stowplan.recording import Recording, recorded_scheduler
 from stowplan.releases import NEWEST, Release
@@ -384,7 +384,7 @@ class Process:
         self.is_stopping = True
         await self._stop_scheduling()
         await self._release_lease()
-        stack = "".join(traceback.format_exception(error))
+        stack = formatted(error)
         why = f"{type(error).__name__}: {error}"
         return ExitReason(
             1, lambda logger: logger.error("Unexpected error, exiting", err=why, stacktrace=stack)

@@ -1,7 +1,6 @@
 """What the parts of a scheduler share."""
 
 import asyncio
-import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from stowplan.framework.protocols import PreemptionPlugin
 from stowplan.framework.runtime import Framework
 from stowplan.framework.waiting_pods import WaitingPods
 from stowplan.logs import Logger
+from stowplan.logs.tracebacks import formatted
 from stowplan.metrics import SchedulerMetrics
 from stowplan.queue.queued_pod import QueuedPod
 from stowplan.queue.scheduling_queue import SchedulingQueue
@@ -229,8 +229,7 @@ class Context:
     def unexpected(self, message: str, error: BaseException, *, source: str, **values: object) -> None:
         """Log an exception nobody expected, with its traceback, and count it. The scheduler goes on."""
         self.metrics.unexpected(source)
-        trace = "".join(traceback.format_exception(error)).rstrip()
-        self.logger.error(message, err=describe(error), traceback=trace, **values)
+        self.logger.error(message, err=describe(error), traceback=formatted(error), **values)
 
 
 def describe(error: BaseException) -> str:

@@ -11,7 +11,7 @@ from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.pod_groups import GroupObject
 from stowplan.api.requests import EVERY_OBJECT, FieldTerm, Selection
-from stowplan.client import Handler, Reader, Reflector
+from stowplan.client import Handler, Reader, Reflector, Unreadable
 from stowplan.clock import Clock
 from stowplan.framework.events import Action, Resource
 from stowplan.framework.runtime import Framework
@@ -113,9 +113,9 @@ def _handler(kind: Watched, dispatcher: Dispatcher) -> ObjectEventHandler | Grou
 class Informers:
     """Reflectors for all kinds, and the pods they know.
 
-    `report` is told of what goes wrong, `inform` of what goes right again. `see_pod` is how pods are
-    seen, if not as they are. `wrap` is given the name of each resource and its event handler, and returns the
-    one to call.
+    `report` is told of what goes wrong, `inform` of what goes right again; `unreadable` is called for objects
+    that cannot be read. `see_pod` is how pods are seen, if not as they are. `wrap` is given the name of each
+    resource and its event handler, and returns the one to call.
     """
 
     def __init__(
@@ -127,6 +127,7 @@ class Informers:
         clock: Clock,
         rng: Random,
         report: Callable[[str], None],
+        unreadable: Callable[[Served, Unreadable], None] | None = None,
         inform: Callable[[str], None] = lambda text: None,
         wrap: Callable[[str, Handler[Any]], Handler[Any]] | None = None,
         see_pod: Callable[[Pod], Pod] | None = None,
@@ -145,6 +146,7 @@ class Informers:
                 clock=clock,
                 rng=rng,
                 report=report,
+                unreadable=unreadable,
                 selection=selection,
                 stream=reader.streams(kind.served),
                 without=kind.without,
@@ -170,6 +172,10 @@ class Informers:
             (one.resource.group, one.resource.version, one.resource.plural): one.resource_version
             for one in self.all
         }
+
+    def unreadable_counts(self) -> dict[tuple[str, ...], int]:
+        """How many objects of each resource cannot be read."""
+        return {(one.resource.qualified,): len(one.unreadable) for one in self.all}
 
     @property
     def all(self) -> list[Reflector[Any]]:

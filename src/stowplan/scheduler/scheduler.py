@@ -47,6 +47,7 @@ from stowplan.scheduler.result_annotations import ResultAnnotations
 from stowplan.scheduler.scheduling_cycle import NodeFinder, SchedulingCycle
 from stowplan.scheduler.settings import Settings
 from stowplan.scheduler.turns import FLUSH_BACKOFF, FLUSH_UNSCHEDULABLE, GOING_ON, Turns
+from stowplan.scheduler.unreadable import UnreadableObjects
 
 FLUSH_BACKOFF_EVERY: Final = 1.0
 FLUSH_UNSCHEDULABLE_EVERY: Final = 30.0
@@ -179,6 +180,13 @@ class Scheduler:
         metrics.watch_queue(context.queue.counts, context.queue.entity_counts)
         metrics.watch_cache(context.cache.sizes)
         watched = self._events_of_interest(frameworks)
+        self._unreadable = UnreadableObjects(
+            context.recorder,
+            logger,
+            real_clock,
+            frameworks[0].profile.scheduler_name if frameworks else "",
+            context.may_schedule,
+        )
         self.informers = Informers(
             client,
             Dispatcher(context, EventHandlers.of(context, watched, gates)),
@@ -195,10 +203,12 @@ class Scheduler:
             rng=chances.informers,
             wrap=None if turns is None else turns.handler,
             report=lambda text: logger.error("Failed to watch", err=text),
+            unreadable=self._unreadable.found,
             inform=lambda text: logger.info(0, text),
             see_pod=see_pod(gates),
         )
         metrics.watch_informers(self.informers.resource_versions)
+        metrics.watch_unreadable(self.informers.unreadable_counts)
         self.debugger = Debugger(context, self.informers)
         self._explainer = Explainer(context)
         failures = FailureHandler(context, resizes=gates[RESIZE_PREEMPTION])
@@ -315,6 +325,7 @@ class Scheduler:
         """Schedule pods from now on, also after `end_scheduling`. The caches must have synced."""
         tasks = self.context.tasks
         self._ending = False
+        self._unreadable.announce(self.informers.pods.unreadable)
         self._loops = [
             tasks.start(self._flush_backoff(), "backoff flush", lasting=True),
             tasks.start(self._flush_unschedulable(), "unschedulable flush", lasting=True),

@@ -12,6 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from stowplan.api.catalogue import CONFIG_MAPS
+from stowplan.api.decode import UNDECODABLE, undecodable
 from stowplan.api.meta import Object
 from stowplan.api.requests import Selection
 from stowplan.api.status import ApiError
@@ -230,8 +231,9 @@ def _header_settings(data: Mapping[str, str]) -> RequestHeaderSettings:
         text = data.get(f"requestheader-{key}")
         try:
             return msgspec.json.decode(text, type=tuple[str, ...]) if text else ()
-        except msgspec.MsgspecError as error:
-            raise ServingError(f"requestheader-{key}: expected a JSON list of strings: {error}") from None
+        except UNDECODABLE as error:
+            problem = undecodable(error)
+            raise ServingError(f"requestheader-{key}: expected a JSON list of strings: {problem}") from None
 
     return RequestHeaderSettings(
         allowed_names=listed("allowed-names"),

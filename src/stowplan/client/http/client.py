@@ -13,7 +13,9 @@ import msgspec
 
 import stowplan
 from stowplan.api.catalogue import NODES, PODS, Resource
+from stowplan.api.decode import UNDECODABLE, DecodeError, decoding_plain
 from stowplan.api.meta import Object
+from stowplan.api.pruning import at_once
 from stowplan.api.requests import EVERY_OBJECT, ORDINARY_DELETION, DeleteOptions, Json, PatchType, Selection
 from stowplan.api.status import ApiError
 from stowplan.api.writes import Binding
@@ -327,8 +329,8 @@ class HttpClient(Client):
 
     def _json(self, method: str, path: str, answer: Answer) -> Json:
         try:
-            return msgspec.json.decode(answer.body, type=dict[str, Any])
-        except msgspec.MsgspecError as error:
+            return at_once(decoding_plain(answer.body))
+        except DecodeError as error:
             raise errors.unreadable(method, self._transport.url(path), error) from None
 
     async def _page(self, decoding: Decoding[T], path: str) -> AsyncGenerator[Page[T], None]:
@@ -357,7 +359,7 @@ class HttpClient(Client):
                         step = steps.send(piece)
                 except StopIteration:
                     return
-                except msgspec.MsgspecError as error:
+                except UNDECODABLE as error:
                     raise errors.unreadable("GET", self._transport.url(path), error) from None
                 if isinstance(step, Page):
                     body.is_given = True

@@ -10,6 +10,13 @@ from stowplan.client.http import hpack
 from stowplan.client.http.requests import Message
 
 LONGEST_HEAD: Final = 64 * 1024
+LARGEST_OBJECT: Final = 10 * 1024 * 1024
+"""Bytes of one object: an item of a list, a line of a watch, or an answer that is no list.
+
+etcd takes 1.5 MiB by default. Written as JSON a byte may become six (`\\u003c`): 9 MiB.
+"""
+_MOST_INTERIM: Final = 5
+"""Interim answers (1xx) to one request."""
 IDLE_SECONDS: Final = 30.0
 """Servers and what stands before them close what is idle, but hardly so soon: we are first."""
 
@@ -27,6 +34,13 @@ _PLAIN_CHUNK_LINE: Final = re.compile(rb"([0-9a-fA-F]{1,15})\r\n")
 
 class MalformedError(ValueError):
     """What came is not HTTP."""
+
+
+class TooLargeError(MalformedError):
+    """What came is larger than any object."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} has more than {LARGEST_OBJECT >> 20} MiB, the limit of one object")
 
 
 class Head(NamedTuple):
@@ -264,6 +278,9 @@ class Connection(asyncio.Protocol):
         self._begun = b""
         self._pieces: list[bytes] = []
         self._missing = 0
+        self._held = 0
+        """Bytes of the pieces that are kept."""
+        self._interim = 0
         self._chunks = Chunks()
         self._answered = False
         self._served = 0
@@ -289,6 +306,7 @@ class Connection(asyncio.Protocol):
         assert transport is not None
         self._part = _Part.HEAD
         self._answered = False
+        self._held = self._interim = 0
         self._stream = stream
         self._answer = answer = asyncio.get_running_loop().create_future()
         transport.write(message.text)
@@ -371,6 +389,9 @@ class Connection(asyncio.Protocol):
         self._head = head = parse_head(data[:end])
         rest = data[end + 4 :]
         if head.status < _INTERIM:
+            self._interim += 1
+            if self._interim > _MOST_INTERIM:
+                raise MalformedError("too many 1xx informational responses")
             if rest:
                 self._take_head(rest)
             return
@@ -390,6 +411,8 @@ class Connection(asyncio.Protocol):
         elif head.length == len(rest) and self._stream is None:
             self._finish([rest])
         else:
+            if head.length > LARGEST_OBJECT and self._stream is None:
+                raise TooLargeError("an answer")
             self._part = _Part.COUNTED
             self._missing = head.length
             self._take_counted(rest)
@@ -413,6 +436,9 @@ class Connection(asyncio.Protocol):
         if self._stream is not None:
             self._stream.feed(piece)
         else:
+            self._held += len(piece)
+            if self._held > LARGEST_OBJECT:
+                raise TooLargeError("an answer")
             self._pieces.append(piece)
 
     def _finish(self, pieces: list[bytes]) -> None:

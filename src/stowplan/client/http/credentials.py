@@ -12,6 +12,7 @@ from urllib.parse import quote_plus, urlencode
 
 import msgspec
 
+from stowplan.api.decode import UNDECODABLE, undecodable
 from stowplan.api.meta import seconds_of
 from stowplan.client.http.connection import Answer, LostError
 from stowplan.client.http.dialer import Dialer, DialError
@@ -122,8 +123,8 @@ class PluginCredentials:
     def _read(self, output: bytes) -> _Printed:
         try:
             printed = msgspec.json.decode(output, type=_Printed)
-        except msgspec.MsgspecError as error:
-            raise self._problem(f"expected an ExecCredential as JSON: {error}") from None
+        except UNDECODABLE as error:
+            raise self._problem(f"expected an ExecCredential as JSON: {undecodable(error)}") from None
         if printed.kind != "ExecCredential" or printed.api_version != self._plugin.api_version:
             raise self._problem(
                 f"expected an ExecCredential of {self._plugin.api_version}, "

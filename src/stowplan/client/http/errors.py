@@ -5,6 +5,8 @@ from typing import Final
 import msgspec
 
 from stowplan.api import status
+from stowplan.api.decode import UNDECODABLE, undecodable
+from stowplan.api.pruning import WHOLE, Shape, at_once, pruned
 from stowplan.api.status import ApiError
 from stowplan.client.http.connection import Answer
 from stowplan.gocompat.quoting import quote
@@ -38,12 +40,12 @@ class _Status(msgspec.Struct):
     details: dict[str, object] | None = None
 
 
+_WITHOUT_DETAILS: Final = Shape(dict.fromkeys((b"kind", b"code", b"reason", b"message"), WHOLE))
+
+
 def refused(method: str, answer: Answer) -> ApiError:
     """The error an answer stands for: the server's own Status, or what can be said without one."""
-    try:
-        found = msgspec.json.decode(answer.body, type=_Status)
-    except msgspec.MsgspecError:
-        found = _Status()
+    found = _status(answer.body)
     if found.kind == "Status":
         error = ApiError(found.code or answer.status, found.reason, found.message, found.details)
     else:
@@ -63,7 +65,18 @@ def unreachable(method: str, url: str, problem: str) -> ApiError:
 
 def unreadable(method: str, url: str, error: Exception) -> ApiError:
     """An answer that says it is good but cannot be read: what became of the request is unknown."""
-    return unreachable(method, url, f"the answer cannot be read: {error}")
+    return unreachable(method, url, f"the answer cannot be read: {undecodable(error)}")
+
+
+def _status(body: bytes) -> _Status:
+    """The Status that a body is, without details that cannot be read; an empty one if it is none."""
+    try:
+        return msgspec.json.decode(body, type=_Status)
+    except UNDECODABLE:
+        try:
+            return msgspec.json.decode(at_once(pruned(body, _WITHOUT_DETAILS)), type=_Status)
+        except UNDECODABLE:
+            return _Status()
 
 
 def _text(answer: Answer) -> str:

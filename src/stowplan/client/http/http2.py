@@ -13,12 +13,14 @@ from stowplan.client.http import hpack
 from stowplan.client.http.connection import (
     GIVEN_UP,
     IDLE_SECONDS,
+    LARGEST_OBJECT,
     LONGEST_HEAD,
     OVERDUE,
     Answer,
     Link,
     LostError,
     MalformedError,
+    TooLargeError,
     retry_after_of,
 )
 from stowplan.client.http.requests import Message
@@ -116,6 +118,7 @@ class Exchange:
         "credit",
         "head",
         "pieces",
+        "size",
         "status",
         "stream",
         "topped",
@@ -129,6 +132,8 @@ class Exchange:
         self.status = 0
         self.head = b""
         self.pieces: list[bytes] = []
+        self.size = 0
+        """Bytes of these."""
         self.answered = False
         self.unsent: memoryview | None = None
         """What the server did not take yet of the body."""
@@ -330,8 +335,13 @@ class Http2Connection:
             content = _unpadded(content)
         if content:
             exchange.pieces.append(content)
+            exchange.size += len(content)
         self._count(size)
-        if flags & _END_STREAM:
+        if exchange.size > LARGEST_OBJECT:
+            self._reset(exchange, _CANCEL)
+            _fail(exchange, self._loss(exchange, str(TooLargeError("an answer"))))
+            self._end_if_last()
+        elif flags & _END_STREAM:
             self._finish(exchange)
 
     def _take_headers(self, stream: int, flags: int, block: bytes) -> None:
@@ -482,7 +492,7 @@ class Http2Connection:
         self._respond(_frame(_WINDOW_UPDATE, 0, 0, _NUMBER.pack(self._received)))
         self._received = 0
         for exchange in self._exchanges.values():
-            taken = sum(map(len, exchange.pieces))
+            taken = exchange.size
             if taken > exchange.topped:
                 more = _NUMBER.pack(taken - exchange.topped)
                 self._respond(_frame(_WINDOW_UPDATE, 0, exchange.stream, more))

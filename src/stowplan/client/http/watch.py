@@ -5,20 +5,22 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Generic, TypeVar
 
-import msgspec
-
+from stowplan.api import status
+from stowplan.api.decode import UNDECODABLE, undecodable
 from stowplan.api.meta import Object
+from stowplan.api.pruning import Steps
 from stowplan.api.status import ApiError
 from stowplan.client.http import errors
-from stowplan.client.http.connection import SILENT, Connection, Stream
+from stowplan.client.http.connection import LARGEST_OBJECT, SILENT, Connection, Stream, TooLargeError
 from stowplan.client.http.decoder import Decoding
 from stowplan.client.interface import WatchEvent
+from stowplan.gocompat.quoting import quote
 
 
 class Lines:
     """Pieces go in, whole lines come out. Only a line that lies across pieces is put together."""
 
-    __slots__ = ("_at", "_begun", "_whole", "size")
+    __slots__ = ("_at", "_begun", "_whole", "begun_size", "size")
 
     def __init__(self) -> None:
         self._whole: deque[bytes] = deque()
@@ -26,6 +28,8 @@ class Lines:
         self._at = 0
         self._begun: list[bytes] = []
         """The beginning of a line whose end has not come."""
+        self.begun_size = 0
+        """Bytes of that."""
         self.size = 0
         """Bytes that wait."""
 
@@ -37,6 +41,7 @@ class Lines:
         end = piece.rfind(b"\n") + 1
         if not end:
             self._begun.append(piece)
+            self.begun_size += len(piece)
             return
         if self._begun:
             first = piece.find(b"\n") + 1
@@ -46,6 +51,7 @@ class Lines:
                 self._whole.append(piece[first:end])
         else:
             self._whole.append(piece if end == len(piece) else piece[:end])
+        self.begun_size = len(piece) - end
         if end < len(piece):
             self._begun.append(piece[end:])
 
@@ -73,6 +79,12 @@ class Lines:
     def drop(self) -> None:
         """Those are gone from here."""
         self.size -= len(self._whole.popleft())
+
+    def drop_begun(self) -> None:
+        """The line whose end has not come is gone from here."""
+        self.size -= self.begun_size
+        self.begun_size = 0
+        self._begun.clear()
 
 
 T = TypeVar("T", bound=Object)
@@ -129,6 +141,8 @@ class HttpWatch(Generic[T]):
         self._wake: asyncio.Future[None] | None = None
         self._decoded: deque[WatchEvent[T]] = deque()
         """Events of lines that came together and were decoded together."""
+        self._odd: Steps[WatchEvent[T]] | None = None
+        """The reading of a line that cannot be decoded as it is."""
 
     def __aiter__(self) -> "HttpWatch[T]":
         return self
@@ -143,6 +157,8 @@ class HttpWatch(Generic[T]):
                 self._expect_more(connection)
         while True:
             event = None if self._failure is not None else self._next()
+            if self._odd is not None:
+                event = await self._read_odd(self._odd)
             if event is not None:
                 return event
             if self._failure is not None:
@@ -177,8 +193,16 @@ class HttpWatch(Generic[T]):
     # What the connection tells
 
     def feed(self, piece: bytes) -> None:
+        if self._ended:
+            return
         self._lines.feed(piece)
         connection = self._connection
+        if self._lines.begun_size > LARGEST_OBJECT:
+            self._lines.drop_begun()
+            self.end(str(TooLargeError("a line of a watch")))
+            if connection is not None:
+                connection.abort()
+            return
         if connection is not None:
             if self._lines.size > PAUSE_ABOVE and self._lines and not self._paused:
                 self._paused = True
@@ -207,7 +231,12 @@ class HttpWatch(Generic[T]):
             self._connection.resume()
 
     def _next(self) -> WatchEvent[T] | None:
-        """The next event if its line has come; a failure is kept for whoever waits next."""
+        """The next event if its line has come.
+
+        A failure is kept for whoever waits next, and so is a line that has to be read in steps.
+        """
+        if self._odd is not None:
+            return None
         if self._decoded:
             return self._decoded.popleft()
         several = self._lines.several()
@@ -226,13 +255,38 @@ class HttpWatch(Generic[T]):
         self._resume()
         try:
             event = self._decoding.event(line)
+        except ApiError as error:
+            self._failure = error
+            return None
+        if event is None:
+            self._odd = self._decoding.reading(bytes(line))
+        elif event.synced:
+            self._synced()
+        return event
+
+    async def _read_odd(self, steps: Steps[WatchEvent[T]]) -> WatchEvent[T] | None:
+        """Read a line in steps, between which others get a turn. None if that fails."""
+        try:
+            while True:
+                next(steps)
+                await asyncio.sleep(0)
+        except StopIteration as end:
+            event: WatchEvent[T] = end.value
             if event.synced:
-                self._silence = SILENCE
-                if self._connection is not None:
-                    self._expect_more(self._connection)
+                self._synced()
             return event
         except ApiError as error:
             self._failure = error
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            self._failure = errors.unreadable("GET", self._url, error)
+        except UNDECODABLE as error:
+            # Whoever resumes would get the same line again. What it was about is in a list.
+            problem = f"the answer cannot be read: {undecodable(error)}"
+            self._failure = status.unresumable(f"Get {quote(self._url)}: {problem}")
+        finally:
+            self._odd = None
         return None
+
+    def _synced(self) -> None:
+        """Everything that existed has been shown; from now on changes come, and less often."""
+        self._silence = SILENCE
+        if self._connection is not None:
+            self._expect_more(self._connection)
