@@ -49,6 +49,7 @@ from stowplan.embedded.apiserver.responses import (
     warning_header,
 )
 from stowplan.embedded.apiserver.reviews import Reviews
+from stowplan.embedded.apiserver.sending import sent
 from stowplan.embedded.apiserver.subresources import Subresources
 from stowplan.embedded.apiserver.tokenrequests import TokenRequests
 from stowplan.embedded.apiserver.verbs import ReadVerbs, WriteVerbs
@@ -115,9 +116,7 @@ class Handler:
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            return await self._once_durable(request, self._encoded(request, await self._answer(request)))
-        except status.ApiError as error:
-            return await self._once_durable(request, self._refusal(request, error))
+            return await sent(request, await self._respond(request))
         except ConnectionError:
             # Whoever asked has left in the middle of it: nobody reads this.
             return web.Response()
@@ -128,6 +127,12 @@ class Handler:
             return error_response(
                 status.ApiError(500, "InternalError", "Internal error occurred: see the server's log")
             )
+
+    async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            return await self._once_durable(request, self._encoded(request, await self._answer(request)))
+        except status.ApiError as error:
+            return await self._once_durable(request, self._refusal(request, error))
 
     def _encoded(self, request: web.BaseRequest, found: web.StreamResponse) -> web.StreamResponse:
         """The response in the media type that the client accepts."""
