@@ -154,7 +154,7 @@ def test_a_mistake_is_told_in_one_line_with_file_and_field(
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (b"a: [", "expected YAML (line 1)"),
+        (b"a: [", "expected YAML (line 2)"),
         (b"- a", "expected a map with clusters, users and contexts"),
         (b"\xff\xfe", "expected text in UTF-8"),
         (None, "no such file or directory"),

@@ -3,7 +3,7 @@
 `yes` and `on` are true, `010` is eight, `1_000` a thousand, `~` is null; dates stay strings.
 `yaml_to_json` gives the first document as JSON values: members come out sorted by name; a duplicate key wins
 over the earlier one and is noted, because strict decoding refuses it. `load_yaml` and `load_yaml_documents`
-give plain data with members in their order, for files that people write.
+give plain data with members in their order, for files that people write: there `y` and `n` are names.
 
 All YAML is read here, because a few bytes of it can stand for any amount of data: aliases and merges are
 counted as the Go package counts them, their text is bounded too, and nesting ends at MAX_DEPTH. PyYAML's own
@@ -15,7 +15,7 @@ import binascii
 import datetime
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -85,7 +85,7 @@ def load_yaml_documents(text: str | bytes) -> list[Any]:
 
 def _loaded(text: str | bytes) -> Iterator[Any]:
     for root in parse_documents(text):
-        yield _to_plain(_Converter(len(text)).document(root))
+        yield _to_plain(_Converter(len(text), text_too=_LETTERS).document(root))
 
 
 def to_yaml(document: Mapping[str, Any]) -> str:
@@ -238,6 +238,7 @@ _WORDS: dict[str, tuple[str, Scalar]] = {
     **dict.fromkeys([".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"], (_FLOAT_TAG, float("inf"))),
     **dict.fromkeys(["-.inf", "-.Inf", "-.INF"], (_FLOAT_TAG, float("-inf"))),
 }
+_LETTERS: Final = frozenset("yYnN")
 _INTEGER = re.compile(
     r"(?P<sign>[-+]?)(?:0[xX](?P<hex>[0-9a-fA-F]+)|0[bB](?P<binary>[01]+)|0[oO](?P<octal>[0-7]+)"
     r"|0(?P<zero>[0-7]*)|(?P<decimal>[1-9][0-9]*))"
@@ -341,8 +342,12 @@ class _Converter:
     package refuses documents of which too much comes from aliases, and the counts are the same as its.
     """
 
-    def __init__(self, size: int, limit: ExpansionLimit | None = None) -> None:
+    def __init__(
+        self, size: int, limit: ExpansionLimit | None = None, text_too: Set[str] = frozenset()
+    ) -> None:
+        """`text_too` are words that are text although the Go package takes them for something else."""
         self.repeated: list[str] = []
+        self._text_too = text_too
         self._limit = limit
         self._most_text = max(_TEXT_ALWAYS_FINE, size * _TEXT_GROWTH) if limit is None else limit.text
         self._open_aliases: set[int] = set()
@@ -361,7 +366,7 @@ class _Converter:
             self._text += len(node.text)
             if self._text > self._most_text:
                 raise _excessive(node)
-            is_text = not node.tag and not node.plain
+            is_text = not node.tag and (not node.plain or node.text in self._text_too)
             return node.text if is_text else resolve_scalar(node.tag, node.text)
         self._depth += 1
         if self._depth > MAX_DEPTH:
