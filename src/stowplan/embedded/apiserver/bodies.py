@@ -1,5 +1,6 @@
 """Bodies of requests: read within a limit, decoded and checked against the fields of their kind."""
 
+import asyncio
 import json
 import re
 from typing import Any, Final
@@ -18,7 +19,11 @@ from stowplan.gocompat.jsontext import ObjectNode, TextError, Tree, kind_of, par
 from stowplan.gocompat.yamltext import ExpansionLimit, yaml_to_json
 
 BODY_LIMIT: Final = 3 * 1024 * 1024
-"""The longest body that is read, in bytes."""
+"""The longest body that is read, in bytes. It is not inflated: like kube-apiserver, the server takes a body
+for what it is, whatever Content-Encoding says."""
+
+BODY_SECONDS: Final = 60.0
+"""Seconds that a body may take to arrive: kube-apiserver's limit for a whole request."""
 
 YAML_LIMIT: Final = 64 * 1024
 """The longest YAML that is read: reading it is slow, and everybody else waits meanwhile."""
@@ -44,9 +49,13 @@ async def read_body(request: web.BaseRequest) -> bytes:
     if length is not None and length > BODY_LIMIT:
         raise too_large()
     try:
-        return await request.read()
+        async with asyncio.timeout(BODY_SECONDS):
+            return await request.read()
     except web.HTTPRequestEntityTooLarge:
         raise too_large() from None
+    except TimeoutError:
+        text = f"the request body did not arrive within {BODY_SECONDS:g}s"
+        raise status.ApiError(504, "Timeout", f"Timeout: {text}") from None
 
 
 class JsonText(bytes):

@@ -66,6 +66,7 @@ _log: Final = logging.getLogger(__name__)
 _ACCOUNT_WAITS: Final = (0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6)
 """How long to wait for the default account of a namespace: a second in all, as kube-apiserver does."""
 
+_SHOWN: Final = 100
 _HEALTH: Final = frozenset(("/healthz", "/livez", "/readyz"))
 _NONE: Final[Mapping[str, str]] = {}
 _VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -159,6 +160,8 @@ class Handler:
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """Authentication, request info, authorization, verb."""
         path = request.rel_url.raw_path
+        if not path.startswith("/"):
+            raise status.bad_request(f"expected a path, got {path[:_SHOWN]!r}")
         if path in _HEALTH:
             return web.Response(text="ok")
         text = request.rel_url.raw_query_string
@@ -195,6 +198,8 @@ class Handler:
         self, request: web.BaseRequest, target: Target, query: Mapping[str, str], user: User
     ) -> web.StreamResponse:
         method = request.method
+        if method != "GET":
+            self._store.admit_writes()
         if target.subresource and not is_part(target.resource, target.subresource):
             return await self._subresources.handler(method, target)(request, target, query, user)
         if not target.subresource and _verb_of(method, target, query) not in target.resource.verbs:
@@ -204,7 +209,7 @@ class Handler:
         if method == "GET":
             if not target.name or target.watch:
                 return await self.reads.list(request, target, query)
-            return self.reads.get(request, target, query)
+            return await self.reads.get(request, target, query)
         if method == "POST" and not target.name:
             return await self._create(request, target, query, user)
         if method == "PUT" and target.name:

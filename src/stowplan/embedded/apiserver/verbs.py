@@ -81,12 +81,14 @@ class ReadVerbs:
         self._watch_limit = watch_limit
         self._watches: dict[HttpWatch, Watcher] = {}
 
-    def get(self, request: web.BaseRequest, target: Target, query: Mapping[str, str]) -> web.Response:
+    async def get(self, request: web.BaseRequest, target: Target, query: Mapping[str, str]) -> web.Response:
         conversion = self._views.conversion(target.resource)
         version = version_of(query.get("resourceVersion", ""), of_list=False)
         if version is not None and version > self._store.version:
             raise status.too_large_version(version, self._store.version)
-        obj = self._store.get(conversion.stored, target.namespace, target.name)
+        obj = await self._store.read_committed(
+            lambda: self._store.get(conversion.stored, target.namespace, target.name)
+        )
         return response_of(self._view(request, target, query).raw(obj))
 
     async def list(
@@ -98,7 +100,7 @@ class ReadVerbs:
             return await self._watch(request, target, query, options)
         if options.version is not None and options.version > self._store.version:
             raise status.too_large_version(options.version, self._store.version)
-        page = self._page(target, options)
+        page = await self._store.read_committed(lambda: self._page(target, options))
         metadata: Json = {"resourceVersion": str(page.version)}
         if page.last is not None:
             metadata["continue"] = continue_token(page.version, page.last)
@@ -114,7 +116,6 @@ class ReadVerbs:
             first.append(piece)
             size += len(piece)
             if size > _SHORT:
-                await self._store.settled()
                 return await stream(request, chain(first, pieces), headers=HEADERS)
         return response_of(b"".join(first))
 
@@ -139,13 +140,13 @@ class ReadVerbs:
     ) -> web.StreamResponse:
         conversion = self._views.conversion(target.resource)
         view = self._view(request, target, query)
-        watch = HttpWatch(view, self._store.settled, self._watch_limit)
+        watch = HttpWatch(view, self._store.kept, self._watch_limit)
         selection = conversion.selection(options.selection)
         if target.name:
             selection = by_name(selection, target.name)
         any_version = options.version is None
         try:
-            watcher = self._store.watch(
+            watcher = self._store.watch_committed(
                 conversion.stored,
                 watch.send,
                 namespace=target.namespace,

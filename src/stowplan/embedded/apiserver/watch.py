@@ -29,15 +29,13 @@ class HttpWatch:
     A client that reads more slowly than things change is disconnected rather than waited for, as
     kube-apiserver does: it resumes from what it saw last. kube-apiserver counts events (10 to 1,000); here
     bytes count, until they are with the transport, which gets a slice at a time. Events that wait are shared
-    with the other watchers of their form. `settled` waits until every change is durable: no client sees it
+    with the other watchers of their form. `kept` waits until every change is durable: no client sees one
     before.
     """
 
-    def __init__(
-        self, view: View, settled: Callable[[], Awaitable[object]], limit: int = BUFFER_LIMIT
-    ) -> None:
+    def __init__(self, view: View, kept: Callable[[], Awaitable[None]], limit: int = BUFFER_LIMIT) -> None:
         self._view = view
-        self._settled = settled
+        self._kept = kept
         self._limit = limit
         self._waiting: deque[bytes] = deque()
         self._size = 0
@@ -89,13 +87,12 @@ class HttpWatch:
         loop = asyncio.get_running_loop()
         timers = (loop.call_at(deadline, self.end), loop.call_at(deadline + GRACE, self._abort))
         try:
-            await self._settled()
             lines = (self._view.line(change, begins=not place) for place, change in enumerate(backlog))
             for piece in slices(lines):
                 await response.write(piece)
             while await self._has_lines():
                 count = len(self._waiting)
-                await self._settled()
+                await self._kept()
                 for piece in slices(self._taken(count)):
                     await response.write(piece)
                 if not self._ended:
