@@ -170,7 +170,7 @@ def test_workloads_are_chosen_by_label_and_name(folder: Path) -> None:
     [
         ("- name: a\n  workloadTemplate: [{opcode: fly}]\n  workloads: []\n", "Invalid value 'fly'"),
         ("- name: a\n  workloadTemplate: []\n  workloads: []\n  colour: red\n", "unknown field `colour`"),
-        ("- {", "while parsing"),
+        ("- {", "did not find expected"),
     ],
 )
 def test_a_file_that_is_wrong_is_refused_in_one_line(tmp_path: Path, content: str, message: str) -> None:

@@ -100,7 +100,7 @@ def test_an_address_can_be_overruled(tmp_path: Path) -> None:
     ("cluster", "user", "more", "problem"),
     [
         ({}, {}, {"current-context": ""}, "current-context: expected the name of a context, got nothing"),
-        ({}, {}, {"current-context": "y"}, "current-context: expected one of contexts (x), got 'y'"),
+        ({}, {}, {"current-context": "other"}, "current-context: expected one of contexts (x), got 'other'"),
         ({}, {}, {"clusters": []}, "cluster: expected one of clusters (there are none), got 'c'"),
         ({}, {}, {"users": [{"name": "v"}]}, "user: expected one of users (v), got 'u'"),
         ({}, {}, {"clusters": 7}, "clusters: expected a list, got a value of type int"),
@@ -154,7 +154,7 @@ def test_a_mistake_is_told_in_one_line_with_file_and_field(
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (b"a: [", "expected YAML (line 1)"),
+        (b"a: [", "expected YAML (line 2)"),
         (b"- a", "expected a map with clusters, users and contexts"),
         (b"\xff\xfe", "expected text in UTF-8"),
         (None, "no such file or directory"),

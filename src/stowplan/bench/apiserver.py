@@ -16,10 +16,10 @@ from time import perf_counter
 from typing import Any, Final
 
 import msgspec
-import yaml
 
 from stowplan.bench.processes import server_process
 from stowplan.bench.workloads import WORKLOADS
+from stowplan.gocompat.yamltext import load_yaml
 
 _WATCH_TIMEOUT: Final = 60.0
 _VERSION: Final = re.compile(rb'"resourceVersion":"(\d+)"')
@@ -57,7 +57,7 @@ class _Server:
     """Where the server is and how to get in."""
 
     def __init__(self, kubeconfig: Path) -> None:
-        data: Any = yaml.safe_load(kubeconfig.read_text("utf-8"))
+        data: Any = load_yaml(kubeconfig.read_text("utf-8"))
         cluster = data["clusters"][0]["cluster"]
         self.host, port = cluster["server"].removeprefix("https://").split(":")
         self.port = int(port)

@@ -1,7 +1,13 @@
-"""YAML as sigs.k8s.io/yaml reads and writes it: the first document as JSON values, by the rules of YAML 1.1.
+"""YAML as sigs.k8s.io/yaml reads and writes it, by the rules of YAML 1.1.
 
-`yes` and `on` are true, `010` is eight, `1_000` a thousand, `~` is null; dates stay strings. Members come out
-sorted by name; a duplicate key wins over the earlier one and is noted, because strict decoding refuses it.
+`yes` and `on` are true, `010` is eight, `1_000` a thousand, `~` is null; dates stay strings.
+`yaml_to_json` gives the first document as JSON values: members come out sorted by name; a duplicate key wins
+over the earlier one and is noted, because strict decoding refuses it. `load_yaml` and `load_yaml_documents`
+give plain data with members in their order, for files that people write: there `y` and `n` are names.
+
+All YAML is read here, because a few bytes of it can stand for any amount of data: aliases and merges are
+counted as the Go package counts them, their text is bounded too, and nesting ends at MAX_DEPTH. PyYAML's own
+composers recurse: 50,000 brackets end the process.
 """
 
 import base64
@@ -9,7 +15,7 @@ import binascii
 import datetime
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -22,8 +28,31 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NO_WRAPPING = 2**31 - 1
 _ALIASES_ALWAYS_FINE = 100
 _NODES_ALWAYS_FINE = 1000
-_ALIAS_SHARE = 0.99
+_SMALL_DOCUMENT, _LARGE_DOCUMENT = 400_000, 4_000_000
+_ALIAS_SHARE_OF_SMALL, _ALIAS_SHARE_OF_LARGE = 0.99, 0.10
+_TEXT_ALWAYS_FINE = 16 * 1024 * 1024
+_TEXT_GROWTH = 10
+_LONGEST_INTEGER = 64
+"""Digits that a 64-bit integer has at most, in binary."""
+
 Scalar: TypeAlias = str | bool | int | float | None
+
+
+class YamlError(TextError):
+    """YAML that cannot be read; `line` counts from 1, 0 if the problem is at no line in particular."""
+
+    def __init__(self, message: str, problem: str, line: int = 0) -> None:
+        super().__init__(message)
+        self.problem = problem
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True)
+class ExpansionLimit:
+    """Bounds on a document with aliases and merges written out, where the Go package's ratio is too much."""
+
+    nodes: int
+    text: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +63,29 @@ class YamlDocument:
     repeated_keys: tuple[str, ...] = ()
 
 
-def yaml_to_json(data: bytes) -> YamlDocument:
+def yaml_to_json(data: bytes, limit: ExpansionLimit | None = None) -> YamlDocument:
     """Convert the first document of a YAML text. Raises TextError."""
-    root = parse_first_document(data or b"\n")
+    root = next(parse_documents(data or b"\n"), None)
     if root is None:
         return YamlDocument(None)
-    reader = _Converter()
-    value = reader.value(root)
+    reader = _Converter(len(data), limit)
+    value = reader.document(root)
     return YamlDocument(_to_tree(value), tuple(reader.repeated))
+
+
+def load_yaml(text: str | bytes) -> Any:
+    """The first document of a YAML text as plain data, None if there is none. Raises TextError."""
+    return next(_loaded(text), None)
+
+
+def load_yaml_documents(text: str | bytes) -> list[Any]:
+    """All documents of a YAML text as plain data; empty ones are None. Raises TextError."""
+    return list(_loaded(text))
+
+
+def _loaded(text: str | bytes) -> Iterator[Any]:
+    for root in parse_documents(text):
+        yield _to_plain(_Converter(len(text), text_too=_LETTERS).document(root))
 
 
 def to_yaml(document: Mapping[str, Any]) -> str:
@@ -51,7 +95,7 @@ def to_yaml(document: Mapping[str, Any]) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class ScalarNode:
     """A word; `plain` if it was neither quoted nor tagged."""
 
@@ -66,19 +110,43 @@ class ScalarNode:
         return self.text == "<<" and (self.plain or self.tag == "tag:yaml.org,2002:merge")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class SequenceNode:
     line: int
     elements: list["Node"] = field(default_factory=list)
 
+    @property
+    def node(self) -> "SequenceNode":
+        return self
 
-@dataclass(frozen=True, slots=True, eq=False)
+    def add(self, node: "Node") -> None:
+        self.elements.append(node)
+
+
+@dataclass(slots=True, eq=False)
 class MappingNode:
     line: int
     pairs: list[tuple["Node", "Node"]] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+class _OpenMapping:
+    """A mapping while its keys and values are read in turn."""
+
+    __slots__ = ("_key", "node")
+
+    def __init__(self, line: int) -> None:
+        self.node = MappingNode(line)
+        self._key: Node | None = None
+
+    def add(self, node: "Node") -> None:
+        if self._key is None:
+            self._key = node
+        else:
+            self.node.pairs.append((self._key, node))
+            self._key = None
+
+
+@dataclass(slots=True, eq=False)
 class AliasNode:
     line: int
     name: str
@@ -88,78 +156,69 @@ class AliasNode:
 Node: TypeAlias = ScalarNode | SequenceNode | MappingNode | AliasNode
 
 
-def parse_first_document(data: bytes) -> Node | None:
-    """The first document of a YAML text, None if there is none; what follows it is not looked at."""
-    events = yaml.parse(data, Loader=_LOADER)
+def parse_documents(text: str | bytes) -> Iterator[Node]:
+    """The documents of a YAML text, each read when it is wanted. Raises YamlError."""
+    events = yaml.parse(text, Loader=_LOADER)
     try:
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
-                return _Composer(events).node(0)
+                yield _compose(events)
     except yaml.YAMLError as error:
-        raise TextError(f"yaml: {_parse_error(error)}") from None
-    return None
+        raise _parse_error(error) from None
 
 
-class _Composer:
-    """Builds nodes from the parser's events."""
-
-    def __init__(self, events: Iterator[yaml.Event]) -> None:
-        self._events = events
-        self._anchors: dict[str, Node] = {}
-
-    def node(self, depth: int) -> Node:
-        node = self._node_from(next(self._events), depth)
-        assert node is not None
-        return node
-
-    def _node_from(self, event: yaml.Event, depth: int) -> Node | None:
-        """The node an event begins, None for the event that ends a sequence or mapping."""
+def _compose(events: Iterator[yaml.Event]) -> Node:
+    """The nodes of one document, from the parser's events up to its end."""
+    anchors: dict[str, Node] = {}
+    opened: list[SequenceNode | _OpenMapping] = []
+    while True:
+        event = next(events)
         line = event.start_mark.line + 1 if event.start_mark else 0
-        if depth > MAX_DEPTH:
-            raise TextError(f"yaml: line {line}: exceeded max depth of {MAX_DEPTH}")
+        node: Node
         if isinstance(event, yaml.ScalarEvent):
-            scalar = ScalarNode(line, event.value, event.tag or "", event.implicit[0])
-            self._remember(event, scalar)
-            return scalar
-        if isinstance(event, yaml.AliasEvent):
-            return self._alias(event, line)
-        if isinstance(event, yaml.SequenceStartEvent):
-            sequence = SequenceNode(line)
-            self._remember(event, sequence)
-            while (element := self._node_from(next(self._events), depth + 1)) is not None:
-                sequence.elements.append(element)
-            return sequence
-        if isinstance(event, yaml.MappingStartEvent):
-            mapping = MappingNode(line)
-            self._remember(event, mapping)
-            while (key := self._node_from(next(self._events), depth + 1)) is not None:
-                mapping.pairs.append((key, self.node(depth + 1)))
-            return mapping
-        return None
-
-    def _remember(self, event: yaml.NodeEvent, node: Node) -> None:
-        if event.anchor:
-            self._anchors[event.anchor] = node
-
-    def _alias(self, event: yaml.AliasEvent, line: int) -> AliasNode:
-        if event.anchor not in self._anchors:
-            raise TextError(f"yaml: unknown anchor '{event.anchor}' referenced")
-        return AliasNode(line, event.anchor, self._anchors[event.anchor])
+            node = ScalarNode(line, event.value, event.tag or "", event.implicit[0])
+        elif isinstance(event, yaml.AliasEvent):
+            if event.anchor not in anchors:
+                problem = f"unknown anchor '{event.anchor}' referenced"
+                raise YamlError(f"yaml: {problem}", problem, line)
+            node = AliasNode(line, event.anchor, anchors[event.anchor])
+        elif isinstance(event, (yaml.SequenceStartEvent, yaml.MappingStartEvent)):
+            if len(opened) >= MAX_DEPTH:
+                raise _too_deep(line)
+            begun = SequenceNode(line) if isinstance(event, yaml.SequenceStartEvent) else _OpenMapping(line)
+            opened.append(begun)
+            if event.anchor:
+                anchors[event.anchor] = begun.node
+            continue
+        else:
+            node = opened.pop().node
+        if event.__class__ is yaml.ScalarEvent and event.anchor:
+            anchors[event.anchor] = node
+        if not opened:
+            return node
+        opened[-1].add(node)
 
 
-def _parse_error(error: yaml.YAMLError) -> str:
-    """The problem, and the line as the Go reader counts: from one in scanner errors, from zero in others."""
+def _too_deep(line: int) -> YamlError:
+    problem = f"exceeded max depth of {MAX_DEPTH}"
+    return YamlError(f"yaml: line {line}: {problem}", problem, line)
+
+
+def _parse_error(error: yaml.YAMLError) -> YamlError:
+    """The problem. The message counts lines as the Go reader does: scanner errors from 1, others from 0."""
     if isinstance(error, yaml.reader.ReaderError):
-        return str(error.reason)
+        return YamlError(f"yaml: {error.reason}", str(error.reason))
     if not isinstance(error, yaml.MarkedYAMLError):
-        return str(error)
+        return YamlError(f"yaml: {error}", str(error))
     line = 0
     if error.problem_mark is not None and error.problem_mark.line:
         line = error.problem_mark.line + isinstance(error, yaml.scanner.ScannerError)
     elif error.context_mark is not None:
         line = error.context_mark.line
     where = f"line {line}: " if line else ""
-    return where + (error.problem or "unknown problem parsing YAML content")
+    problem = error.problem or "unknown problem parsing YAML content"
+    mark = error.problem_mark or error.context_mark
+    return YamlError(f"yaml: {where}{problem}", problem, mark.line + 1 if mark is not None else 0)
 
 
 _PREFIX = "tag:yaml.org,2002:"
@@ -179,6 +238,7 @@ _WORDS: dict[str, tuple[str, Scalar]] = {
     **dict.fromkeys([".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"], (_FLOAT_TAG, float("inf"))),
     **dict.fromkeys(["-.inf", "-.Inf", "-.INF"], (_FLOAT_TAG, float("-inf"))),
 }
+_LETTERS: Final = frozenset("yYnN")
 _INTEGER = re.compile(
     r"(?P<sign>[-+]?)(?:0[xX](?P<hex>[0-9a-fA-F]+)|0[bB](?P<binary>[01]+)|0[oO](?P<octal>[0-7]+)"
     r"|0(?P<zero>[0-7]*)|(?P<decimal>[1-9][0-9]*))"
@@ -233,7 +293,10 @@ def _parse_int(text: str) -> int | None:
     if match is None:
         return None
     base = next(name for name in _BASES if match[name] is not None)
-    value = int(match[base] or "0", _BASES[base])
+    digits = match[base].lstrip("0") or "0"
+    if len(digits) > _LONGEST_INTEGER:
+        return None
+    value = int(digits, _BASES[base])
     if match["sign"] == "-":
         return -value if value <= 2**63 else None
     limit = 2**63 if match["sign"] else 2**64
@@ -273,42 +336,71 @@ _Value = Scalar | list["_Value"] | _Map
 
 
 class _Converter:
-    """Turns nodes into values, following aliases and merges."""
+    """Turns the nodes of a document of `size` bytes into values, following aliases and merges.
 
-    def __init__(self) -> None:
+    Each node counts whenever it is visited, within an alias once for each time the alias is used: the Go
+    package refuses documents of which too much comes from aliases, and the counts are the same as its.
+    """
+
+    def __init__(
+        self, size: int, limit: ExpansionLimit | None = None, text_too: Set[str] = frozenset()
+    ) -> None:
+        """`text_too` are words that are text although the Go package takes them for something else."""
         self.repeated: list[str] = []
+        self._text_too = text_too
+        self._limit = limit
+        self._most_text = max(_TEXT_ALWAYS_FINE, size * _TEXT_GROWTH) if limit is None else limit.text
         self._open_aliases: set[int] = set()
+        self._depth = 0
         self._read = 0
         self._read_in_aliases = 0
+        self._text = 0
+
+    def document(self, root: Node) -> _Value:
+        self._count(root)
+        return self.value(root)
 
     def value(self, node: Node) -> _Value:
-        self._count()
-        if isinstance(node, AliasNode):
-            return self._alias(node)
+        self._count(node)
         if isinstance(node, ScalarNode):
-            is_text = not node.tag and not node.plain
+            self._text += len(node.text)
+            if self._text > self._most_text:
+                raise _excessive(node)
+            is_text = not node.tag and (not node.plain or node.text in self._text_too)
             return node.text if is_text else resolve_scalar(node.tag, node.text)
-        if isinstance(node, SequenceNode):
-            return [self.value(element) for element in node.elements]
-        mapping = _Map()
-        self._fill(mapping, node)
-        return mapping
-
-    def _count(self) -> None:
-        """Refuse documents that consist of little else than repeated aliases."""
-        self._read += 1
-        self._read_in_aliases += bool(self._open_aliases)
-        is_large = self._read_in_aliases > _ALIASES_ALWAYS_FINE and self._read > _NODES_ALWAYS_FINE
-        if is_large and self._read_in_aliases / self._read > _ALIAS_SHARE:
-            raise TextError("yaml: document contains excessive aliasing")
-
-    def _alias(self, node: AliasNode) -> _Value:
-        if id(node) in self._open_aliases:
-            raise TextError(f"yaml: anchor '{node.name}' value contains itself")
-        self._open_aliases.add(id(node))
-        value = self.value(node.target)
-        self._open_aliases.remove(id(node))
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise _too_deep(node.line)
+        value: _Value
+        if isinstance(node, AliasNode):
+            self._enter(node)
+            value = self.value(node.target)
+            self._open_aliases.remove(id(node))
+        elif isinstance(node, SequenceNode):
+            value = [self.value(element) for element in node.elements]
+        else:
+            value = _Map()
+            self._fill(value, node)
+        self._depth -= 1
         return value
+
+    def _count(self, node: Node) -> None:
+        self._read += 1
+        if self._open_aliases:
+            self._read_in_aliases += 1
+            in_aliases = self._read_in_aliases
+            is_large = in_aliases > _ALIASES_ALWAYS_FINE and self._read > _NODES_ALWAYS_FINE
+            if is_large and in_aliases / self._read > _allowed_share(self._read):
+                raise _excessive(node)
+        if self._limit is not None and self._read > self._limit.nodes:
+            problem = f"document has more than {self._limit.nodes} nodes"
+            raise YamlError(f"yaml: {problem}", problem, node.line)
+
+    def _enter(self, node: AliasNode) -> None:
+        if id(node) in self._open_aliases:
+            problem = f"anchor '{node.name}' value contains itself"
+            raise YamlError(f"yaml: {problem}", problem, node.line)
+        self._open_aliases.add(id(node))
 
     def _fill(self, mapping: _Map, node: MappingNode) -> None:
         for key_node, value_node in node.pairs:
@@ -317,7 +409,8 @@ class _Converter:
                 continue
             key = self.value(key_node)
             if isinstance(key, (list, _Map)):
-                raise TextError(f"yaml: invalid map key: {_go_syntax(key)}")
+                problem = f"invalid map key: {_go_syntax(key)}"
+                raise YamlError(f"yaml: {problem}", problem, key_node.line)
             identity = (type(key), key)
             value = self.value(value_node)
             if identity in mapping.entries:
@@ -330,8 +423,39 @@ class _Converter:
         for source in sources:
             target = source.target if isinstance(source, AliasNode) else source
             if not isinstance(target, MappingNode):
-                raise TextError("yaml: map merge requires map or sequence of maps as the value")
+                problem = "map merge requires map or sequence of maps as the value"
+                raise YamlError(f"yaml: {problem}", problem, source.line)
+            self._count(source)
+            self._depth += 1
+            if self._depth > MAX_DEPTH:
+                raise _too_deep(source.line)
+            if isinstance(source, AliasNode):
+                self._enter(source)
+                self._count(target)
             self._fill(mapping, target)
+            self._open_aliases.discard(id(source))
+            self._depth -= 1
+
+
+def _allowed_share(read: int) -> float:
+    """The share of visits that aliases may cause: large documents have to consist of their own text."""
+    if read <= _SMALL_DOCUMENT:
+        return _ALIAS_SHARE_OF_SMALL
+    if read >= _LARGE_DOCUMENT:
+        return _ALIAS_SHARE_OF_LARGE
+    way = (read - _SMALL_DOCUMENT) / (_LARGE_DOCUMENT - _SMALL_DOCUMENT)
+    return _ALIAS_SHARE_OF_SMALL - (_ALIAS_SHARE_OF_SMALL - _ALIAS_SHARE_OF_LARGE) * way
+
+
+def _excessive(node: Node) -> YamlError:
+    problem = "document contains excessive aliasing"
+    return YamlError(f"yaml: {problem}", problem, node.line)
+
+
+def _to_plain(value: _Value) -> Any:
+    if isinstance(value, _Map):
+        return {_member_name(key, item): _to_plain(item) for (_, key), item in value.entries.items()}
+    return [_to_plain(item) for item in value] if isinstance(value, list) else value
 
 
 def _to_tree(value: _Value) -> Tree:

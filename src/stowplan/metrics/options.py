@@ -3,14 +3,14 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import msgspec
-import yaml
 from prometheus_client.samples import Sample
 
 from stowplan.api.fielderrors import Path, invalid
 from stowplan.gocompat.quoting import quote
+from stowplan.gocompat.yamltext import load_yaml
 
 UNEXPECTED: Final = "unexpected"
 """The value of a label that replaces disallowed ones."""
@@ -162,10 +162,7 @@ def _manifest_problems(file: str) -> list[str]:
 
 def _read_manifest(file: str) -> dict[str, str]:
     with open(file, encoding="utf-8") as opened:
-        try:
-            read: Any = yaml.safe_load(opened)
-        except yaml.YAMLError as error:
-            raise ValueError(" ".join(str(error).split())) from None
+        read = load_yaml(opened.read())
     if read is None:
         return {}
     if isinstance(read, dict) and isinstance(read.get("allowListMapping"), dict):

@@ -10,8 +10,6 @@ from pathlib import Path
 from platform import machine
 from typing import Any, Final
 
-import yaml
-
 from stowplan import __version__
 from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.fielderrors import aggregate
@@ -30,6 +28,7 @@ from stowplan.config.load import ConfigError
 from stowplan.config.types import ClientConnection
 from stowplan.gocompat.durations import Duration
 from stowplan.gocompat.quoting import quote
+from stowplan.gocompat.yamltext import YamlError, load_yaml
 from stowplan.logs import WARNING, Logger
 from stowplan.metrics import RequestMetrics
 from stowplan.run.version import MACHINES, VERSION
@@ -143,10 +142,9 @@ def _names(entries: object) -> list[object]:
 def _load_yaml(path: str) -> Mapping[str, Any]:
     """A kubeconfig as plain data, to report errors in client-go's words."""
     try:
-        data = yaml.safe_load(Path(path).read_text("utf-8"))
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f"yaml: line {mark.line + 1}: " if mark is not None else ""
+        data = load_yaml(Path(path).read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        line = f"yaml: line {error.line}: " if isinstance(error, YamlError) and error.line else ""
         reason = getattr(error, "problem", None) or getattr(error, "strerror", None) or str(error)
         detail = f"error loading config file {quote(path)}: {line}{' '.join(str(reason).split())}"
         raise ConfigError("client", detail) from None

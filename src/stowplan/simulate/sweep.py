@@ -16,6 +16,8 @@ import msgspec
 import yaml
 
 from stowplan.gocompat.durations import Duration, DurationError
+from stowplan.gocompat.jsontext import TextError
+from stowplan.gocompat.yamltext import load_yaml
 from stowplan.snapshot.files import SnapshotError
 from stowplan.snapshot.places import Place, convert_at, not_yaml, read_text
 
@@ -76,8 +78,8 @@ def read_experiment(path: Path) -> Experiment:
     """Read a file, and the scenarios and configurations that it names. Raises SnapshotError."""
     text = read_text(path)
     try:
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        data = load_yaml(text)
+    except TextError as error:
         raise not_yaml(str(path), error) from None
     place = Place(str(path), text)
     if not isinstance(data, dict):
@@ -156,8 +158,8 @@ class _Reader:
     def _scenario(self, field: str, name: str) -> dict[str, Any]:
         [text] = self._file(field, name).values()
         try:
-            data = yaml.safe_load(text)
-        except yaml.YAMLError as error:
+            data = load_yaml(text)
+        except TextError as error:
             raise not_yaml(str(self._folder / name), error) from None
         if not isinstance(data, dict):
             raise self._place.wrong(field, f"{name}: expected a scenario")

@@ -1,5 +1,6 @@
 """Where something stands in a YAML or JSON file, so that a mistake is reported with file, line and field."""
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,8 +8,18 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
-import yaml
 
+from stowplan.gocompat.jsontext import TextError
+from stowplan.gocompat.yamltext import (
+    AliasNode,
+    MappingNode,
+    Node,
+    ScalarNode,
+    SequenceNode,
+    YamlError,
+    load_yaml,
+    parse_documents,
+)
 from stowplan.snapshot.files import SnapshotError
 
 T = TypeVar("T")
@@ -71,28 +82,28 @@ def field_and_text(problem: str) -> tuple[str, str]:
 def line_of(text: str, document: int, steps: Sequence[str | int]) -> int:
     """The line, from 1, of what stands at some steps into a document; of the last step that is there."""
     try:
-        trees = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
-    except yaml.YAMLError:
+        at = next(itertools.islice(parse_documents(text), document, None), None)
+    except TextError:
         return 1
-    if document >= len(trees) or trees[document] is None:
+    if at is None:
         return 1
-    at: Any = trees[document]
-    line = at.start_mark.line
+    line = at.line
     for step in steps:
         found = _child(at, step)
         if found is None:
             break
         line, at = found
-    return int(line) + 1
+    return line
 
 
-def _child(tree: Any, step: str | int) -> tuple[int, Any] | None:
-    if isinstance(tree, yaml.SequenceNode) and isinstance(step, int) and step < len(tree.value):
-        return tree.value[step].start_mark.line, tree.value[step]
-    if isinstance(tree, yaml.MappingNode):
-        for key, value in tree.value:
-            if key.value == str(step):
-                return key.start_mark.line, value
+def _child(tree: Node, step: str | int) -> tuple[int, Node] | None:
+    tree = tree.target if isinstance(tree, AliasNode) else tree
+    if isinstance(tree, SequenceNode) and isinstance(step, int) and step < len(tree.elements):
+        return tree.elements[step].line, tree.elements[step]
+    if isinstance(tree, MappingNode):
+        for key, value in tree.pairs:
+            if isinstance(key, ScalarNode) and key.text == str(step):
+                return key.line, value
     return None
 
 
@@ -109,8 +120,8 @@ def read_document(path: Path, cls: type[T]) -> tuple[T, Place]:
     """A file with one document of a kind of our own. Raises SnapshotError with file, line and field."""
     text = read_text(path)
     try:
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        data = load_yaml(text)
+    except TextError as error:
         raise not_yaml(str(path), error) from None
     place = Place(str(path), text)
     return convert_at(data, cls, place), place
@@ -134,6 +145,6 @@ def read_text(path: Path) -> str:
 
 def not_yaml(name: str, error: Exception) -> SnapshotError:
     """What to say of a file that is neither YAML nor JSON."""
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or " ".join(str(error).split())
-    return SnapshotError(f"{name}{f':{mark.line + 1}' if mark else ''}: not YAML or JSON: {problem}")
+    line = error.line if isinstance(error, YamlError) else 0
+    problem = error.problem if isinstance(error, YamlError) else " ".join(str(error).split())
+    return SnapshotError(f"{name}{f':{line}' if line else ''}: not YAML or JSON: {problem}")

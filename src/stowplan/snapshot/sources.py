@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import yaml
 from msgspec import structs
 
 from stowplan.api import catalogue
@@ -18,6 +17,8 @@ from stowplan.api.pod import Pod
 from stowplan.api.status import ApiError
 from stowplan.api.workloads import PriorityClass
 from stowplan.client import Listing, Reader
+from stowplan.gocompat.jsontext import TextError
+from stowplan.gocompat.yamltext import load_yaml_documents
 from stowplan.recording.files import RecordingError, is_recording
 from stowplan.recording.objects import objects_at
 from stowplan.scheduler.watched import (
@@ -204,9 +205,13 @@ def documents(path: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
 def _parsed(path: Path) -> Iterator[tuple[Place, Any]]:
     for name, text in _texts(path):
         try:
-            parsed = [msgspec.json.decode(text)] if text.lstrip().startswith("{") else _parse_yaml(text)
-        except (yaml.YAMLError, msgspec.DecodeError) as error:
+            parsed = (
+                [msgspec.json.decode(text)] if text.lstrip().startswith("{") else load_yaml_documents(text)
+            )
+        except (TextError, msgspec.DecodeError) as error:
             raise not_yaml(name, error) from None
+        except RecursionError:
+            raise SnapshotError(f"{name}: nested too deeply") from None
         for number, document in enumerate(parsed):
             if document is not None:
                 yield Place(name, text, number), document
@@ -244,17 +249,3 @@ def _objects(place: Place, document: Any) -> Iterator[tuple[Place, dict[str, Any
         if isinstance(item, dict) and kind:
             item = {"kind": kind, **item}
         yield from _objects(replace(place, items=(*place.items, number)), item)
-
-
-def _parse_yaml(text: str) -> list[Any]:
-    return list(yaml.load_all(text, Loader=_Loader))
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML in which times stay the text that they are."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}

@@ -7,9 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import yaml
-
 from stowplan.api.requests import Json
+from stowplan.gocompat.jsontext import TextError
+from stowplan.gocompat.yamltext import load_yaml_documents
 
 STDIN: Final = Path("-")
 SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -66,8 +66,10 @@ def _read_file(path: Path) -> Iterator[Manifest]:
         documents = _documents(text)
     except OSError as error:
         raise LoadError(f"{name}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (TextError, UnicodeDecodeError) as error:
         raise LoadError(f"{name}: not YAML or JSON: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise LoadError(f"{name}: nested too deeply") from None
     for number, document in enumerate(documents, start=1):
         if document is not None:
             yield from _objects(f"{name}: document {number}", document)
@@ -78,7 +80,7 @@ def _documents(text: str) -> list[Any]:
     if text.lstrip().startswith("{"):
         with suppress(ValueError):  # then it is YAML in braces
             return list(_json_documents(text))
-    return list(yaml.load_all(text, Loader=_Loader))
+    return load_yaml_documents(text)
 
 
 def _json_documents(text: str) -> Iterator[Any]:
@@ -102,13 +104,3 @@ def _objects(place: str, document: Any) -> Iterator[Manifest]:
             own = {"apiVersion": document.get("apiVersion"), "kind": kind.removesuffix("List")}
             item = {**own, **item}
         yield from _objects(f"{place}: items[{number}]", item)
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML in which times stay the text that they are."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import yaml
 from msgspec.structs import replace
 
 from stowplan.gocompat.durations import Duration, DurationError
+from stowplan.gocompat.jsontext import TextError
+from stowplan.gocompat.yamltext import load_yaml
 
 FILE_NAME: Final = "performance-config.yaml"
 THROUGHPUT: Final = "SchedulingThroughput"
@@ -322,7 +323,7 @@ class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
             return self.workload.params[key]
         if not bar:
             raise DefinitionError(f"templateParams: parameter {key} is undefined")
-        return yaml.safe_load(default)
+        return load_yaml(default)
 
 
 _PARAMETERS: Final = {
@@ -354,11 +355,11 @@ def find_files(paths: Iterable[Path]) -> list[Path]:
 def read(path: Path) -> list[Benchmark]:
     """All workloads of a file. Raises DefinitionError."""
     try:
-        document = yaml.load(path.read_bytes(), Loader=yaml.CSafeLoader)
+        document = load_yaml(path.read_bytes())
         cases = msgspec.convert(document, list[TestCase], strict=True)
     except OSError as error:
         raise DefinitionError(f"{path}: {error.strerror}") from None
-    except yaml.YAMLError as error:
+    except TextError as error:
         raise DefinitionError(f"{path}: {' '.join(str(error).split())}") from None
     except msgspec.ValidationError as error:
         raise DefinitionError(f"{path}: {error}") from None

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import yaml
 
 from stowplan.api.requests import Json
 from stowplan.bench.perf.definitions import DefinitionError
+from stowplan.gocompat.jsontext import TextError
 from stowplan.gocompat.templates import Function, Template, TemplateError
+from stowplan.gocompat.yamltext import load_yaml
 
 _VARYING: Final = frozenset({"Index", "Count"})
 
@@ -83,8 +84,8 @@ class Manifests:
 
 def _decoded(path: Path, text: str) -> Json:
     try:
-        document = yaml.load(text, Loader=yaml.CSafeLoader)
-    except yaml.YAMLError as error:
+        document = load_yaml(text)
+    except TextError as error:
         raise DefinitionError(f"{path}: {' '.join(str(error).split())}") from None
     if not isinstance(document, dict):
         raise DefinitionError(f"{path}: expected an object")

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from stowplan.client.http.settings import (
     AccessError,
     Address,
@@ -19,6 +17,8 @@ from stowplan.client.http.settings import (
     Server,
     Trust,
 )
+from stowplan.gocompat.jsontext import TextError
+from stowplan.gocompat.yamltext import YamlError, load_yaml
 
 
 class Fields:
@@ -165,11 +165,10 @@ def _read(path: Path) -> Fields:
     except UnicodeDecodeError:
         raise AccessError(f"{path}: expected text in UTF-8") from None
     try:
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f" (line {mark.line + 1})" if mark is not None else ""
-        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        data = load_yaml(text)
+    except TextError as error:
+        line = f" (line {error.line})" if isinstance(error, YamlError) and error.line else ""
+        problem = error.problem if isinstance(error, YamlError) else str(error)
         raise AccessError(f"{path}: expected YAML{line}: {problem}") from None
     if not isinstance(data, dict):
         raise AccessError(f"{path}: expected a map with clusters, users and contexts")

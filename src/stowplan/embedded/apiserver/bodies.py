@@ -1,5 +1,6 @@
 """Bodies of requests: read within a limit, decoded and checked against the fields of their kind."""
 
+import asyncio
 import json
 import re
 from typing import Any, Final
@@ -15,13 +16,20 @@ from stowplan.embedded.customresources.versions import ServedVersion
 from stowplan.embedded.schema import TypeDef, TypeMismatchError, decode_body, the_schema
 from stowplan.embedded.schema.protobuf import ProtobufError, decoded, envelope
 from stowplan.gocompat.jsontext import ObjectNode, TextError, Tree, kind_of, parse_json, to_python
-from stowplan.gocompat.yamltext import yaml_to_json
+from stowplan.gocompat.yamltext import ExpansionLimit, yaml_to_json
 
 BODY_LIMIT: Final = 3 * 1024 * 1024
-"""The longest body that is read, in bytes."""
+"""The longest body that is read, in bytes. It is not inflated: like kube-apiserver, the server takes a body
+for what it is, whatever Content-Encoding says."""
+
+BODY_SECONDS: Final = 60.0
+"""Seconds that a body may take to arrive: kube-apiserver's limit for a whole request."""
 
 YAML_LIMIT: Final = 64 * 1024
 """The longest YAML that is read: reading it is slow, and everybody else waits meanwhile."""
+
+_YAML_EXPANDED: Final = ExpansionLimit(nodes=20_000, text=BODY_LIMIT)
+"""What YAML may amount to: about a tenth of a second, and as much text as could be sent in JSON."""
 
 _YAML: Final = "application/yaml"
 _PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
@@ -41,9 +49,13 @@ async def read_body(request: web.BaseRequest) -> bytes:
     if length is not None and length > BODY_LIMIT:
         raise too_large()
     try:
-        return await request.read()
+        async with asyncio.timeout(BODY_SECONDS):
+            return await request.read()
     except web.HTTPRequestEntityTooLarge:
         raise too_large() from None
+    except TimeoutError:
+        text = f"the request body did not arrive within {BODY_SECONDS:g}s"
+        raise status.ApiError(504, "Timeout", f"Timeout: {text}") from None
 
 
 class JsonText(bytes):
@@ -84,7 +96,7 @@ def yaml_as_json(text: bytes, resource: Resource | None = None) -> bytes:
         why = f"Request entity too large: limit is {YAML_LIMIT} for YAML; send JSON"
         raise status.ApiError(413, "RequestEntityTooLarge", why)
     try:
-        document = yaml_to_json(text)
+        document = yaml_to_json(text, _YAML_EXPANDED)
         read = JsonText(msgspec.json.encode(to_python(document.tree)))
     except (TextError, RecursionError, ValueError, msgspec.MsgspecError) as error:
         if resource is None:

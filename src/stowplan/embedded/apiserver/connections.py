@@ -42,7 +42,7 @@ class Connections:
         errors = [*_log_errors(query)]
         if errors:
             raise status.invalid(_LOG_OPTIONS, target.name, errors)
-        pod = self._store.get(PODS, target.namespace, target.name)
+        pod = await self._store.read_committed(lambda: self._store.get(PODS, target.namespace, target.name))
         container = _container(pod, query.get("container", ""))
         node = (pod.get("spec") or {}).get("nodeName")
         if not node:

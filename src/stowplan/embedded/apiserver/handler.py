@@ -49,6 +49,7 @@ from stowplan.embedded.apiserver.responses import (
     warning_header,
 )
 from stowplan.embedded.apiserver.reviews import Reviews
+from stowplan.embedded.apiserver.sending import sent
 from stowplan.embedded.apiserver.subresources import Subresources
 from stowplan.embedded.apiserver.tokenrequests import TokenRequests
 from stowplan.embedded.apiserver.verbs import ReadVerbs, WriteVerbs
@@ -65,6 +66,7 @@ _log: Final = logging.getLogger(__name__)
 _ACCOUNT_WAITS: Final = (0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6)
 """How long to wait for the default account of a namespace: a second in all, as kube-apiserver does."""
 
+_SHOWN: Final = 100
 _HEALTH: Final = frozenset(("/healthz", "/livez", "/readyz"))
 _NONE: Final[Mapping[str, str]] = {}
 _VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -115,9 +117,7 @@ class Handler:
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            return await self._once_durable(request, self._encoded(request, await self._answer(request)))
-        except status.ApiError as error:
-            return await self._once_durable(request, self._refusal(request, error))
+            return await sent(request, await self._respond(request))
         except ConnectionError:
             # Whoever asked has left in the middle of it: nobody reads this.
             return web.Response()
@@ -128,6 +128,12 @@ class Handler:
             return error_response(
                 status.ApiError(500, "InternalError", "Internal error occurred: see the server's log")
             )
+
+    async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            return await self._once_durable(request, self._encoded(request, await self._answer(request)))
+        except status.ApiError as error:
+            return await self._once_durable(request, self._refusal(request, error))
 
     def _encoded(self, request: web.BaseRequest, found: web.StreamResponse) -> web.StreamResponse:
         """The response in the media type that the client accepts."""
@@ -154,6 +160,8 @@ class Handler:
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """Authentication, request info, authorization, verb."""
         path = request.rel_url.raw_path
+        if not path.startswith("/"):
+            raise status.bad_request(f"expected a path, got {path[:_SHOWN]!r}")
         if path in _HEALTH:
             return web.Response(text="ok")
         text = request.rel_url.raw_query_string
@@ -190,6 +198,8 @@ class Handler:
         self, request: web.BaseRequest, target: Target, query: Mapping[str, str], user: User
     ) -> web.StreamResponse:
         method = request.method
+        if method != "GET":
+            self._store.admit_writes()
         if target.subresource and not is_part(target.resource, target.subresource):
             return await self._subresources.handler(method, target)(request, target, query, user)
         if not target.subresource and _verb_of(method, target, query) not in target.resource.verbs:
@@ -199,7 +209,7 @@ class Handler:
         if method == "GET":
             if not target.name or target.watch:
                 return await self.reads.list(request, target, query)
-            return self.reads.get(request, target, query)
+            return await self.reads.get(request, target, query)
         if method == "POST" and not target.name:
             return await self._create(request, target, query, user)
         if method == "PUT" and target.name:

@@ -31,6 +31,8 @@ from stowplan.gocompat.quoting import quote
 from stowplan.gocompat.yamltext import to_yaml
 
 _INCLUDED: Final = ("", "Metadata", "Object", "None")
+PIECE: Final = 64 * 1024
+_ROWS: Final = 100
 _MAX_WARNINGS: Final = 30
 _MAX_WARNING_LENGTH: Final = 256
 _encode: Final = msgspec.json.Encoder(enc_hook=plain_json).encode
@@ -122,6 +124,8 @@ class View:
         self._list_metadata = list_metadata
         self._last: Json | None = None
         self._last_raw = b""
+        self._last_event: tuple[Json | None, str, bool] = (None, "", False)
+        self._last_line = b""
         resource = conversion.resource
         self._is_typed = kind.startswith(f"{resource.api_version}/") and not resource.custom
 
@@ -135,26 +139,46 @@ class View:
 
     def listing(self, items: list[Json], metadata: Json) -> bytes:
         """Objects as a list."""
-        return b"".join(self.pieces(items, metadata, len(items)))
+        return b"".join(self.pieces(items, metadata))
 
-    def pieces(self, items: list[Json], metadata: Json, at_once: int) -> Iterator[bytes]:
-        """Objects as a list that is made piece by piece, so many objects at once."""
+    def pieces(self, items: list[Json], metadata: Json) -> Iterator[bytes]:
+        """Objects as a list that is made piece by piece, in pieces of about PIECE bytes."""
         api_version, _, kind = self._kind.rpartition("/")
         metadata = {**self._list_metadata, **metadata}
         head = encode({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": []})
         yield head.removesuffix(b"]}")
         shape = self._shape
-        for begin in range(0, len(items), at_once or 1):
+        begin, at_once = 0, 1
+        while begin < len(items):
             shown = [shape(obj) for obj in items[begin : begin + at_once]]
             if self._is_typed:
                 shown = [_without_type(obj) for obj in shown]
-            yield (b"," if begin else b"") + encode(shown)[1:-1]
+            piece = encode(shown)[1:-1]
+            yield b"," + piece if begin else piece
+            begin += len(shown)
+            at_once = min(max(1, PIECE * len(shown) // len(piece)), 4 * at_once)
         yield b"]}"
 
-    def line(self, change: Change) -> bytes:
-        """A change as a line of a watch."""
-        raw = encode(self._bookmark(change.object)) if change.type == BOOKMARK else self.raw(change.object)
-        return _EVENT_START[change.type] + raw + b"}\n"
+    def line(self, change: Change, *, begins: bool = False) -> bytes:
+        """A change as a line of a watch, which may be the first of it.
+
+        All watches that are sent one change in turn get the same bytes: those that wait to be read are in
+        memory once, however many clients do not read.
+        """
+        obj, type_, begun = self._last_event
+        if obj is change.object and type_ == change.type and begun == begins:
+            return self._last_line
+        self._last_line = _EVENT_START[change.type] + self._event(change, begins) + b"}\n"
+        self._last_event = (change.object, change.type, begins)
+        return self._last_line
+
+    def forget_last(self) -> None:
+        """Keep nothing of what was shown last."""
+        self._last, self._last_raw = None, b""
+        self._last_event, self._last_line = (None, "", False), b""
+
+    def _event(self, change: Change, begins: bool) -> bytes:
+        return encode(self._bookmark(change.object)) if change.type == BOOKMARK else self.raw(change.object)
 
     def _bookmark(self, obj: Json) -> Any:
         resource = self._conversion.resource
@@ -171,31 +195,42 @@ def _without_type(obj: Json) -> Json:
 
 
 class TableView(View):
-    """Objects as rows. Rows show ages, so nothing is cached."""
+    """Objects as rows. Rows show ages, so what was shown last is kept for that second only."""
 
     def __init__(self, conversion: Conversion, tables: Tables, version: str, include: str) -> None:
         super().__init__(conversion, lambda obj: obj, "")
         self._tables = tables
         self._version = f"meta.k8s.io/{version}"
         self._include = include
-        self._watched = False
+        self._shown_at = 0.0
 
     def raw(self, obj: Json) -> bytes:
-        return encode(self._table([obj], {"resourceVersion": obj["metadata"]["resourceVersion"]}))
+        return encode(self._of_one([obj], obj, with_columns=True))
 
-    def pieces(self, items: list[Json], metadata: Json, at_once: int) -> Iterator[bytes]:
-        yield encode(self._table(items, metadata))
+    def pieces(self, items: list[Json], metadata: Json) -> Iterator[bytes]:
+        head = encode(self._table([], metadata)).removesuffix(b"]}")
+        yield head
+        for begin in range(0, len(items), _ROWS):
+            rows = encode(self._table(items[begin : begin + _ROWS], metadata)["rows"])[1:-1]
+            yield b"," + rows if begin else rows
+        yield b"]}"
 
-    def line(self, change: Change) -> bytes:
+    def line(self, change: Change, *, begins: bool = False) -> bytes:
         """A change as a line of a watch; only the first has the columns."""
-        line = super().line(change)
-        self._watched = True
-        return line
+        now = self._tables.clock.now() // 1
+        if now != self._shown_at:
+            self._shown_at = now
+            self.forget_last()
+        return super().line(change, begins=begins)
 
-    def _bookmark(self, obj: Json) -> Any:
-        return self._table([], {"resourceVersion": obj["metadata"]["resourceVersion"]})
+    def _event(self, change: Change, begins: bool) -> bytes:
+        rows = [] if change.type == BOOKMARK else [change.object]
+        return encode(self._of_one(rows, change.object, with_columns=begins))
 
-    def _table(self, items: list[Json], metadata: Json) -> Json:
+    def _of_one(self, rows: list[Json], obj: Json, *, with_columns: bool) -> Json:
+        return self._table(rows, {"resourceVersion": obj["metadata"]["resourceVersion"]}, with_columns)
+
+    def _table(self, items: list[Json], metadata: Json, with_columns: bool = True) -> Json:
         table = self._tables.of(self._conversion.resource)
         is_event = self._conversion.stored == EVENTS
         shown = [as_core(obj) for obj in items] if is_event else items
@@ -204,7 +239,7 @@ class TableView(View):
             "kind": "Table",
             "apiVersion": self._version,
             "metadata": metadata,
-            "columnDefinitions": None if self._watched else table.columns,
+            "columnDefinitions": table.columns if with_columns else None,
             "rows": rows,
         }
 
@@ -229,6 +264,7 @@ class Views:
         self._tables = Tables(clock, definitions)
         self._conversions: dict[Resource, Conversion] = {}
         self._plain: dict[Resource, View] = {}
+        self._others: dict[tuple[Resource, str, str, str], View] = {}
 
     def conversion(self, resource: Resource) -> Conversion:
         if self._revision != self._definitions.revision:
@@ -244,6 +280,7 @@ class Views:
         self._revision = self._definitions.revision
         self._conversions.clear()
         self._plain.clear()
+        self._others.clear()
         self._tables.forget()
 
     def plain(self, resource: Resource) -> View:
@@ -266,7 +303,15 @@ class Views:
                     "Unable to convert to Table as requested: includeObject: Invalid value: "
                     f"{quote(include)}: must be 'Metadata', 'Object', 'None', or empty"
                 )
-            return TableView(self.conversion(resource), self._tables, wanted.version, include)
-        if wanted.form in (METADATA, METADATA_LIST):
-            return View(self.conversion(resource), metadata_only, f"meta.k8s.io/v1/{METADATA_LIST}")
-        return self.plain(resource)
+        elif wanted.form not in (METADATA, METADATA_LIST):
+            return self.plain(resource)
+        conversion = self.conversion(resource)
+        key = (resource, wanted.form, wanted.version, include)
+        view = self._others.get(key)
+        if view is None:
+            if wanted.form == TABLE:
+                view = TableView(conversion, self._tables, wanted.version, include)
+            else:
+                view = View(conversion, metadata_only, f"meta.k8s.io/v1/{METADATA_LIST}")
+            self._others[key] = view
+        return view

@@ -35,7 +35,9 @@ class Scales:
     async def get(
         self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
     ) -> web.Response:
-        obj = self._store.get(target.resource, target.namespace, target.name)
+        obj = await self._store.read_committed(
+            lambda: self._store.get(target.resource, target.namespace, target.name)
+        )
         custom = self._store.definitions.version_of(target.resource)
         if custom is not None and not custom.scale_of(obj)[1]:
             path = (custom.scale or {}).get("specReplicasPath", "")

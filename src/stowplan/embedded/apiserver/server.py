@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import contextlib
+import logging
 import os
 import random
 import secrets
@@ -15,6 +16,7 @@ from typing import Any, Final
 
 import yaml
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from stowplan.api.catalogue import Resource
 from stowplan.clock import Clock, RealClock
@@ -84,6 +86,9 @@ def kubeconfig_path(wanted: Path | None) -> Path:
 
 BOOKMARKS: Final = 30.0
 """Seconds between two bookmarks of a watch."""
+
+IDLE: Final = 90.0
+"""Seconds that a connection may be without a complete request, as with kube-apiserver."""
 
 _GRACE: Final = 2.0
 """Seconds that requests under way are given when the server stops."""
@@ -167,7 +172,13 @@ class ApiServer:
     async def start(self) -> None:
         """Listen. Raises OSError if the address cannot be had."""
         server = web.Server(
-            self.handler, request_factory=_request, handler_cancellation=True, access_log=None
+            self.handler,
+            request_factory=_request,
+            handler_cancellation=True,
+            access_log=None,
+            logger=_connection_log(),
+            keepalive_timeout=IDLE,
+            auto_decompress=False,
         )
         self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=_GRACE)
         await self._runner.setup()
@@ -221,6 +232,25 @@ class ApiServer:
         while True:
             await asyncio.sleep(BOOKMARKS)
             self._store.send_bookmarks()
+
+
+def _connection_log() -> logging.Logger:
+    """The log of the HTTP implementation, which has a traceback for every request that is not HTTP.
+
+    That is the client's affair: there is an answer for it, and a line for those who debug.
+    """
+    log = logging.getLogger(f"{__name__}.connections")
+    if not log.filters:
+        log.addFilter(_is_our_affair)
+    return log
+
+
+def _is_our_affair(record: logging.LogRecord) -> bool:
+    error = record.exc_info[1] if record.exc_info else None
+    if not isinstance(error, HttpProcessingError):
+        return True
+    logging.getLogger(__name__).debug("request refused: %.200s", " ".join(str(error).split()))
+    return False
 
 
 def _request(

@@ -5,7 +5,8 @@ Each decodes what the request says, calls the store (admission, then storage) an
 
 import asyncio
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from itertools import chain
 from typing import Any, Final
 
 from aiohttp import web
@@ -52,6 +53,7 @@ from stowplan.embedded.apiserver.responses import (
     success_response,
     warning_header,
 )
+from stowplan.embedded.apiserver.sending import stream
 from stowplan.embedded.apiserver.watch import HEADERS, HttpWatch
 from stowplan.embedded.customresources.definitions import definition_warnings
 from stowplan.embedded.store import Store, Watcher
@@ -61,9 +63,8 @@ from stowplan.embedded.store.selection import Page
 from stowplan.embedded.store.writer import UserInfo, WriteContext
 
 MIN_WATCH_SECONDS: Final = 1800.0
-_MANY: Final = 1_000
-"""Objects of a list from which on it is sent piece by piece."""
-_AT_ONCE: Final = 100
+_SHORT: Final = 256 * 1024
+"""Bytes of a list up to which it is made as a whole, and has a length."""
 _TOO_OLD: Final = (
     "The provided continue parameter is too old to display a consistent list result. You must start a new "
     "list without the continue parameter."
@@ -80,12 +81,14 @@ class ReadVerbs:
         self._watch_limit = watch_limit
         self._watches: dict[HttpWatch, Watcher] = {}
 
-    def get(self, request: web.BaseRequest, target: Target, query: Mapping[str, str]) -> web.Response:
+    async def get(self, request: web.BaseRequest, target: Target, query: Mapping[str, str]) -> web.Response:
         conversion = self._views.conversion(target.resource)
         version = version_of(query.get("resourceVersion", ""), of_list=False)
         if version is not None and version > self._store.version:
             raise status.too_large_version(version, self._store.version)
-        obj = self._store.get(conversion.stored, target.namespace, target.name)
+        obj = await self._store.read_committed(
+            lambda: self._store.get(conversion.stored, target.namespace, target.name)
+        )
         return response_of(self._view(request, target, query).raw(obj))
 
     async def list(
@@ -97,17 +100,24 @@ class ReadVerbs:
             return await self._watch(request, target, query, options)
         if options.version is not None and options.version > self._store.version:
             raise status.too_large_version(options.version, self._store.version)
-        page = self._page(target, options)
+        page = await self._store.read_committed(lambda: self._page(target, options))
         metadata: Json = {"resourceVersion": str(page.version)}
         if page.last is not None:
             metadata["continue"] = continue_token(page.version, page.last)
             if page.remaining is not None and options.selection.is_empty:
                 metadata["remainingItemCount"] = page.remaining
         view = self._view(request, target, query)
-        if len(page.items) > _MANY and _takes_json(request) and not target.resource.deprecation:
-            await self._store.settled()
-            return await _piecewise(request, view.pieces(page.items, metadata, _AT_ONCE))
-        return response_of(view.listing(page.items, metadata))
+        pieces = view.pieces(page.items, metadata)
+        if not _takes_json(request) or target.resource.deprecation:
+            return response_of(b"".join(pieces))
+        first: list[bytes] = []
+        size = 0
+        for piece in pieces:
+            first.append(piece)
+            size += len(piece)
+            if size > _SHORT:
+                return await stream(request, chain(first, pieces), headers=HEADERS)
+        return response_of(b"".join(first))
 
     def end_watches(self) -> None:
         """End all watches, as a server does that stops."""
@@ -130,13 +140,13 @@ class ReadVerbs:
     ) -> web.StreamResponse:
         conversion = self._views.conversion(target.resource)
         view = self._view(request, target, query)
-        watch = HttpWatch(view, self._store.settled, self._watch_limit)
+        watch = HttpWatch(view, self._store.kept, self._watch_limit)
         selection = conversion.selection(options.selection)
         if target.name:
             selection = by_name(selection, target.name)
         any_version = options.version is None
         try:
-            watcher = self._store.watch(
+            watcher = self._store.watch_committed(
                 conversion.stored,
                 watch.send,
                 namespace=target.namespace,
@@ -177,26 +187,10 @@ def _takes_json(request: web.BaseRequest) -> bool:
     return YAML not in accept and PROTOBUF not in accept
 
 
-async def _piecewise(request: web.BaseRequest, pieces: Iterator[bytes]) -> web.StreamResponse:
-    """A long answer that is sent while it is made, and made while others are served."""
-    response = web.StreamResponse(headers=HEADERS)
-    response.enable_chunked_encoding()
-    await response.prepare(request)
-    for piece in pieces:
-        await response.write(piece)
-        await asyncio.sleep(0)
-    await response.write_eof()
-    return response
-
-
 async def _ended_with(request: web.BaseRequest, error: status.ApiError) -> web.StreamResponse:
     """A watch that says only why there is nothing to watch."""
-    response = web.StreamResponse(headers=HEADERS)
-    response.enable_chunked_encoding()
-    await response.prepare(request)
-    await response.write(b'{"type":"ERROR","object":' + encode(error.status()) + b"}\n")
-    await response.write_eof()
-    return response
+    line = b'{"type":"ERROR","object":' + encode(error.status()) + b"}\n"
+    return await stream(request, [line], headers=HEADERS)
 
 
 def by_name(selection: Selection, name: str) -> Selection:

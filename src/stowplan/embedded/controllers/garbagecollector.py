@@ -73,6 +73,17 @@ def blocks_owner(obj: Json, owner: Json) -> bool:
     return any(one.get("uid") == uid_of(owner) and one.get("blockOwnerDeletion") for one in owners_of(obj))
 
 
+def waits_for_dependents(obj: Json) -> bool:
+    """An object that is being deleted in the foreground."""
+    return is_deleting(obj) and FOREGROUND in finalizers_of(obj)
+
+
+def unblocked_owners(old: Json, new: Json) -> list[Json]:
+    """References to owners that an object no longer holds up, because it has changed."""
+    blocking = {one.get("uid") for one in owners_of(new) if one.get("blockOwnerDeletion")}
+    return [one for one in owners_of(old) if one.get("blockOwnerDeletion") and one.get("uid") not in blocking]
+
+
 WATCHED: Final = tuple(
     resource
     for resource in BUILT_IN
@@ -97,6 +108,8 @@ class GarbageCollector(Controller):
         self._owned = Index(owner_uids)
         """The objects of all kinds by the uids of their owners, under the keys of the queue."""
         self._gone: OrderedDict[str, None] = OrderedDict()
+        self._uids: set[str] = set()
+        """The uids of all objects that informers know."""
         for resource in watched:
             self._watch(resource)
         self._custom_kinds: dict[tuple[str, str], Resource] = {}
@@ -108,6 +121,7 @@ class GarbageCollector(Controller):
         informer = self._informers[resource.dotted] = self.informer(resource)
         for obj in informer:
             self._owned.put(_queue_key(resource, obj), None, obj)
+            self._uids.add(uid_of(obj))
         informer.add_handler(self._listener(resource))
         return informer
 
@@ -146,6 +160,7 @@ class GarbageCollector(Controller):
         for obj in informer:
             self._owned.put(_queue_key(resource, obj), obj, None)
         for obj in list(informer):
+            self._uids.discard(uid_of(obj))
             self._has_gone(obj)
 
     def _kind(self, reference: Json) -> Resource | None:
@@ -162,18 +177,40 @@ class GarbageCollector(Controller):
             if (old is not None and owners_of(old)) or (new is not None and owners_of(new)):
                 self._owned.put(_queue_key(resource, changed), old, new)
             if new is None:
+                self._uids.discard(uid_of(changed))
                 self._has_gone(changed)
-            elif (is_deleting(new) and _held_by_us(new)) or _has_other_owners(old, new):
-                self._add(resource, new)
+            else:
+                self._uids.add(uid_of(new))
+                self._links_changed(resource, old, new)
 
         return handler
+
+    def _links_changed(self, resource: Resource, old: Json | None, new: Json) -> None:
+        """See what an object's change has to do with its owners and with those that it owns.
+
+        An object that waits for its dependents is looked at when it begins to wait, and when one of them
+        goes or no longer holds it up: among objects that own each other any more than that never ends.
+        """
+        began = old is None or not (is_deleting(old) and _held_by_us(old))
+        if is_deleting(new) and _held_by_us(new) and began:
+            self._add(resource, new)
+            if waits_for_dependents(new):
+                for kind, dependent in self._dependents(uid_of(new)):
+                    self._add(kind, dependent)
+        elif _has_other_owners(old, new):
+            self._add(resource, new)
+        if old is not None and owners_of(old):
+            self._add_waiting_owners(new, unblocked_owners(old, new))
 
     def _has_gone(self, obj: Json) -> None:
         """Whoever belonged to it has to be looked at, and whoever waited for it."""
         for resource, dependent in self._dependents(uid_of(obj)):
             self._remember_gone(uid_of(obj))
             self._add(resource, dependent)
-        for reference in owners_of(obj):
+        self._add_waiting_owners(obj, owners_of(obj))
+
+    def _add_waiting_owners(self, obj: Json, references: Iterable[Json]) -> None:
+        for reference in references:
             kind = self._kind(reference)
             owner = None if kind is None else self._known(kind, obj, reference)
             if owner is not None and kind is not None and is_deleting(owner):
@@ -196,7 +233,7 @@ class GarbageCollector(Controller):
             return
         if is_deleting(obj) and ORPHAN in finalizers_of(obj):
             await self._orphan(informer.resource, obj)
-        elif is_deleting(obj) and FOREGROUND in finalizers_of(obj):
+        elif waits_for_dependents(obj):
             await self._finish(informer.resource, obj)
         elif owners_of(obj) and not is_deleting(obj):
             await self._check_owners(informer.resource, obj)
@@ -208,11 +245,12 @@ class GarbageCollector(Controller):
         await self._drop(resource, owner, ORPHAN)
 
     async def _finish(self, resource: Resource, owner: Json) -> None:
-        """Let an object go when everything that holds it up has gone."""
-        dependents = list(self._dependents(uid_of(owner)))
-        for kind, obj in dependents:
-            self._add(kind, obj)
-        if not any(blocks_owner(obj, owner) for _, obj in dependents):
+        """Let an object go when everything that holds it up has gone.
+
+        This is done for each dependent that goes, so it ends at the first that does not let it go. Dependents
+        themselves were added when the object began to wait for them, and are whenever their owners change.
+        """
+        if not any(blocks_owner(obj, owner) for obj in self._owned[uid_of(owner)].values()):
             await self._drop(resource, owner, FOREGROUND)
 
     async def _drop(self, resource: Resource, obj: Json, finalizer: str) -> None:
@@ -229,7 +267,7 @@ class GarbageCollector(Controller):
                 unseen.append(reference.get("name", ""))
             if owner is None:
                 gone.add(reference.get("uid", ""))
-            elif is_deleting(owner) and FOREGROUND in finalizers_of(owner):
+            elif waits_for_dependents(owner):
                 waiting.add(reference.get("uid", ""))
         if not gone and not waiting:
             if unseen:
@@ -240,6 +278,9 @@ class GarbageCollector(Controller):
         if fate is Action.DISOWN:
             await self._disown(resource, obj, gone | waiting)
         elif fate is Action.DELETE_IN_FOREGROUND:
+            if any(waits_for_dependents(one) for one in self._owned[uid_of(obj)].values()):
+                # A dependent waits already, maybe for this object: in a circle one has to let its owners go.
+                obj = await self._unblock_owners(resource, obj)
             held = {"metadata": {"finalizers": [*finalizers_of(obj), FOREGROUND]}}
             obj = await self.change(resource, obj, held)
             await self.delete(resource, obj, propagation_for(obj))
@@ -249,6 +290,15 @@ class GarbageCollector(Controller):
     async def _disown(self, resource: Resource, obj: Json, uids: set[str]) -> None:
         kept = [one for one in owners_of(obj) if one.get("uid") not in uids]
         await self.change(resource, obj, {"metadata": {"ownerReferences": kept or None}})
+
+    async def _unblock_owners(self, resource: Resource, obj: Json) -> Json:
+        references = [
+            {**one, "blockOwnerDeletion": False} if one.get("blockOwnerDeletion") else one
+            for one in owners_of(obj)
+        ]
+        if references == [*owners_of(obj)]:
+            return obj
+        return await self.change(resource, obj, {"metadata": {"ownerReferences": references}})
 
     async def _owner(self, obj: Json, reference: Json) -> Json | None:
         """An owner as it is now, None if it is gone. One of an unknown kind is taken to be there."""
@@ -288,8 +338,7 @@ class GarbageCollector(Controller):
 
     def _is_elsewhere(self, resource: Resource, uid: str) -> bool:
         """Whether there is an object with this uid after all, but not where an owner has to be."""
-        informer = self._informers.get(resource.dotted)
-        return informer is not None and any(uid_of(one) == uid for one in informer)
+        return resource.dotted in self._informers and uid in self._uids
 
     async def _tell_invalid(self, obj: Json, reference: Json) -> None:
         owner = (

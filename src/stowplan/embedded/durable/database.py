@@ -10,16 +10,16 @@ import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from zlib import crc32
 
 import msgspec
 
 from stowplan.api.catalogue import Catalogue, Resource
 from stowplan.embedded.apply import plain_json
-from stowplan.embedded.store import DELETED, Change
+from stowplan.embedded.store import DELETED
 from stowplan.embedded.store.objects import Key
-from stowplan.embedded.store.storage import LogEntry, SavedState
+from stowplan.embedded.store.storage import LogEntry, SavedState, UncommittedChange
 from stowplan.embedded.store.watchcache import Compacted
 
 FORMAT: Final = 1
@@ -80,15 +80,7 @@ class RowError(ValueError):
     """A row that is not as it was written."""
 
 
-class PendingChange(NamedTuple):
-    """A change that waits to be kept. What it refers to is never changed, so any thread may read it."""
-
-    resource: Resource
-    key: Key
-    change: Change
-
-
-def row_of(recorded: PendingChange) -> Row:
+def row_of(recorded: UncommittedChange) -> Row:
     """The row that a change is kept as; of a deleted object only the fact."""
     (namespace, name), change = recorded.key, recorded.change
     resource = recorded.resource.dotted

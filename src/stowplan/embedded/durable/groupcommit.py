@@ -9,9 +9,10 @@ from typing import Final
 
 from stowplan.api.catalogue import Resource
 from stowplan.api.status import ApiError
-from stowplan.embedded.durable.database import Database, DataDirError, PendingChange, row_of
+from stowplan.embedded.durable.database import Database, DataDirError, row_of
 from stowplan.embedded.store import Change, Store
 from stowplan.embedded.store.objects import Key
+from stowplan.embedded.store.storage import UncommittedChange
 
 RETRY: Final = 1.0
 """Seconds between two attempts to write what could not be written."""
@@ -48,7 +49,8 @@ class GroupCommit:
 
     While nothing can be kept (a full disk) no change is admitted, what is waiting is tried again and again,
     and as soon as that works changes are admitted anew. A change that could not be kept at once has happened
-    in memory and may yet be stored: its writer gets an error that says so, as after a timeout.
+    in memory and may yet be stored: its writer gets an error that says so, as after a timeout of etcd.
+    Clients of the API server do not see it before it is kept.
     """
 
     def __init__(
@@ -58,13 +60,15 @@ class GroupCommit:
         self._retry = retry
         self._limit = pending
         self._turn = threading.Condition()
-        self._pending: list[PendingChange] = []
+        self._pending: list[UncommittedChange] = []
+        self._committing: list[UncommittedChange] = []
         self._closing = False
         self._committed = version
         self._stuck = ""
         self._refusal = ""
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiting: deque[tuple[int, asyncio.Future[ApiError | None]]] = deque()
+        self._waiting: deque[tuple[int, asyncio.Future[ApiError | None], bool]] = deque()
+        """Versions and who waits for them, and whether also through failures."""
         self._thread = threading.Thread(target=self._work, name="stowplan-group-commit", daemon=True)
         self._thread.start()
 
@@ -76,17 +80,29 @@ class GroupCommit:
         with self._turn:
             while len(self._pending) >= self._limit and not self._stuck:
                 self._turn.wait()
-            self._pending.append(PendingChange(resource, key, change))
+            self._pending.append(UncommittedChange(resource, key, change))
             if len(self._pending) == 1:
                 self._turn.notify_all()
 
     async def settled(self, version: int) -> ApiError | None:
+        return await self._wait(version, through_failures=False)
+
+    async def kept(self, version: int) -> None:
+        await self._wait(version, through_failures=True)
+
+    def uncommitted(self) -> tuple[int, list[UncommittedChange]]:
+        with self._turn:
+            committed = self._committed
+            changes = [*self._committing, *self._pending]
+        return committed, [one for one in changes if one.change.version > committed]
+
+    async def _wait(self, version: int, *, through_failures: bool) -> ApiError | None:
         if self._committed >= version:
             return None
         loop = asyncio.get_running_loop()
         self._loop = loop
         waiter: asyncio.Future[ApiError | None] = loop.create_future()
-        self._waiting.append((version, waiter))
+        self._waiting.append((version, waiter, through_failures))
         if self._committed >= version or self._stuck:
             self._wake()
         return await waiter
@@ -106,16 +122,17 @@ class GroupCommit:
         while batch := self._next_batch():
             self._commit_until_done(batch)
 
-    def _next_batch(self) -> list[PendingChange]:
+    def _next_batch(self) -> list[UncommittedChange]:
         """What has changed meanwhile; empty at the end."""
         with self._turn:
             while not self._pending and not self._closing:
                 self._turn.wait()
             batch, self._pending = self._pending, []
+            self._committing = batch
             self._turn.notify_all()
         return batch
 
-    def _commit_until_done(self, batch: list[PendingChange]) -> None:
+    def _commit_until_done(self, batch: list[UncommittedChange]) -> None:
         while not self._commit(batch):
             with self._turn:
                 self._turn.notify_all()
@@ -123,7 +140,7 @@ class GroupCommit:
                     self._pending = []
                     return
 
-    def _commit(self, batch: list[PendingChange]) -> bool:
+    def _commit(self, batch: list[UncommittedChange]) -> bool:
         try:
             self._database.append(
                 [row_of(recorded) for recorded in batch], [recorded.resource for recorded in batch]
@@ -152,15 +169,15 @@ class GroupCommit:
         """Resolve the waiters whose changes are committed or have failed."""
         self._refusal = self._stuck
         waiting, self._waiting = self._waiting, deque()
-        for version, waiter in waiting:
+        for version, waiter, through_failures in waiting:
             if waiter.done():
                 continue
             if self._committed >= version:
                 waiter.set_result(None)
-            elif self._stuck:
+            elif self._stuck and not through_failures:
                 waiter.set_result(_not_stored(self._stuck))
             else:
-                self._waiting.append((version, waiter))
+                self._waiting.append((version, waiter, through_failures))
 
 
 def _not_stored(why: str) -> ApiError:

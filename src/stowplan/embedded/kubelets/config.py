@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
-import yaml
 
 from stowplan.api.names import is_extended_resource, label_key_problems, label_value_problems
 from stowplan.api.quantity import QuantityError, quantity_of
 from stowplan.embedded.kubelets.deviceproblems import class_problems, device_problems
 from stowplan.embedded.kubelets.devices import ShapeDevices
 from stowplan.embedded.kubelets.pretend import PodBehaviour, Pretend, Span
+from stowplan.gocompat.jsontext import TextError
+from stowplan.gocompat.yamltext import load_yaml
 from stowplan.releases import DEFAULT
 
 
@@ -126,10 +127,10 @@ class NamedNode(NamedTuple):
 def read_shapes(path: Path) -> list[Shape]:
     """The shapes in a YAML or JSON file: a list, or a map with the list under `nodes`. Raises ShapeError."""
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = load_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ShapeError(f"{path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (TextError, UnicodeDecodeError) as error:
         raise ShapeError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
     try:
         return shapes_of(data)

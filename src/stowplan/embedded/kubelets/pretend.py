@@ -11,13 +11,14 @@ from random import Random
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
-import yaml
 
 from stowplan.api.labels import EVERYTHING, Selector, SelectorError, compile_selector
 from stowplan.api.meta import LabelSelector
 from stowplan.api.requests import Json
 from stowplan.embedded.controllers.objects import annotations_of, labels_of, namespace_of
 from stowplan.embedded.usage import CPU_USAGE, MEMORY_USAGE, usage_problem
+from stowplan.gocompat.jsontext import TextError
+from stowplan.gocompat.yamltext import load_yaml
 
 PREFIX: Final = "pretend.stowplan.io/"
 FAIL: Final = f"{PREFIX}fail"
@@ -344,10 +345,10 @@ _FileRule = TypeVar("_FileRule", _PodRule, _NodeRule)
 def read_pretend(path: Path) -> Pretend:
     """The rules in a YAML or JSON file. Raises PretendError."""
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = load_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise PretendError(f"{path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (TextError, UnicodeDecodeError) as error:
         raise PretendError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
     try:
         return pretend_of({} if data is None else data)

@@ -1,8 +1,9 @@
 """Storage under one version counter: every write goes through here, to the watch caches and to a log."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple, Protocol, TypedDict, TypeVar, Unpack, cast
 
 from stowplan.api import status
 from stowplan.api.catalogue import Catalogue, Resource
@@ -42,6 +43,36 @@ class WriteAheadLog(Protocol):
     async def settled(self, version: int) -> ApiError | None:
         """Wait until all changes up to a version are kept; gives back what went wrong, if anything did."""
         ...
+
+    async def kept(self, version: int) -> None:
+        """Wait until all changes up to a version are kept, however long that takes."""
+        ...
+
+    def uncommitted(self) -> tuple[int, Sequence["UncommittedChange"]]:
+        """The last version that is kept, and the changes since, oldest first."""
+        ...
+
+
+class UncommittedChange(NamedTuple):
+    """A change that waits to be kept. What it refers to is never changed, so any thread may read it."""
+
+    resource: Resource
+    key: Key
+    change: Change
+
+
+T = TypeVar("T")
+
+
+class WatchOptions(TypedDict, total=False):
+    """The options of a watch."""
+
+    namespace: str
+    selection: Selection
+    since: int | None
+    initial_events: bool
+    bookmarks: bool
+    waits: bool
 
 
 class LogEntry(NamedTuple):
@@ -110,6 +141,70 @@ class Storage:
         """
         return None if self.write_ahead_log is None else await self.write_ahead_log.settled(self.version)
 
+    async def kept(self) -> None:
+        """Wait until every write so far is in the write-ahead log, also while that cannot be written."""
+        if self.write_ahead_log is not None:
+            await self.write_ahead_log.kept(self.version)
+
+    def admit_writes(self) -> None:
+        """Raises `ApiError` 503 while nothing can be saved."""
+        if self.write_ahead_log is not None:
+            self.write_ahead_log.admit()
+
+    async def read_committed(self, read: Callable[[], T]) -> T:
+        """What a function reads from the store, once that is in the write-ahead log.
+
+        If it cannot be written at present, as on a full disk, the function reads the state that is: nobody
+        outside this process sees a change that might be lost. Raises what the function raises.
+        """
+        if self.write_ahead_log is None:
+            return read()
+        found: T | None = None
+        refusal: ApiError | None = None
+        try:
+            found = read()
+        except ApiError as error:
+            refusal = error
+        if await self.settled() is not None:
+            with self._as_committed():
+                return read()
+        if refusal is not None:
+            raise refusal
+        return cast(T, found)
+
+    @contextmanager
+    def _as_committed(self) -> Iterator[Sequence[UncommittedChange]]:
+        """Take back the changes that are not in the write-ahead log, for as long as something reads.
+
+        Gives the changes that were taken back. Objects of a custom resource that is served no more are not
+        there in either state. Nothing may be awaited meanwhile: everybody would see the store as it was.
+        """
+        assert self.write_ahead_log is not None
+        version, changes = self.write_ahead_log.uncommitted()
+        known = [one for one in changes if one.resource in self._collections]
+        now, self.version = self.version, version
+        for one in reversed(known):
+            self._collections[one.resource].put(one.key, one.change.previous)
+        try:
+            yield changes
+        finally:
+            for one in known:
+                gone = one.change.type == DELETED
+                self._collections[one.resource].put(one.key, None if gone else one.change.object)
+            self.version = now
+
+    def watch_committed(self, resource: Resource, sink: Sink, **options: Unpack[WatchOptions]) -> Watcher:
+        """As `watch`, with a backlog of what is in the write-ahead log alone; the rest goes to the sink."""
+        if self.write_ahead_log is None:
+            return self.watch(resource, sink, **options)
+        with self._as_committed() as later:
+            watcher = self.watch(resource, sink, **options)
+        collection = self._collection(resource)
+        watcher.catch_up(
+            [one.change for one in later if self._collections.get(one.resource) is collection], self.version
+        )
+        return watcher
+
     def watch(
         self,
         resource: Resource,
@@ -137,7 +232,7 @@ class Storage:
         if initial_events:
             backlog = self._initial_state(collection, chosen)
         elif since is not None:
-            changes = collection.history.since(since)
+            changes = [one for one in collection.history.since(since) if one.version <= self.version]
             shown = changes if chosen is None else (selected_change(chosen, change) for change in changes)
             backlog = [change for change in shown if change is not None]
         watcher = Watcher(

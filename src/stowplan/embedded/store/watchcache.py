@@ -155,6 +155,12 @@ class Watcher:
             if seen is not None:
                 self._sink(seen)
 
+    def catch_up(self, changes: Iterable[Change], version: int) -> None:
+        """Receive changes that the backlog does not have, up to a version."""
+        for change in changes:
+            self.deliver(change)
+        self._seen_version = max(self._seen_version, version)
+
     def close(self) -> None:
         """Receive nothing more. Closing twice does no harm."""
         if self.is_open:
@@ -319,6 +325,16 @@ class Collection:
                 self._order = None
             self.objects[key] = change.object
         self.history.append(change)
+
+    def put(self, key: Key, obj: Json | None) -> None:
+        """Have another object, or none, for a key; nothing is remembered of it."""
+        if obj is None:
+            del self.objects[key]
+            self._order = None
+        else:
+            if key not in self.objects:
+                self._order = None
+            self.objects[key] = obj
 
     def restore(self, key: Key, obj: Json) -> None:
         """Have an object again that an earlier process stored; watchers do not see it as a change."""

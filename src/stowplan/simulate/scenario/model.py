@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import yaml
 
 from stowplan.api.decode import DecodeError, convert
 from stowplan.api.meta import Object
@@ -20,6 +19,8 @@ from stowplan.api.requests import Json
 from stowplan.api.workloads import PriorityClass
 from stowplan.embedded.kubelets.config import Shape, ShapeError, shapes_of
 from stowplan.gocompat.durations import Duration, DurationError
+from stowplan.gocompat.jsontext import TextError
+from stowplan.gocompat.yamltext import load_yaml
 from stowplan.recording.files import is_recording
 from stowplan.snapshot.files import SnapshotError
 from stowplan.snapshot.places import Place, convert_at, not_yaml, read_text
@@ -225,8 +226,8 @@ def read_scenario(path: Path, duration: float | None = None) -> Scenario:
         return recorded_scenario(path, duration)
     text = read_text(path)
     try:
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        data = load_yaml(text)
+    except TextError as error:
         raise not_yaml(str(path), error) from None
     place = Place(str(path), text)
     if not isinstance(data, dict):

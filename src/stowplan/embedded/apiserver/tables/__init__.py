@@ -31,7 +31,7 @@ class Tables:
     """The table of each resource; one without columns of its own shows name and time of creation."""
 
     def __init__(self, clock: Clock, definitions: Definitions) -> None:
-        self._clock = clock
+        self.clock = clock
         self._definitions = definitions
         self._made: dict[Resource, Table] = {}
 
@@ -43,7 +43,7 @@ class Tables:
                 _COLUMNS.get(resource, DEFAULT_COLUMNS) if custom is None else columns_of(custom.columns)
             )
             conditions = pods.conditions if resource == PODS else None
-            table = self._made[resource] = Table(columns, self._clock, conditions)
+            table = self._made[resource] = Table(columns, self.clock, conditions)
         return table
 
     def forget(self) -> None:
