@@ -15,7 +15,7 @@ import msgspec
 from stowplan.api.names import is_extended_resource
 from stowplan.api.pod import Container, ContainerStatus, Pod, ResourceList, ResourceRequirements
 from stowplan.api.quantity import ZERO, Quantity, QuantityError, quantity_of
-from stowplan.gocompat.numbers import MAX_INT64, MIN_INT64, fits_int64
+from stowplan.gocompat.numbers import MAX_INT64, MIN_INT64
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
@@ -306,13 +306,10 @@ def _amount(quantity: Quantity, shift: int) -> int:
 
     A sum of requests that wrapped around would be one that fits everywhere.
     """
-    mantissa, scale = quantity.mantissa, quantity.scale
-    if not -_SMALL < mantissa < _SMALL or scale > 0:
-        exact = (
-            mantissa * 10 ** (scale + shift) if scale + shift >= 0 else -(-mantissa // 10 ** -(scale + shift))
-        )
-        if not fits_int64(exact):
-            return MAX_INT64 if exact > 0 else MIN_INT64
+    if not -_SMALL < quantity.mantissa < _SMALL or quantity.scale > 0:
+        saturated = quantity.saturated(-shift)
+        if saturated in (MAX_INT64, MIN_INT64):
+            return saturated
     return quantity.milli_value() if shift else quantity.value()
 
 

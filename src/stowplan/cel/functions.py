@@ -351,21 +351,9 @@ def _parse_quantity(text: str) -> Quantity:
         raise ValueError(str(error)) from None
 
 
-def _as_integer(amount: Quantity) -> int | None:
-    """The amount as int64, None if it is none or is not kept as one."""
-    if amount.wide or amount.scale < 0:
-        return None
-    whole: int = amount.mantissa * 10**amount.scale
-    return whole if -(2**63) <= whole < 2**63 else None
-
-
 def _get_integer(amount: Quantity) -> Value:
-    whole = _as_integer(amount)
+    whole = amount.as_int64()
     return Failure("cannot convert value to integer") if whole is None else whole
-
-
-def _approximate(amount: Quantity) -> float:
-    return float(amount.mantissa) * 10.0**amount.scale if amount.mantissa else 0.0
 
 
 def _whole(number: int) -> Quantity:
@@ -602,9 +590,9 @@ IMPLEMENTATIONS: Final[dict[str, Implementation]] = {
     "quantity_is_greater_than": lambda one, other: one.cmp(other) > 0,
     "quantity_is_less_than": lambda one, other: one.cmp(other) < 0,
     "quantity_compare_to": lambda one, other: one.cmp(other),
-    "quantity_get_float": _approximate,
+    "quantity_get_float": Quantity.approximate_float,
     "quantity_get_int": _get_integer,
-    "quantity_is_integer": lambda amount: _as_integer(amount) is not None,
+    "quantity_is_integer": lambda amount: amount.as_int64() is not None,
     "quantity_add": lambda one, other: one.add(other),
     "quantity_add_int": lambda one, number: one.add(_whole(number)),
     "quantity_sub": lambda one, other: one.sub(other),

@@ -27,7 +27,6 @@ AVAILABLE: Final = "Available"
 _CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
 _STORAGE: Final = "storage"
 _MOST_EMPTY: Final = 4096
-_NANO: Final = -9
 
 
 class Offer(msgspec.Struct, frozen=True, cache_hash=True):
@@ -187,9 +186,11 @@ def class_of(obj: PersistentVolume | PersistentVolumeClaim) -> str:
 
 @lru_cache(maxsize=65536, typed=True)
 def exact_size(raw: str | int | float) -> int:
-    """An amount in billionths, in which any two compare as quantities do. Raises QuantityError."""
-    quantity = quantity_of(raw)
-    return int(quantity.mantissa * 10 ** (quantity.scale - _NANO))
+    """An amount in billionths, in which any two compare as quantities do. Raises QuantityError.
+
+    Amounts from 10^64 on have larger numbers than that, in the same order (`Quantity.order_key`).
+    """
+    return quantity_of(raw).order_key()
 
 
 def size_of(volume: PersistentVolume) -> int:

@@ -6,7 +6,7 @@ from typing import Final
 MAX_INT64: Final = 2**63 - 1
 MIN_INT64: Final = -(2**63)
 
-_INTEGER = re.compile(r"([+-]?)(?:0+(?!$))?([0-9]+)")
+_INTEGER = re.compile(r"([+-]?)(?=[0-9])0*+([0-9]*+)")
 
 
 def fits_int64(number: int) -> bool:
@@ -23,5 +23,5 @@ def parse_int64(text: str) -> int | None:
     match = _INTEGER.fullmatch(text)
     if match is None or len(match[2]) > 19:
         return None
-    number = int(match[1] + match[2])
+    number = int(f"{match[1]}0{match[2]}")
     return number if fits_int64(number) else None

@@ -5,7 +5,6 @@ pods with the same resources are summed up once.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from decimal import Decimal
 from itertools import islice
 from typing import Final
 
@@ -100,7 +99,7 @@ def _requests(pod: Pod) -> Amounts:
 def _quantities(amounts: Amounts) -> Quantities:
     """Amounts other than zero, sorted by name."""
     return [
-        (resource, _unit(resource), number_text(float(Decimal(amount.mantissa).scaleb(amount.scale))))
+        (resource, _unit(resource), number_text(amount.approximate_float()))
         for resource, amount in sorted(amounts.items())
         if not amount.is_zero
     ]

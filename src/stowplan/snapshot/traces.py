@@ -22,6 +22,8 @@ _ABOUT: Final = ("name", "namespace", "priority", "arrival", "end", "lifetime", 
 """What a column can be, beside an amount of a resource."""
 _COMMENT: Final = "#"
 _MOST_PODS: Final = 5_000_000
+_MOST_DIGITS: Final = 300
+"""Before the point: numbers beyond that are no floats either, and no amount of anything."""
 
 
 class TraceSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -259,5 +261,7 @@ def _amount(text: str | int | float) -> Fraction | None:
     try:
         quantity = quantity_of(text)
     except QuantityError:
+        return None
+    if quantity.size > _MOST_DIGITS:
         return None
     return Fraction(quantity.mantissa) * Fraction(10) ** quantity.scale

@@ -24,7 +24,10 @@ _PYTHON_TYPES: Final[dict[str, Any]] = {
     "bytes": bytes,
     "time": Annotated[datetime, Meta(tz=True)],
     "microtime": Annotated[datetime, Meta(tz=True)],
-    "quantity": Annotated[str, Meta(pattern=r"^ *[+-]?[0-9.]+[eEinumkKMGTP]*[-+]?[0-9]* *$")] | int | float,
+    # Possessive: on a long number with a bad end the plain form takes quadratic time.
+    "quantity": Annotated[str, Meta(pattern=r"^ *+[+-]?[0-9.]++[eEinumkKMGTP]*+[-+]?[0-9]*+ *+$")]
+    | int
+    | float,
     "intstr": str | Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)],
     "any": Any,
 }

@@ -174,11 +174,7 @@ def _amount(
     consumed = chosen.consumed.get(mapping.capacity_key)
     if consumed is None or factor is None:
         return consumed
-    return multiplied(consumed, factor)
-
-
-def multiplied(amount: Quantity, factor: Quantity) -> Quantity:
-    return Quantity(amount.mantissa * factor.mantissa, amount.scale + factor.scale, amount.format, wide=True)
+    return consumed.times(factor)
 
 
 def containers_using(pod: Pod, claim: str) -> tuple[str, ...]:

@@ -24,7 +24,6 @@ from stowplan.plugins.dynamicresources.nodeallocatable import (
     FoundFor,
     NodeAllocatable,
     containers_using,
-    multiplied,
     with_statuses,
 )
 from stowplan.plugins.dynamicresources.pools import PoolError, device_matches, node_matches
@@ -161,7 +160,7 @@ def _mapped(
             f"'{mapping.capacity_key}' is set in NodeAllocatableResources for resource {name}"
         )
     consumed, factor = given.consumed.get(mapping.capacity_key), _amount(mapping.capacity_multiplier)
-    return consumed if consumed is None or factor is None else multiplied(consumed, factor)
+    return consumed if consumed is None or factor is None else consumed.times(factor)
 
 
 def _beyond_limits(pod: Pod) -> Status | None:

@@ -14,6 +14,7 @@ from stowplan.api.pod import NodeSelectorRequirement, NodeSelectorTerm
 from stowplan.api.storage import TopologySelectorTerm
 from stowplan.cluster.storage import Storage
 from stowplan.cluster.volumepools import CapacityPool, CapacityPools, VolumeGroup
+from stowplan.gocompat.numbers import MAX_INT64
 from stowplan.plugins.noderesources.resource_allocation import UtilizationShapePoint, utilization_scores
 from stowplan.plugins.volumebinding.claims import ClaimRequest, PreboundVolume
 from stowplan.plugins.volumebinding.partition import EVERYWHERE, Kind, Partition
@@ -280,7 +281,8 @@ class CapacityScorer:
     def _of_class(self, requested: int, capacity: int) -> int:
         if not capacity or requested > capacity:
             return self._by_percent[100]
-        return self._by_percent[requested * 100 // capacity]
+        # Either may be negative: an amount beyond int64 wraps around.
+        return self._by_percent[min(max(requested * 100 // capacity, 0), 100)]
 
 
 def _bound_by_class(requests: Sequence[ClaimRequest], placement: Placement) -> dict[str, tuple[int, int]]:
@@ -288,7 +290,7 @@ def _bound_by_class(requests: Sequence[ClaimRequest], placement: Placement) -> d
     used: dict[str, tuple[int, int]] = {}
     for number, volume in placement.static_bindings:
         if isinstance(volume, VolumeGroup):
-            name, size = volume.offer.class_name, -(-volume.offer.size // _BILLION)
+            name, size = volume.offer.class_name, min(-(-volume.offer.size // _BILLION), MAX_INT64)
         else:
             name, size = volume.class_name, volume.capacity
         requested, capacity = used.get(name, (0, 0))
