@@ -19,6 +19,7 @@ from stowplan.api.meta import micro_timestamp
 from stowplan.cli.main import stowplan
 from stowplan.client.http import HttpClient
 from stowplan.config.types import SchedulerConfig
+from stowplan.embedded.apiserver import responses
 from stowplan.releases import Version, release
 from stowplan.run.preflight import Preflight, watched_kinds
 
@@ -268,3 +269,21 @@ def test_clocks_that_differ_are_named(theirs: float | None, level: str, said: st
     preflight = Preflight(Told(theirs), SchedulerConfig(), DEFAULT_GATES, now=lambda: 1000.5)
     found = asyncio.run(preflight.clock())
     assert (found.level, said in found.message) == (level, True)
+
+
+def test_objects_that_a_scheduler_cannot_read_are_named(
+    api: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode = responses.encode
+    poison = b'"annotations":{"poison":' + b"[" * 2_000 + b"]" * 2_000 + b"}"
+    place = b'"annotations":{"poison":"here"}'
+    namespace = {"metadata": {"name": "poisoned", "annotations": {"poison": "here"}}}
+    assert api.ask("POST", "/api/v1/namespaces", namespace).code == 201
+    with monkeypatch.context() as patched:
+        patched.setattr(responses, "encode", lambda value: encode(value).replace(place, poison))
+        result = examined(api, tmp_path, "-o", "json")
+    assert result.exit_code == 0, result.output
+    (found,) = findings(result, "objects")
+    assert (found["level"], found["resource"], found["object"]) == ("warning", "namespaces", "poisoned")
+    assert "$.metadata.annotations" in found["message"]
+    assert findings(examined(api, tmp_path, "-o", "json"), "objects")[0]["message"].startswith("all ")
