@@ -15,6 +15,7 @@ A plugin takes part in an extension point by having its method; the protocols (`
 from stowplan.api.feature_gates import FeatureGates
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRow, NodeRows
+from stowplan.framework.budget import Budget, BudgetExceededError, LongSearchError
 from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.decision import fit_error_text
 from stowplan.framework.evaluation import Evaluation
@@ -155,6 +156,8 @@ __all__ = [
     "Action",
     "AllRows",
     "BindPlugin",
+    "Budget",
+    "BudgetExceededError",
     "Choice",
     "ClusterEvent",
     "Code",
@@ -183,6 +186,7 @@ __all__ = [
     "Hint",
     "HintError",
     "HintFunction",
+    "LongSearchError",
     "NodeRow",
     "NodeRows",
     "NominatedRows",

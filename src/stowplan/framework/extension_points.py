@@ -21,6 +21,7 @@ import numpy as np
 from stowplan.api.status import ApiError
 from stowplan.cluster.changes import NO_ROWS, Rows, merge_rows
 from stowplan.cluster.podinfo import PodInfo
+from stowplan.framework.budget import LongSearchError
 from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.interface import (
     ALL_ROWS,
@@ -89,7 +90,7 @@ def call_plugin(
         # The same as `guarded`, without another call: this is on the way of every pod, dozens of times.
         try:
             return method(cycle, *args)
-        except (PluginError, StopIteration):
+        except (PluginError, LongSearchError, StopIteration):
             raise
         except Exception as cause:
             raise raised_error(plugin, point, cause, node) from cause
@@ -109,7 +110,7 @@ def guarded(
     """The same without a cycle, and never timed. Raises PluginError."""
     try:
         return method(*args)
-    except (PluginError, StopIteration):
+    except (PluginError, LongSearchError, StopIteration):
         raise
     except Exception as cause:
         raise raised_error(plugin, point, cause, node) from cause

@@ -4,7 +4,7 @@ Results are kept per equivalence class of pods and refreshed only where somethin
 points after Score are in extension_points.py.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import count
 from random import Random
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from stowplan.api.feature_gates import FeatureGates
 from stowplan.cluster.columns import BoolColumn, IntColumn
 from stowplan.cluster.podinfo import PodInfo, PodTemplate
 from stowplan.cluster.table import ClusterTable
+from stowplan.framework.budget import Budget, standing_still
 from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.equivalence_class import (
     ClassKey,
@@ -75,7 +76,7 @@ class Framework:
     changes the table. With `reuse=False` every answer is computed from scratch, which is slow and must give
     the same results. `class_memory` bounds what is kept for reuse, in bytes. `rng` is the chance that plugins
     may use; without one it is the same in every run. `services` is what plugins can use of a living
-    scheduler, `probe` watches how long everything takes.
+    scheduler, `probe` watches how long everything takes. `timer` measures budgets, by default the probe's.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Framework:
         rng: Random | None = None,
         services: Services | None = None,
         probe: Probe | None = None,
+        timer: Callable[[], float] | None = None,
     ) -> None:
         self.profile = profile
         self.table = table
@@ -104,7 +106,8 @@ class Framework:
             raise ValueError(f"the table is of {table.release}, the feature gates are of {gates.release}")
         if gates.pod_groups:
             table.groups.enable(composite=gates["CompositePodGroup"])
-        handle = Handle(table, gates, rng or Random(0), services)
+        self.timer = timer or (standing_still if probe is None else probe.timer)
+        handle = Handle(table, gates, rng or Random(0), services, self.timer)
         self.plugins: dict[str, Plugin] = registry.instantiate(profile, handle)
         leave_out_deferred_resizes(self.plugins.values(), gates)
         self._traits = {name: Traits(plugin) for name, plugin in self.plugins.items()}
@@ -154,6 +157,7 @@ class Framework:
             class_memory=class_memory,
             rng=rng,
             services=self._services,
+            timer=self.timer,
         )
 
     def at(self, point: Point) -> list[Plugin]:
@@ -197,16 +201,19 @@ class Framework:
         nominations: Nominations = NO_NOMINATIONS,
         nominated_row: int | None = None,
         placement: PlacementCycle | None = None,
+        budget: Budget | None = None,
     ) -> Evaluation:
         """Filter every node for a pod.
 
         `nominations` are the nominated pods by row: a row must be able to take the pod with and without those
         of at least its priority. `nominated_row` is the row of this pod's own nominated node: if it passes,
         it is the only one considered. `placement` is where the group is tried that the pod belongs to: other
-        nodes are not looked at. Raises PluginError if a plugin fails.
+        nodes are not looked at. `budget` is the time that the attempt may take. Raises PluginError if a
+        plugin fails, and LongSearchError if one has to work ahead and the budget allows for a pause.
         """
         pod_class = self._class_of(pod)
         cycle = Cycle(self.table, pod, pod_class.memos)
+        cycle.budget = budget
         probe = self.probe
         if probe is not None and probe.begins():
             cycle.watch = probe
