@@ -12,7 +12,7 @@ filters again; by then the plugin has the answers.
 
 from collections.abc import Callable, Generator
 from math import inf
-from typing import Final
+from typing import Final, TypeVar
 
 ATTEMPT: Final = 10.0
 """Seconds that the searches of one attempt may take: the default of kube-scheduler's filterTimeout."""
@@ -25,8 +25,14 @@ does, and a run repeats itself."""
 STRETCH: Final = 64
 """Steps after which a search looks at its budget and may be interrupted: less than a millisecond."""
 
-Work = Generator[None, None, None]
+Step = Callable[[], None] | None
+"""What a search yields: None, or a computation that must be done before it goes on. That may be done in
+another thread, as it reads what never changes and writes nothing but its own result."""
+
+Work = Generator[Step, None, None]
 """Something that takes long, in steps: at each `yield` others may run."""
+
+T = TypeVar("T")
 
 
 def standing_still() -> float:
@@ -113,7 +119,13 @@ class Budget:
             self._limited._began += seconds
 
 
-def run_at_once(work: Work) -> None:
-    """Do work without any interruption."""
-    for _ in work:
-        pass
+def run_at_once(work: Generator[Step, None, T]) -> T:
+    """What a search comes to without any interruption."""
+    while True:
+        try:
+            step = next(work)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+        if step is not None:
+            step()
