@@ -17,6 +17,12 @@ from typing import Final, TypeVar
 ATTEMPT: Final = 10.0
 """Seconds that the searches of one attempt may take: the default of kube-scheduler's filterTimeout."""
 
+EXPLAINING: Final = 5.0
+"""Seconds that filtering may take for an explanation, in slices of the event loop."""
+
+AT_ONCE: Final = 0.5
+"""Seconds that it may take where an answer about the live cluster is worked out without any interruption."""
+
 STEP: Final = 1e-6
 """Seconds that a step counts at least. It takes longer than that on any machine, so where time passes the
 clock decides. Where it stands still during a computation (simulations, tests, replays) the number of steps
@@ -58,7 +64,7 @@ class Budget:
     `pauses` says whether the attempt has run long enough at a stretch; None if it cannot be interrupted.
     """
 
-    __slots__ = ("_began", "_limited", "_most", "_timer", "pauses", "seconds", "steps")
+    __slots__ = ("_began", "_limited", "_most", "_timer", "ended_at", "pauses", "seconds", "steps")
 
     def __init__(
         self,
@@ -76,16 +82,20 @@ class Budget:
         self.pauses = pauses
         self.steps = 0
         """How many steps were counted so far."""
+        self.ended_at: str | None = None
+        """The node at which a recorded attempt ran out of time, for one that repeats it; "" for any."""
 
     def limited(self, seconds: float | None) -> "Budget":
         """The budget of a part of the attempt that has its own limit, as a plugin's arguments set it.
 
-        It begins when the attempt began, and is the same whenever the attempt asks for it again.
+        It begins when the attempt began, and is the same whenever the attempt asks for it again. No part may
+        take longer than the whole.
         """
-        if seconds == self.seconds:
+        if seconds is None or (self.seconds is not None and self.seconds <= seconds):
             return self
         if self._limited is None or self._limited.seconds != seconds:
             self._limited = Budget(self._timer, seconds, began=self._began, pauses=self.pauses)
+            self._limited.ended_at = self.ended_at
         return self._limited
 
     def spend(self, steps: int = 1) -> None:
@@ -96,6 +106,8 @@ class Budget:
 
     @property
     def is_over(self) -> bool:
+        if self.ended_at is not None:
+            return True
         if self.seconds is None:
             return False
         return self.steps > self._most or self._timer() - self._began > self.seconds
@@ -105,12 +117,11 @@ class Budget:
         """Whether the attempt has to let others run; never if it cannot be interrupted."""
         return self.pauses is not None and self.pauses()
 
-    def without_pauses(self) -> "Budget":
-        """Work that is run in slices by whoever started it does not ask when to pause."""
-        self.pauses = None
+    def end(self, node: str = "") -> None:
+        """Allow no more, whatever time it is."""
+        self.ended_at = node
         if self._limited is not None:
-            self._limited.pauses = None
-        return self
+            self._limited.ended_at = node
 
     def put_off(self, seconds: float) -> None:
         """The attempt had to wait for its turn, which does not count."""

@@ -39,6 +39,7 @@ from stowplan.framework.protocols import PostFilterPlugin, PreFilterPlugin
 from stowplan.framework.status import SKIP, SUCCESS, Code, PluginError, Status, error, unschedulable
 
 if TYPE_CHECKING:
+    from stowplan.framework.equivalence_class import EquivalenceClass
     from stowplan.framework.runtime import Framework
 
 _SUCCESS: Final = Code.SUCCESS.label
@@ -74,6 +75,23 @@ class Probe(Protocol):
         """Where to count how often these plugins are called at a point, once per node where they are called
         for nodes."""
         ...
+
+
+def count_calls(
+    probe: Probe,
+    pod_class: "EquivalenceClass",
+    point: str,
+    names: tuple[str, ...],
+    skipped: frozenset[str],
+    times: int,
+) -> None:
+    """Count the plugins of a point that were asked, all but those that skip the pod; for all pods of a class
+    they are the same."""
+    kept = pod_class.asked.get(point)
+    if kept is None or (kept[0] is not skipped and kept[0] != skipped):
+        asked = tuple(name for name in names if name not in skipped)
+        kept = pod_class.asked[point] = (skipped, probe.call_counter(point, asked))
+    kept[1].times += times
 
 
 def call_plugin(

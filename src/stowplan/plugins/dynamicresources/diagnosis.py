@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 else:
     expressions = lazy_module("stowplan.cel.parts")
 
-PATIENCE: Final = 1.0
-"""Seconds that a diagnosis of one node may take before it is given up; nobody waits for an answer longer."""
+PATIENCE: Final = 0.5
+"""Seconds that the diagnosis of an attempt may take on all nodes together: the scheduler waits for it."""
 
 SELECTOR: Final = "selector"
 TAKEN: Final = "taken"

@@ -33,13 +33,16 @@ from stowplan.plugins.dynamicresources.shortfall import failing_device, shown_sh
 from stowplan.plugins.dynamicresources.state import StateData
 from stowplan.plugins.dynamicresources.verdicts import Verdicts
 
-CUT: Final = "the search was cut after a second: too many combinations of devices to look at all of them"
+CUT: Final = "the search was cut after half a second: too many combinations of devices to look at all of them"
 _NEARLY_NOTHING: Final = 0.05
 """How much a node lacks that has enough free devices, though not the right ones."""
 
 
 class DeviceExplanations:
-    """Says what nodes lack for the claims of pods. Each answer may take so long by `timer` (PATIENCE)."""
+    """Says what nodes lack for the claims of pods.
+
+    All answers about one attempt together may take PATIENCE by `timer`; then they say that they were cut.
+    """
 
     def __init__(
         self,
@@ -75,11 +78,15 @@ class DeviceExplanations:
 
     def sizes(self, state: StateData | None, pod: PodInfo, rows: Rows) -> "npt.NDArray[np.float64]":
         """How much nodes lack, by the number of their free devices that a request selects."""
-        budget = self._budget()
+        budget = self._budget(state)
         return np.array([self._size_on(state, row, budget) for row in rows.tolist()], dtype=np.float64)
 
-    def _budget(self) -> Budget:
-        return Budget(self._timer, PATIENCE)
+    def _budget(self, state: StateData | None = None) -> Budget:
+        if state is None:
+            return Budget(self._timer, PATIENCE)
+        if state.explaining is None:
+            state.explaining = Budget(self._timer, PATIENCE)
+        return state.explaining
 
     def _size_on(self, state: StateData | None, row: int, budget: Budget) -> float:
         node = self._table.nodes[row]
@@ -205,7 +212,7 @@ class DeviceExplanations:
         if not claims:
             return None
         pools = self._verdicts.pools_on(node, row)
-        return Diagnosis(self._verdicts.allocator(), self._holders, node, pools, claims, self._budget())
+        return Diagnosis(self._verdicts.allocator(), self._holders, node, pools, claims, self._budget(state))
 
 
 def _is_for_extended(claim: ResourceClaim) -> bool:

@@ -56,6 +56,7 @@ class StateData:
         "codes",
         "consumers",
         "errors",
+        "explaining",
         "extended_uid",
         "has_extended",
         "nodes",
@@ -82,6 +83,8 @@ class StateData:
         self.allocator: Allocator | None = None
         self.budget: Budget | None = None
         """How long the attempt may search."""
+        self.explaining: Budget | None = None
+        """How long all explanations of the attempt may search."""
         self.nodes: dict[str, NodeAllocation] = {}
         self.available: list[npt.NDArray[np.bool_] | None] = [None] * len(self.claims)
         self.chosen: NodeAllocation | None = None

@@ -277,7 +277,7 @@ class Verdicts:
         except BudgetExceededError:
             left = column.stale | column.pending
             at = min(row for row in column.pending or left if self._table.nodes[row] is not None)
-            late = Failed(_timed_out(self._table.name_of(at)), budget)
+            late = Failed(_timed_out(budget.ended_at or self._table.name_of(at)), budget)
             column.failed.update(dict.fromkeys(left, late))
         for row, failed in column.failed.items():
             column.codes[row] = _failed(state, failed.text)
