@@ -8,8 +8,8 @@ import pytest
 from stowplan.chaos import devicechecks, execute, plan_of
 from stowplan.cluster.devices import Claims
 from stowplan.plugins.dynamicresources import DynamicResources, binder
-from stowplan.plugins.dynamicresources.allocator import _Search
 from stowplan.plugins.dynamicresources.capacity import CapacityRules
+from stowplan.plugins.dynamicresources.choice import Choice
 from stowplan.plugins.dynamicresources.reservations import Reservations
 
 LOOKED_AT: Final = 20
@@ -35,8 +35,8 @@ def _take_lost_answers_for_failures(patch: pytest.MonkeyPatch) -> None:
 
 
 def _do_not_look_at_counters(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(_Search, "_draw_counters", lambda self, ref: True)
-    patch.setattr(_Search, "_change_counters", lambda self, ref, sign: None)
+    patch.setattr(Choice, "_draw_counters", lambda self, ref: True)
+    patch.setattr(Choice, "_change_counters", lambda self, ref, sign: None)
 
 
 def _do_not_look_at_capacity(patch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,8 @@ from stowplan.framework.extension_points import Lifecycle
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import PluginError
 from stowplan.plugins.dynamicresources import DynamicResources, verdicts
-from stowplan.plugins.dynamicresources.allocator import AllocationError, Allocator, InvalidPoolsError
+from stowplan.plugins.dynamicresources.allocator import Allocator, InvalidPoolsError
+from stowplan.plugins.dynamicresources.choice import AllocationError
 from stowplan.plugins.dynamicresources.columns import simple_claim
 from stowplan.plugins.dynamicresources.features import Features, features_of
 from stowplan.plugins.dynamicresources.pools import gather_pools
@@ -198,13 +199,13 @@ def test_columns_say_what_searches_of_every_node_say(
 
 def test_simple_claims_are_not_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[str] = []
-    search = Allocator.allocate
+    search = Allocator.search
 
     def counting(self: Allocator, node: Any, *args: Any) -> Any:
         searched.append(node.name)
         return search(self, node, *args)
 
-    monkeypatch.setattr(Allocator, "allocate", counting)
+    monkeypatch.setattr(Allocator, "search", counting)
     cluster = Cluster(random.Random(0))
     for name in NODES:
         spec: Json = {

@@ -137,11 +137,11 @@ class Compiled:
     output_type: str
     max_cost: int
 
-    def match(self, device: Device, limit: int = COST_LIMIT) -> Match:
+    def match(self, device: Device, limit: int = COST_LIMIT, work: int = values.MAX_WORK) -> Match:
         """What the selector says about one device. Never raises."""
         if device.error is not None:
             return Match(False, device.error, None)
-        outcome = self.program.evaluate(device.variables, limit)
+        outcome = self.program.evaluate(device.variables, limit, work)
         value = outcome.value
         if type(value) is bool:
             return Match(value, None, outcome.cost)

@@ -66,18 +66,21 @@ class Program:
     is_deep: bool = False
     """Whether evaluating it needs more room on the stack than there usually is."""
 
-    def evaluate(self, variables: Mapping[str, Value], limit: int) -> Outcome:
-        """The value of the expression. Never raises: what goes wrong is a Failure."""
-        if not self.is_deep:
-            return self._evaluate(variables, limit)
-        with DeepStack(EXPRESSION):
-            return self._evaluate(variables, limit)
+    def evaluate(self, variables: Mapping[str, Value], limit: int, work: int = values.MAX_WORK) -> Outcome:
+        """The value of the expression. Never raises: what goes wrong is a Failure.
 
-    def _evaluate(self, variables: Mapping[str, Value], limit: int) -> Outcome:
+        `limit` is what it may cost, `work` how many elements it may look at beyond that.
+        """
+        if not self.is_deep:
+            return self._evaluate(variables, limit, work)
+        with DeepStack(EXPRESSION):
+            return self._evaluate(variables, limit, work)
+
+    def _evaluate(self, variables: Mapping[str, Value], limit: int, work: int) -> Outcome:
         slots: list[Value] = [variables[name] for name in self.variables]
         slots += [None] * (self.slots - len(slots))
         frame = Frame(slots, limit)
-        values.begin_work()
+        values.begin_work(work)
         try:
             return Outcome(self.run(frame), frame.cost)
         except CostLimitError:

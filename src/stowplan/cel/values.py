@@ -6,6 +6,7 @@ Bools, ints, doubles, strings, bytes, null and lists are Python's own; an error 
 
 import math
 import re
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -60,24 +61,28 @@ class WorkLimitError(Exception):
     """An evaluation that handles more elements than any useful one would."""
 
 
-class _Work:
-    """How much an evaluation may still do that its cost does not show (comparing nested lists, say)."""
+class _Work(threading.local):
+    """How much an evaluation may still do that its cost does not show (comparing nested lists, say).
+
+    Costly expressions are evaluated in threads, so each thread counts by itself.
+    """
 
     left = 0
 
 
-_MAX_WORK: Final = 5_000_000
+_work: Final = _Work()
+MAX_WORK: Final = 5_000_000
 
 
-def begin_work() -> None:
+def begin_work(most: int = MAX_WORK) -> None:
     """An evaluation begins."""
-    _Work.left = _MAX_WORK
+    _work.left = most
 
 
 def work(amount: int) -> None:
     """Count elements that are looked at. Raises WorkLimitError."""
-    _Work.left -= amount
-    if _Work.left < 0:
+    _work.left -= amount
+    if _work.left < 0:
         raise WorkLimitError
 
 

@@ -19,9 +19,10 @@ from stowplan.cluster.table import ClusterTable
 from stowplan.explain.changes import Change, Changes
 from stowplan.explain.facts import pod_facts
 from stowplan.explain.preemption import Preempting
-from stowplan.explain.rejections import FunnelLine, NearMiss, Rejections, run_steps
+from stowplan.explain.rejections import FunnelLine, NearMiss, Rejections
 from stowplan.explain.state import Attempted, PodState, Waker, wakers
 from stowplan.explain.states import FITS, PENDING, PLACED
+from stowplan.framework.budget import EXPLAINING, Budget, LongSearchError, Step, run_at_once
 from stowplan.framework.decision import Candidate, Decision, decide
 from stowplan.framework.evaluation import Evaluation, rejectors_of
 from stowplan.framework.explanation import FailurePlugin, PreemptionSearchPlugin
@@ -121,9 +122,9 @@ class Explainer:
 
         With `nearest` so many of the near misses are enough.
         """
-        return run_steps(self.steps(info, nearest=nearest))
+        return run_at_once(self.steps(info, nearest=nearest))
 
-    def steps(self, info: PodInfo, *, nearest: int | None = None) -> Generator[None, None, PodExplanation]:
+    def steps(self, info: PodInfo, *, nearest: int | None = None) -> Generator[Step, None, PodExplanation]:
         """The same in steps, so that a scheduler that is asked can go on with its work in between."""
         if info.row >= 0:
             found = self._placed(info)
@@ -132,9 +133,9 @@ class Explainer:
         found.facts = {**pod_facts(info, self._table, self._nominations), **found.facts}
         return found
 
-    def _unplaced(self, info: PodInfo, nearest: int | None) -> Generator[None, None, PodExplanation]:
+    def _unplaced(self, info: PodInfo, nearest: int | None) -> Generator[Step, None, PodExplanation]:
         try:
-            evaluation = self._framework.evaluate(info, self._nominations)
+            evaluation = yield from self._evaluated(info)
         except PluginError as error:
             return self._failed(info, error)
         if evaluation.feasible_count:
@@ -149,6 +150,19 @@ class Explainer:
         found.near_miss_count = rejections.near_miss_count
         yield from self._search(info, found)
         return found
+
+    def _evaluated(self, info: PodInfo) -> Generator[Step, None, Evaluation]:
+        """Filter and score nodes, in steps where that takes long. Raises PluginError."""
+        framework = self._framework
+        budget = Budget(framework.timer, EXPLAINING, pauses=lambda: True)
+        while True:
+            try:
+                evaluation = framework.run_filters(info, self._nominations, budget=budget)
+            except LongSearchError as search:
+                yield from search.work
+            else:
+                framework.run_scores(evaluation)
+                return evaluation
 
     def _search(self, info: PodInfo, found: PodExplanation) -> Generator[None, None, None]:
         """Add what preemption would do, and what would place the pod."""

@@ -5,18 +5,17 @@ filter has to be asked. Those that answer for all nodes at once were asked alrea
 """
 
 from collections.abc import Generator, Iterator, Mapping
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.view import NodeRow
+from stowplan.framework.budget import Step, run_at_once
 from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.explanation import Shortfall, ShortfallPlugin, ShortfallSizesPlugin
 from stowplan.framework.filter_results import FilterColumn
 from stowplan.framework.interface import Codes
-
-T = TypeVar("T")
 
 _STEP: Final = 200
 """How many near misses are put into words in one step."""
@@ -91,9 +90,9 @@ class Rejections:
 
     def near_misses(self) -> list[NearMiss]:
         """The nodes that exactly one plugin rejects, those first that lack least."""
-        return run_steps(self.near_miss_steps())
+        return run_at_once(self.near_miss_steps())
 
-    def near_miss_steps(self, most: int | None = None) -> Generator[None, None, list[NearMiss]]:
+    def near_miss_steps(self, most: int | None = None) -> Generator[Step, None, list[NearMiss]]:
         """The same in steps of so many nodes.
 
         With `most` so many of the nearest are enough; `near_miss_count` says how many there are.
@@ -102,7 +101,7 @@ class Rejections:
         for row, name, code in self._rows_rejected_once(most):
             found.append(self._near_miss(row, name, code))
             if not len(found) % _STEP:
-                yield
+                yield None
         return sorted(found, key=lambda miss: (miss.size, miss.node))
 
     def plugins_against(self, row: int) -> list[str]:
@@ -151,16 +150,6 @@ class Rejections:
             status = self._columns[name][0].status(cycle, cycle.pod, code)
             known = self._reasons[name, code] = ", ".join(status.reasons)
         return known
-
-
-def run_steps(steps: Generator[None, None, T]) -> T:
-    """The result of steps that nobody interrupts."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
 
 
 def _all_codes(evaluation: Evaluation, column: FilterColumn) -> Codes | None:

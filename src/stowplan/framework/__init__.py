@@ -15,6 +15,16 @@ A plugin takes part in an extension point by having its method; the protocols (`
 from stowplan.api.feature_gates import FeatureGates
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRow, NodeRows
+from stowplan.framework.budget import (
+    STRETCH,
+    Budget,
+    BudgetExceededError,
+    LongSearchError,
+    Step,
+    Work,
+    run_at_once,
+    standing_still,
+)
 from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.decision import fit_error_text
 from stowplan.framework.evaluation import Evaluation
@@ -150,11 +160,14 @@ __all__ = [
     "NODE_ADD",
     "SKIP",
     "SKIP_CLASS",
+    "STRETCH",
     "SUCCESS",
     "UNSIGNED",
     "Action",
     "AllRows",
     "BindPlugin",
+    "Budget",
+    "BudgetExceededError",
     "Choice",
     "ClusterEvent",
     "Code",
@@ -183,6 +196,7 @@ __all__ = [
     "Hint",
     "HintError",
     "HintFunction",
+    "LongSearchError",
     "NodeRow",
     "NodeRows",
     "NominatedRows",
@@ -244,6 +258,7 @@ __all__ = [
     "Simulations",
     "StaleRows",
     "Status",
+    "Step",
     "Steps",
     "UnitOutcome",
     "Unsigned",
@@ -252,6 +267,7 @@ __all__ = [
     "Waited",
     "WaitingPod",
     "WaitingPods",
+    "Work",
     "error",
     "finish",
     "fit_error_text",
@@ -261,6 +277,8 @@ __all__ = [
     "pod_resources",
     "queue_if",
     "rows_with_nominated_pods",
+    "run_at_once",
+    "standing_still",
     "unresolvable",
     "unschedulable",
 ]

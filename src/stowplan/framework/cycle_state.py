@@ -13,6 +13,7 @@ from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 
 if TYPE_CHECKING:
+    from stowplan.framework.budget import Budget
     from stowplan.framework.evaluation import Evaluation
     from stowplan.framework.extension_points import Probe
     from stowplan.framework.interface import Plugin
@@ -41,12 +42,15 @@ class Cycle:
     `watch` is told how long every single plugin takes; it is there in a few attempts only, for a sample.
 
     `group` is the scratch pad of the group while the pod is placed together with others, else None.
+
+    `budget` is the time that the attempt may take; None where only one answer is worked out.
     """
 
     __slots__ = (
         "_rows",
         "_score_states",
         "_states",
+        "budget",
         "evaluation",
         "feasible",
         "feasible_count",
@@ -78,6 +82,7 @@ class Cycle:
         self.watch: Probe | None = None
         self.placement: PlacementCycle | None = None
         self.group: GroupCycle | None = None
+        self.budget: Budget | None = None
         self._states: Mapping[str, Any] = NOTHING
         self._score_states: Mapping[str, Any] = NOTHING
         self._rows: Rows | None = None

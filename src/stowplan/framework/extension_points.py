@@ -20,6 +20,7 @@ import numpy as np
 from stowplan.api.status import ApiError
 from stowplan.cluster.changes import NO_ROWS, Rows, merge_rows
 from stowplan.cluster.podinfo import PodInfo
+from stowplan.framework.budget import LongSearchError
 from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.interface import (
     ALL_ROWS,
@@ -38,6 +39,7 @@ from stowplan.framework.status import SKIP, SUCCESS, Code, PluginError, Status, 
 from stowplan.logs.tracebacks import frames
 
 if TYPE_CHECKING:
+    from stowplan.framework.equivalence_class import EquivalenceClass
     from stowplan.framework.runtime import Framework
 
 _SUCCESS: Final = Code.SUCCESS.label
@@ -75,6 +77,23 @@ class Probe(Protocol):
         ...
 
 
+def count_calls(
+    probe: Probe,
+    pod_class: "EquivalenceClass",
+    point: str,
+    names: tuple[str, ...],
+    skipped: frozenset[str],
+    times: int,
+) -> None:
+    """Count the plugins of a point that were asked, all but those that skip the pod; for all pods of a class
+    they are the same."""
+    kept = pod_class.asked.get(point)
+    if kept is None or (kept[0] is not skipped and kept[0] != skipped):
+        asked = tuple(name for name in names if name not in skipped)
+        kept = pod_class.asked[point] = (skipped, probe.call_counter(point, asked))
+    kept[1].times += times
+
+
 def call_plugin(
     plugin: Plugin,
     point: str,
@@ -89,7 +108,7 @@ def call_plugin(
         # The same as `guarded`, without another call: this is on the way of every pod, dozens of times.
         try:
             return method(cycle, *args)
-        except (PluginError, StopIteration):
+        except (PluginError, LongSearchError, StopIteration):
             raise
         except Exception as cause:
             raise raised_error(plugin, point, cause, node) from cause
@@ -109,7 +128,7 @@ def guarded(
     """The same without a cycle, and never timed. Raises PluginError."""
     try:
         return method(*args)
-    except (PluginError, StopIteration):
+    except (PluginError, LongSearchError, StopIteration):
         raise
     except Exception as cause:
         raise raised_error(plugin, point, cause, node) from cause

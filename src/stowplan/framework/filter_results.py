@@ -11,6 +11,7 @@ from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRow, NodeRows
+from stowplan.framework.budget import LongSearchError
 from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.extension_points import PluginColumn, call_plugin, describe, guarded
 from stowplan.framework.interface import ALL_ROWS, FEW_ROWS, AllRows, Codes, Plugin, StaleRows, Traits
@@ -154,7 +155,7 @@ class FilterColumn(PluginColumn):
                     codes = self._own_codes(codes)
                     codes[row] = code
                     changed.append(row)
-        except PluginError:
+        except (PluginError, LongSearchError):
             raise
         except Exception as cause:
             raise self.raised(cause, table.name_of(row)) from cause

@@ -43,6 +43,7 @@ from stowplan.clock import Clock
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
+from stowplan.framework.budget import standing_still
 from stowplan.framework.explanation import Choice
 from stowplan.framework.held_pods import AwaitedDeletions
 from stowplan.framework.status import Status
@@ -310,12 +311,15 @@ class Handle:
 
     `services` is what a running scheduler offers beyond its table. There are none where decisions are only
     worked out, as in a what-if; a plugin that needs them then fails when asked to act.
+
+    `timer` gives seconds that pass, for `Budget`; without a running scheduler time stands still.
     """
 
     table: ClusterTable
     gates: FeatureGates
     rng: Random = field(default_factory=lambda: Random(0))
     services: Services | None = None
+    timer: Callable[[], float] = standing_still
 
     @property
     def release(self) -> Release:

@@ -4,7 +4,7 @@ Results are kept per equivalence class of pods and refreshed only where somethin
 points after Score are in extension_points.py.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import count
 from random import Random
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from stowplan.api.feature_gates import FeatureGates
 from stowplan.cluster.columns import BoolColumn, IntColumn
 from stowplan.cluster.podinfo import PodInfo, PodTemplate
 from stowplan.cluster.table import ClusterTable
+from stowplan.framework.budget import AT_ONCE, Budget, standing_still
 from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.equivalence_class import (
     ClassKey,
@@ -28,6 +29,7 @@ from stowplan.framework.extension_points import (
     Probe,
     call_plugin,
     checked_pre_filter,
+    count_calls,
     guarded,
     plugin_error,
 )
@@ -75,7 +77,7 @@ class Framework:
     changes the table. With `reuse=False` every answer is computed from scratch, which is slow and must give
     the same results. `class_memory` bounds what is kept for reuse, in bytes. `rng` is the chance that plugins
     may use; without one it is the same in every run. `services` is what plugins can use of a living
-    scheduler, `probe` watches how long everything takes.
+    scheduler, `probe` watches how long everything takes. `timer` measures budgets, by default the probe's.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class Framework:
         rng: Random | None = None,
         services: Services | None = None,
         probe: Probe | None = None,
+        timer: Callable[[], float] | None = None,
     ) -> None:
         self.profile = profile
         self.table = table
@@ -104,7 +107,9 @@ class Framework:
             raise ValueError(f"the table is of {table.release}, the feature gates are of {gates.release}")
         if gates.pod_groups:
             table.groups.enable(composite=gates["CompositePodGroup"])
-        handle = Handle(table, gates, rng or Random(0), services)
+        self.timer = timer or (standing_still if probe is None else probe.timer)
+        self._hurries = False
+        handle = Handle(table, gates, rng or Random(0), services, self.timer)
         self.plugins: dict[str, Plugin] = registry.instantiate(profile, handle)
         leave_out_deferred_resizes(self.plugins.values(), gates)
         self._traits = {name: Traits(plugin) for name, plugin in self.plugins.items()}
@@ -145,16 +150,24 @@ class Framework:
         self._by_plain_pod = [p for p in self._by_pod if not (p.signs_volumes or p.signs_node_name)]
 
     def twin(self, rng: Random, class_memory: int = 64 << 20) -> "Framework":
-        """Another framework of the profile over the same table; its results and chance are its own."""
-        return Framework(
-            self.profile,
-            self.table,
-            self._registry,
-            self._gates,
+        """Another framework of the profile over the same table; its results and chance are its own.
+
+        It answers while a scheduler waits, so its filters have little time unless they are given a budget.
+        """
+        profile, table, registry, gates = self.profile, self.table, self._registry, self._gates
+        services, timer = self._services, self.timer
+        twin = Framework(
+            profile,
+            table,
+            registry,
+            gates,
             class_memory=class_memory,
             rng=rng,
-            services=self._services,
+            services=services,
+            timer=timer,
         )
+        twin._hurries = True
+        return twin
 
     def at(self, point: Point) -> list[Plugin]:
         """The plugins of an extension point, in the order they run."""
@@ -197,16 +210,19 @@ class Framework:
         nominations: Nominations = NO_NOMINATIONS,
         nominated_row: int | None = None,
         placement: PlacementCycle | None = None,
+        budget: Budget | None = None,
     ) -> Evaluation:
         """Filter every node for a pod.
 
         `nominations` are the nominated pods by row: a row must be able to take the pod with and without those
         of at least its priority. `nominated_row` is the row of this pod's own nominated node: if it passes,
         it is the only one considered. `placement` is where the group is tried that the pod belongs to: other
-        nodes are not looked at. Raises PluginError if a plugin fails.
+        nodes are not looked at. `budget` is the time that the attempt may take. Raises PluginError if a
+        plugin fails, and LongSearchError if one has to work ahead and the budget allows for a pause.
         """
         pod_class = self._class_of(pod)
         cycle = Cycle(self.table, pod, pod_class.memos)
+        cycle.budget = Budget(self.timer, AT_ONCE) if budget is None and self._hurries else budget
         probe = self.probe
         if probe is not None and probe.begins():
             cycle.watch = probe
@@ -256,7 +272,7 @@ class Framework:
         if probe is not None:
             now = probe.timer()
             probe.took["PreScore", "Success"](now - began)
-            _count(probe, pod_class, "PreScore", self._pre_score_names, cycle.skipped_score, 1)
+            count_calls(probe, pod_class, "PreScore", self._pre_score_names, cycle.skipped_score, 1)
             began = now
         scores = pod_class.scores
         if not scores.is_started:
@@ -265,7 +281,7 @@ class Framework:
         evaluation.scored = True
         if probe is not None:
             probe.took["Score", "Success"](probe.timer() - began)
-            _count(probe, pod_class, "Score", self._score_names, cycle.skipped_score, filters.count)
+            count_calls(probe, pod_class, "Score", self._score_names, cycle.skipped_score, filters.count)
 
     def _let_go(self, evaluation: Evaluation) -> None:
         """Keep of an evaluation that is over only what the next pod of the class can use."""
@@ -285,14 +301,14 @@ class Framework:
             code = Code.SUCCESS if pre_filtering.status is None else pre_filtering.status.code
             now = probe.timer()
             probe.took["PreFilter", code.label](now - began)
-            _count(probe, pod_class, "PreFilter", self._pre_filter_names, cycle.skipped, 1)
+            count_calls(probe, pod_class, "PreFilter", self._pre_filter_names, cycle.skipped, 1)
             began = now
         if pre_filtering.status is not None:
             return Evaluation(self, cycle, pod_class, pre_filtering, nominations=nominations)
         evaluation = self._filter(cycle, pod_class, pre_filtering, nominations, nominated_row)
         if probe is not None:
             probe.took["Filter", "Success"](probe.timer() - began)
-            _count(probe, pod_class, "Filter", self._filter_names, cycle.skipped, self.table.node_count)
+            count_calls(probe, pod_class, "Filter", self._filter_names, cycle.skipped, self.table.node_count)
         return evaluation
 
     def _filter(
@@ -663,23 +679,6 @@ def _settle(
     if constant == "constant_pre_score":
         return Settled(fixed & cycle.skipped_score, cycle.score_states_of(fixed), asking, {})
     return Settled(fixed & cycle.skipped, cycle.states_of(fixed), asking, {})
-
-
-def _count(
-    probe: Probe,
-    pod_class: EquivalenceClass,
-    point: str,
-    names: tuple[str, ...],
-    skipped: frozenset[str],
-    times: int,
-) -> None:
-    """Count the plugins of a point that were asked, all but those that skip the pod; for all pods of a class
-    they are the same."""
-    kept = pod_class.asked.get(point)
-    if kept is None or (kept[0] is not skipped and kept[0] != skipped):
-        asked = tuple(name for name in names if name not in skipped)
-        kept = pod_class.asked[point] = (skipped, probe.call_counter(point, asked))
-    kept[1].times += times
 
 
 def _signature(plugin: Plugin, pod: PodInfo) -> Hashable:

@@ -300,20 +300,22 @@ class Inspection:
         steps = self.explainer_for(scheduler, info.pod).steps(info, nearest=nearest)
         return await self._in_steps(scheduler, steps)
 
-    async def _in_steps(self, scheduler: Scheduler, steps: Generator[None, None, T]) -> T:
-        """The result of steps, between which the scheduler goes on."""
+    async def _in_steps(self, scheduler: Scheduler, steps: Generator[Any, None, T]) -> T:
+        """The result of steps, between which the scheduler goes on; long ones are done in a thread."""
         context = scheduler.context
         while True:
             await asyncio.sleep(0)
             await context.freeze.free()
             until = context.timer() + AT_ONCE
             try:
-                next(steps)
-                while context.timer() < until:
-                    next(steps)
+                step = next(steps)
+                while step is None and context.timer() < until:
+                    step = next(steps)
             except StopIteration as end:
                 found: T = end.value
                 return found
+            if step is not None:
+                await context.slice.compute(step)
 
     def map(self, namespace: str, name: str) -> dict[str, Any] | None:
         """What rejects a pod on each node, in the order of `nodes`: a place in `legend`, -1 where it fits."""

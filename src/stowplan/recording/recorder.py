@@ -26,7 +26,7 @@ from stowplan.recording.segments import Recording, SegmentWriter
 from stowplan.recording.state import Rest, in_parts, objects_of, rest_of
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.scheduler.failure_handler import Failure
-from stowplan.scheduler.turns import on_behalf_of
+from stowplan.scheduler.turns import ASIDE, on_behalf_of
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Object)
@@ -259,8 +259,15 @@ class Recorder(EntryWriter):
     def failed(self, failure: Failure) -> None:
         self._failure = failure
 
+    def put_aside(self) -> None:
+        self._tick()
+        self._put(Kind.TURN, ASIDE, self._popped, None)
+        self._popped = ""
+
     def attempted(self) -> None:
         on_behalf_of.set("")
+        if not self._popped:
+            return
         kind = Kind.CYCLE_ENDS if self._is_begun else Kind.CYCLE
         failure = self._failure
         if failure is None:

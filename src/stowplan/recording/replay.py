@@ -6,6 +6,7 @@ turn. What the API server answered comes from the recording. Each decision is co
 """
 
 import asyncio
+import re
 import sys
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -38,7 +39,7 @@ from stowplan.recording.state import Rest, objects_of, rest_of, restore
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.scheduler.context import TimeSlice
 from stowplan.scheduler.failure_handler import Failure
-from stowplan.scheduler.turns import BOUND, DELETED, FAIL, FOR, GOING_ON, VICTIM, WRITING, on_behalf_of
+from stowplan.scheduler.turns import ASIDE, BOUND, DELETED, FAIL, FOR, GOING_ON, VICTIM, WRITING, on_behalf_of
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Object)
@@ -107,6 +108,9 @@ class ReplayTurns:
 
     def failed(self, failure: Failure) -> None:
         self.failure = failure
+
+    def put_aside(self) -> None:
+        """The driver has it done."""
 
     def attempted(self) -> None:
         on_behalf_of.set("")
@@ -257,11 +261,12 @@ class _Nobody(ReplayClient):
 
 
 class _HeldSlice(TimeSlice):
-    """Lets a search for victims pause where other things happened during the recorded one."""
+    """Lets a long search pause where other things happened during the recorded one."""
 
     def __init__(self) -> None:
         super().__init__()
         self.held: asyncio.Event | None = None
+        self.puts_aside = False
 
     def begin(self) -> None:
         """Time does not matter."""
@@ -273,6 +278,10 @@ class _HeldSlice(TimeSlice):
     async def pause_if_over(self) -> None:
         if self.held is not None:
             await self.held.wait()
+
+    @property
+    def is_out_of_patience(self) -> bool:
+        return self.puts_aside
 
 
 Evaluate = Callable[[Scheduler, QueuedPod], None]
@@ -352,13 +361,11 @@ class Replay:
         elif kind == Kind.CYCLE:
             return self._run_cycle(entry)
         elif kind == Kind.CYCLE_BEGINS:
-            await self._catch_up()
-            self._slice.held = asyncio.Event()
-            self._cycle = asyncio.get_running_loop().create_task(self._popped(str(entry.a)))
-            self.turns.attempted()
-            await self._settle()
+            await self._begin_cycle(str(entry.a))
         elif kind == Kind.CYCLE_ENDS:
             return await self._end_cycle(entry)
+        elif kind == Kind.TURN and entry.a == ASIDE:
+            await self._put_aside(str(entry.b))
         elif kind == Kind.TURN:
             await self._give(str(entry.a), str(entry.b), _decode(entry.raw))
         elif kind == Kind.ANSWER:
@@ -441,7 +448,7 @@ class Replay:
         scheduler = self.scheduler
         if self._decided + 1 == self.capture_at:
             self.captured = objects_of(scheduler), rest_of(scheduler)
-        queued = scheduler.context.queue.pop()
+        queued = scheduler.cycle.searches.taken_up(uid) or scheduler.context.queue.pop()
         if queued is None or queued.uid != uid:
             found = "no pod is ready" if queued is None else f"{queued.key} comes first"
             raise DivergedError(
@@ -453,9 +460,32 @@ class Replay:
             self._before(scheduler, queued)
         return scheduler.schedule_one(queued)
 
+    async def _begin_cycle(self, uid: str) -> None:
+        await self._catch_up()
+        self._slice.held = asyncio.Event()
+        self._cycle = asyncio.get_running_loop().create_task(self._popped(uid))
+        self.turns.attempted()
+        await self._settle()
+
+    async def _put_aside(self, uid: str) -> None:
+        """Have the cycle of a pod given up that was put aside."""
+        if self._cycle is None:
+            await self._begin_cycle(uid)
+        assert self._cycle is not None
+        assert self._slice.held is not None
+        self._slice.puts_aside = True
+        self._slice.held.set()
+        await asyncio.wait({self._cycle}, timeout=_PATIENCE)
+        self._slice.puts_aside, self._cycle = False, None
+        if not self.scheduler.cycle.searches.has(uid):
+            raise DivergedError(
+                f"after decision {self._decided}: {uid} was put aside and does not search long"
+            )
+
     def _run_cycle(self, entry: Entry) -> Decision:
         """A cycle that was not interrupted runs at a stretch here, too."""
         self._slice.held = None
+        self.scheduler.cycle.searches.ends_at = _timed_out_at(entry)
         cycle = self._popped(str(entry.a))
         try:
             cycle.send(None)
@@ -531,6 +561,13 @@ class Replay:
     async def _settle(self) -> None:
         """Let the background run until everything in it waits."""
         await asyncio.sleep(_INSTANT)
+
+
+def _timed_out_at(entry: Entry) -> str | None:
+    """The node at which the searches of a recorded cycle took too long: the time is not replayed."""
+    failure = _decode(entry.raw)
+    found = None if failure is None else re.search(r"node (\S+): timed out trying to allocate", failure[0])
+    return None if found is None else found[1]
 
 
 async def _in_effective_order(entries: AsyncIterator[Entry]) -> AsyncIterator[Entry]:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 from stowplan.api.pod import Pod
 from stowplan.client import Client
 from stowplan.clock import Clock
+from stowplan.clock.virtual import VirtualTimeLoop
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.extenders import Extender
+from stowplan.framework.budget import Step
 from stowplan.framework.extension_points import Lifecycle
 from stowplan.framework.held_pods import AwaitedDeletions
 from stowplan.framework.interface import Plugin, Point
@@ -38,6 +40,9 @@ if TYPE_CHECKING:
 
 SLICE: Final = 0.01
 """Seconds that the scheduling loop may work before everybody else gets a turn of the event loop."""
+
+PATIENCE: Final = 0.2
+"""Seconds that other pods wait for the long search of one; then it is put aside (long_searches.py)."""
 
 
 class Profile:
@@ -168,6 +173,7 @@ class TimeSlice:
     def __init__(self, seconds: float = SLICE) -> None:
         self._seconds = seconds
         self._end = 0.0
+        self._patience = inf
         self._time: Callable[[], float] = lambda: inf
 
     def begin(self) -> None:
@@ -183,6 +189,29 @@ class TimeSlice:
         if self.is_over:
             await asyncio.sleep(0)
             self.begin()
+
+    async def take(self, step: Step) -> None:
+        """Do a step of a search, and let others run if it is time for that."""
+        if step is not None:
+            await self.compute(step)
+        await self.pause_if_over()
+
+    async def compute(self, step: Callable[[], None]) -> None:
+        """Do a long computation in another thread, which leaves the interpreter to others again and again."""
+        if isinstance(asyncio.get_running_loop(), VirtualTimeLoop):
+            step()
+        else:
+            await asyncio.to_thread(step)
+            self.begin()
+
+    def begin_patience(self) -> None:
+        """From now on other pods wait for a search."""
+        self._patience = self._time() + PATIENCE
+
+    @property
+    def is_out_of_patience(self) -> bool:
+        """Whether they have waited long enough."""
+        return self._time() >= self._patience
 
 
 @dataclass(slots=True)

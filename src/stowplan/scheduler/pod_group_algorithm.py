@@ -621,7 +621,7 @@ class GroupAlgorithm:
                 self.framework, pod, nominations, row, cycle
             )
             return found
-        return self._finder.find(self.framework, pod, nominations, row, cycle)
+        return (yield from self._finder.find_for_group(self.framework, pod, nominations, row, cycle))
 
     def _nominated_row(self, placement: Placement, pod: PodInfo) -> int | None:
         """The row that a member is nominated to, if it is part of the placement."""

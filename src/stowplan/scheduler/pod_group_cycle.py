@@ -7,6 +7,7 @@ and goes back to the queue if members are left.
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import contextmanager
 from random import Random
 from typing import Final
 
@@ -20,6 +21,7 @@ from stowplan.api.pod_groups import (
     PodGroup,
 )
 from stowplan.cluster.pod_groups import GroupLookupError, GroupTree
+from stowplan.framework.budget import Budget
 from stowplan.framework.placement import (
     GroupCycle,
     GroupTrial,
@@ -83,6 +85,7 @@ class PodGroupCycle:
         self._context = context
         self._queue = queue
         self._single = single
+        self._finder = finder
         self._failures = failures
         self._statuses = GroupStatusWriter(context)
         self._own_policy = gates["PodGroupPreemptionPolicy"]
@@ -150,7 +153,7 @@ class PodGroupCycle:
             context.cache.table,
         )
         algorithm = self.algorithms[profile.name]
-        with context.freeze.hold():
+        with context.freeze.hold(), self._budgeted(began):
             cycle = GroupCycle(context.cache.table, root)
             result = await carry_out(algorithm.run(root, cycle), context.slice.pause_if_over)
             before = result.status.code
@@ -170,6 +173,17 @@ class PodGroupCycle:
             any_failed = await self._submit(profile, entity, result)
         self._count(profile, result, began)
         self._end(entity, _code(before), any_failed)
+
+    @contextmanager
+    def _budgeted(self, began: float) -> Iterator[None]:
+        """Have the members of a group share the budget of one attempt."""
+        context = self._context
+        budget = Budget(context.timer, None, began=began, pauses=lambda: context.slice.is_over)
+        self._finder.in_slices = (budget, context.slice)
+        try:
+            yield
+        finally:
+            self._finder.in_slices = None
 
     # Before anything is tried
 

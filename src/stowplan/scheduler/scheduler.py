@@ -356,6 +356,7 @@ class Scheduler:
                 loop.cancel()
             await asyncio.gather(*scheduling, return_exceptions=True)
             left = await self.binding.give_up()
+        self.cycle.searches.give_up()
         self._loops = []
         return left
 
@@ -364,15 +365,18 @@ class Scheduler:
         context, woken, schedule_one = self.context, self._woken, self.schedule_one
         queue, observer, turns = context.queue, context.observer, context.turns
         time_slice, may_schedule = context.slice, context.may_schedule
+        searches = self.cycle.searches
         in_a_row = 0
         time_slice.begin()
         while not self._ending:
             if not may_schedule():
                 await asyncio.sleep(NOT_LEADING_PAUSE)
                 continue
-            if turns is not None and turns.rest_wanted:
+            if turns is not None and turns.rest_wanted and not searches.aside:
                 await self._rest(turns)
-            queued = queue.pop()
+            queued = searches.next_ready() if searches.aside else None
+            if queued is None:
+                queued = queue.pop()
             if queued is None:
                 woken.clear()
                 await woken.wait()
@@ -395,7 +399,7 @@ class Scheduler:
 
     def _wake(self) -> None:
         """A pod may have become ready; a recording looks at every event, whether or not there is one."""
-        if self._turns is not None or self.context.queue.may_pop:
+        if self._turns is not None or self.context.queue.may_pop or self.cycle.searches.aside:
             self._woken.set()
 
     async def _rest(self, turns: Turns) -> None:

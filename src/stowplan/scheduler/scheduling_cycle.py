@@ -18,6 +18,7 @@ from stowplan.cluster.podinfo import PodInfo
 from stowplan.explain.preemption import Preempting
 from stowplan.extenders import Extender, ExtenderError
 from stowplan.extenders.rounds import ExtenderScores, filter_round, prioritize_round
+from stowplan.framework.budget import Budget, LongSearchError
 from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.decision import NO_NODES, Record, fit_error
 from stowplan.framework.evaluation import Evaluation, Rejectors, rejectors_of
@@ -25,7 +26,7 @@ from stowplan.framework.events import EXTENDER
 from stowplan.framework.extension_points import carry_out_writes, post_filter_steps
 from stowplan.framework.interface import PostFilterResult
 from stowplan.framework.nominations import NO_NOMINATIONS, NominatedRows, Nominations
-from stowplan.framework.placement import PlacementCycle
+from stowplan.framework.placement import PlacementCycle, Waited
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import SUCCESS, Code, PluginError, Status, error, unresolvable
 from stowplan.framework.waiting_pods import WaitingPod
@@ -37,10 +38,11 @@ from stowplan.reporting import WARNING
 from stowplan.scheduler import empty_node_scores
 from stowplan.scheduler.binding_cycle import Assignment, BindingCycle
 from stowplan.scheduler.cache import CacheCorruptedError
-from stowplan.scheduler.context import Context, Profile, describe
+from stowplan.scheduler.context import Context, Profile, TimeSlice, describe
 from stowplan.scheduler.cycle_log import SLOW, log_preemption, log_result, log_slow_cycle
 from stowplan.scheduler.decisions import LastDecision
 from stowplan.scheduler.failure_handler import UNHANDLED, Failure, FailureHandler, failed_on_node
+from stowplan.scheduler.long_searches import LongSearches, PutAsideError
 from stowplan.scheduler.node_sampler import NodeSampler
 from stowplan.scheduler.preemption import Preemption, post_filter_with_extenders
 from stowplan.scheduler.turns import before_writing
@@ -112,6 +114,8 @@ class NodeFinder:
         self.filtered_at = 0.0
         self.choose: Callable[[Evaluation], tuple[int, int]] | None = None
         """Which of the best nodes a pod gets, and how many there are, if that is not left to chance."""
+        self.in_slices: tuple[Budget, TimeSlice] | None = None
+        """The budget of the group that is being placed, where its long searches are done in slices."""
 
     def find(
         self,
@@ -120,9 +124,13 @@ class NodeFinder:
         nominations: Nominations = NO_NOMINATIONS,
         nominated_row: int | None = None,
         placement: PlacementCycle | None = None,
+        budget: Budget | None = None,
     ) -> ScheduleResult:
-        """Filter and score nodes, and choose the best one; extenders are not asked. Raises PluginError."""
-        evaluation = framework.run_filters(pod, nominations, nominated_row, placement)
+        """Filter and score nodes, and choose the best one; extenders are not asked.
+
+        Raises PluginError, and LongSearchError if the `budget` allows for interruptions.
+        """
+        evaluation = framework.run_filters(pod, nominations, nominated_row, placement, budget)
         if framework.profile.percentage_of_nodes_to_score is not None:
             self._sample(framework, evaluation)
         if self._logger.level >= 2:
@@ -134,6 +142,28 @@ class NodeFinder:
             return ScheduleResult(evaluation, *self.choose(evaluation))
         return ScheduleResult(evaluation, *evaluation.choose(self.rng.randrange))
 
+    def find_for_group(
+        self,
+        framework: Framework,
+        pod: PodInfo,
+        nominations: Nominations,
+        nominated_row: int | None,
+        placement: PlacementCycle,
+    ) -> Waited[ScheduleResult]:
+        """The same for a member of a group, in slices where there are any.
+
+        All searches of the group share one budget, while the table stays as it is: what a member finds
+        depends on what the others hold.
+        """
+        budget, time_slice = self.in_slices or (None, None)
+        while True:
+            try:
+                return self.find(framework, pod, nominations, nominated_row, placement, budget)
+            except LongSearchError as search:
+                for step in search.work:
+                    if time_slice is not None:
+                        yield time_slice.take(step)
+
     async def find_with_extenders(
         self,
         framework: Framework,
@@ -141,9 +171,10 @@ class NodeFinder:
         nominations: Nominations = NO_NOMINATIONS,
         nominated_row: int | None = None,
         placement: PlacementCycle | None = None,
+        budget: Budget | None = None,
     ) -> ScheduleResult:
-        """The same with extenders. The table must not change meanwhile. Raises PluginError, ExtenderError."""
-        evaluation = framework.run_filters(pod, nominations, nominated_row, placement)
+        """The same with extenders. The table must not change meanwhile. Raises ExtenderError, too."""
+        evaluation = framework.run_filters(pod, nominations, nominated_row, placement, budget)
         if evaluation.only_row is not None and not await self._nominated_passes(evaluation):
             framework.consider_others(evaluation, evaluation.only_row)
         rejected = False
@@ -235,6 +266,7 @@ class SchedulingCycle:
         self._preemption = preemption
         self._failures = failures
         self._binding = binding
+        self.searches = LongSearches(context, self.put_back)
         self._nominated = NominatedRows()
         self._nominated_at = -1
         """The topology version of the table for which rows are nominated."""
@@ -242,12 +274,16 @@ class SchedulingCycle:
     async def schedule_one(self, queued: QueuedPod) -> None:
         """Schedule one pod that was popped from the queue.
 
-        It lets others run only while it waits for extenders or searches long for victims of preemption. An
-        exception that nobody expected is the pod's error, not the scheduler's end.
+        It lets others run only while it waits for extenders, or searches long for devices or for victims of
+        preemption. An exception that nobody expected is the pod's error, not the scheduler's end.
         """
         began = self._context.timer()
         try:
             failure = await self._schedule(queued, began)
+        except PutAsideError:
+            if self._context.turns is not None:
+                self._context.turns.put_aside()
+            return
         except asyncio.CancelledError:
             self.put_back(queued)
             raise
@@ -296,7 +332,7 @@ class SchedulingCycle:
             self.record(queued, None, "unschedulable", NO_NODES)
             return Failure(NO_NODES, rejected=True)
         try:
-            result = await self._find_node(profile.framework, queued.pod)
+            result = await self._find_node(profile.framework, queued, began)
             if profile.batch is not None:
                 profile.batch.note(queued.pod, result.evaluation, result.row, context.queue.cycle)
             if context.logger.level >= 2:
@@ -315,12 +351,23 @@ class SchedulingCycle:
 
     # Filter and Score
 
-    async def _find_node(self, framework: Framework, pod: PodInfo) -> ScheduleResult:
-        nominated = pod.pod.status.nominated_node_name
-        row = self._nominated_row(pod, nominated) if nominated else None
-        if self._context.extenders:
-            return await self._finder.find_with_extenders(framework, pod, self.nominations(), row)
-        return self._finder.find(framework, pod, self.nominations(), row)
+    async def _find_node(self, framework: Framework, queued: QueuedPod, began: float) -> ScheduleResult:
+        """Find a node. Raises PluginError, ExtenderError, and PutAsideError if the search takes long."""
+        searches, with_extenders = self.searches, bool(self._context.extenders)
+        budget = searches.budget(queued.uid, began)
+        while True:
+            pod = queued.pod
+            nominated = pod.pod.status.nominated_node_name
+            row = self._nominated_row(pod, nominated) if nominated else None
+            try:
+                if with_extenders:
+                    nominations = self.nominations()
+                    return await self._finder.find_with_extenders(
+                        framework, pod, nominations, row, budget=budget
+                    )
+                return self._finder.find(framework, pod, self.nominations(), row, budget=budget)
+            except LongSearchError as search:
+                await searches.work(queued, budget, search.work)
 
     def nominations(self) -> Nominations:
         """The nominated pods by row: those of the last cycle, made current where they changed."""

@@ -46,6 +46,8 @@ WRITING: Final = "writing"
 
 The same may be written in the background for the pod: which request was sent first, answers go by.
 """
+ASIDE: Final = "aside"
+"""A pod was popped, and put aside because its search takes long. Its cycle comes later."""
 GOING_ON: Final = "going on"
 """A plugin goes on with what it does for a pod in the background."""
 
@@ -90,6 +92,9 @@ class Turns(Protocol):
 
     def failed(self, failure: Failure) -> None:
         """The cycle has failed."""
+
+    def put_aside(self) -> None:
+        """The cycle is given up for now: its turn comes again when its search is done."""
 
     def attempted(self) -> None:
         """The cycle is over."""

@@ -1,94 +1,53 @@
 """The structured allocator: a depth-first search for devices, claim by claim, request by request.
 
 The first solution counts. Devices are tried in the order of their pools; within one request only in
-ascending order, so that every set of devices is tried once.
+ascending order, so that every set of devices is tried once. It is a generator that may be interrupted after
+every few devices. Once it has taken longer than it takes to look at every device, it looks at what can be
+had at all (outlook.py).
 """
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from bisect import bisect_left
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from sys import maxsize
 from typing import Final, NamedTuple
 
 from stowplan.api.devices import (
     ALL_DEVICES,
     EXACT_COUNT,
     MOST_RESULTS,
-    DeviceAttribute,
-    DeviceClass,
-    DeviceID,
     DeviceRequest,
     DeviceSelector,
     ResourceClaim,
 )
 from stowplan.api.node import Node
-from stowplan.api.quantity import Quantity, quantity_of
-from stowplan.cel.recursion import DeepStack
 from stowplan.cluster.devices import (
     AllocatedState,
     Classes,
     Consumed,
     DeviceRef,
-    PoolID,
-    add_consumed,
-    remove_consumed,
 )
-from stowplan.plugins.dynamicresources.capacity import CapacityError, capacity_rules
-from stowplan.plugins.dynamicresources.compatibility import (
-    ByCounterSet,
-    admitted_by,
-    allocated_members,
-    joined_by,
-)
-from stowplan.plugins.dynamicresources.constraints import Constraint, LookUp, constraints_of, look_up
+from stowplan.framework import STRETCH, Budget, Step, run_at_once, standing_still
+from stowplan.plugins.dynamicresources.capacity import CapacityError
+from stowplan.plugins.dynamicresources.choice import AllocationError, Choice, Chosen, Stock, Undo
+from stowplan.plugins.dynamicresources.constraints import Constraint, constraints_of
 from stowplan.plugins.dynamicresources.features import Features
-from stowplan.plugins.dynamicresources.operations import is_usable
-from stowplan.plugins.dynamicresources.pools import Pool, PoolError, available_counters, device_matches
-from stowplan.plugins.dynamicresources.requests import Request, requests_of, tolerated
+from stowplan.plugins.dynamicresources.outlook import Outlook
+from stowplan.plugins.dynamicresources.pools import Pool, PoolError, device_matches
+from stowplan.plugins.dynamicresources.requests import Request, Wanted, requests_of
 from stowplan.plugins.dynamicresources.selectors import CompileError, EvaluationError, Selectors
 
 _NOTHING: Consumed = {}
+_PATIENCE: Final = 256
+"""Devices that a search looks at, or twice as many as the node has, before it looks ahead."""
 _ADVICE: Final = (
     ". consider using CEL optional chaining (.? followed by orValue()) "
     "or guarding the check with has() for optional fields"
 )
 
 
-class AllocationError(Exception):
-    """Something is wrong with a claim, a class or a pool: the attempt ends with this message."""
-
-
-class AllocationTimeoutError(Exception):
-    """The search took longer than it may."""
-
-
 class InvalidPoolsError(Exception):
     """Nothing was found, and pools were left out because they are invalid."""
-
-
-class _TooManyError(Exception):
-    """A claim would get more devices than a claim can have."""
-
-
-@dataclass(slots=True)
-class Wanted:
-    """A request while devices are searched for it; `all_devices` are those that an All request needs."""
-
-    request: Request
-    device_class: DeviceClass
-    count: int
-    all_devices: list[DeviceRef] | None = None
-    matches: dict[DeviceID, bool] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Chosen:
-    """A device chosen for a request."""
-
-    request: Request
-    ref: DeviceRef
-    is_share: bool = False
-    consumed: Consumed = field(default_factory=dict)
 
 
 class Found(NamedTuple):
@@ -98,73 +57,70 @@ class Found(NamedTuple):
     wanted: list[Wanted]
 
 
-class _Undo(NamedTuple):
-    """What choosing a device changed, for taking it back. `groups` are those of before."""
+@dataclass(slots=True)
+class _Level:
+    """A place of the search where there is a choice: of a device, or of an alternative of a request.
 
-    counters: bool
-    constraints: int
-    marked: bool
-    share: Consumed | None = None
-    was_shared: bool = False
-    groups: ByCounterSet | None = None
+    `wanted` is None for a choice among alternatives. `next` is the position of the device, or the number of
+    the alternative, that is tried next. `ref` and `undo` are those of the device that is chosen now.
+    """
+
+    number: int
+    place: int
+    wanted: Wanted | None
+    index: int = 0
+    next: int = 0
+    ref: DeviceRef | None = None
+    undo: Undo | None = None
+    always_too_many: bool = True
 
 
-class Allocator:
+_FOUND, _DEEPER, _FAILED, _TOO_MANY = range(4)
+"""How a part of the search ended: with devices for everything, with another choice to make, without any
+solution, or because a claim would get more devices than a claim can have."""
+
+Searching = Generator[Step, None, "list[Found] | None"]
+
+
+class Allocator(Stock):
     """Searches devices for claims on one node after the other, as things stand at one moment."""
 
     def __init__(
-        self,
-        features: Features,
-        allocated: AllocatedState,
-        classes: Classes,
-        selectors: Selectors,
-        timer: Callable[[], float] = time.monotonic,
+        self, features: Features, allocated: AllocatedState, classes: Classes, selectors: Selectors
     ) -> None:
-        self.features = features
-        self.allocated = allocated
+        super().__init__(features, allocated)
         self.classes = classes
         self.selectors = selectors
-        self.timer = timer
         choices = features.choices
-        self.capacity_rules = capacity_rules(features)
         self.constraint_of = constraints_of(features)
         self.selector_failure = _naming_device if choices.selector_errors_name_device else _plain_failure
         self.all_counts_remaining = choices.all_mode_capacity == "remaining"
-        self.shares_by_capacity = choices.shared_device_counters == "every-share"
-        self._available: dict[PoolID, dict[str, dict[str, Quantity]]] = {}
-        self._members: dict[PoolID, ByCounterSet] = {}
 
     def allocate(
         self,
         node: Node,
         pools: Sequence[Pool],
         claims: Sequence[ResourceClaim],
-        deadline: float | None = None,
+        budget: Budget | None = None,
     ) -> list[Found] | None:
         """Devices for all claims, None if there are none.
 
-        Raises AllocationError, InvalidPoolsError, AllocationTimeoutError.
+        Raises AllocationError, InvalidPoolsError, BudgetExceededError.
         """
-        search = _Search(self, node, pools, claims, deadline)
-        found = search.run()
+        return run_at_once(self.search(node, pools, claims, budget))
+
+    def search(
+        self,
+        node: Node,
+        pools: Sequence[Pool],
+        claims: Sequence[ResourceClaim],
+        budget: Budget | None = None,
+    ) -> Searching:
+        """The same in steps."""
+        budget = Budget(standing_still, None) if budget is None else budget
+        found = yield from _Search(self, node, pools, claims, budget).run()
         if found is None and any(pool.is_invalid for pool in pools):
             raise InvalidPoolsError
-        return found
-
-    def available_counters(self, pool: Pool) -> dict[str, dict[str, Quantity]]:
-        """As `available_counters`, looked at once."""
-        found = self._available.get(pool.id)
-        if found is not None:
-            return found
-        found = available_counters(pool, self.allocated)
-        self._available[pool.id] = found
-        return found
-
-    def allocated_members(self, pool: Pool) -> ByCounterSet:
-        """As `allocated_members`, looked at once."""
-        found = self._members.get(pool.id)
-        if found is None:
-            found = self._members[pool.id] = allocated_members(pool, self.allocated)
         return found
 
 
@@ -177,41 +133,35 @@ class _Search:
         node: Node,
         pools: Sequence[Pool],
         claims: Sequence[ResourceClaim],
-        deadline: float | None,
+        budget: Budget,
     ) -> None:
         self._allocator = allocator
         self._features = allocator.features
-        self._capacity = allocator.capacity_rules
-        self._allocated = allocator.allocated
+        self._choice = Choice(allocator, node, pools, claims)
         self._node = node
         self._pools = pools
-        self._pool_of = {pool.id: pool for pool in pools}
         self._claims = claims
-        self._deadline = deadline
+        self._budget = budget
+        self._looked_at = 0
+        """How many devices were looked at so far, those that were looked at again included."""
+        self._overfull = 0
+        """The claim that would have got too many devices."""
+        self._outlook: Outlook | None = None
         self._devices = [
             ref for pool in pools if not (pool.is_incomplete or pool.is_invalid) for ref in pool.devices
         ]
         self._wanted: list[list[list[Wanted]]] = []
         self._selected: dict[tuple[int, int], int] = {}
-        self._constraints: list[list[Constraint]] = []
-        self._taking: dict[DeviceID, set[int]] = {}
-        self._taking_capacity: dict[DeviceID, Consumed] = {}
-        self._derived: dict[tuple[DeviceID, str], DeviceAttribute] = {}
-        self._members: dict[PoolID, ByCounterSet] = {}
-        self._consumed_counters: dict[PoolID, dict[str, dict[str, Quantity]]] = {}
-        self._results: list[list[Chosen]] = [[] for _ in claims]
 
-    def run(self) -> list[Found] | None:
-        deepest = 0
+    def run(self) -> Searching:
+        self._budget.spend()
         for number, claim in enumerate(self._claims):
-            deepest += self._prepare(number, claim)
-        with DeepStack(deepest + 2 * sum(map(len, self._wanted)) + len(self._claims)):
-            done = self._next_claim(0)
-        if not done:
+            yield from self._prepare(number, claim)
+        if not (yield from self._find()):
             return None
         return [
             Found(
-                self._results[number],
+                self._choice.results[number],
                 [
                     options[self._selected.get((number, place), 0)]
                     for place, options in enumerate(self._wanted[number])
@@ -222,16 +172,14 @@ class _Search:
 
     # Checking claims
 
-    def _prepare(self, number: int, claim: ResourceClaim) -> int:
-        """Look at the requests and constraints of a claim. Returns how many devices it may take at most."""
-        least = most = 0
+    def _prepare(self, number: int, claim: ResourceClaim) -> Generator[Step, None, None]:
+        """Look at the requests and constraints of a claim."""
+        least = 0
         wanted: list[list[Wanted]] = []
         for request in claim.spec.devices.requests:
-            options = self._options(claim, request)
+            options = yield from self._options(claim, request)
             wanted.append(options)
-            counts = [option.count for option in options]
-            least += min(counts, default=0)
-            most += max(counts, default=0)
+            least += min([option.count for option in options], default=0)
         self._wanted.append(wanted)
         if least > MOST_RESULTS:
             raise AllocationError(
@@ -246,10 +194,9 @@ class _Search:
                     f"claim {claim.key}, constraint #{place}: empty constraint (unsupported constraint type?)"
                 )
             constraints.append(constraint)
-        self._constraints.append(constraints)
-        return min(most, MOST_RESULTS)
+        self._choice.constraints.append(constraints)
 
-    def _options(self, claim: ResourceClaim, request: DeviceRequest) -> list[Wanted]:
+    def _options(self, claim: ResourceClaim, request: DeviceRequest) -> Generator[Step, None, list[Wanted]]:
         options = requests_of(request)
         if request.first_available and not self._features.prioritized_list:
             raise AllocationError(
@@ -266,7 +213,13 @@ class _Search:
                         f"claim {claim.key}, {what} {option.name}: has capacity requests, "
                         "but the DRAConsumableCapacity feature is disabled"
                     )
-        return [self._check(claim, option) for option in options]
+        found = []
+        for option in options:
+            wanted = self._check(claim, option)
+            if wanted.all_devices is not None:
+                yield from self._add_all(claim, wanted)
+            found.append(wanted)
+        return found
 
     def _check(self, claim: ResourceClaim, request: Request) -> Wanted:
         where = f"claim {claim.key}, request {request.name}"
@@ -294,30 +247,36 @@ class _Search:
             return Wanted(request, device_class, request.count)
         if request.mode != ALL_DEVICES:
             raise AllocationError(f"{where}: unsupported count mode {request.mode}")
-        wanted = Wanted(request, device_class, 0, [])
-        wanted.all_devices = list(self._all_devices(claim, wanted, where))
-        wanted.count = len(wanted.all_devices)
-        return wanted
+        return Wanted(request, device_class, 0, [])
 
-    def _all_devices(self, claim: ResourceClaim, wanted: Wanted, where: str) -> Iterator[DeviceRef]:
+    def _add_all(self, claim: ResourceClaim, wanted: Wanted) -> Generator[Step, None, None]:
+        """Find the devices that a request for all of them needs. Raises AllocationError."""
+        assert wanted.all_devices is not None
         for pool in self._pools:
             if pool.is_incomplete or pool.is_invalid:
                 state = "being updated" if pool.is_incomplete else "invalid"
                 raise AllocationError(
-                    f"{where}: asks for all devices, but resource pool {pool.text} is currently {state}"
+                    f"claim {claim.key}, request {wanted.request.name}: asks for all devices, "
+                    f"but resource pool {pool.text} is currently {state}"
                 )
             for ref in pool.devices:
-                if self._is_selectable(claim, wanted, ref) and self._counts_for_all(claim, wanted, ref):
-                    yield ref
+                if self._looks_at_one():
+                    yield None
+                selected = yield from self._is_selectable(claim, wanted, ref)
+                if selected and self._counts_for_all(claim, wanted, ref):
+                    wanted.all_devices.append(ref)
+        wanted.count = len(wanted.all_devices)
 
     def _counts_for_all(self, claim: ResourceClaim, wanted: Wanted, ref: DeviceRef) -> bool:
         """Whether a device that was selected is one of those an All request needs. Raises AllocationError."""
         if self._allocator.all_counts_remaining:
-            return self._has_capacity(claim, wanted.request, ref)
+            return self._choice.has_capacity(claim, wanted.request, ref)
         if not self._features.consumable_capacity:
             return True
         try:
-            return self._capacity.fits(wanted.request.capacity, ref.device.capacity, _NOTHING, _NOTHING)
+            return self._allocator.capacity_rules.fits(
+                wanted.request.capacity, ref.device.capacity, _NOTHING, _NOTHING
+            )
         except CapacityError as cause:
             raise AllocationError(
                 f"claim {claim.key}, request {wanted.request.name}: "
@@ -326,114 +285,214 @@ class _Search:
 
     # The search
 
-    def _next_claim(self, number: int) -> bool:
-        return number >= len(self._claims) or self._next_request(number, 0)
+    def _find(self) -> Generator[Step, None, bool]:
+        """Find devices for all claims: go deeper where there is a choice, and back where there is none left.
 
-    def _next_request(self, number: int, place: int) -> bool:
-        """Find devices for the requests of a claim from one on, then for the next claims.
-
-        Raises _TooManyError if nothing that was chosen before within the claim can help.
+        The levels stand on a list of their own: claims may take more devices together than Python allows
+        calls within each other, and the search can be interrupted at any depth.
         """
-        self._check_time()
-        options = self._wanted[number]
-        if place >= len(options):
-            try:
-                return self._next_claim(number + 1)
-            except _TooManyError:
-                # A claim before may take other devices, which may leave it an alternative with fewer.
-                return False
-        alternatives = options[place]
+        levels: list[_Level] = []
+        ended = self._enter_request(levels, 0, 0)
+        looks_ahead_after = max(_PATIENCE, 2 * len(self._devices))
+        while ended != _FOUND:
+            if ended != _DEEPER:
+                if not levels:
+                    return False
+                if not self._returns_to(levels, ended):
+                    continue
+            top = levels[-1]
+            if top.wanted is None:
+                ended = self._next_alternative(levels, top)
+                continue
+            position = yield from self._next_device(top, top.wanted)
+            if position < 0:
+                levels.pop()
+                ended = _FAILED
+            else:
+                top.next = position + 1
+                following = 0 if top.wanted.all_devices is not None else position + 1
+                ended = self._enter_device(
+                    levels, top.number, top.place, top.wanted, top.index + 1, following
+                )
+            if self._looked_at > looks_ahead_after:
+                looks_ahead_after = maxsize
+                self._outlook = yield from self._look_ahead()
+                if self._outlook is not None and self._outlook.is_hopeless:
+                    return False
+        for level in levels:
+            if level.wanted is None:
+                self._selected[level.number, level.place] = level.next - 1
+        return True
+
+    def _returns_to(self, levels: list[_Level], ended: int) -> bool:
+        """Take back what was chosen at the last level, as nothing came of it; False if it has no more choice.
+
+        A claim that would get too many devices gets no fewer by other devices of the same request, but maybe
+        by other alternatives of it, or with other devices for the claims before.
+        """
+        top = levels[-1]
+        if ended == _TOO_MANY and top.number != self._overfull:
+            ended = _FAILED
+        if top.wanted is None:
+            top.always_too_many = top.always_too_many and ended == _TOO_MANY
+            return True
+        assert top.ref is not None
+        assert top.undo is not None
+        self._choice.give_back(top.number, top.wanted, top.ref, top.undo)
+        top.ref = top.undo = None
+        if ended == _TOO_MANY or top.wanted.all_devices is not None:
+            levels.pop()
+            return False
+        return True
+
+    def _enter_request(self, levels: list[_Level], number: int, place: int) -> int:
+        """Go on with a request of a claim, or with the claims after it."""
+        while number < len(self._claims) and place >= len(self._wanted[number]):
+            number, place = number + 1, 0
+        if number >= len(self._claims):
+            return _FOUND
+        alternatives = self._wanted[number][place]
         if not alternatives[0].request.parent:
-            return self._next_device(number, place, alternatives[0], 0, 0)
-        always_too_many = True
-        for choice, wanted in enumerate(alternatives):
-            try:
-                done = self._next_device(number, place, wanted, 0, 0)
-            except _TooManyError:
-                continue
-            always_too_many = False
-            if done:
-                self._selected[number, place] = choice
-                return True
-        if always_too_many:
-            raise _TooManyError
-        return False
+            return self._enter_device(levels, number, place, alternatives[0], 0, 0)
+        levels.append(_Level(number, place, None))
+        return _DEEPER
 
-    def _next_device(self, number: int, place: int, wanted: Wanted, index: int, start: int) -> bool:
-        """Find the devices of a request from number `index` on, looking at devices from `start` on."""
-        self._check_time()
+    def _enter_device(
+        self, levels: list[_Level], number: int, place: int, wanted: Wanted, index: int, start: int
+    ) -> int:
+        """Go on with device number `index` of a request, looking at devices from `start` on."""
         if wanted.all_devices is not None and not wanted.all_devices:
-            return False
+            return _FAILED
         if index >= wanted.count:
-            return self._next_request(number, place + 1)
-        if len(self._results[number]) + wanted.count - index > MOST_RESULTS:
-            raise _TooManyError
+            return self._enter_request(levels, number, place + 1)
+        if len(self._choice.results[number]) + wanted.count - index > MOST_RESULTS:
+            self._overfull = number
+            return _TOO_MANY
+        levels.append(_Level(number, place, wanted, index, start))
+        return _DEEPER
+
+    def _next_alternative(self, levels: list[_Level], top: _Level) -> int:
+        alternatives = self._wanted[top.number][top.place]
+        if top.next >= len(alternatives):
+            levels.pop()
+            self._overfull = top.number
+            return _TOO_MANY if top.always_too_many else _FAILED
+        top.next += 1
+        return self._enter_device(levels, top.number, top.place, alternatives[top.next - 1], 0, 0)
+
+    def _next_device(self, top: _Level, wanted: Wanted) -> Generator[Step, None, int]:
+        """Choose the next device for a level; returns its position, -1 if there is none."""
+        number, request, claim = top.number, wanted.request, self._claims[top.number]
         if wanted.all_devices is not None:
-            return self._take_all(number, place, wanted, index)
-        claim, request = self._claims[number], wanted.request
-        devices = self._devices
-        for position in range(start, len(devices)):
-            ref = devices[position]
-            if self._is_taken(request, ref.id, number):
+            # All devices are needed, so there is only one way to take them.
+            if self._looks_at_one():
+                yield None
+            ref = wanted.all_devices[top.index]
+            if request.derived:
+                yield from self._derive(number, request, ref)
+            top.ref, top.undo = ref, self._choice.take(number, wanted, ref, must=True)
+            return -1 if top.undo is None else top.index
+        outlook = self._outlook
+        positions: Sequence[int] = range(len(self._devices))
+        at = top.next
+        if outlook is not None:
+            positions = outlook.candidates(wanted)
+            at = bisect_left(positions, top.next)
+        missing = wanted.count - top.index - 1
+        while at < len(positions) - (missing if outlook is not None else 0):
+            position = positions[at]
+            at += 1
+            ref = self._devices[position]
+            if self._looks_at_one():
+                yield None
+            if self._choice.is_taken(request, ref.id, number):
                 continue
-            if not self._is_selectable(claim, wanted, ref) or not self._has_capacity(claim, request, ref):
+            if outlook is not None:
+                if missing and not outlook.has_company(wanted, ref, position, missing):
+                    continue
+            elif not (yield from self._is_selectable(claim, wanted, ref)):
                 continue
-            undo = self._take(number, wanted, ref, must=False)
-            if undo is None:
+            if not self._choice.has_capacity(claim, request, ref):
                 continue
-            done = False
-            try:
-                done = self._next_device(number, place, wanted, index + 1, position + 1)
-            finally:
-                if not done:
-                    self._give_back(number, wanted, ref, undo)
-            if done:
-                return True
-        return False
+            if request.derived:
+                yield from self._derive(number, request, ref)
+            undo = self._choice.take(number, wanted, ref, must=False)
+            if undo is not None:
+                top.ref, top.undo = ref, undo
+                return position
+        return -1
 
-    def _take_all(self, number: int, place: int, wanted: Wanted, index: int) -> bool:
-        """All devices are needed, so there is only one way to take them."""
-        assert wanted.all_devices is not None
-        ref = wanted.all_devices[index]
-        undo = self._take(number, wanted, ref, must=True)
-        if undo is None:
+    def _looks_at_one(self) -> bool:
+        """Count a device that is looked at; whether it is time to let others run."""
+        self._looked_at += 1
+        if self._looked_at % STRETCH:
             return False
-        done = False
-        try:
-            done = self._next_device(number, place, wanted, index + 1, 0)
-        finally:
-            if not done:
-                self._give_back(number, wanted, ref, undo)
-        return done
+        self._budget.spend(STRETCH)
+        return True
 
-    def _check_time(self) -> None:
-        if self._deadline is not None and self._allocator.timer() > self._deadline:
-            raise AllocationTimeoutError
+    def _look_ahead(self) -> Generator[Step, None, Outlook | None]:
+        """Look at every device for every request, as the search turns out to be long.
+
+        None if something is wrong with a selector or a capacity: then the attempt fails when the search comes
+        to that device, and not before.
+        """
+        outlook = Outlook(self._devices, self._features)
+        for number, claim in enumerate(self._claims):
+            for options in self._wanted[number]:
+                for wanted in options:
+                    if wanted.all_devices is not None and self._choice.constraints[number]:
+                        return None
+                    try:
+                        positions = yield from self._possible(claim, wanted)
+                    except AllocationError:
+                        return None
+                    outlook.add(wanted, positions)
+            yield from outlook.add_claim(claim, self._wanted[number], self._budget)
+        outlook.judge()
+        return outlook
+
+    def _possible(self, claim: ResourceClaim, wanted: Wanted) -> Generator[Step, None, list[int]]:
+        """The positions of the devices that a request could get if nothing else were asked for."""
+        found = []
+        request, choice = wanted.request, self._choice
+        needed = None if wanted.all_devices is None else {ref.id for ref in wanted.all_devices}
+        for position, ref in enumerate(self._devices):
+            if self._looks_at_one():
+                yield None
+            if needed is not None:
+                possible = ref.id in needed
+            else:
+                possible = yield from self._is_selectable(claim, wanted, ref)
+            if possible and not request.admin:
+                possible = not choice.is_allocated(ref.id)
+            if (
+                possible
+                and choice.is_takeable(request, ref)
+                and choice.has_capacity_alone(claim, request, ref)
+            ):
+                found.append(position)
+        return found
 
     # One device
 
-    def _is_taken(self, request: Request, id: DeviceID, number: int) -> bool:
-        if request.admin:
-            return number in self._taking.get(id, ())
-        allocated = self._allocated
-        if id in allocated.devices or self._taking.get(id):
-            return True
-        return not self._features.consumable_capacity and id in allocated.shared
-
-    def _is_selectable(self, claim: ResourceClaim, wanted: Wanted, ref: DeviceRef) -> bool:
+    def _is_selectable(
+        self, claim: ResourceClaim, wanted: Wanted, ref: DeviceRef
+    ) -> Generator[Step, None, bool]:
         """Whether class and request select a device, and it is for the node. Raises AllocationError."""
         if ref.device.binding_conditions and not self._features.binding_conditions:
             return False
         known = wanted.matches.get(ref.id)
         if known is None:
-            known = wanted.matches[ref.id] = self._selects(claim, wanted, ref)
+            known = wanted.matches[ref.id] = yield from self._selects(claim, wanted, ref)
         return known
 
-    def _selects(self, claim: ResourceClaim, wanted: Wanted, ref: DeviceRef) -> bool:
+    def _selects(self, claim: ResourceClaim, wanted: Wanted, ref: DeviceRef) -> Generator[Step, None, bool]:
         device_class = wanted.device_class
-        if not self._match(f"class {device_class.name}", device_class.spec.selectors, ref):
+        of_class = device_class.spec.selectors
+        if of_class and not (yield from self._match(f"class {device_class.name}", of_class, ref)):
             return False
-        if not self._match(f"claim {claim.key}", wanted.request.selectors, ref):
+        asked = wanted.request.selectors
+        if asked and not (yield from self._match(f"claim {claim.key}", asked, ref)):
             return False
         if not ref.slice.spec.per_device_node_selection:
             return True
@@ -442,11 +501,13 @@ class _Search:
         except PoolError as cause:
             raise AllocationError(str(cause)) from None
 
-    def _match(self, whose: str, selectors: Sequence[DeviceSelector], ref: DeviceRef) -> bool:
+    def _match(
+        self, whose: str, selectors: Sequence[DeviceSelector], ref: DeviceRef
+    ) -> Generator[Step, None, bool]:
         for place, selector in enumerate(selectors):
             expression = "" if selector.cel is None else selector.cel.expression
             try:
-                if not self._allocator.selectors.matches(expression, ref):
+                if not (yield from self._allocator.selectors.match(expression, ref, self._budget)):
                     return False
             except CompileError as cause:
                 raise AllocationError(f"{whose}: selector #{place}: CEL compile error: {cause}") from None
@@ -455,153 +516,15 @@ class _Search:
                 raise AllocationError(f"{whose}: {failed}") from None
         return True
 
-    def _has_capacity(
-        self, claim: ResourceClaim, request: Request, ref: DeviceRef, doing: str = "checking"
-    ) -> bool:
-        """Whether enough is left of what a device has. Raises AllocationError."""
-        if not self._features.consumable_capacity:
-            return True
-        taken = self._allocated.capacity.get(ref.id, _NOTHING)
-        taking = self._taking_capacity.get(ref.id, _NOTHING)
-        try:
-            return self._capacity.fits(request.capacity, ref.device.capacity, taken, taking)
-        except CapacityError as cause:
-            raise AllocationError(
-                f"claim {claim.key}, request {request.name}: "
-                f"{doing} capacity for device {'/'.join(ref.id)}: {cause}"
-            ) from None
-
-    def _take(self, number: int, wanted: Wanted, ref: DeviceRef, *, must: bool) -> _Undo | None:
-        """Choose a device, if it can be used; None if not. Raises AllocationError if it `must` be used."""
-        request, device, id = wanted.request, ref.device, ref.id
-        shares = self._features.consumable_capacity and bool(device.allow_multiple_allocations)
-        if request.admin:
-            if not shares and number in self._taking.get(id, ()):
-                return None
-        elif self._is_taken(request, id, number):
-            return None
-        if device.consumes_counters and not self._features.partitionable:
-            return None
-        if self._features.heeds_skipped_operations and not is_usable(
-            ref.slice, self._node, enabled=self._features.optional_node_operations
-        ):
-            return None
-        counters = bool(device.consumes_counters) and not (shares and self._is_shared(id))
-        groups = self._groups_with(ref) if counters and self._features.compatibility_groups else None
-        if groups is not None and not admitted_by(groups, device):
-            return None
-        if counters and not self._draw_counters(ref):
-            return None
-        if groups is not None:
-            self._members[id[:2]] = joined_by(groups, device)
-        undo = _Undo(counters, 0, False, groups=groups)
-        if self._features.device_taints and not tolerated(ref.taints, request.tolerations):
-            self._undo(number, wanted, ref, undo)
-            return None
-        base, sub = (request.parent, request.name) if request.parent else (request.name, "")
-        looking_up: LookUp = look_up
-        if request.derived and self._features.derived_attributes:
-            looking_up = partial(self._attribute, request)
-        for constraint in self._constraints[number]:
-            if not constraint.add(base, sub, ref, looking_up):
-                self._undo(number, wanted, ref, undo)
-                if must:
-                    raise AllocationError(
-                        f"claim {self._claims[number].key}, request {request.name}: cannot add device "
-                        f"{'/'.join(id)} because a claim constraint would not be satisfied"
-                    )
-                return None
-            undo = undo._replace(constraints=undo.constraints + 1)
-        if not shares:
-            self._taking.setdefault(id, set()).add(number)
-            undo = undo._replace(marked=True)
-        if not self._has_capacity(self._claims[number], request, ref, "rechecking"):
-            self._undo(number, wanted, ref, undo)
-            return None
-        chosen = Chosen(request, ref, shares)
-        if shares:
-            chosen.consumed = self._capacity.consumed(request.capacity, device.capacity)
-            undo = undo._replace(share=chosen.consumed, was_shared=id in self._taking_capacity)
-            add_consumed(self._taking_capacity, id, chosen.consumed)
-        self._results[number].append(chosen)
-        return undo
-
-    def _attribute(self, request: Request, ref: DeviceRef, name: str) -> DeviceAttribute | None:
-        """An attribute of a device as a request has it: computed, or the device's. Raises AllocationError."""
-        expression = request.derived.get(name)
-        if expression is None:
-            return look_up(ref, name)
-        known = self._derived.get((ref.id, expression))
-        if known is None:
-            try:
-                known = self._allocator.selectors.attribute(expression, ref)
-            except CompileError as cause:
-                raise AllocationError(f"compile derived attribute {name} failed: {cause}") from None
-            except EvaluationError as cause:
-                raise AllocationError(
-                    f"evaluate derived attribute {name} on device {'/'.join(ref.id)} failed: {cause}"
-                ) from None
-            self._derived[ref.id, expression] = known
-        return known
-
-    def _is_shared(self, id: DeviceID) -> bool:
-        """Whether a device that can be shared is in use, so that its counters are charged already."""
-        if id in self._allocated.capacity or id in self._taking_capacity:
-            return True
-        return id in self._allocated.shared and not self._allocator.shares_by_capacity
-
-    def _give_back(self, number: int, wanted: Wanted, ref: DeviceRef, undo: _Undo) -> None:
-        self._results[number].pop()
-        self._undo(number, wanted, ref, undo)
-
-    def _undo(self, number: int, wanted: Wanted, ref: DeviceRef, undo: _Undo) -> None:
-        """Take back what choosing a device changed, in the opposite order."""
-        request, id = wanted.request, ref.id
-        if undo.share is not None:
-            remove_consumed(self._taking_capacity, id, undo.share)
-            if undo.was_shared:
-                self._taking_capacity.setdefault(id, {})
-        if undo.marked:
-            self._taking[id].discard(number)
-        base, sub = (request.parent, request.name) if request.parent else (request.name, "")
-        for constraint in reversed(self._constraints[number][: undo.constraints]):
-            constraint.remove(base, sub)
-        if undo.groups is not None:
-            self._members[id[:2]] = undo.groups
-        if undo.counters:
-            self._change_counters(ref, -1)
-
-    # Counters
-
-    def _groups_with(self, ref: DeviceRef) -> ByCounterSet:
-        """What the devices of a pool that are taken or chosen have in common, by counter set."""
-        pool = ref.id[:2]
-        found = self._members.get(pool)
-        return self._allocator.allocated_members(self._pool_of[pool]) if found is None else found
-
-    def _draw_counters(self, ref: DeviceRef) -> bool:
-        """Take what a device draws from the counters of its pool; False if some counter has too little."""
-        pool = self._pool_of[ref.id[:2]]
-        self._change_counters(ref, 1)
-        consumed = self._consumed_counters[pool.id]
-        for name, counters in self._allocator.available_counters(pool).items():
-            drawn = consumed.get(name, {})
-            for key, available in counters.items():
-                if available < drawn.get(key, _ZERO):
-                    self._change_counters(ref, -1)
-                    return False
-        return True
-
-    def _change_counters(self, ref: DeviceRef, sign: int) -> None:
-        consumed = self._consumed_counters.setdefault(ref.id[:2], {})
-        for drawn in ref.device.consumes_counters:
-            counters = consumed.setdefault(drawn.counter_set, {})
-            for key, counter in drawn.counters.items():
-                amount, known = quantity_of(counter.value), counters.get(key, _ZERO)
-                counters[key] = known.add(amount) if sign > 0 else known.sub(amount)
-
-
-_ZERO: Final = quantity_of("0")
+    def _derive(self, number: int, request: Request, ref: DeviceRef) -> Generator[Step, None, None]:
+        """Compute the attributes of a device that a request defines, for the constraints of the claim."""
+        if not self._features.derived_attributes or not self._choice.constraints[number]:
+            return
+        for expression in request.derived.values():
+            if (ref.id, expression) not in self._choice.derived:
+                self._choice.derived[ref.id, expression] = yield from self._allocator.selectors.attribute(
+                    expression, ref, self._budget
+                )
 
 
 def _plain_failure(place: int, ref: DeviceRef, error: str) -> str:

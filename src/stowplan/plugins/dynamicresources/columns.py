@@ -9,7 +9,7 @@ are left to the search.
 """
 
 from array import array
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Generator, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
@@ -23,6 +23,7 @@ from stowplan.api.quantity import Quantity, quantity_of
 from stowplan.cluster.changes import ChangeLog
 from stowplan.cluster.devices import Classes, Consumed, DeviceRef, PoolID
 from stowplan.cluster.table import ClusterTable
+from stowplan.framework import STRETCH, Budget, Step, Work
 from stowplan.plugins.dynamicresources.capacity import CapacityError, capacity_rules
 from stowplan.plugins.dynamicresources.constraints import concerns, look_up, values_of
 from stowplan.plugins.dynamicresources.features import Features
@@ -162,7 +163,9 @@ class DeviceColumns:
                 if spec.per_device_node_selection:
                     return True
                 foreign += not spec.node_name
-        return foreign > _MOST_SHARED
+                if foreign > _MOST_SHARED:
+                    return True
+        return False
 
     def _slots(self, pool: Pool) -> list[int]:
         """The slots of the devices of a pool; nodes that see the same devices have the same."""
@@ -332,9 +335,11 @@ class Comparison:
         self._capacity = capacity_rules(features)
 
     def count_all(self, claim: SimpleClaim) -> tuple[npt.NDArray[np.bool_], set[int]]:
-        """By row whether there are enough devices, and the rows that need a search."""
+        """By row whether there are enough devices, and the rows that need a search.
+
+        All contents must have been looked at.
+        """
         columns = self._columns
-        self._look_at_contents(claim)
         rows, slots = columns.entries()
         height = columns.height
         contents, states = columns.contents(), columns.states()
@@ -356,7 +361,6 @@ class Comparison:
         columns = self._columns
         if row in columns.left_to_search:
             return None
-        self._look_at_contents(claim)
         verdicts, groups, wanted = claim.verdicts, claim.groups, claim.request.count
         counted: dict[int, int] = {}
         enough = False
@@ -373,22 +377,32 @@ class Comparison:
             enough = enough or counted[group] >= wanted
         return enough
 
-    def _look_at_contents(self, claim: SimpleClaim) -> None:
+    def look_at_contents(self, claim: SimpleClaim, budget: Budget) -> Work:
+        """Compare a claim with contents that it was not compared with yet, in steps.
+
+        What is done is kept. Raises BudgetExceededError.
+        """
         for ref in self._columns.samples[len(claim.verdicts) :]:
-            group, verdict = self._group(claim, ref), self._verdict(claim, ref)
+            group, verdict = self._group(claim, ref), (yield from self._verdict(claim, ref, budget))
+            if not len(claim.verdicts) % STRETCH:
+                budget.spend(STRETCH)
+                yield None
             if verdict == YES and group < 0:
                 verdict = NO if group == _LACKING else SEARCH
             claim.verdicts.append(verdict)
             claim.groups.append(max(group, 0))
 
-    def _verdict(self, claim: SimpleClaim, ref: DeviceRef) -> int:
+    def _verdict(self, claim: SimpleClaim, ref: DeviceRef, budget: Budget) -> Generator[Step, None, int]:
         request, device, features = claim.request, ref.device, self._features
         if device.binding_conditions and not features.binding_conditions:
             return NO
         try:
             for selector in chain(claim.device_class.spec.selectors, request.selectors):
                 expression = "" if selector.cel is None else selector.cel.expression
-                if not self._selectors.matches(expression, ref):
+                kept = ref.matches.get(expression)
+                if kept is None or isinstance(kept, Exception):
+                    kept = yield from self._selectors.match(expression, ref, budget)
+                if not kept:
                     return NO
         except (CompileError, EvaluationError):
             return SEARCH

@@ -4,7 +4,6 @@ It is found with the allocator itself, on less and less of what is asked for. Th
 for the one request that is in the way.
 """
 
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -25,14 +24,11 @@ from stowplan.api.devices import (
 from stowplan.api.node import Node
 from stowplan.api.quantity import Quantity, quantity_of
 from stowplan.cluster.devices import Claims, DeviceRef
+from stowplan.framework import Budget, BudgetExceededError, run_at_once
 from stowplan.lazy import lazy_module
-from stowplan.plugins.dynamicresources.allocator import (
-    AllocationError,
-    AllocationTimeoutError,
-    Allocator,
-    InvalidPoolsError,
-)
+from stowplan.plugins.dynamicresources.allocator import Allocator, InvalidPoolsError
 from stowplan.plugins.dynamicresources.capacity import CapacityError
+from stowplan.plugins.dynamicresources.choice import AllocationError
 from stowplan.plugins.dynamicresources.constraints import concerns, look_up, values_of
 from stowplan.plugins.dynamicresources.pools import Pool, PoolError, device_matches
 from stowplan.plugins.dynamicresources.requests import Request, is_tolerated, requests_of
@@ -43,8 +39,8 @@ if TYPE_CHECKING:
 else:
     expressions = lazy_module("stowplan.cel.parts")
 
-PATIENCE: Final = 1.0
-"""Seconds that a search may take before it is given up; nobody waits for an answer longer."""
+PATIENCE: Final = 0.5
+"""Seconds that the diagnosis of an attempt may take on all nodes together: the scheduler waits for it."""
 
 SELECTOR: Final = "selector"
 TAKEN: Final = "taken"
@@ -124,8 +120,10 @@ class Diagnosis:
         node: Node,
         pools: Sequence[Pool],
         claims: Sequence[ResourceClaim],
+        budget: Budget,
     ) -> None:
         self._allocator = allocator
+        self.budget = budget
         self._holders = holders
         self._node = node
         self.pools = pools
@@ -135,9 +133,9 @@ class Diagnosis:
         ]
 
     def fits(self, claims: Sequence[ResourceClaim]) -> bool:
-        """Whether claims could get devices. Raises AllocationError, AllocationTimeoutError."""
+        """Whether claims could get devices. Raises AllocationError, BudgetExceededError."""
         try:
-            found = self._allocator.allocate(self._node, self.pools, claims, time.monotonic() + PATIENCE)
+            found = self._allocator.allocate(self._node, self.pools, claims, self.budget)
         except InvalidPoolsError:
             return False
         return found is not None
@@ -147,7 +145,7 @@ class Diagnosis:
         changed = [claim if place == number else one for place, one in enumerate(self.claims)]
         try:
             return self.fits(changed)
-        except (AllocationError, AllocationTimeoutError):
+        except (AllocationError, BudgetExceededError):
             return False
 
     def problem(self) -> Problem | None:
@@ -171,9 +169,13 @@ class Diagnosis:
         return None
 
     def verdicts(self, claim: ResourceClaim, request: DeviceRequest) -> Iterator[Verdict]:
-        """What is said of every device for a request, alternative by alternative."""
+        """What is said of every device for a request, alternative by alternative.
+
+        Raises BudgetExceededError.
+        """
         for option in requests_of(request):
             for ref in self.devices:
+                self.budget.spend()
                 yield self._verdict(claim, option, ref)
 
     def _verdict(self, claim: ResourceClaim, request: Request, ref: DeviceRef) -> Verdict:
@@ -206,20 +208,22 @@ class Diagnosis:
     def _said(self, selector: DeviceSelector, ref: DeviceRef) -> tuple[str, str, str] | None:
         """The kind of trouble, the part of a selector that is false or fails, and both in words."""
         expression = "" if selector.cel is None else selector.cel.expression
-        matches = self._allocator.selectors.matches
         try:
-            if matches(expression, ref):
+            if self._matches(expression, ref):
                 return None
         except (CompileError, EvaluationError) as cause:
             return FAILED, expression, f"{expression} fails: {cause}"
         for part in expressions.conjuncts(expression):
             try:
-                if matches(part, ref):
+                if self._matches(part, ref):
                     continue
             except (CompileError, EvaluationError):
                 continue
             return SELECTOR, part, f"{part} is false{_looked_at(part, ref)}"
         return SELECTOR, expression, f"{expression} is false{_looked_at(expression, ref)}"
+
+    def _matches(self, expression: str, ref: DeviceRef) -> bool:
+        return run_at_once(self._allocator.selectors.match(expression, ref, self.budget))
 
     def _elsewhere(self, request: Request, ref: DeviceRef) -> Verdict | None:
         try:

@@ -1,6 +1,6 @@
 """Why a node has no devices for a pod, and what would help. Asked only when somebody wants to know."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -12,11 +12,19 @@ from stowplan.api.node import Node
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.devices import DeviceRef
 from stowplan.cluster.table import ClusterTable
-from stowplan.framework import PodInfo, Remedy, Shortfall
+from stowplan.framework import (
+    Budget,
+    BudgetExceededError,
+    PodInfo,
+    Remedy,
+    Shortfall,
+    run_at_once,
+    standing_still,
+)
 from stowplan.plugins.dynamicresources import extended
-from stowplan.plugins.dynamicresources.allocator import AllocationError, AllocationTimeoutError
+from stowplan.plugins.dynamicresources.choice import AllocationError
 from stowplan.plugins.dynamicresources.claims import ClaimError, claims_of
-from stowplan.plugins.dynamicresources.diagnosis import Diagnosis, Holders, Problem, held_by
+from stowplan.plugins.dynamicresources.diagnosis import PATIENCE, Diagnosis, Holders, Problem, held_by
 from stowplan.plugins.dynamicresources.pools import Pool, PoolError
 from stowplan.plugins.dynamicresources.remedies import remedies_for
 from stowplan.plugins.dynamicresources.requests import Request, requests_of
@@ -25,15 +33,27 @@ from stowplan.plugins.dynamicresources.shortfall import failing_device, shown_sh
 from stowplan.plugins.dynamicresources.state import StateData
 from stowplan.plugins.dynamicresources.verdicts import Verdicts
 
+CUT: Final = "the search was cut after half a second: too many combinations of devices to look at all of them"
 _NEARLY_NOTHING: Final = 0.05
 """How much a node lacks that has enough free devices, though not the right ones."""
 
 
 class DeviceExplanations:
-    """Says what nodes lack for the claims of pods."""
+    """Says what nodes lack for the claims of pods.
 
-    def __init__(self, table: ClusterTable, verdicts: Verdicts, *, groups: bool = False) -> None:
+    All answers about one attempt together may take PATIENCE by `timer`; then they say that they were cut.
+    """
+
+    def __init__(
+        self,
+        table: ClusterTable,
+        verdicts: Verdicts,
+        timer: Callable[[], float] = standing_still,
+        *,
+        groups: bool = False,
+    ) -> None:
         self._table = table
+        self._timer = timer
         self._groups = groups
         self._devices = table.devices
         self._verdicts = verdicts
@@ -49,28 +69,37 @@ class DeviceExplanations:
             problem = None if diagnosis is None else diagnosis.problem()
         except (AllocationError, PoolError) as cause:
             return Shortfall("error", str(cause))
-        except AllocationTimeoutError:
-            return Shortfall("search", "too many combinations of devices to look at all of them")
+        except BudgetExceededError:
+            return Shortfall("search", CUT)
         if diagnosis is None or problem is None:
             return elsewhere
-        size = self._size(diagnosis.claims, diagnosis.pools)
+        size = self._size(diagnosis.claims, diagnosis.pools, diagnosis.budget)
         return shown_shortfall(diagnosis, problem, self._devices.slices, size)
 
     def sizes(self, state: StateData | None, pod: PodInfo, rows: Rows) -> "npt.NDArray[np.float64]":
         """How much nodes lack, by the number of their free devices that a request selects."""
-        return np.array([self._size_on(state, row) for row in rows.tolist()], dtype=np.float64)
+        budget = self._budget(state)
+        return np.array([self._size_on(state, row, budget) for row in rows.tolist()], dtype=np.float64)
 
-    def _size_on(self, state: StateData | None, row: int) -> float:
+    def _budget(self, state: StateData | None = None) -> Budget:
+        if state is None:
+            return Budget(self._timer, PATIENCE)
+        if state.explaining is None:
+            state.explaining = Budget(self._timer, PATIENCE)
+        return state.explaining
+
+    def _size_on(self, state: StateData | None, row: int, budget: Budget) -> float:
         node = self._table.nodes[row]
         if state is None or node is None:
             return 1.0
         try:
             claims = self._verdicts.claims_on(state, row)
-            return self._size(claims, self._verdicts.pools_on(node, row))
+            return self._size(claims, self._verdicts.pools_on(node, row), budget)
         except PoolError:
             return 1.0
 
-    def _size(self, claims: Sequence[ResourceClaim], pools: Sequence[Pool]) -> float:
+    def _size(self, claims: Sequence[ResourceClaim], pools: Sequence[Pool], budget: Budget) -> float:
+        """How much is missing; everything, if it would take too long to find out."""
         wanted = sum(map(_fewest, claims))
         taken = self._devices.claims.allocated.devices
         options = [
@@ -79,18 +108,25 @@ class DeviceExplanations:
             for request in claim.spec.devices.requests
             for option in requests_of(request)
         ]
-        free = sum(
-            ref.id not in taken and any(self._selects(option, ref) for option in options)
-            for pool in pools
-            for ref in pool.devices
-        )
+        try:
+            free = sum(
+                ref.id not in taken and any(self._selects(option, ref, budget) for option in options)
+                for pool in pools
+                for ref in pool.devices
+            )
+        except BudgetExceededError:
+            return 1.0
         return max((wanted - free) / wanted, _NEARLY_NOTHING) if wanted else 1.0
 
-    def _selects(self, request: Request, ref: DeviceRef) -> bool:
+    def _selects(self, request: Request, ref: DeviceRef, budget: Budget) -> bool:
         device_class = self._devices.classes.get(request.class_name)
         of_class = () if device_class is None else device_class.spec.selectors
+        budget.spend()
         try:
-            return all(self._verdicts.selects(selector, ref) for selector in (*of_class, *request.selectors))
+            return all(
+                run_at_once(self._verdicts.selects(selector, ref, budget))
+                for selector in (*of_class, *request.selectors)
+            )
         except (CompileError, EvaluationError):
             return False
 
@@ -101,7 +137,7 @@ class DeviceExplanations:
         try:
             diagnosis = self._diagnosis(state, row, node)
             problem = None if diagnosis is None else diagnosis.problem()
-        except (AllocationError, AllocationTimeoutError, PoolError):
+        except (AllocationError, BudgetExceededError, PoolError):
             return
         if diagnosis is None or problem is None:
             return
@@ -135,6 +171,7 @@ class DeviceExplanations:
         except ClaimError:
             return ""
         asking = [claim for claim in claims if claim.allocation is None]
+        budget = self._budget()
         for name in nodes:
             row = self._table.row_of(name)
             node = None if row is None else self._table.nodes[row]
@@ -144,7 +181,12 @@ class DeviceExplanations:
                 pools = self._verdicts.pools_on(node, row)
             except PoolError:
                 continue
-            found = failing_device(Diagnosis(self._verdicts.allocator(), self._holders, node, pools, asking))
+            allocator = self._verdicts.allocator()
+            diagnosis = Diagnosis(allocator, self._holders, node, pools, asking, budget)
+            try:
+                found = failing_device(diagnosis)
+            except BudgetExceededError:
+                return ""
             if found:
                 return f"{found}, on {name}"
         return ""
@@ -170,7 +212,7 @@ class DeviceExplanations:
         if not claims:
             return None
         pools = self._verdicts.pools_on(node, row)
-        return Diagnosis(self._verdicts.allocator(), self._holders, node, pools, claims)
+        return Diagnosis(self._verdicts.allocator(), self._holders, node, pools, claims, self._budget(state))
 
 
 def _is_for_extended(claim: ResourceClaim) -> bool:

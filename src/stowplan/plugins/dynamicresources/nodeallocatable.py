@@ -15,7 +15,8 @@ from stowplan.api.quantity import Quantity, quantity_of
 from stowplan.api.resources import incoming_requests, is_hugepages, pod_requests
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework import Status, error, unresolvable, unschedulable
-from stowplan.plugins.dynamicresources.allocator import Chosen, Found
+from stowplan.plugins.dynamicresources.allocator import Found
+from stowplan.plugins.dynamicresources.choice import Chosen
 from stowplan.plugins.dynamicresources.claims import ClaimError, claim_name
 
 _CORE: Final = ("cpu", "memory", "ephemeral-storage")

@@ -8,6 +8,7 @@ from stowplan.cluster.devices import PoolID, SliceChange
 from stowplan.cluster.table import ClusterTable
 from stowplan.plugins.dynamicresources.features import Features
 from stowplan.plugins.dynamicresources.pools import (
+    Built,
     Pool,
     gather_pools,
     problem_pools,
@@ -29,6 +30,7 @@ class NodePools:
         self._kept: dict[str, tuple[Node, int, list[Pool]]] = {}
         self._rows: dict[PoolID, set[int]] = {}
         self._problems: dict[PoolID, Pool] = {}
+        self._built: Built = {}
         self._version = -1
 
     def refresh(self) -> set[int] | None:
@@ -38,6 +40,7 @@ class NodePools:
             return set()
         changes = None if self._version < 0 else slices.since(self._version)
         self._version = slices.version
+        self._built.clear()
         if changes is None or len(changes) > _MANY or not self._are_local(changes):
             self._kept.clear()
             self._rows.clear()
@@ -76,7 +79,7 @@ class NodePools:
         kept = self._kept.get(node.name)
         if kept is not None and kept[1] == row and _sees_the_same(kept[0], node):
             return kept[2]
-        pools = gather_pools(self._slices, node, self._features, self._problems)
+        pools = gather_pools(self._slices, node, self._features, self._problems, self._built)
         self._kept[node.name] = (node, row, pools)
         for pool in pools:
             self._rows.setdefault(pool.id, set()).add(row)

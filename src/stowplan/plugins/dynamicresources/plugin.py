@@ -1,6 +1,6 @@
 """DynamicResources: finds devices for the claims of a pod, and gets them written."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Generator, Hashable, Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -20,6 +20,7 @@ from stowplan.framework import (
     ALL_ROWS,
     SKIP,
     SKIP_CLASS,
+    Budget,
     Codes,
     Cycle,
     Evaluation,
@@ -27,6 +28,7 @@ from stowplan.framework import (
     Extremes,
     GroupCycle,
     Handle,
+    LongSearchError,
     NodeRows,
     Plugin,
     PodGroupInfo,
@@ -40,16 +42,19 @@ from stowplan.framework import (
     Shortfall,
     StaleRows,
     Status,
+    Step,
+    Work,
     error,
+    run_at_once,
     unresolvable,
     unschedulable,
 )
 from stowplan.framework.resizes import RESIZE_PREEMPTION
 from stowplan.gocompat.durations import Duration
 from stowplan.plugins.dynamicresources import extended
-from stowplan.plugins.dynamicresources.allocator import AllocationError
 from stowplan.plugins.dynamicresources.args import DynamicResourcesArgs
 from stowplan.plugins.dynamicresources.binder import ClaimBinder, ClaimWriteError
+from stowplan.plugins.dynamicresources.choice import AllocationError
 from stowplan.plugins.dynamicresources.claims import (
     ClaimError,
     claims_of,
@@ -107,7 +112,7 @@ class DynamicResources(Plugin):
         self._devices = handle.table.devices
         self._features = features_of(handle.gates)
         self._devices.slices.heed_rules(handle.gates["DRADeviceTaintRules"])
-        self._verdicts = Verdicts(handle.table, self._features, self._filter_limit)
+        self._verdicts = Verdicts(handle.table, self._features, self._filter_limit, handle.timer)
         self.changes_assumed_pods = self.filters_by_pods = self._features.node_allocatable
         if self.changes_assumed_pods:
             handle.table.count_claims()
@@ -117,7 +122,9 @@ class DynamicResources(Plugin):
         """Whether a member's own claims and those it shares get each other's devices where the shared ones
         come first in its spec, as in kube-scheduler 1.37. That is a mistake there: a claim gets devices that
         it did not ask for, and devices are given twice. Recordings have it."""
-        self._explanations = DeviceExplanations(self._table, self._verdicts, groups=self._for_groups)
+        self._explanations = DeviceExplanations(
+            self._table, self._verdicts, handle.timer, groups=self._for_groups
+        )
         self._group_post_filter = GroupPostFilter(
             self._devices.claims,
             handle.table.groups,
@@ -183,6 +190,7 @@ class DynamicResources(Plugin):
                 return status
         if state.to_find():
             state.allocator = self._verdicts.allocator()
+            state.budget = self._verdicts.budget(cycle.budget)
         cycle.write(self, state)
         return None
 
@@ -261,10 +269,48 @@ class DynamicResources(Plugin):
         return changed
 
     def _codes(self, state: StateData) -> Codes:
-        """The verdicts about all rows, worked out once in an attempt."""
+        """The verdicts about all rows, worked out once in an attempt.
+
+        Raises LongSearchError if that takes longer than a stretch and the attempt can be interrupted.
+        """
         if state.codes is None or self._verdicts.depends_on_usage:
-            state.codes = self._verdicts.codes(state, self._is_usable)
+            work = self._verdicts.codes(state, self._is_usable)
+            budget = state.budget
+            if budget is None or budget.pauses is None:
+                state.codes = run_at_once(work)
+            else:
+                state.codes = self._at_a_stretch(state, work, budget)
         return state.codes
+
+    def _at_a_stretch(self, state: StateData, work: Generator[Step, None, Codes], budget: Budget) -> Codes:
+        while True:
+            try:
+                step = next(work)
+            except StopIteration as end:
+                codes: Codes = end.value
+                return codes
+            if step is not None or budget.is_stretch_over:
+                work.close()
+                raise LongSearchError(self._ahead(state))
+
+    def _ahead(self, state: StateData) -> Work:
+        """Search in steps until nothing is left to be searched; devices and nodes may change in between.
+
+        Nothing is said here. The pod is filtered again afterwards, and then most verdicts are there.
+        """
+        left = True
+        while left:
+            basis = self._verdicts.basis()
+            if state.allocator is not None:
+                state.allocator = self._verdicts.allocator()
+            work = self._verdicts.codes(state, self._is_usable)
+            left = False
+            for step in work:
+                yield step
+                if self._verdicts.basis() != basis:
+                    work.close()
+                    left = True
+                    break
 
     def _state(self, cycle: Cycle) -> StateData | None:
         found: object = cycle.read(self)
@@ -280,7 +326,11 @@ class DynamicResources(Plugin):
             return False
 
     def _filter_limit(self) -> float | None:
-        """Seconds that a search on one node may take, None: any time."""
+        """Seconds that the searches of an attempt may take, None: any time.
+
+        kube-scheduler allows as much for each node, looks at many nodes at once, and ends the attempt at the
+        first that takes longer: here nodes come one after the other.
+        """
         limit: Duration | None = self.args.filter_timeout
         return (
             limit.seconds if self._features.filter_timeout and limit is not None and limit.seconds else None

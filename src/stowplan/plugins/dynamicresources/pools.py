@@ -31,6 +31,8 @@ class Pool:
     counter_sets: dict[str, CounterSet] = field(default_factory=dict)
     is_incomplete: bool = False
     is_invalid: bool = False
+    depends_on_node: bool = False
+    """Whether nodes that see the pool may still not be able to use all of its devices."""
 
     @property
     def text(self) -> str:
@@ -61,21 +63,34 @@ def device_matches(node: Node, device: Device) -> bool:
     return node_matches(node, device.node_name, device.all_nodes, device.node_selector)
 
 
+Built = dict[tuple[SliceView, ...], "Pool | None"]
+"""Pools by the slices that a node sees of them: nodes that see the same have the same pool."""
+
+
 def gather_pools(
-    slices: Slices, node: Node, features: Features, problems: Mapping[PoolID, Pool] | None = None
+    slices: Slices,
+    node: Node,
+    features: Features,
+    problems: Mapping[PoolID, Pool] | None = None,
+    built: Built | None = None,
 ) -> list[Pool]:
     """The pools with devices for a node, in the order they are tried. Raises PoolError.
 
     Of a pool the highest generation seen counts. Pools are ordered by driver and name, those that have
     devices with binding conditions after all others. Where counters are seen from everywhere, pools of which
-    a node sees nothing else count only as far as there is a problem with them.
+    a node sees nothing else count only as far as there is a problem with them. `built` keeps pools from one
+    node to the next, as long as no slice changes.
     """
+    built = {} if built is None else built
     if problems is None:
         problems = problem_pools(slices, features, slices.counting_pools())
     newest = _newest_slices(slices, node, features)
     found: dict[PoolID, Pool] = {id: pool for id, pool in problems.items() if id not in newest}
     for id, views in newest.items():
-        pool = _pool(id, views, slices, features)
+        seen = tuple(views)
+        if seen not in built:
+            built[seen] = _pool(id, views, slices, features)
+        pool = built[seen]
         if pool is not None:
             found[id] = pool
     pools: list[Pool] = []
@@ -175,15 +190,20 @@ def _built(id: PoolID, views: list[SliceView], others: list[SliceView], features
     devices = [ref for view in views if view not in counting for ref in view.devices]
     if len({ref.device.name for ref in devices}) != len(devices):
         return Pool(id, is_invalid=True)
+    depends = any(_depends_on_node(view.slice) for view in views)
     if not features.partitionable:
-        return Pool(id, devices)
+        return Pool(id, devices, depends_on_node=depends)
     sets = [counter_set for view in counting for counter_set in view.slice.spec.shared_counters]
     counter_sets = {counter_set.name: counter_set for counter_set in sets}
     elsewhere = [ref for view in others for ref in view.devices]
     drawing = [ref for view in views for ref in view.devices]
     if len(counter_sets) != len(sets) or not _counters_exist([*drawing, *elsewhere], counter_sets):
         return Pool(id, is_invalid=True)
-    return Pool(id, devices, elsewhere, counter_sets)
+    return Pool(id, devices, elsewhere, counter_sets, depends_on_node=depends)
+
+
+def _depends_on_node(slice: ResourceSlice) -> bool:
+    return bool(slice.spec.per_device_node_selection or slice.spec.skip_node_operations)
 
 
 def _counters_exist(devices: Iterable[DeviceRef], counter_sets: dict[str, CounterSet]) -> bool:

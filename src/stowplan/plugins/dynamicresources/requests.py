@@ -1,10 +1,12 @@
 """Requests of claims: what is asked for of each device, and which taints are tolerated."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from stowplan.api.devices import (
+    DeviceClass,
+    DeviceID,
     DeviceRequest,
     DeviceSelector,
     DeviceSubRequest,
@@ -13,6 +15,7 @@ from stowplan.api.devices import (
     ExactDeviceRequest,
     RawQuantity,
 )
+from stowplan.cluster.devices import DeviceRef
 
 _PREVENTING: Final = ("NoSchedule", "NoExecute")
 _NO_REQUESTS: Final[Mapping[str, RawQuantity]] = {}
@@ -39,6 +42,20 @@ class Request:
     @property
     def full_name(self) -> str:
         return f"{self.parent}/{self.name}" if self.parent else self.name
+
+
+@dataclass(slots=True)
+class Wanted:
+    """A request while devices are searched for it; `all_devices` are those that an All request needs.
+
+    `matches` are the devices that class and request select, or do not, as far as that was looked at.
+    """
+
+    request: Request
+    device_class: DeviceClass
+    count: int
+    all_devices: list[DeviceRef] | None = None
+    matches: dict[DeviceID, bool] = field(default_factory=dict)
 
 
 def requests_of(request: DeviceRequest) -> list[Request]:

@@ -15,8 +15,10 @@ from stowplan.api.devices import (
 )
 from stowplan.api.nodeselector import NODE_NAME_FIELD
 from stowplan.api.pod import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
-from stowplan.plugins.dynamicresources.allocator import AllocationError, Chosen, Found, Wanted
+from stowplan.plugins.dynamicresources.allocator import Found
+from stowplan.plugins.dynamicresources.choice import AllocationError, Chosen
 from stowplan.plugins.dynamicresources.features import Features
+from stowplan.plugins.dynamicresources.requests import Wanted
 
 FROM_CLASS = "FromClass"
 FROM_CLAIM = "FromClaim"

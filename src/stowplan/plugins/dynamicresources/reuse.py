@@ -6,6 +6,7 @@ these pools was taken or given back, and no class changed.
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 import msgspec
@@ -13,7 +14,8 @@ import numpy as np
 
 from stowplan.api.devices import ResourceClaim
 from stowplan.cluster.devices import AllocatedState, Classes
-from stowplan.plugins.dynamicresources.allocator import Found
+from stowplan.framework import Budget, Step
+from stowplan.plugins.dynamicresources.allocator import Found, Searching
 from stowplan.plugins.dynamicresources.columns import SimpleClaim
 from stowplan.plugins.dynamicresources.pools import Pool
 
@@ -30,17 +32,41 @@ class Kept(NamedTuple):
     found: list[Found] | None
 
 
+class Failed(NamedTuple):
+    """Why there is no verdict about a row, and the budget of the attempt that wanted one."""
+
+    text: str
+    budget: Budget
+
+
+@dataclass(slots=True)
+class UnderWay:
+    """A search on a node that was interrupted, and what it rests on. `step` is what it `waits` for, if so."""
+
+    pools: Sequence[Pool]
+    pools_version: int
+    classes_version: int
+    budget: Budget
+    search: Searching
+    step: Step = None
+    waits: bool = False
+
+
 class Column:
     """The verdicts of one kind of claims by row, and the changes up to which they hold.
 
-    `failed` are rows whose verdict is an error: those are looked at every time, for the message.
+    `stale` are rows that have to be looked at again, `pending` those of them that only a search can tell
+    about. What is left of both when an attempt is interrupted is done when it goes on. `failed` are rows
+    whose verdict is an error: every attempt looks at them once more, for the message.
     """
 
-    __slots__ = ("classes", "codes", "epoch", "failed", "position")
+    __slots__ = ("classes", "codes", "epoch", "failed", "pending", "position", "stale")
 
     def __init__(self, capacity: int) -> None:
         self.codes = np.zeros(capacity, dtype=np.int64)
-        self.failed: set[int] = set()
+        self.failed: dict[int, Failed] = {}
+        self.stale: set[int] = set()
+        self.pending: set[int] = set()
         self.classes = self.epoch = self.position = -1
 
 
@@ -48,12 +74,16 @@ class Searches:
     """The searches for one kind of claims: by node, and what they amount to as a column.
 
     `simple` is the claim if columns can answer it, False if they cannot, None if that was not looked at yet.
+    `under_way` is the search that was interrupted, by node: one, unless there is none.
     """
 
-    __slots__ = ("by_node", "column", "simple")
+    __slots__ = ("by_node", "by_pools", "column", "simple", "under_way")
 
     def __init__(self) -> None:
         self.by_node: dict[str, Kept] = {}
+        self.by_pools: dict[tuple[int, ...], Kept] = {}
+        """The latest searches on nodes that are the same for whoever sees the same pools."""
+        self.under_way: dict[str, UnderWay] = {}
         self.column: Column | None = None
         self.simple: SimpleClaim | Literal[False] | None = None
 
@@ -79,19 +109,44 @@ class KeptSearches:
         return found
 
     def current(self, searches: Searches, node: str, pools: Sequence[Pool]) -> Kept | None:
-        """The search on a node, if nothing changed that it rested on."""
+        """The search on a node, or on another that sees the same, if nothing changed that it rested on."""
         kept = searches.by_node.get(node)
-        if (
-            kept is None
-            or kept.pools is not pools
-            or kept.classes_version != self._classes.version
-            or kept.pools_version != self._version_of(pools)
-        ):
-            return None
-        return kept
+        if kept is not None and kept.pools is pools and self._holds(kept):
+            return kept
+        kept = searches.by_pools.get(tuple(map(id, pools)))
+        return kept if kept is not None and self._holds(kept) else None
 
     def keep(self, searches: Searches, node: str, pools: Sequence[Pool], found: list[Found] | None) -> None:
-        searches.by_node[node] = Kept(pools, self._version_of(pools), self._classes.version, found)
+        kept = Kept(pools, self._version_of(pools), self._classes.version, found)
+        searches.by_node[node] = kept
+        searches.under_way.clear()
+        if not any(pool.depends_on_node for pool in pools):
+            if len(searches.by_pools) >= _MOST_KEYS:
+                searches.by_pools.clear()
+            # What is kept holds on to its pools, so no other pool has the id of one of them.
+            searches.by_pools[tuple(map(id, pools))] = kept
+
+    def begun(self, searches: Searches, node: str, pools: Sequence[Pool], budget: Budget) -> UnderWay | None:
+        """The search of the same attempt that was interrupted on a node, if it can go on."""
+        under_way = searches.under_way.get(node)
+        if under_way is None or under_way.budget is not budget or under_way.pools is not pools:
+            return None
+        return under_way if self._holds(under_way) else None
+
+    def begin(
+        self, searches: Searches, node: str, pools: Sequence[Pool], budget: Budget, search: Searching
+    ) -> UnderWay:
+        """Note that a search begins; what was left of another one is given up."""
+        version = self._version_of(pools)
+        under_way = UnderWay(pools, version, self._classes.version, budget, search)
+        searches.under_way = {node: under_way}
+        return under_way
+
+    def _holds(self, kept: Kept | UnderWay) -> bool:
+        """Whether nothing changed that a search rested on."""
+        return kept.classes_version == self._classes.version and kept.pools_version == self._version_of(
+            kept.pools
+        )
 
     def _version_of(self, pools: Sequence[Pool]) -> int:
         versions = self._allocated.pool_versions

@@ -1,14 +1,15 @@
 """Selectors: CEL expressions that choose devices. An answer is kept with the device it is about."""
 
-import time
 from collections import OrderedDict
+from collections.abc import Callable, Generator
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from stowplan.api.devices import DeviceAttribute
 from stowplan.cluster.devices import DeviceRef
+from stowplan.framework import Budget, Step, run_at_once, standing_still
 from stowplan.lazy import lazy_module
 from stowplan.plugins.dynamicresources.features import Features
 
@@ -20,10 +21,19 @@ else:
     program = lazy_module("stowplan.cel.program")
 
 _MOST_COMPILED: Final = 256
+_MOST_KEPT: Final = 256
+"""Answers that are kept with one device; when there are more, all are worked out again."""
 _MOST_COSTLY: Final = 4
 """After so many devices for which an expression ran into its cost limit, others are not tried for a while."""
 _PAUSE: Final = 60.0
 """Seconds for which they are not tried."""
+
+QUICK: Final = 5_000
+"""What an evaluation may cost where everybody waits for it: some milliseconds. One that costs more is begun
+again in a thread, up to the limit of the API (a million, which takes most of a second)."""
+_QUICK_WORK: Final = 20_000
+_SHORT: Final = 500
+"""Characters of an expression that is compiled where everybody waits for it; the longest take 0.2 s."""
 
 
 class CompileError(Exception):
@@ -50,11 +60,17 @@ class Selectors:
     not hold up the scheduler, it is tried for a few of them only, and of the others the same is said.
     """
 
-    def __init__(self, features: Features) -> None:
+    def __init__(self, features: Features, timer: Callable[[], float] = standing_still) -> None:
         self._enabled = features
+        self._timer = timer
+        self._unlimited = Budget(timer, None)
         self._compiled: OrderedDict[str, cel.Compiled | CompileError] = OrderedDict()
         self._computing: OrderedDict[str, cel.Compiled] = OrderedDict()
         self._costly: OrderedDict[str, _Costly] = OrderedDict()
+        self._slow: OrderedDict[str, None] = OrderedDict()
+        """Expressions that cost more than QUICK for some device."""
+        self.evaluations = 0
+        """How many evaluations there were so far."""
 
     @cached_property
     def _features(self) -> "cel.Features":
@@ -68,50 +84,72 @@ class Selectors:
     def matches(self, expression: str, ref: DeviceRef) -> bool:
         """Whether an expression chooses a device. Raises CompileError, EvaluationError."""
         kept = ref.matches.get(expression)
+        if kept is True or kept is False:
+            return kept
+        return run_at_once(self.match(expression, ref, self._unlimited))
+
+    def match(self, expression: str, ref: DeviceRef, budget: Budget) -> Generator[Step, None, bool]:
+        """The same in steps. Raises BudgetExceededError, too."""
+        kept = ref.matches.get(expression)
         if kept is None:
             costly = self._costly.get(expression)
-            if costly is not None and costly.times >= _MOST_COSTLY and time.monotonic() < costly.until:
+            if costly is not None and costly.times >= _MOST_COSTLY and self._timer() < costly.until:
                 raise costly.error
-            kept = ref.matches[expression] = self._evaluated(expression, ref)
+            compiled = yield from self._compile(expression)
+            if isinstance(compiled, CompileError):
+                raise compiled
+            found = yield from self._matched(compiled, expression, self._seen(ref))
+            kept = found.matched if found.error is None else self._failure(expression, found.error)
+            if len(ref.matches) >= _MOST_KEPT:
+                ref.matches.clear()
+            ref.matches[expression] = kept
+            budget.spend(found.cost or 1)
         if isinstance(kept, Exception):
             raise kept
         return kept
 
-    def _evaluated(self, expression: str, ref: DeviceRef) -> bool | Exception:
-        compiled = self._compile(expression)
-        if isinstance(compiled, CompileError):
-            return compiled
-        found = compiled.match(self._seen(ref))
-        if found.error is None:
-            return found.matched
-        error = EvaluationError(found.error)
-        if found.error.startswith((program.LIMIT_EXCEEDED, program.INTERRUPTED)):
-            self._note_costly(expression, error)
+    def _matched(
+        self, compiled: "cel.Compiled", expression: str, seen: "cel.Device"
+    ) -> "Generator[Step, None, cel.Match]":
+        """What an evaluation comes to: here if it is quick, else in a step of its own."""
+        self.evaluations += 1
+        if expression not in self._slow:
+            found = compiled.match(seen, QUICK, _QUICK_WORK)
+            if found.error is None or not _is_cut(found.error):
+                return found
+            _note(self._slow, expression, None)
+        done: list[cel.Match] = []
+        yield lambda: done.append(compiled.match(seen))
+        return done[0]
+
+    def _failure(self, expression: str, text: str) -> EvaluationError:
+        error = EvaluationError(text)
+        if _is_cut(text):
+            before = self._costly.pop(expression, None)
+            now = self._timer()
+            times = 1 if before is None or before.until <= now else before.times + 1
+            _note(self._costly, expression, _Costly(times, error, now + _PAUSE))
         return error
 
-    def attribute(self, expression: str, ref: DeviceRef) -> DeviceAttribute:
-        """The attribute that an expression computes of a device. Raises CompileError, EvaluationError."""
+    def attribute(
+        self, expression: str, ref: DeviceRef, budget: Budget
+    ) -> "Generator[Step, None, DeviceAttribute | CompileError | EvaluationError]":
+        """The attribute that an expression computes of a device, in steps. Raises BudgetExceededError."""
         compiled = self._computing.get(expression)
         if compiled is None:
             try:
                 compiled = cel.compile_attribute(expression, self._features)
             except cel.SelectorError as cause:
-                raise CompileError(cause.message) from None
-            self._computing[expression] = compiled
-            if len(self._computing) > _MOST_COMPILED:
-                self._computing.popitem(last=False)
-        try:
-            return msgspec.convert(compiled.attribute(self._seen(ref)), DeviceAttribute)
-        except cel.ComputeError as cause:
-            raise EvaluationError(str(cause)) from None
-
-    def _note_costly(self, expression: str, error: EvaluationError) -> None:
-        before = self._costly.pop(expression, None)
-        now = time.monotonic()
-        times = 1 if before is None or before.until <= now else before.times + 1
-        self._costly[expression] = _Costly(times, error, now + _PAUSE)
-        if len(self._costly) > _MOST_COMPILED:
-            self._costly.popitem(last=False)
+                return CompileError(cause.message)
+            _note(self._computing, expression, compiled)
+        seen = self._seen(ref)
+        found = _computed(compiled, seen, QUICK)
+        if isinstance(found, EvaluationError) and _is_cut(str(found)):
+            done: list[DeviceAttribute | EvaluationError] = []
+            yield lambda: done.append(_computed(compiled, seen, cel.COST_LIMIT))
+            found = done[0]
+            budget.spend(QUICK)
+        return found
 
     def _seen(self, ref: DeviceRef) -> "cel.Device":
         """A device as expressions see it, made when the first asks for it."""
@@ -120,16 +158,44 @@ class Selectors:
             ref.seen = cel.device_of(ref.id[0], data, list_attributes=self._features.list_attributes)
         return ref.seen
 
-    def _compile(self, expression: str) -> "cel.Compiled | CompileError":
+    def _compile(self, expression: str) -> "Generator[Step, None, cel.Compiled | CompileError]":
         found = self._compiled.get(expression)
         if found is not None:
             self._compiled.move_to_end(expression)
             return found
-        try:
-            found = cel.compile_selector(expression, self._features)
-        except cel.SelectorError as cause:
-            found = CompileError(cause.message)
-        self._compiled[expression] = found
-        if len(self._compiled) > _MOST_COMPILED:
-            self._compiled.popitem(last=False)
-        return found
+        features = self._features
+        done: list[cel.Compiled | CompileError] = []
+        if len(expression) <= _SHORT:
+            done.append(_compiled(expression, features))
+        else:
+            yield lambda: done.append(_compiled(expression, features))
+        _note(self._compiled, expression, done[0])
+        return done[0]
+
+
+def _compiled(expression: str, features: "cel.Features") -> "cel.Compiled | CompileError":
+    try:
+        return cel.compile_selector(expression, features)
+    except cel.SelectorError as cause:
+        return CompileError(cause.message)
+
+
+def _computed(
+    compiled: "cel.Compiled", seen: "cel.Device", limit: int
+) -> "DeviceAttribute | EvaluationError":
+    try:
+        return msgspec.convert(compiled.attribute(seen, limit), DeviceAttribute)
+    except cel.ComputeError as cause:
+        return EvaluationError(str(cause))
+
+
+def _is_cut(error: str) -> bool:
+    """Whether an evaluation was ended because it took too much."""
+    return error.startswith((program.LIMIT_EXCEEDED, program.INTERRUPTED))
+
+
+def _note(kept: OrderedDict[str, Any], expression: str, about: Any) -> None:
+    """Keep something of an expression, and of others only the latest."""
+    kept[expression] = about
+    if len(kept) > _MOST_COMPILED:
+        kept.popitem(last=False)

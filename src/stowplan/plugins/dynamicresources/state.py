@@ -11,7 +11,7 @@ from stowplan.api.devices import AllocationResult, ResourceClaim, ResourceClaimC
 from stowplan.api.nodeselector import CompiledNodeSelector
 from stowplan.api.pod import ContainerExtendedResourceRequest, NodeAllocatableResourceClaimStatus
 from stowplan.cluster.devices import with_allocation
-from stowplan.framework import PodInfo, Status
+from stowplan.framework import Budget, PodInfo, Status
 from stowplan.plugins.dynamicresources.allocator import Allocator, Found
 from stowplan.plugins.dynamicresources.extended import IN_MEMORY_NAME
 
@@ -50,11 +50,13 @@ class StateData:
         "allocations",
         "allocator",
         "available",
+        "budget",
         "chosen",
         "claims",
         "codes",
         "consumers",
         "errors",
+        "explaining",
         "extended_uid",
         "has_extended",
         "nodes",
@@ -79,6 +81,10 @@ class StateData:
         self.selectors: list[CompiledNodeSelector | None] = [None] * len(self.claims)
         self.allocations: list[AllocationResult | None] = [None] * len(self.claims)
         self.allocator: Allocator | None = None
+        self.budget: Budget | None = None
+        """How long the attempt may search."""
+        self.explaining: Budget | None = None
+        """How long all explanations of the attempt may search."""
         self.nodes: dict[str, NodeAllocation] = {}
         self.available: list[npt.NDArray[np.bool_] | None] = [None] * len(self.claims)
         self.chosen: NodeAllocation | None = None

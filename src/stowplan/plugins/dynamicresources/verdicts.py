@@ -4,8 +4,7 @@ Verdicts about claims that ask for the same are kept as a column and brought up 
 changed. Simple claims are compared with all devices at once; for others every node in doubt is searched.
 """
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -17,22 +16,29 @@ from stowplan.api.nodeselector import CompiledNodeSelector
 from stowplan.cluster.devices import DeviceRef
 from stowplan.cluster.selection import matching_selector
 from stowplan.cluster.table import ClusterTable
-from stowplan.framework import Code, PodInfo, Status, error, unresolvable
-from stowplan.plugins.dynamicresources import extended
-from stowplan.plugins.dynamicresources.allocator import (
-    AllocationError,
-    AllocationTimeoutError,
-    Allocator,
-    Found,
-    InvalidPoolsError,
+from stowplan.framework import (
+    Budget,
+    BudgetExceededError,
+    Code,
+    PodInfo,
+    Status,
+    Step,
+    Work,
+    error,
+    run_at_once,
+    standing_still,
+    unresolvable,
 )
+from stowplan.plugins.dynamicresources import extended
+from stowplan.plugins.dynamicresources.allocator import Allocator, Found, InvalidPoolsError, Searching
+from stowplan.plugins.dynamicresources.choice import AllocationError
 from stowplan.plugins.dynamicresources.columns import Comparison, DeviceColumns, simple_claim
 from stowplan.plugins.dynamicresources.features import Features
 from stowplan.plugins.dynamicresources.nodeallocatable import NodeAllocatable
 from stowplan.plugins.dynamicresources.nodeoverhead import NodeOverhead
 from stowplan.plugins.dynamicresources.operations import OPTIONAL_OPERATIONS, skips_operations
 from stowplan.plugins.dynamicresources.pools import Pool, PoolError
-from stowplan.plugins.dynamicresources.reuse import Column, KeptSearches, Searches
+from stowplan.plugins.dynamicresources.reuse import Column, Failed, KeptSearches, Searches
 from stowplan.plugins.dynamicresources.selectors import Selectors
 from stowplan.plugins.dynamicresources.state import OWN_REASON, NodeAllocation, StateData
 
@@ -55,15 +61,22 @@ _NOTHING: Final = extended.ExtendedRequests((), ())
 class Verdicts:
     """Codes of nodes for a pod, and the devices found on one.
 
-    `limit` gives the seconds that a search on one node may take, None: any time.
+    `limit` gives the seconds that the searches of an attempt may take by `timer`, None: any time.
     """
 
-    def __init__(self, table: ClusterTable, features: Features, limit: Callable[[], float | None]) -> None:
+    def __init__(
+        self,
+        table: ClusterTable,
+        features: Features,
+        limit: Callable[[], float | None],
+        timer: Callable[[], float] = standing_still,
+    ) -> None:
         self._table = table
         self._devices = table.devices
         self._features = features
         self._limit = limit
-        self._selectors = Selectors(features)
+        self._timer = timer
+        self._selectors = Selectors(features, timer)
         self._searches = KeptSearches(self._devices.claims.allocated, self._devices.classes)
         self._columns = DeviceColumns(table, features)
         self._comparison = Comparison(self._columns, self._selectors, features)
@@ -77,10 +90,30 @@ class Verdicts:
             self._features, self._devices.claims.allocated, self._devices.classes, self._selectors
         )
 
-    def codes(self, state: StateData, is_available: Callable[[ResourceClaim], bool]) -> Codes:
-        """The verdicts about all rows. `is_available`: whether an allocated claim can be used at all."""
+    def budget(self, attempt: Budget | None) -> Budget:
+        """How long an attempt may search."""
+        attempt = Budget(self._timer, self._limit()) if attempt is None else attempt
+        return attempt.limited(self._limit())
+
+    def basis(self) -> tuple[int, ...]:
+        """A search in steps has to look at rows again when this changes."""
+        devices = self._devices
+        return (
+            devices.slices.version,
+            devices.classes.version,
+            devices.claims.allocated.log.position,
+            self._table.node_log.position,
+        )
+
+    def codes(
+        self, state: StateData, is_available: Callable[[ResourceClaim], bool]
+    ) -> Generator[Step, None, Codes]:
+        """The verdicts about all rows, in steps. `is_available`: whether an allocated claim can be used.
+
+        What is done is kept if the generator is closed: another one goes on there.
+        """
         self._columns.sync()
-        codes = self._codes(state)
+        codes = yield from self._codes(state)
         for index, claim in enumerate(state.claims):
             if index in state.pending:
                 self._check_operations(state, index, codes)
@@ -93,7 +126,7 @@ class Verdicts:
             if mask is not None:
                 codes[(codes == 0) & ~mask] = UNAVAILABLE
         if self.depends_on_usage:
-            self._look_at_resources(state, codes)
+            yield from self._look_at_resources(state, codes)
         return codes
 
     def _check_operations(self, state: StateData, index: int, codes: Codes) -> None:
@@ -119,7 +152,7 @@ class Verdicts:
         """Whether devices take of resources that are the nodes' own."""
         return self._features.node_allocatable and self._node_allocatable.is_mapped
 
-    def _look_at_resources(self, state: StateData, codes: Codes) -> None:
+    def _look_at_resources(self, state: StateData, codes: Codes) -> Work:
         """Heed what devices take of the nodes' own resources, node by node."""
         claims = state.seen_user_claims()
         for row in np.flatnonzero(self._table.valid).tolist():
@@ -127,7 +160,7 @@ class Verdicts:
             if codes[row] not in (NO_RESOURCE, STALE_CLAIM):
                 problem = self._node_allocatable.is_shared(state.pod.pod, row, claims, state.shared)
             if problem is None and not codes[row]:
-                problem = self._lacking(state, row)
+                problem = yield from self._lacking(state, row)
             if problem is None:
                 continue
             if problem.code is Code.ERROR:
@@ -135,11 +168,11 @@ class Verdicts:
                 continue
             codes[row] = _own_reason(state, problem)
 
-    def _lacking(self, state: StateData, row: int) -> Status | None:
+    def _lacking(self, state: StateData, row: int) -> Generator[Step, None, Status | None]:
         """Why a node cannot give what the devices found there take of it."""
         name = self._table.name_of(row)
         try:
-            found = self._found_on(state, name, row)
+            found = yield from self._found_on(state, name, row)
         except AllocationError as cause:
             return error(str(cause))
         claims = [state.claims[index] for index in state.to_find() if not state.is_extended(index)]
@@ -150,15 +183,16 @@ class Verdicts:
             state.nodes[name] = known._replace(statuses=taken.statuses)
         return taken.problem
 
-    def _codes(self, state: StateData) -> Codes:
+    def _codes(self, state: StateData) -> Generator[Step, None, Codes]:
         special, capacity = state.extended, self._table.capacity
         if special is None:
             if state.allocator is None:
                 return np.zeros(capacity, dtype=np.int64)
-            return self._column(state, [state.claims[index] for index in state.to_find()]).copy()
+            column = yield from self._column(state, [state.claims[index] for index in state.to_find()])
+            return column.copy()
         if special.spec.devices.requests:
             return np.full(capacity, STALE_CLAIM, dtype=np.int64)
-        return self._by_resources(state)
+        return (yield from self._by_resources(state))
 
     def _available(self, selector: CompiledNodeSelector | None, claim: ResourceClaim, *, usable: bool) -> Any:
         """The rows where a claim can be used, None: all."""
@@ -178,7 +212,7 @@ class Verdicts:
 
     # Extended resources
 
-    def _by_resources(self, state: StateData) -> Codes:
+    def _by_resources(self, state: StateData) -> Generator[Step, None, Codes]:
         """As nodes answer different resources with devices, so is what they are asked for."""
         table = self._table
         codes = np.zeros(table.capacity, dtype=np.int64)
@@ -202,7 +236,8 @@ class Verdicts:
             if state.allocator is None or not len(rows):
                 continue
             claims = self._claims_for(state, resources)[0]
-            codes[rows] = self._column(state, claims)[rows]
+            column = yield from self._column(state, claims)
+            codes[rows] = column[rows]
         return codes
 
     def _extended_resources(self, pod: PodInfo) -> list[str]:
@@ -228,29 +263,54 @@ class Verdicts:
 
     # Columns
 
-    def _column(self, state: StateData, claims: list[ResourceClaim]) -> Codes:
-        """The verdicts of the search for claims about all rows; only those in doubt are looked at."""
-        table, searches, columns = self._table, self._searches.of(claims), self._columns
+    def _column(self, state: StateData, claims: list[ResourceClaim]) -> Generator[Step, None, Codes]:
+        """The verdicts of the search for claims about all rows; only those in doubt are looked at.
+
+        When time is up there is none about what is left, which fails the attempt if it matters.
+        """
+        searches, budget = self._searches.of(claims), self.budget(state.budget)
+        column = self._refreshed(searches, claims, budget)
+        try:
+            yield from self._compare(searches, column, budget)
+            for row in sorted(column.pending):
+                yield from self._settle(state, searches, column, claims, row)
+        except BudgetExceededError:
+            left = column.stale | column.pending
+            at = min(row for row in column.pending or left if self._table.nodes[row] is not None)
+            late = Failed(_timed_out(budget.ended_at or self._table.name_of(at)), budget)
+            column.failed.update(dict.fromkeys(left, late))
+        for row, failed in column.failed.items():
+            column.codes[row] = _failed(state, failed.text)
+        return column.codes
+
+    def _refreshed(self, searches: Searches, claims: list[ResourceClaim], budget: Budget) -> Column:
+        """The column of claims, with the rows that have to be looked at for an attempt."""
+        table, columns, classes = self._table, self._columns, self._devices.classes
         column = searches.column
         if column is None or len(column.codes) != table.capacity:
             column = searches.column = Column(table.capacity)
-        is_new = column.epoch != columns.epoch or column.classes != self._devices.classes.version
+        is_new = column.epoch != columns.epoch or column.classes != classes.version
         touched = None if is_new else columns.touched.since(column.position)
         if is_new:
-            searches.simple = simple_claim(claims, self._devices.classes, self._features) or False
-        rows = set(range(table.rows_in_use)) if touched is None else {*touched.tolist(), *column.failed}
-        column.epoch, column.classes = columns.epoch, self._devices.classes.version
+            searches.simple = simple_claim(claims, classes, self._features) or False
+        if touched is None:
+            column.stale = set(range(table.rows_in_use))
+        else:
+            column.stale.update(touched.tolist())
+        column.stale.update([row for row, failed in column.failed.items() if failed.budget is not budget])
+        for row in column.stale:
+            column.failed.pop(row, None)
+        column.pending -= column.stale
+        column.epoch, column.classes = columns.epoch, classes.version
         column.position = columns.touched.position
-        column.failed.clear()
-        for row in self._compared(searches, column, rows):
-            node = table.nodes[row]
-            code = 0
-            if node is not None and table.valid.item(row):
-                code = self._searched(state, searches, claims, node, row)
-            column.codes[row] = code
-            if code < 0:
-                column.failed.add(row)
-        return column.codes
+        return column
+
+    def _compare(self, searches: Searches, column: Column, budget: Budget) -> Work:
+        """Compare claims with devices for stale rows; where that does not tell, a search is pending."""
+        if searches.simple and column.stale:
+            yield from self._comparison.look_at_contents(searches.simple, budget)
+        column.pending |= self._compared(searches, column, column.stale)
+        column.stale = set()
 
     def _compared(self, searches: Searches, column: Column, rows: set[int]) -> set[int]:
         """Take in what a comparison with devices tells of rows; returns those that need a search."""
@@ -276,24 +336,30 @@ class Verdicts:
                 column.codes[row] = INVALID_POOLS
         return to_search
 
-    def _searched(
-        self, state: StateData, searches: Searches, claims: list[ResourceClaim], node: Node, row: int
-    ) -> int:
-        try:
-            found = self._search(state, searches, claims, node, row)
-        except AllocationError as cause:
-            return _failed(state, str(cause))
-        except PoolError as cause:
-            return _failed(state, f"gather pool information: {cause}")
-        except AllocationTimeoutError:
-            return _failed(state, f"node {node.name}: timed out trying to allocate devices")
-        except InvalidPoolsError:
-            return INVALID_POOLS
-        return NO_DEVICES if found is None else 0
+    def _settle(
+        self, state: StateData, searches: Searches, column: Column, claims: list[ResourceClaim], row: int
+    ) -> Work:
+        """Find out about a row by a search. Raises BudgetExceededError."""
+        node = self._table.nodes[row]
+        code, text = 0, ""
+        if node is not None and self._table.valid.item(row):
+            try:
+                found = yield from self._search(state, searches, claims, node, row)
+                code = NO_DEVICES if found is None else 0
+            except AllocationError as cause:
+                text = str(cause)
+            except PoolError as cause:
+                text = f"gather pool information: {cause}"
+            except InvalidPoolsError:
+                code = INVALID_POOLS
+        column.codes[row] = code
+        column.pending.discard(row)
+        if text:
+            column.failed[row] = Failed(text, self.budget(state.budget))
 
     def _search(
         self, state: StateData, searches: Searches, claims: list[ResourceClaim], node: Node, row: int
-    ) -> list[Found] | None:
+    ) -> Searching:
         """Devices for claims on a node, found now or for an earlier pod.
 
         Raises what `allocate` raises, and PoolError.
@@ -302,11 +368,25 @@ class Verdicts:
         kept = self._searches.current(searches, node.name, pools)
         if kept is not None:
             return kept.found
-        limit = self._limit()
-        assert state.allocator is not None
-        found = state.allocator.allocate(
-            node, pools, claims, None if limit is None else time.monotonic() + limit
-        )
+        budget = self.budget(state.budget)
+        under_way = self._searches.begun(searches, node.name, pools, budget)
+        if under_way is None:
+            assert state.allocator is not None
+            search = state.allocator.search(node, pools, claims, budget)
+            under_way = self._searches.begin(searches, node.name, pools, budget, search)
+        while True:
+            if not under_way.waits:
+                try:
+                    under_way.step, under_way.waits = next(under_way.search), True
+                except StopIteration as end:
+                    found: list[Found] | None = end.value
+                    break
+                except Exception:
+                    searches.under_way.clear()
+                    raise
+            # Whoever closes this leaves the search as it is, to go on with it later.
+            yield under_way.step
+            under_way.waits = False
         self._searches.keep(searches, node.name, pools, found)
         return found
 
@@ -320,9 +400,11 @@ class Verdicts:
         row = self._table.row_of(name)
         if row is None or (state.codes is not None and state.codes.item(row)):
             return None
-        return self._found_on(state, name, row)
+        return run_at_once(self._found_on(state, name, row))
 
-    def _found_on(self, state: StateData, name: str, row: int) -> NodeAllocation | None:
+    def _found_on(
+        self, state: StateData, name: str, row: int
+    ) -> Generator[Step, None, NodeAllocation | None]:
         known = state.nodes.get(name)
         if known is not None or state.allocator is None:
             return known
@@ -335,17 +417,22 @@ class Verdicts:
         claims, special, asked = self._claims_for(state, resources)
         self._columns.sync()
         try:
-            found = self._search(state, self._searches.of(claims), claims, node, row)
-        except (PoolError, AllocationTimeoutError, InvalidPoolsError) as cause:
+            found = yield from self._search(state, self._searches.of(claims), claims, node, row)
+        except (PoolError, InvalidPoolsError) as cause:
             raise AllocationError(str(cause) or REASONS[NO_DEVICES]) from None
+        except BudgetExceededError:
+            raise AllocationError(_timed_out(name)) from None
         if found is None:
             return None
         state.nodes[name] = NodeAllocation(found, special, asked.mappings)
         return state.nodes[name]
 
-    def selects(self, selector: DeviceSelector, ref: DeviceRef) -> bool:
-        """Whether a selector chooses a device. Raises CompileError, EvaluationError."""
-        return self._selectors.matches("" if selector.cel is None else selector.cel.expression, ref)
+    def selects(
+        self, selector: DeviceSelector, ref: DeviceRef, budget: Budget
+    ) -> Generator[Step, None, bool]:
+        """Whether a selector chooses a device. Raises CompileError, EvaluationError, BudgetExceededError."""
+        expression = "" if selector.cel is None else selector.cel.expression
+        return self._selectors.match(expression, ref, budget)
 
     def pools_on(self, node: Node, row: int) -> list[Pool]:
         """The pools of a node. Raises PoolError."""
@@ -365,6 +452,10 @@ class Verdicts:
             for name in self._extended_resources(pod)
             if name in resources and not self._table.allocatable_of(name).item(row)
         ]
+
+
+def _timed_out(node: str) -> str:
+    return f"node {node}: timed out trying to allocate devices"
 
 
 def _failed(state: StateData, text: str) -> int:
