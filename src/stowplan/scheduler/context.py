@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 SLICE: Final = 0.01
 """Seconds that the scheduling loop may work before everybody else gets a turn of the event loop."""
 
+MOST_FRAMES: Final = 30
+"""How many frames of a traceback are logged."""
+
 
 class Profile:
     """One profile at work: its plugins where decisions are made, and where they are carried out."""
@@ -229,10 +232,24 @@ class Context:
     def unexpected(self, message: str, error: BaseException, *, source: str, **values: object) -> None:
         """Log an exception nobody expected, with its traceback, and count it. The scheduler goes on."""
         self.metrics.unexpected(source)
-        trace = "".join(traceback.format_exception(error)).rstrip()
-        self.logger.error(message, err=describe(error), traceback=trace, **values)
+        self.logger.error(message, err=describe(error), traceback=traceback_of(error), **values)
 
 
 def describe(error: BaseException) -> str:
     """An exception in one line."""
     return f"{type(error).__name__}: {error}"
+
+
+def traceback_of(error: BaseException) -> str:
+    """The traceback of an exception and of its cause, if it has one; of each the innermost frames.
+
+    Exceptions that are raised while others are handled form chains of any length, and one that is raised at
+    Python's limit of nested calls has a thousand frames: to look up the source of them all takes seconds.
+    """
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    parts = [
+        "".join(traceback.format_exception(one, limit=-MOST_FRAMES, chain=False)).rstrip()
+        for one in (cause, error)
+        if one is not None
+    ]
+    return "\n\nDuring handling of the above exception, another exception occurred:\n\n".join(parts)
