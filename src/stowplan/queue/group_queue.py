@@ -491,6 +491,8 @@ class GroupSchedulingQueue(SchedulingQueue):
         again.unschedulable_count = before.unschedulable_count
         again.consecutive_errors = before.consecutive_errors
         again.backoff_until = before.backoff_until
+        again.cost = before.cost
+        again.held_until = before.held_until
         if code == "success":
             again.unschedulable_count = again.consecutive_errors = 0
             if any_failed:
