@@ -203,8 +203,19 @@ def test_the_board_fits_a_screen() -> None:
         for number in range(40)
     ]
     oldest = [{"pod": f"ns/{'y' * 70}", "since": "1970-01-01T00:00:00Z", "cause": "c " * 90}] * 30
+    cost = {"attempts": 1234567, "seconds": 12345.6, "mean": 0.01, "worst": 9.99, "slow": 1234}
+    costs = [{"namespace": "ns", "owner": f"ReplicaSet/{number}-{'z' * 60}", **cost} for number in range(20)]
     board = Board(
-        "prod", "a test", 5000, 50000, 10000, {"active": 3, "unschedulable": 9997}, causes, oldest, 12.5
+        "prod",
+        "a test",
+        5000,
+        50000,
+        10000,
+        {"active": 3, "unschedulable": 9997},
+        causes,
+        oldest,
+        12.5,
+        costs={"items": costs, "seconds": 20 * 12345.6},
     )
     for height, width in ((24, 80), (50, 200)):
         lines = render_board(board, 12.5, [1, 5, 2], now=3600.0, height=height, width=width)
@@ -212,6 +223,9 @@ def test_the_board_fits_a_screen() -> None:
         assert max(map(visible, lines)) <= min(width, 100)
     assert "10,000 pods wait · 12.5 pods/s ▂█▃" in "\n".join(lines)
     assert "1h00m" in "\n".join(lines)
+    place = lines.index("cycles spent by template")
+    told = ["5%", "12345.6", "s", "1,234,567", "10.0", "ms", "10.0", "s", "1,234", "slow"]
+    assert lines[place + 2].split()[1:] == told
 
 
 def test_without_a_rate_of_the_scheduler_it_is_that_of_pods_that_get_nodes() -> None:

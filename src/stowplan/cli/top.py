@@ -25,6 +25,8 @@ from stowplan.snapshot import SnapshotError
 
 _SHOWN = 200
 """How many of the pods that wait are kept to be shown."""
+_COSTLY = 20
+"""Of how many owners of pods it is told what their scheduling cycles cost."""
 _CAUSES_EVERY = 5.0
 """Seconds between two looks at the causes: they are more work than everything else."""
 
@@ -46,7 +48,7 @@ def top(
     where: Where,
     output: str,
 ) -> None:
-    """Show queue, rate and causes of a cluster, live.
+    """Show queue, rate, causes and costs of a cluster, live.
 
     A running stowplan is asked through its API. Any other cluster is looked at through its lists: then pods
     are either waiting or gated, and the rate is that of pods that get nodes. Ctrl-C ends it.
@@ -111,8 +113,9 @@ class _Looking:
         return board
 
     async def _told(self, running: RunningScheduler) -> Board | None:
-        overview, queue, decisions = [
-            await running.ask(path) for path in ("", "/queue", "/decisions?limit=1")
+        overview, queue, decisions, costs = [
+            await running.ask(path)
+            for path in ("", "/queue", "/decisions?limit=1", f"/costs?limit={_COSTLY}")
         ]
         if overview is None or queue is None or not overview.get("pods"):
             return None
@@ -129,6 +132,7 @@ class _Looking:
             oldest=waiting[:_SHOWN],
             rate=overview["rate"],
             latency=(decisions or {}).get("latency"),
+            costs=costs,
         )
 
     async def _listed(self) -> Board:

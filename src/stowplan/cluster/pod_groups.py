@@ -3,8 +3,13 @@
 kube-scheduler keeps this twice, in its cache and in its queue. Both follow the same watch events here, in one
 thread, so there is one view. A pod may name a group that does not exist (yet), and a group a parent that does
 not; whoever asks is told so, in kube-scheduler's words.
+
+Groups are chained as deep as users like, and may name each other in a circle: an API server admits either. So
+every group keeps its root and whether it has its minimum. Both are brought up to date by events, at a cost in
+proportion to the groups for which they change, and no function here recurses.
 """
 
+import sys
 from collections.abc import Iterator
 from typing import Final
 
@@ -14,6 +19,14 @@ from stowplan.api.pod_groups import MAX_TREE_DEPTH, CompositePodGroup, GroupObje
 
 GROUP_TYPES: Final = (PodGroup, CompositePodGroup)
 
+KNOWN: Final = 0
+SCHEDULED: Final = 1
+"""The measures of a group's minimum: pods that exist, and pods that have a node or are assumed on one."""
+
+_MEASURES: Final = (KNOWN, SCHEDULED)
+_NEVER: Final = sys.maxsize
+"""The minimum of a group without an object: it is never reached."""
+
 
 class PodGroupState:
     """One PodGroup: its object (None if it was not seen yet) and the pods that name it, by uid.
@@ -22,11 +35,29 @@ class PodGroupState:
     count, too.
     """
 
-    __slots__ = ("assigned", "assumed", "key", "obj", "pods", "unscheduled")
+    __slots__ = (
+        "assigned",
+        "assumed",
+        "key",
+        "minimum",
+        "obj",
+        "parent",
+        "pods",
+        "ready",
+        "root",
+        "unscheduled",
+    )
 
     def __init__(self, key: str) -> None:
         self.key = key
         self.obj: PodGroup | None = None
+        self.parent: str | None = None
+        """The key of the group whose children it is counted among."""
+        self.root: str | None = None
+        """The key of the topmost group, if everything up to it is known."""
+        self.minimum = _NEVER
+        self.ready = [False, False]
+        """Whether the minimum is reached, by measure."""
         self.pods: dict[str, Pod] = {}
         self.unscheduled: dict[str, None] = {}
         self.assumed: dict[str, None] = {}
@@ -43,6 +74,10 @@ class PodGroupState:
     def scheduled_count(self) -> int:
         """How many pods have a node, or are assumed on one."""
         return len(self.assumed) + len(self.assigned)
+
+    def count(self, measure: int) -> int:
+        """How many pods count towards the minimum."""
+        return len(self.pods) if measure == KNOWN else len(self.assumed) + len(self.assigned)
 
     @property
     def scheduled(self) -> list[str]:
@@ -93,12 +128,25 @@ def _with_priority(obj: PodGroup, state: PodGroupState) -> PodGroup:
 class CompositePodGroupState:
     """One CompositePodGroup: its object (None if only children were seen) and the keys of its children."""
 
-    __slots__ = ("children", "key", "obj")
+    __slots__ = ("children", "key", "minimum", "obj", "parent", "ready", "ready_children", "root")
 
     def __init__(self, key: str) -> None:
         self.key = key
         self.obj: CompositePodGroup | None = None
         self.children: dict[str, None] = {}
+        self.parent: str | None = None
+        self.root: str | None = None
+        self.minimum = _NEVER
+        self.ready = [False, False]
+        self.ready_children = [0, 0]
+        """How many children have their minimum, by measure; the rest is as in PodGroupState."""
+
+    def count(self, measure: int) -> int:
+        """How many groups count towards the minimum."""
+        return self.ready_children[measure]
+
+
+AnyState = PodGroupState | CompositePodGroupState
 
 
 class GroupTree:
@@ -121,9 +169,11 @@ class GroupTree:
 
     def walk(self) -> Iterator["GroupTree"]:
         """This group and all below it, a parent before its children."""
-        yield self
-        for child in self.children:
-            yield from child.walk()
+        left = [self]
+        while left:
+            group = left.pop()
+            yield group
+            left.extend(reversed(group.children))
 
     @property
     def leaves(self) -> list["GroupTree"]:
@@ -173,44 +223,46 @@ class PodGroups:
         """A group is there, or changed."""
         if not self.enabled:
             return
+        state: AnyState
         if isinstance(obj, PodGroup):
             state = self._state(obj.group_key)
             known: GroupObject | None = state.obj
             state.obj = _with_priority(obj, state)
             self._changed(state, known)
         elif isinstance(obj, CompositePodGroup) and self.composite:
-            composite = self._composite(obj.group_key)
-            known = composite.obj
-            composite.obj = obj
+            state = self._composite(obj.group_key)
+            known = state.obj
+            state.obj = obj
             self.version += known is None or known.spec != obj.spec
         else:
             return
-        before, parent = self.parent_of(known) if known is not None else None, self.parent_of(obj)
-        if before != parent and before is not None:
-            self._unlink(before, obj.group_key)
-        if parent is not None:
-            self._composite(parent).children[obj.group_key] = None
+        parent = self.parent_of(obj)
+        if known is None or parent != state.parent:
+            self._uproot(state)
+            self._unlink(state)
+            self._link(state, parent)
+            self._root(state)
+        state.minimum = obj.minimum
+        self._settle(state)
 
     def remove(self, obj: GroupObject) -> None:
         """A group is gone; its pods and children may still name it."""
         key = obj.group_key
-        if isinstance(obj, PodGroup):
-            state = self._groups.get(key)
-            known: GroupObject | None = None if state is None else state.obj
-            if state is not None:
-                state.obj = None
-                self._changed(state, known)
-                self._drop_if_empty(state)
+        state = self._groups.get(key) if isinstance(obj, PodGroup) else self._composites.get(key)
+        if state is None:
+            return
+        known = state.obj
+        self._uproot(state)
+        state.minimum = _NEVER
+        self._settle(state)
+        self._unlink(state)
+        state.obj = None
+        if isinstance(state, PodGroupState):
+            self._changed(state, known)
+            self._drop_if_empty(state)
         else:
-            composite = self._composites.get(key)
-            known = None if composite is None else composite.obj
-            if composite is not None:
-                self.version += 1
-                composite.obj = None
-                self._drop_composite_if_empty(composite)
-        parent = None if known is None else self.parent_of(known)
-        if parent is not None:
-            self._unlink(parent, key)
+            self.version += 1
+            self._drop_composite_if_empty(state)
 
     def put_pod(self, pod: Pod) -> None:
         """A pod is there or changed, with or without a node."""
@@ -220,6 +272,7 @@ class PodGroups:
             before = state.scheduled_count
             state.put(pod)
             self.version += state.scheduled_count != before
+            self._settle(state)
             if isinstance(state.obj, CoschedulingPodGroup):
                 known = state.obj
                 state.obj = _with_priority(known, state)
@@ -231,6 +284,7 @@ class PodGroups:
             before = state.scheduled_count
             state.remove(pod.metadata.uid)
             self.version += state.scheduled_count != before
+            self._settle(state)
             self._drop_if_empty(state)
 
     def assume(self, pod: Pod) -> None:
@@ -239,6 +293,7 @@ class PodGroups:
         if state is not None:
             state.assume(pod.metadata.uid)
             self.version += 1
+            self._settle(state)
 
     def forget(self, pod: Pod) -> None:
         """An assumed pod is unscheduled again."""
@@ -246,6 +301,7 @@ class PodGroups:
         if state is not None:
             state.forget(pod.metadata.uid)
             self.version += 1
+            self._settle(state)
 
     def _changed(self, state: PodGroupState, known: GroupObject | None) -> None:
         """The object of a group is another one: that matters to others if pods of it have nodes."""
@@ -315,17 +371,8 @@ class PodGroups:
         None if a group on the way up is not known, or if the way leads back to itself.
         """
         key = self._start(of)
-        seen: set[str] = set()
-        while key is not None and key not in seen:
-            seen.add(key)
-            obj = self.object(key)
-            if obj is None:
-                return None
-            parent = self.parent_of(obj)
-            if parent is None:
-                return key
-            key = parent
-        return None
+        state = None if key is None else self._any(key)
+        return None if state is None else state.root
 
     def whole_of(self, pod: Pod) -> str | None:
         """The key of what a pod is scheduled with: the topmost group above it, or its own if unknown."""
@@ -333,12 +380,41 @@ class PodGroups:
 
     def tree(self, root: str) -> GroupTree | None:
         """A group and all below it; None if it is not known."""
-        return self._tree(root, set())
+        top = self._any(root)
+        if top is None or top.obj is None:
+            return None
+        found: dict[str, GroupTree] = {}
+        for state in self._states_below(top):
+            if state.obj is not None:
+                found[state.key] = GroupTree(state.key, state.obj)
+        for key, group in reversed(found.items()):
+            composite = self._composites.get(key)
+            if composite is not None and composite.children:
+                # A circle leads back to the root alone, as no group has two parents.
+                children = [found[child] for child in composite.children if child != root]
+                children.sort(key=lambda child: (child.obj.metadata.creation_timestamp, child.obj.name))
+                group.children = tuple(children)
+        return found[root]
+
+    def pod_groups_below(self, key: str) -> Iterator[PodGroupState]:
+        """The PodGroups in the tree below a key, or the one with the key, in the order in which they came.
+
+        The group itself need not be known any more.
+        """
+        top = self._any(key)
+        if top is not None:
+            yield from (state for state in self._states_below(top) if isinstance(state, PodGroupState))
+
+    def has_minimum(self, key: str, measure: int) -> bool:
+        """Whether a group has its minimum of pods that count, or of groups that have theirs."""
+        state = self._any(key)
+        return state is not None and state.ready[measure]
 
     def check_hierarchy(self, pod: Pod) -> str:
         """The key of the root above a pod, having looked at the whole tree. Raises GroupLookupError.
 
-        The way up ends at the greatest depth that a tree may have. Texts are kube-scheduler's.
+        The way up ends at the greatest depth that a tree may have. Texts are kube-scheduler's. It looks at
+        every group below, too, but what it may find there, a circle, leads through the root.
         """
         key = self.key_of(pod)
         state = None if key is None else self._groups.get(key)
@@ -358,9 +434,8 @@ class PodGroups:
                 raise GroupLookupError(f"composite pod group object not found in state for {parent}")
             top, parent = parent, self.parent_of(composite.obj)
         if parent is None:
-            self._check_below(top, set())
             return top
-        self._check_below(parent, set())
+        self._check_circle(parent)
         if self.root_of(parent) != parent:
             raise GroupLookupError(f"composite pod group object not found in state for {first}")
         return parent
@@ -372,29 +447,62 @@ class PodGroups:
             return of
         return self.key_of(of) if isinstance(of, Pod) else of.group_key
 
-    def _tree(self, key: str, above: set[str]) -> GroupTree | None:
-        obj = self.object(key)
-        if obj is None or key in above:
-            return None
-        composite = self._composites.get(key)
-        keys = () if composite is None else composite.children
-        found = (self._tree(child, above | {key}) for child in keys)
-        children = [child for child in found if child is not None]
-        children.sort(key=lambda child: (child.obj.metadata.creation_timestamp, child.obj.name))
-        return GroupTree(key, obj, tuple(children))
+    def _any(self, key: str) -> AnyState | None:
+        return self._groups.get(key) or self._composites.get(key)
 
-    def _check_below(self, key: str, seen: set[str]) -> None:
-        if key in seen:
-            raise GroupLookupError(f"cycle detected in composite pod group hierarchy: {key}")
-        seen.add(key)
-        if key in self._groups:
+    def _states_below(self, top: AnyState) -> Iterator[AnyState]:
+        """A group and all below it, a parent before its children, each once."""
+        left: list[AnyState] = [top]
+        while left:
+            state = left.pop()
+            yield state
+            if isinstance(state, CompositePodGroupState):
+                below = (self._any(child) for child in reversed(state.children))
+                left.extend(one for one in below if one is not None and one is not top)
+
+    def _check_circle(self, key: str) -> None:
+        """Raise GroupLookupError if the way up from a group leads back to it, or it does not exist."""
+        state = self._composites.get(key)
+        if state is None:
+            raise GroupLookupError(f"composite pod group state not found for {key}")
+        if state.root is not None:
             return
-        composite = self._composites.get(key)
-        if composite is None:
-            kind = "pod group" if key.startswith("podgroup/") else "composite pod group"
-            raise GroupLookupError(f"{kind} state not found for {key}")
-        for child in composite.children:
-            self._check_below(child, seen)
+        seen: set[str] = set()
+        above = state.parent
+        while above is not None and above not in seen:
+            if above == key:
+                raise GroupLookupError(f"cycle detected in composite pod group hierarchy: {key}")
+            seen.add(above)
+            composite = self._composites.get(above)
+            above = None if composite is None else composite.parent
+
+    def _root(self, state: AnyState) -> None:
+        """A group became known or has another parent: tell it and all below their root, if there is one."""
+        if state.parent is None:
+            root: str | None = state.key
+        else:
+            root = self._composites[state.parent].root
+        if root is not None:
+            for one in self._states_below(state):
+                one.root = root
+
+    def _uproot(self, state: AnyState) -> None:
+        """A group is about to be unknown or to have another parent: nothing below it has a root."""
+        if state.root is not None:
+            for one in self._states_below(state):
+                one.root = None
+
+    def _settle(self, state: AnyState) -> None:
+        """What a group counts has changed: tell the groups above, as far as it matters to them."""
+        for measure in _MEASURES:
+            one: AnyState = state
+            while (ready := one.count(measure) >= one.minimum) is not one.ready[measure]:
+                one.ready[measure] = ready
+                if one.parent is None:
+                    break
+                above = self._composites[one.parent]
+                above.ready_children[measure] += 1 if ready else -1
+                one = above
 
     def _state(self, key: str) -> PodGroupState:
         state = self._groups.get(key)
@@ -408,11 +516,28 @@ class PodGroups:
             state = self._composites[key] = CompositePodGroupState(key)
         return state
 
-    def _unlink(self, parent: str, child: str) -> None:
-        composite = self._composites.get(parent)
-        if composite is not None:
-            composite.children.pop(child, None)
-            self._drop_composite_if_empty(composite)
+    def _link(self, state: AnyState, parent: str | None) -> None:
+        """Count a group among the children of another one, which need not be known yet."""
+        if parent is None:
+            return
+        composite = self._composite(parent)
+        composite.children[state.key] = None
+        state.parent = parent
+        self._count_child(composite, state, 1)
+
+    def _unlink(self, state: AnyState) -> None:
+        if state.parent is None:
+            return
+        composite = self._composites[state.parent]
+        del composite.children[state.key]
+        state.parent = None
+        self._count_child(composite, state, -1)
+        self._drop_composite_if_empty(composite)
+
+    def _count_child(self, composite: CompositePodGroupState, child: AnyState, change: int) -> None:
+        for measure in _MEASURES:
+            composite.ready_children[measure] += change * child.ready[measure]
+        self._settle(composite)
 
     def _drop_if_empty(self, state: PodGroupState) -> None:
         if state.obj is None and not state.pods:

@@ -14,6 +14,8 @@ _BARS: Final = " ▁▂▃▄▅▆▇█"
 _OF_GROUPS: Final = "pod group is unschedulable, "
 _SHADE: Final = {"unschedulable": "yellow", "gated": "cyan", "backoff": "yellow"}
 HISTORY: Final = 60
+_ROOM_FOR_COSTS: Final = 12
+"""Lines that must be left below the lanes for the costs to be shown."""
 
 
 @dataclass(slots=True)
@@ -30,6 +32,8 @@ class Board:
     oldest: Sequence[Mapping[str, Any]] = ()
     rate: float | None = None
     latency: Mapping[str, float] | None = None
+    costs: Mapping[str, Any] | None = None
+    """Whose scheduling cycles took most time, as the API tells it."""
 
 
 class Rates:
@@ -66,7 +70,12 @@ def render(
     left = max(height - len(lines) - 1, 4)
     causes = _causes(cleaned(list(board.causes)), palette, width)
     oldest = _oldest(cleaned(list(board.oldest)), palette, now, width)
+    costs = _costs(cleaned(dict(board.costs or {})), palette, width)
+    costs = costs[: max(left // 3, 3)] if left >= _ROOM_FOR_COSTS else []
+    left -= len(costs) + 1 if costs else 0
     lines += causes[: left if len(oldest) < 3 else max(left * 2 // 3, 3)]
+    if costs:
+        lines += ["", *costs]
     rest = height - len(lines) - 2
     if oldest and rest >= 3:
         lines += ["", *oldest[:rest]]
@@ -129,6 +138,30 @@ def _causes(causes: Sequence[Mapping[str, Any]], palette: Palette, width: int) -
         helped = f"{palette.paint('helped by:', 'green')} {cause['help']}"
         lines.append(_cut(begin + cause["reason"], width))
         lines.append(_cut(" " * len(begin) + helped, width))
+    return lines
+
+
+def _costs(costs: Mapping[str, Any], palette: Palette, width: int) -> list[str]:
+    """Whose scheduling cycles took the time: a line for each owner of pods."""
+    items = costs.get("items") or ()
+    if not items:
+        return []
+    everybody = costs.get("seconds")
+    names = [middle(f"{item['namespace']}/{item['owner']}", max(width - 65, 24)) for item in items]
+    long = max(map(len, names))
+    lines = [
+        palette.paint("cycles spent by template", "bold"),
+        f"  {'':<{long}}  {'share':>5}  {'time':>9}  {'attempts':>9}  {'mean':>9}  {'longest':>9}",
+    ]
+    for name, item in zip(names, items, strict=True):
+        share = f"{item['seconds'] / everybody:.0%}" if everybody else ""
+        times = [_duration(item[key]) for key in ("seconds", "mean", "worst")]
+        line = f"  {name:<{long}}  {share:>5}  {times[0]:>9}  {item['attempts']:>9,}"
+        line += "".join(f"  {one:>9}" for one in times[1:])
+        if item["slow"]:
+            slow = f"{item['slow']:,} slow"
+            line += f"  {palette.paint(slow, 'yellow')}"
+        lines.append(_cut(line, width))
     return lines
 
 

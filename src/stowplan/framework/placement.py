@@ -124,19 +124,25 @@ class PodGroupInfo:
 
     def walk(self) -> "Iterator[PodGroupInfo]":
         """This group and all below it, parents first, children in order."""
-        yield self
-        for child in self.children:
-            yield from child.walk()
+        left = [self]
+        while left:
+            group = left.pop()
+            yield group
+            left.extend(reversed(group.children))
 
     def leaves(self) -> "Iterator[PodGroupInfo]":
         """The PodGroups of the tree, in order."""
         return (group for group in self.walk() if not group.is_composite)
 
-    def too_deep(self, depth: int = 0) -> str:
+    def too_deep(self) -> str:
         """What is said if the tree below has more levels than it may have; "" if it has not."""
-        if depth >= MAX_TREE_DEPTH:
-            return f"exceeded maximum hierarchy depth at {self.key}"
-        return next(filter(None, (child.too_deep(depth + 1) for child in self.children)), "")
+        left = [(self, 0)]
+        while left:
+            group, depth = left.pop()
+            if depth >= MAX_TREE_DEPTH:
+                return f"exceeded maximum hierarchy depth at {group.key}"
+            left.extend((child, depth + 1) for child in reversed(group.children))
+        return ""
 
     def waiting_pods(self) -> Iterator[PodInfo]:
         """The pods of the whole tree that wait for a node."""
@@ -253,6 +259,10 @@ Waited = Generator[Awaitable[Any] | None, Any, T]
 """Work in steps, that comes to a T. At a `yield` others may run; what is yielded, if anything, has to be
 awaited, and what that comes to sent back. Within another such work it is run with `yield from`."""
 
+Nested = Generator[Any, Any, T]
+"""The same of work that contains itself, as deep as users nest what it is about. The part that is like the
+whole is yielded itself (`part = yield self.work(...)`), and what it comes to is sent back: see `unnested`."""
+
 ScheduleGroup = Callable[[], Waited[GroupTrial]]
 """Places the group at hand as the table is now, with fresh states, and leaves the table as it was. It is work
 in steps, because extenders may have to be asked: `trial = yield from schedule()`."""
@@ -279,6 +289,39 @@ class PodGroupPostFilterResult(NamedTuple):
 
 GroupSteps = Waited[PodGroupPostFilterResult]
 """A search in steps."""
+
+
+def unnested(work: Nested[T]) -> Waited[T]:
+    """Do nested work with a stack of its parts, where a call within a call would exceed Python's limit."""
+    parts: list[Nested[Any]] = [work]
+    step: Callable[[], Any] = partial(work.send, None)
+    try:
+        while True:
+            try:
+                wanted = step()
+            except StopIteration as end:
+                parts.pop()
+                if not parts:
+                    done: T = end.value
+                    return done
+                step = partial(parts[-1].send, end.value)
+            except BaseException as failure:
+                parts.pop()
+                if not parts:
+                    raise
+                step = partial(parts[-1].throw, failure)
+            else:
+                if isinstance(wanted, Generator):
+                    parts.append(wanted)
+                    step = partial(wanted.send, None)
+                else:
+                    try:
+                        step = partial(parts[-1].send, (yield wanted))
+                    except Exception as failure:  # noqa: BLE001 - the part that waited has to handle it
+                        step = partial(parts[-1].throw, failure)
+    finally:
+        while parts:
+            parts.pop().close()
 
 
 def finish(work: Waited[T]) -> T:
@@ -316,14 +359,18 @@ def group_info(
     tree: GroupTree, members: Mapping[str, Sequence[PodInfo]], table: ClusterTable
 ) -> PodGroupInfo:
     """A tree of groups with the members that wait, by the key of their PodGroup, as plugins see it."""
-    children = [group_info(child, members, table) for child in tree.children]
-    if tree.is_leaf:
-        state = table.groups.group(tree.key)
-        uids = () if state is None else state.scheduled
-        running = [table.pods[uid] for uid in uids if uid in table.pods]
-    else:
-        running = [pod for child in children for pod in child.running]
-    info = PodGroupInfo(tree.obj, members.get(tree.key, ()), children, running)
-    for child in children:
-        child.parent = info
-    return info
+    made: dict[str, PodGroupInfo] = {}
+    for group in reversed(list(tree.walk())):
+        children = [made[child.key] for child in group.children]
+        if group.is_leaf:
+            state = table.groups.group(group.key)
+            uids = () if state is None else state.scheduled
+            running: Sequence[PodInfo] = [table.pods[uid] for uid in uids if uid in table.pods]
+        else:
+            parts = [child.running for child in children if child.running]
+            # The levels of a chain share one list.
+            running = parts[0] if len(parts) == 1 else [pod for part in parts for pod in part]
+        info = made[group.key] = PodGroupInfo(group.obj, members.get(group.key, ()), children, running)
+        for child in children:
+            child.parent = info
+    return made[tree.key]

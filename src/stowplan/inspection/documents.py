@@ -428,6 +428,26 @@ class Inspection:
             "plugins": self.history.plugins() if whole else [],
         }
 
+    # Costs
+
+    def costs(self, visible: Collection[str], limit: int = 100, *, whole: bool = True) -> dict[str, Any]:
+        """Whose scheduling cycles took most time, and for those who may see the `whole` what all took."""
+        scheduler = self.scheduler
+        if scheduler is None:
+            return {"items": [], "attempts": None, "seconds": None}
+        costs = scheduler.context.costs
+        attempts, seconds = costs.total
+        found = costs.most_costly(min(limit, MOST_PODS), visible)
+        return {
+            "items": [cost.document() for cost in found],
+            "attempts": attempts if whole else None,
+            "seconds": round(seconds, 6) if whole else None,
+        }
+
+    def cost_namespaces(self) -> set[str]:
+        """The namespaces of those whose cycles are kept, whether they have pods now or not."""
+        return set() if self.scheduler is None else self.scheduler.context.costs.namespaces()
+
     @staticmethod
     def _group_name(scheduler: Scheduler, key: str) -> str | None:
         """The PodGroup of the pod that a decision was about."""

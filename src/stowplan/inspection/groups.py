@@ -1,7 +1,7 @@
 """What is told about groups of pods: all of them as lines, members and queue of one, its domains by node."""
 
 from collections.abc import Collection, Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from stowplan.api.meta import timestamp
 from stowplan.api.pod import Pod
 from stowplan.api.pod_groups import INITIALLY_SCHEDULED, GroupObject
 from stowplan.clock import as_date
-from stowplan.cluster.pod_groups import GroupTree, PodGroups, PodGroupState
+from stowplan.cluster.pod_groups import GroupTree, PodGroups
 from stowplan.explain.states import INCOMPLETE, PLACED, WAITING
 from stowplan.framework.placement import Placement
 from stowplan.inspection.nodes import node_rows
@@ -32,35 +32,36 @@ def group_lines(scheduler: Scheduler, visible: Collection[str], search: str) -> 
     """All groups whose name contains a text, those first that wait; nothing is tried for that."""
     groups = scheduler.context.cache.table.groups
     wanted = search.lower()
+    totals = _Totals(groups)
     lines = [
-        group_line(scheduler, key)
+        group_line(scheduler, key, totals)
         for key in groups.all_keys()
         if key.split("/")[1] in visible and wanted in key.split("/", 1)[1]
     ]
     return sorted(lines, key=lambda line: (_ORDER.index(line["state"]), line["since"] or "~", line["group"]))
 
 
-def group_line(scheduler: Scheduler, key: str) -> dict[str, Any]:
+def group_line(scheduler: Scheduler, key: str, totals: "_Totals | None" = None) -> dict[str, Any]:
     """A group as one line of a list: what it asks for, how many of its pods have a node, where it waits."""
     groups = scheduler.context.cache.table.groups
     kind, namespace, name = key.split("/")
     obj = groups.object(key)
-    leaves = [state for leaf in _leaves(groups, key) if (state := groups.group(leaf)) is not None]
+    total = (totals or _Totals(groups)).of(key)
     parent = None if obj is None else groups.parent_of(obj)
     return {
         "group": f"{namespace}/{name}",
         "kind": KINDS[kind],
-        "state": _state(groups, key, obj),
+        "state": total.state,
         "policy": None if obj is None else "gang" if obj.is_gang else "basic",
         "minimum": None if obj is None else obj.minimum,
         "priority": None if obj is None else obj.priority,
         "topologyKey": (obj.topology_key or None) if obj is not None else None,
-        "pods": sum(state.all_count for state in leaves),
-        "scheduled": sum(state.scheduled_count for state in leaves),
+        "pods": total.pods,
+        "scheduled": total.scheduled,
         "parent": None if parent is None else parent.split("/", 1)[1],
         "created": None if obj is None else obj.metadata.creation_timestamp,
         "message": _message(obj),
-        **_queue(scheduler, leaves),
+        **_queue(scheduler, total.first),
     }
 
 
@@ -125,20 +126,67 @@ def _leaves(groups: PodGroups, key: str) -> Iterator[str]:
     yield from () if tree is None else [leaf.key for leaf in tree.leaves]
 
 
-def _state(groups: PodGroups, key: str, obj: GroupObject | None) -> str:
-    """`placed`, `incomplete` or `waiting`, by what is known without trying anything."""
-    state = groups.group(key)
-    if obj is None:
-        return INCOMPLETE
-    if state is not None:
-        if state.all_count < obj.minimum:
-            return INCOMPLETE
-        return WAITING if state.unscheduled else PLACED
-    tree = groups.tree(key)
-    states = [] if tree is None else [_state(groups, child.key, child.obj) for child in tree.children]
-    if len(states) < obj.minimum:
-        return INCOMPLETE
-    return PLACED if states.count(PLACED) >= obj.minimum else WAITING
+class _Total(NamedTuple):
+    """What is known of a group without trying anything: `placed`, `incomplete` or `waiting`, how many pods
+    are below it, how many of them have a node, and the first that has none."""
+
+    state: str
+    pods: int = 0
+    scheduled: int = 0
+    first: Pod | None = None
+
+
+class _Totals:
+    """The totals of groups, each worked out once from those of the groups below it."""
+
+    def __init__(self, groups: PodGroups) -> None:
+        self._groups = groups
+        self._known: dict[str, _Total] = {}
+
+    def of(self, key: str) -> _Total:
+        """That of one group. In a circle of groups the one that was come from does not count."""
+        known = self._known
+        left, begun = [key], set[str]()
+        while left:
+            at = left[-1]
+            children = self._children(at)
+            missing = [] if at in known or at in begun else [one for one in children if one not in known]
+            begun.add(at)
+            if missing:
+                left += [one for one in missing if one not in begun]
+                continue
+            left.pop()
+            if at not in known:
+                known[at] = self._total(at, [known[child] for child in children if child in known])
+        return known[key]
+
+    def _children(self, key: str) -> list[str]:
+        """The keys of the groups directly below, in the order in which they are tried."""
+        composite = self._groups.composite_group(key)
+        objects = [] if composite is None else [self._groups.object(child) for child in composite.children]
+        known = [obj for obj in objects if obj is not None]
+        known.sort(key=lambda obj: (obj.metadata.creation_timestamp, obj.name))
+        return [obj.group_key for obj in known]
+
+    def _total(self, key: str, parts: Collection[_Total]) -> _Total:
+        state, obj = self._groups.group(key), self._groups.object(key)
+        if state is not None:
+            stage = WAITING if state.unscheduled else PLACED
+            if obj is None or state.all_count < obj.minimum:
+                stage = INCOMPLETE
+            first = next(iter(state.unscheduled), None)
+            pod = None if first is None else state.pods[first]
+            return _Total(stage, state.all_count, state.scheduled_count, pod)
+        if obj is None:
+            return _Total(INCOMPLETE)
+        placed = sum(part.state == PLACED for part in parts)
+        stage = PLACED if placed >= obj.minimum else WAITING
+        return _Total(
+            INCOMPLETE if len(parts) < obj.minimum else stage,
+            sum(part.pods for part in parts),
+            sum(part.scheduled for part in parts),
+            next((part.first for part in parts if part.first is not None), None),
+        )
 
 
 def _message(obj: GroupObject | None) -> str:
@@ -149,10 +197,9 @@ def _message(obj: GroupObject | None) -> str:
     )
 
 
-def _queue(scheduler: Scheduler, leaves: Collection[PodGroupState]) -> dict[str, Any]:
+def _queue(scheduler: Scheduler, first: Pod | None) -> dict[str, Any]:
     """Where a group waits, since when, until when at the latest, and how often it was tried."""
     context = scheduler.context
-    first = next((pod for state in leaves for pod in state.unscheduled_pods), None)
     queued = None if first is None else context.queue.get(first.key)
     if first is None or queued is None:
         return {"place": None, "since": None, "until": None, "attempts": 0, "heldBy": ""}

@@ -39,6 +39,7 @@ class Routes:
             "pending": self._pending,
             "queue": self._queue,
             "decisions": self._decisions,
+            "costs": self._costs,
             "config": self._effective_config,
         }
 
@@ -121,6 +122,10 @@ class Routes:
     async def _decisions(self, viewer: Viewer, query: Query) -> Any:
         visible = await viewer.visible(self.inspection.namespaces())
         return self.inspection.decisions(visible, _limit(query, 100), whole=await viewer.may_see_nodes())
+
+    async def _costs(self, viewer: Viewer, query: Query) -> Any:
+        visible = await viewer.visible(self.inspection.namespaces() | self.inspection.cost_namespaces())
+        return self.inspection.costs(visible, _limit(query, 100), whole=await viewer.may_see_nodes())
 
     async def _effective_config(self, viewer: Viewer, query: Query) -> Any:
         await viewer.require_nodes()

@@ -43,6 +43,13 @@ COUNTERS: Final = (
         prefix="stowplan_",
     ),
     MetricDescription(
+        "slow_attempts_total",
+        (),
+        ALPHA,
+        "Attempts to place a pod or a group of pods that took more than a second of the scheduling loop.",
+        prefix="stowplan_",
+    ),
+    MetricDescription(
         "schedule_attempts_total",
         ("result", "profile"),
         STABLE,
@@ -196,6 +203,14 @@ COUNTERS: Final = (
 )
 
 GAUGES: Final = (
+    MetricDescription(
+        "costly_owner_cycle_seconds",
+        ("namespace", "owner"),
+        ALPHA,
+        "Seconds that scheduling cycles took so far, for the 10 owners of pods (their controllers, or pods "
+        "without one) that took most.",
+        prefix="stowplan_",
+    ),
     MetricDescription(
         "pending_pods",
         ("queue",),

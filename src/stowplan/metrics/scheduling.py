@@ -195,6 +195,7 @@ class SchedulerMetrics(QueueMetrics):
         self.preempting = PreemptingMetrics(families, shown=gates["GenericWorkload"])
         self._attempts = families.counter("schedule_attempts_total")
         self._unexpected = families.counter("unexpected_errors_total")
+        self._slow = families.counter("slow_attempts_total")
         self._attempt_seconds = families.histogram("scheduling_attempt_duration_seconds")
         searches = BufferedHistogram(families.histogram("scheduling_algorithm_duration_seconds"))
         self.algorithm = searches.into(UNLABELLED)
@@ -261,6 +262,14 @@ class SchedulerMetrics(QueueMetrics):
     def watch_cache(self, sizes: Callable[[], Mapping[str, int]]) -> None:
         """Read the cache size from a callback: `nodes`, `pods` and `assumed_pods`."""
         self._families.read_gauge("cache_size").read_from(sizes)
+
+    def watch_costs(self, seconds: Callable[[], Mapping[Labels, float]]) -> None:
+        """Read from a callback what the cycles of the most costly owners took, by namespace and owner."""
+        self._families.read_gauge("costly_owner_cycle_seconds").read_series_from(seconds)
+
+    def slow_attempt(self) -> None:
+        """An attempt took long."""
+        self._slow[UNLABELLED] += 1
 
     def unexpected(self, source: str) -> None:
         """An exception that nobody expected was caught."""

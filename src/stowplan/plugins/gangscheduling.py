@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from stowplan.api.pod import Pod
 from stowplan.api.pod_groups import CompositePodGroup, PodGroup
-from stowplan.cluster.pod_groups import GroupLookupError, PodGroups, PodGroupState
+from stowplan.cluster.pod_groups import KNOWN, SCHEDULED, GroupLookupError, PodGroups
 from stowplan.framework import (
     Action,
     ClusterEvent,
@@ -31,8 +31,6 @@ from stowplan.framework import (
 )
 
 PERMIT_TIMEOUT: Final = 5 * 60.0
-
-Count = Callable[[PodGroupState], int]
 
 
 class GangScheduling(Plugin):
@@ -86,9 +84,9 @@ class GangScheduling(Plugin):
             return error(f"failed to get podGroup {group_name(key)}: {cause}")
         if root == key and not group.is_gang:
             return None
-        members = self._below(root)
-        if self._is_ready(root, _scheduled):
-            for state in members:
+        members = self._groups.pod_groups_below(root)
+        if self._groups.has_minimum(root, SCHEDULED):
+            for state in members if self.handle.scheduler.waiting else ():
                 for uid in state.assumed:
                     waiting = self.handle.scheduler.waiting.get(uid)
                     if waiting is not None:
@@ -132,30 +130,11 @@ class GangScheduling(Plugin):
             root = self._groups.check_hierarchy(pod)
         except GroupLookupError as cause:
             return unresolvable(f"failed to build hierarchy snapshot: {cause}")
-        if self._is_ready(root, _known):
+        if self._groups.has_minimum(root, KNOWN):
             return None
         if root == self._groups.key_of(pod):
             return unresolvable("waiting for minCount pods from a gang to appear in scheduling queue")
         return unresolvable(f'waiting for composite pod group "{root.rsplit("/", 1)[1]}" tree to meet quorum')
-
-    def _is_ready(self, key: str, count: Count) -> bool:
-        """Whether a group has its minimum of pods that count, or of groups that are ready."""
-        state = self._groups.group(key)
-        if state is not None:
-            return state.obj is not None and count(state) >= state.obj.minimum
-        composite = self._groups.composite_group(key)
-        if composite is None or composite.obj is None:
-            return False
-        return sum(self._is_ready(child, count) for child in composite.children) >= composite.obj.minimum
-
-    def _below(self, key: str) -> list[PodGroupState]:
-        """The PodGroups of a tree."""
-        state = self._groups.group(key)
-        if state is not None:
-            return [state]
-        composite = self._groups.composite_group(key)
-        children = () if composite is None else composite.children
-        return [state for child in children for state in self._below(child)]
 
     # Hints
 
@@ -185,14 +164,6 @@ class GangScheduling(Plugin):
 def group_name(key: str) -> str:
     """`namespace/name` of a group's key."""
     return key.split("/", 1)[1]
-
-
-def _known(state: PodGroupState) -> int:
-    return state.all_count
-
-
-def _scheduled(state: PodGroupState) -> int:
-    return state.scheduled_count
 
 
 def _unknown(pod: Pod) -> Status:

@@ -96,9 +96,9 @@ class GroupSubQueues(SubQueues):
             return False
         if isinstance(queued, QueuedGroup):
             now = self._clock.monotonic()
-            for member in queued.pods():
-                if member.first_attempt is None:
-                    member.first_attempt = now
+            for member in queued.unstarted.values():
+                member.first_attempt = now
+            queued.unstarted = {}
         return True
 
     def _ask_pre_enqueue(self, queued: QueuedPod) -> None:
@@ -111,7 +111,9 @@ class GroupSubQueues(SubQueues):
         """Ask PreEnqueue plugins about all members; the last one held back says by whom the group is.
 
         Plugins with one answer for the whole group are asked once. As long as such a plugin holds the group
-        back, the others are only asked about members that have come since.
+        back, the others are only asked about members that have come since. If nobody held it back last time,
+        they are asked about those, and about members that may be held back at any time
+        (`Plugin.always_enqueues`): a member that comes to thousands costs as much as one that comes to few.
         """
         held_by = group.gating_plugin
         first = group.members[next(iter(group.members))][0]
@@ -119,13 +121,19 @@ class GroupSubQueues(SubQueues):
         run_pre_enqueue(by_group, first, self._hooks)
         shared = first.gate
         again = shared is not None and held_by == shared.plugin
-        asked = group.fresh if again else list(group.pods())
+        passed = shared is None and not held_by
+        if again:
+            asked = list(group.fresh.values())
+        elif passed:
+            asked = list((group.to_ask | group.fresh).values())
+        else:
+            asked = list(group.pods())
         for member in asked:
             self._ask_member(member, first)
             if shared is not None and not member.gated:
                 gate(shared.plugin, shared, member, self._hooks)
-        group.fresh = []
-        last = group.last_gated()
+        group.fresh = {}
+        last = None if passed and not any(member.gated for member in asked) else group.last_gated()
         if last is None:
             group.forget_rejectors()
             return
@@ -141,6 +149,9 @@ class GroupSubQueues(SubQueues):
             return
         _, each = self._plugins_of(member)
         run_pre_enqueue(each, member, self._hooks)
+        group = member.group
+        if isinstance(group, QueuedGroup) and not all(plugin.always_enqueues(member.pod) for plugin in each):
+            group.to_ask[member.key] = member
 
     def _plugins_of(self, member: QueuedPod) -> tuple[Sequence[Plugin], Sequence[Plugin]]:
         """The PreEnqueue plugins that answer for the whole group, and the others."""

@@ -269,7 +269,8 @@ class GroupSchedulingQueue(SchedulingQueue):
         if root is None:
             return
         self.update_group(obj)
-        tree = self.groups.tree(root)
+        # Whatever else there is in its tree had a root before, so none of its members is incomplete.
+        tree = self.groups.tree(obj.group_key)
         for leaf in [] if tree is None else tree.leaves:
             for queued in self.incomplete.take(leaf.key):
                 self._add_member(queued)
@@ -293,10 +294,9 @@ class GroupSchedulingQueue(SchedulingQueue):
                 self._drop_rootless_pending()
             return
         entity, strategy = found
-        for member in list(entity.pods()):
-            if self.groups.root_of(member.pod.pod) is None:
-                entity.remove(member)
-                self.incomplete.add(self.groups.key_of(member.pod.pod) or "", member)
+        for leaf in self.groups.pod_groups_below(obj.group_key):
+            for member in entity.take(leaf.key):
+                self.incomplete.add(leaf.key, member)
         self._put_back(entity, strategy, self._updated)
 
     # Pods are tried
@@ -491,6 +491,8 @@ class GroupSchedulingQueue(SchedulingQueue):
         again.unschedulable_count = before.unschedulable_count
         again.consecutive_errors = before.consecutive_errors
         again.backoff_until = before.backoff_until
+        again.cost = before.cost
+        again.held_until = before.held_until
         if code == "success":
             again.unschedulable_count = again.consecutive_errors = 0
             if any_failed:
@@ -525,6 +527,8 @@ class GroupSchedulingQueue(SchedulingQueue):
         if queued is None:
             return False
         queued.become(self._info(new))
+        if isinstance(queued.group, QueuedGroup):
+            queued.group.changed(queued)
         self.nominator.update(old, queued.pod)
         return True
 

@@ -26,7 +26,20 @@ class QueuedGroup(QueuedPod):
     are to be tried.
     """
 
-    __slots__ = ("_by_key", "_claiming", "_counted", "fresh", "members", "obj", "root", "woken")
+    __slots__ = (
+        "_by_key",
+        "_claiming",
+        "_counted",
+        "_leaf_of",
+        "_size",
+        "fresh",
+        "members",
+        "obj",
+        "root",
+        "to_ask",
+        "unstarted",
+        "woken",
+    )
 
     def __init__(self, root: str, obj: GroupObject, first: QueuedPod) -> None:
         super().__init__(first.pod, first.timestamp)
@@ -37,12 +50,19 @@ class QueuedGroup(QueuedPod):
         """The object of the root, as it was last told of."""
         self.first_attempt = first.first_attempt
         self.members: dict[str, list[QueuedPod]] = {}
+        self._size = 0
         self._by_key: dict[str, QueuedPod] = {}
+        self._leaf_of: dict[str, str] = {}
+        """The key of the PodGroup that a member waits in, by that of the member."""
+        self.unstarted: dict[str, QueuedPod] = {}
+        """Members, by key, that were never ready to be tried."""
+        self.to_ask: dict[str, QueuedPod] = {}
+        """Members, by key, that a PreEnqueue plugin may come to hold back though it let them pass before."""
         self._claiming = 0
         self._counted = ("", 0)
         """The part of the queue that it was last counted in, and with how many pods."""
-        self.fresh: list[QueuedPod] = []
-        """Members that PreEnqueue plugins were not asked about since they came."""
+        self.fresh: dict[str, QueuedPod] = {}
+        """Members, by key, that PreEnqueue plugins were not asked about since they came or changed."""
         self.woken = False
         """Whether an event may have helped it since it was rejected (`wake_failed_groups`)."""
 
@@ -69,7 +89,7 @@ class QueuedGroup(QueuedPod):
     @property
     def size(self) -> int:
         """How many pods wait in it."""
-        return sum(map(len, self.members.values()))
+        return self._size
 
     @property
     def backoff_size(self) -> int:
@@ -113,12 +133,12 @@ class QueuedGroup(QueuedPod):
         return None
 
     def add(self, group: str, queued: QueuedPod) -> None:
-        """Let a member of a PodGroup wait here."""
+        """Let a member of a PodGroup wait here, instead of another one with its name."""
+        before = self._by_key.get(queued.key)
+        if before is not None:
+            self.remove(before)
         insort(self.members.setdefault(group, []), queued, key=_order)
-        self._by_key[queued.key] = queued
-        queued.group = self
-        self._claiming += bool(queued.pod.spec.resource_claims)
-        self.fresh.append(queued)
+        self._take_in(group, queued)
         self._follow()
 
     def add_all(self, group: str, pods: Iterable[QueuedPod]) -> None:
@@ -126,10 +146,7 @@ class QueuedGroup(QueuedPod):
         members = self.members.setdefault(group, [])
         for queued in pods:
             members.append(queued)
-            self._by_key[queued.key] = queued
-            queued.group = self
-            self._claiming += bool(queued.pod.spec.resource_claims)
-            self.fresh.append(queued)
+            self._take_in(group, queued)
         members.sort(key=_order)
         self._follow()
 
@@ -139,26 +156,52 @@ class QueuedGroup(QueuedPod):
 
     def remove(self, queued: QueuedPod) -> None:
         """Let a member go. The group may be empty then."""
-        for group, members in self.members.items():
-            if queued in members:
-                members.remove(queued)
-                if self._by_key.get(queued.key) is queued:
-                    del self._by_key[queued.key]
-                self._claiming -= bool(queued.pod.spec.resource_claims)
-                if not members:
-                    del self.members[group]
-                break
-        if queued in self.fresh:
-            self.fresh.remove(queued)
-        if queued.group is self:
-            queued.group = None
+        if self._by_key.get(queued.key) is not queued:
+            return
+        group = self._leaf_of[queued.key]
+        members = self.members[group]
+        members.remove(queued)
+        if not members:
+            del self.members[group]
+        self._give_up(queued)
         self._follow()
+
+    def take(self, group: str) -> list[QueuedPod]:
+        """Let all members of one PodGroup go, in their order. The group may be empty then."""
+        members = self.members.pop(group, [])
+        for queued in members:
+            self._give_up(queued)
+        self._follow()
+        return members
+
+    def changed(self, queued: QueuedPod) -> None:
+        """A member is another than plugins were asked about."""
+        self.to_ask.pop(queued.key, None)
+        self.fresh[queued.key] = queued
 
     def forget_rejectors(self) -> None:
         """Nobody holds the group back."""
         self.gating_plugin = ""
         self.gate = None
         self.unschedulable_plugins = self.pending_plugins = NOBODY
+
+    def _take_in(self, group: str, queued: QueuedPod) -> None:
+        self._size += 1
+        self._by_key[queued.key] = self.fresh[queued.key] = queued
+        self._leaf_of[queued.key] = group
+        queued.group = self
+        self._claiming += bool(queued.pod.spec.resource_claims)
+        if queued.first_attempt is None:
+            self.unstarted[queued.key] = queued
+
+    def _give_up(self, queued: QueuedPod) -> None:
+        self._size -= 1
+        del self._by_key[queued.key], self._leaf_of[queued.key]
+        for noted in (self.fresh, self.unstarted, self.to_ask):
+            noted.pop(queued.key, None)
+        self._claiming -= bool(queued.pod.spec.resource_claims)
+        if queued.group is self:
+            queued.group = None
 
     def _follow(self) -> None:
         first = next(self.pods(), None)

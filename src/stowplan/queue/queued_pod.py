@@ -16,6 +16,7 @@ class QueuedPod:
         "backoff_until",
         "claims",
         "consecutive_errors",
+        "cost",
         "first_attempt",
         "flushed",
         "flushed_at",
@@ -23,6 +24,7 @@ class QueuedPod:
         "gating_plugin",
         "group",
         "grouped_uid",
+        "held_until",
         "key",
         "pending_plugins",
         "pod",
@@ -49,6 +51,10 @@ class QueuedPod:
         """Attempts in a row that went wrong."""
         self.backoff_until: int | None = None
         """When its backoff ends, in nanoseconds; None if that is yet to be worked out."""
+        self.cost = 0.0
+        """Seconds that its last attempt took of the scheduling loop."""
+        self.held_until = 0
+        """Until when, in nanoseconds, it is held back as its attempts are slow; nothing wakes it before."""
         self.first_attempt: float | None = None
         """When it first became ready to be tried."""
         self.unschedulable_plugins = NOBODY

@@ -394,6 +394,12 @@ class SchedulingQueue:
 
     def _activate_key(self, key: str) -> bool:
         places = self._places
+        queued = places.unschedulable.get(key) or places.backoff.get(key)
+        held = queued is not None and bool(queued.held_until)
+        if queued is not None and held and places.backoff.is_backing_off(queued, self._clock.monotonic()):
+            if key not in places.backoff:
+                places.requeue(queued, Strategy.AFTER_BACKOFF, FORCE_ACTIVATE.label)
+            return False
         queued = places.unschedulable.get(key)
         if queued is not None:
             return places.to_active(queued, FORCE_ACTIVATE.label)

@@ -85,7 +85,8 @@ class BackoffQueue:
 
     A backoff ends with the window (a second) after the one its end falls into, so that pods whose backoffs
     end together come out by priority. Pods that found no node may be taken out before that; those whose
-    attempt went wrong may not, because nothing says that another attempt would go better.
+    attempt went wrong may not, because nothing says that another attempt would go better. Neither may those
+    whose attempt took long (`QueuedPod.held_until`).
     """
 
     def __init__(
@@ -118,7 +119,8 @@ class BackoffQueue:
 
     def put(self, queued: QueuedPod) -> None:
         """Let a pod wait, or find its place anew after something about it changed."""
-        heap, other = (self._rejected, self._failed) if queued.rejected else (self._failed, self._rejected)
+        early = queued.rejected and not queued.held_until
+        heap, other = (self._rejected, self._failed) if early else (self._failed, self._rejected)
         other.remove(queued.key)
         heap.put(queued.key, queued)
 
@@ -195,6 +197,9 @@ class BackoffQueue:
                 queued.consecutive_errors,
                 queued.backoff_size,
             )
+            if queued.held_until:
+                held = self._backoff.aligned(queued.held_until)
+                queued.backoff_until = max(queued.backoff_until or 0, held)
         return queued.backoff_until
 
 
@@ -416,8 +421,9 @@ class SubQueues:
         return self.unschedulable.split(group, pods) if pods else None
 
     def _must_ask(self, queued: QueuedPod) -> bool:
-        """Whether PreEnqueue plugins have to be asked about a pod whenever it is to be tried again."""
-        if queued.first_attempt is None:
+        """Whether PreEnqueue plugins have to be asked about a pod whenever it is to be tried again, or it has
+        a backoff unlike those of its group."""
+        if queued.first_attempt is None or queued.held_until:
             return True
         rules = self._profiles.get(queued.profile)
         return rules is not None and not all(
@@ -452,7 +458,7 @@ class SubQueues:
             self.to_unschedulable(queued, event)
             return UNSCHEDULABLE
         backing_off = self.backoff.is_backing_off(queued, self._clock.monotonic())
-        if strategy is Strategy.AFTER_BACKOFF and backing_off:
+        if backing_off and (strategy is Strategy.AFTER_BACKOFF or queued.held_until):
             return BACKOFF if self.to_backoff(queued, event) else UNSCHEDULABLE
         return ACTIVE if self.to_active(queued, event) else UNSCHEDULABLE
 

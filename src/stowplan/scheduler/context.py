@@ -29,6 +29,7 @@ from stowplan.queue.queued_pod import QueuedPod
 from stowplan.queue.scheduling_queue import SchedulingQueue
 from stowplan.reporting import EventRecorder
 from stowplan.scheduler.cache import Cache
+from stowplan.scheduler.cycle_costs import CycleCosts
 from stowplan.scheduler.decisions import LastDecisions
 
 if TYPE_CHECKING:
@@ -175,6 +176,8 @@ class TimeSlice:
         self._end = 0.0
         self._patience = inf
         self._time: Callable[[], float] = lambda: inf
+        self.paused = 0.0
+        """Seconds that others had so far, while a computation paused for them."""
 
     def begin(self) -> None:
         self._time = asyncio.get_running_loop().time
@@ -187,8 +190,10 @@ class TimeSlice:
     async def pause_if_over(self) -> None:
         """Let others run if it is time for that."""
         if self.is_over:
+            began = self._time()
             await asyncio.sleep(0)
             self.begin()
+            self.paused += self._end - self._seconds - began
 
     async def take(self, step: Step) -> None:
         """Do a step of a search, and let others run if it is time for that."""
@@ -234,6 +239,7 @@ class Context:
     recorder: EventRecorder
     logger: Logger
     decisions: LastDecisions
+    costs: CycleCosts
     find: Callable[[str], Pod | None]
     wake: Callable[[], None]
     may_schedule: Callable[[], bool] = lambda: True

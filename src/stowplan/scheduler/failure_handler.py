@@ -1,6 +1,7 @@
 """The failure handler: a pod that could not be scheduled or bound is requeued, nominated and reported."""
 
 from dataclasses import dataclass
+from dataclasses import replace as dataclass_replace
 from typing import Final
 
 from msgspec.structs import replace
@@ -96,6 +97,9 @@ class FailureHandler:
         context.metrics.attempt(result, profile, context.timer() - began)
         if context.observer is not None:
             context.observer.failed(queued, failure)
+        told = context.costs.hold_back(queued)
+        if told:
+            failure = dataclass_replace(failure, message=f"{failure.message} {told}")
         self._log(queued, failure)
         is_resize = self._resizes and queued.pod.template.resize_deferred
         pod = self._requeue(queued, failure, is_resize=is_resize)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from stowplan.api.amounts import shown_amount
 from stowplan.api.pod import Pod
-from stowplan.api.pod_groups import INITIALLY_SCHEDULED, GroupObject, PodGroup
+from stowplan.api.pod_groups import INITIALLY_SCHEDULED, MAX_TREE_DEPTH, GroupObject, PodGroup
 from stowplan.cluster.pod_groups import GroupTree, PodGroupState
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.explain.changes import added_node, added_slices, like
@@ -50,6 +50,8 @@ MOST_PODS: Final = 50_000
 """With more pods on nodes preemption is not tried: all of lower priority are taken off at once for that."""
 MOST_NODES: Final = 16
 """How many nodes are added to a domain to see whether that is enough."""
+MOST_LEVELS: Final = MAX_TREE_DEPTH + 1
+"""How many levels of a tree are looked into: no member further down is ever tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +195,11 @@ class GroupExplainer:
                 found: GroupExplanation | None = end.value
                 return found
 
-    def steps(self, key: str) -> Generator[None, None, GroupExplanation | None]:
-        """The same in steps, so that a scheduler that is asked can go on with its work in between."""
+    def steps(self, key: str, level: int = 1) -> Generator[None, None, GroupExplanation | None]:
+        """The same in steps, so that a scheduler that is asked can go on with its work in between.
+
+        `level` is how many levels of a tree have been come down, this one included.
+        """
         obj = self._groups.object(key)
         if obj is None:
             state = self._groups.group(key)
@@ -202,7 +207,7 @@ class GroupExplainer:
         if isinstance(obj, PodGroup):
             found = yield from self._pod_group(obj)
             return found
-        return (yield from self._composite(obj))
+        return (yield from self._composite(obj, level))
 
     def placements(self, key: str) -> Sequence[Placement]:
         """The domains that the waiting members of a PodGroup are tried in; none if nothing is to be tried."""
@@ -223,12 +228,16 @@ class GroupExplainer:
 
     # A composite group: its parts, and what each of them lacks
 
-    def _composite(self, obj: GroupObject) -> Generator[None, None, GroupExplanation]:
+    def _composite(self, obj: GroupObject, level: int) -> Generator[None, None, GroupExplanation]:
         found = self._begun(obj, "CompositePodGroup")
+        if level > MOST_LEVELS:
+            found.state = INCOMPLETE
+            found.reason = f"it is below {MOST_LEVELS} other groups: a tree may have {MAX_TREE_DEPTH} levels"
+            return found
         tree = self._groups.tree(obj.group_key)
         parts = []
         for child in () if tree is None else tree.children:
-            part = yield from self.steps(child.key)
+            part = yield from self.steps(child.key, level + 1)
             if part is not None:
                 parts.append(part)
         found.parts = parts

@@ -26,6 +26,7 @@ from stowplan.framework.nominations import Nominations
 from stowplan.framework.placement import (
     GroupCycle,
     GroupTrial,
+    Nested,
     Placement,
     PlacementCycle,
     PodGroupAssignments,
@@ -34,6 +35,7 @@ from stowplan.framework.placement import (
     Progress,
     ProposedAssignment,
     Waited,
+    unnested,
 )
 from stowplan.framework.pod_group_points import GroupPoints, PlacementScores
 from stowplan.framework.runtime import Framework
@@ -201,7 +203,7 @@ class GroupAlgorithm:
         outcomes: Outcomes = {}
         cycle = GroupCycle(self._table, root) if cycle is None else cycle
         try:
-            outcome = yield from self._group(root, cycle, WHOLE_CLUSTER, transaction, outcomes)
+            outcome = yield from unnested(self._group(root, cycle, WHOLE_CLUSTER, transaction, outcomes))
         finally:
             transaction.rollback()
         if outcome.status.is_success and not outcome.any_scheduled:
@@ -254,7 +256,7 @@ class GroupAlgorithm:
         within: Placement,
         transaction: Transaction,
         outcomes: Outcomes,
-    ) -> Waited[GroupOutcome]:
+    ) -> Nested[GroupOutcome]:
         """Place a group inside a placement. What a group that succeeds holds stays in the transaction."""
         if self._uses_placements or info.is_composite:
             outcome = yield from self._in_placements(info, cycle, within, transaction, outcomes)
@@ -272,7 +274,7 @@ class GroupAlgorithm:
         within: Placement,
         transaction: Transaction,
         outcomes: Outcomes,
-    ) -> Waited[GroupOutcome]:
+    ) -> Nested[GroupOutcome]:
         placements = self.points.generate(cycle, info, within)
         if isinstance(placements, Status):
             return GroupOutcome(info, GroupStatus.of(placements))
@@ -287,7 +289,8 @@ class GroupAlgorithm:
         fitting: list[tuple[Placement, Outcomes]] = []
         trials: list[PlacementTrial] = []
         for placement in placements:
-            found: Outcomes = {}
+            # Of a chain of groups with one placement each, every outcome is noted once and not at all levels.
+            found: Outcomes = outcomes if len(placements) == 1 else {}
             outcome = yield from self._in_placement(info, cycle, placement, transaction, found)
             if outcome.status.code is Code.ERROR:
                 outcomes.update(found)
@@ -322,7 +325,7 @@ class GroupAlgorithm:
         placement: Placement,
         transaction: Transaction,
         found: Outcomes,
-    ) -> Waited[GroupOutcome]:
+    ) -> Nested[GroupOutcome]:
         """Try a group in one placement, and take everything back."""
         mark, began = len(transaction), self._timer()
         inner = PlacementCycle(cycle, placement)
@@ -466,7 +469,7 @@ class GroupAlgorithm:
 
     def _parts(
         self, info: PodGroupInfo, cycle: PlacementCycle, transaction: Transaction, found: Outcomes
-    ) -> Waited[GroupOutcome]:
+    ) -> Nested[GroupOutcome]:
         mark = len(transaction)
         progress = Progress(len(info.children), 0)
         status = self._feasible(info, cycle, progress)
@@ -475,7 +478,7 @@ class GroupAlgorithm:
             if status.code in (Code.UNSCHEDULABLE, Code.ERROR):
                 break
             inner = GroupCycle(self._table, child, cycle)
-            outcome = yield from self._group(child, inner, cycle.placement, transaction, found)
+            outcome: GroupOutcome = yield self._group(child, inner, cycle.placement, transaction, found)
             if outcome.status.code is Code.ERROR:
                 transaction.rollback(mark)
                 message = (
@@ -687,11 +690,18 @@ def _trial(placement: Placement, nodes: int, outcome: GroupOutcome) -> Placement
 
 def _successful_leaves(info: PodGroupInfo, outcomes: Mapping[str, GroupOutcome]) -> list[GroupOutcome]:
     """The outcomes of the PodGroups below a group that succeeded, as did everything above them."""
-    outcome = outcomes.get(info.key)
-    if outcome is None or not outcome.status.is_success:
-        return []
-    below = [found for child in info.children for found in _successful_leaves(child, outcomes)]
-    return below if info.is_composite else [outcome]
+    found: list[GroupOutcome] = []
+    left = [info]
+    while left:
+        group = left.pop()
+        outcome = outcomes.get(group.key)
+        if outcome is None or not outcome.status.is_success:
+            continue
+        if group.is_composite:
+            left.extend(reversed(group.children))
+        else:
+            found.append(outcome)
+    return found
 
 
 def _assignments(info: PodGroupInfo, outcomes: Mapping[str, GroupOutcome]) -> list[ProposedAssignment]:

@@ -8,6 +8,7 @@ and goes back to the queue if members are left.
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from random import Random
 from typing import Final
 
@@ -90,6 +91,10 @@ class PodGroupCycle:
         self._statuses = GroupStatusWriter(context)
         self._own_policy = gates["PodGroupPreemptionPolicy"]
         self._preemption = preemption
+        self._paused = 0.0
+        """What `TimeSlice.paused` was when the cycle began."""
+        self._told = ""
+        """What members are told if their group is held back."""
         self._observer = observer
         self.algorithms = {
             profile.name: GroupAlgorithm(
@@ -121,6 +126,9 @@ class PodGroupCycle:
         """
         context = self._context
         began = context.timer()
+        self._paused = context.slice.paused
+        self._told = ""
+        entity.cost = entity.held_until = 0
         try:
             await self._schedule(entity, began)
         except asyncio.CancelledError:
@@ -166,9 +174,11 @@ class PodGroupCycle:
             if self._observer is not None:
                 self._observer.decided(result, found)
             if found is None:
+                self._charge(entity, began, before)
                 # The rows that members get are those of the table as it is while it is frozen.
                 any_failed = await self._submit(profile, entity, result)
         if found is not None:
+            self._charge(entity, began, before)
             await self._preemption.prepare_for_group(root, found)
             any_failed = await self._submit(profile, entity, result)
         self._count(profile, result, began)
@@ -184,6 +194,13 @@ class PodGroupCycle:
             yield
         finally:
             self._finder.in_slices = None
+
+    def _charge(self, entity: QueuedGroup, began: float, code: Code) -> None:
+        """Add the time of the cycle so far to the group's; one that found no place may be held back."""
+        context = self._context
+        context.costs.spent(entity, context.timer() - began - context.slice.paused + self._paused)
+        if code is not Code.SUCCESS:
+            self._told = context.costs.hold_back(entity)
 
     # Before anything is tried
 
@@ -297,6 +314,8 @@ class PodGroupCycle:
                     scheduled += 1
                     continue
                 any_failed = True
+                if self._told:
+                    failure = replace(failure, message=f"{failure.message} {self._told}")
                 began = self._context.timer() - found.seconds
                 self._failures.handle(member, failure, began)
             self._report(outcome, scheduled, len(queued) - scheduled)

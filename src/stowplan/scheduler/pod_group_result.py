@@ -153,21 +153,21 @@ class GroupResult:
 
         Parts of a group that failed take its status itself, not a copy.
         """
-        self._hand_down(self.root, None)
+        for group in self.root.walk():
+            self._hand_down(group)
         for leaf in self.root.leaves():
             outcome = self.outcomes[leaf.key]
             for pod in leaf.pods[len(outcome.pods) :]:
                 outcome.pods.append(PodResult(pod, failure=_not_tried(outcome.status)))
 
-    def _hand_down(self, info: PodGroupInfo, above: GroupOutcome | None) -> None:
-        outcome = self.outcomes.get(info.key)
-        if above is not None and (
-            outcome is None or (not above.status.is_success and outcome.status.is_success)
-        ):
+    def _hand_down(self, info: PodGroupInfo) -> None:
+        """Have a group share the fate of the one above it, which has its outcome already."""
+        if info.parent is None:
+            return
+        outcome, above = self.outcomes.get(info.key), self.outcomes[info.parent.key]
+        if outcome is None or (not above.status.is_success and outcome.status.is_success):
             trials = [] if outcome is None else outcome.trials
-            outcome = self.outcomes[info.key] = GroupOutcome(info, above.status, trials=trials)
-        for child in info.children:
-            self._hand_down(child, outcome)
+            self.outcomes[info.key] = GroupOutcome(info, above.status, trials=trials)
 
     def trial(self) -> GroupTrial:
         """The same for plugins: who would get which node, and the verdict on the root."""

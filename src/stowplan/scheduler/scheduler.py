@@ -32,6 +32,7 @@ from stowplan.scheduler.batching import Batch
 from stowplan.scheduler.binding_cycle import WORKERS, BindingCycle, Unbound
 from stowplan.scheduler.cache import Cache, GroupCache
 from stowplan.scheduler.context import Context, Profile, SchedulingObserver
+from stowplan.scheduler.cycle_costs import CycleCosts
 from stowplan.scheduler.cycle_log import log_plugins, reflector_values
 from stowplan.scheduler.debugger import Debugger
 from stowplan.scheduler.decisions import Explainer, LastDecisions
@@ -153,6 +154,7 @@ class Scheduler:
             ),
             logger=logger,
             decisions=LastDecisions(settings.kept_decisions),
+            costs=CycleCosts(clock, logger, metrics.slow_attempt, holds=not extenders),
             find=self.pod,
             wake=self._wake,
             may_schedule=may_schedule or (lambda: True),
@@ -161,6 +163,7 @@ class Scheduler:
             turns=turns,
             profiles={one.profile.scheduler_name: Profile(one) for one in frameworks},
         )
+        metrics.watch_costs(context.costs.series)
         if gates["OpportunisticBatching"]:
             for one in context.profiles.values():
                 one.batch = Batch(

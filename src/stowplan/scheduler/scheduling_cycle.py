@@ -327,6 +327,7 @@ class SchedulingCycle:
     async def _place(self, profile: Profile, queued: QueuedPod, began: float) -> Failure | None:
         """Find a node for the pod and assume it there; returns why that was not possible."""
         context = self._context
+        paused = context.slice.paused
         if not context.cache.table.node_count:
             context.metrics.algorithm(context.timer() - began)
             self.record(queued, None, "unschedulable", NO_NODES)
@@ -344,7 +345,9 @@ class SchedulingCycle:
             self.record(queued, None, "error", str(failure))
             return Failure(str(failure), rejected=False)
         finally:
-            context.metrics.algorithm(context.timer() - began)
+            took = context.timer() - began
+            context.metrics.algorithm(took)
+            context.costs.spent(queued, took - context.slice.paused + paused)
         self._note_choice(profile, queued, result, result.row)
         evaluation = result.evaluation
         return self.commit(profile, queued, evaluation.cycle, result.row, evaluation.feasible_count, began)

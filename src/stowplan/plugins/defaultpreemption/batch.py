@@ -8,7 +8,7 @@ another filter are left to `dryrun.py`, which tries them one by one.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -35,6 +35,7 @@ from stowplan.plugins.defaultpreemption.candidates import (
     costs_of,
 )
 from stowplan.plugins.defaultpreemption.importance import (
+    MANY_BUDGETS,
     over_budget,
     reprieve_order,
     start_of,
@@ -48,6 +49,9 @@ pods (each counts one), then every resource the table knows."""
 
 FEW = 4
 """So many rows are not worth arrays."""
+
+_ROWS_AT_ONCE = 4
+"""Rows that are worked out in one step if their pods are under very many budgets."""
 
 NO_BUDGET = -1
 
@@ -369,6 +373,22 @@ class BatchDryRun:
         found = rows[helps]
         candidates = Candidates(found, turns[helps], results.costs[:, found])
         return BatchResult(self, rows, turns, outcome == NO_LOWER_PODS, helps, candidates)
+
+    def prepare(self, rows: Rows) -> Generator[None, None, None]:
+        """Do what may take long in steps, before `run`: to look up the budgets of pods, and to work out rows
+        whose pods are under very many."""
+        budgets = self._table.budgets
+        if not budgets:
+            return
+        unknown = self._results.unknown(rows)
+        pods_on = self._table.pods_on
+        most = yield from budgets.look_up(
+            info for row in unknown.tolist() for info in list(pods_on[row].values())
+        )
+        if most > MANY_BUDGETS:
+            for start in range(0, len(unknown), _ROWS_AT_ONCE):
+                self._evaluate(unknown[start : start + _ROWS_AT_ONCE])
+                yield
 
     def victims(self, rows: Sequence[int]) -> list[list[PodInfo]]:
         """The victims on each of some candidates, the most important first."""

@@ -108,6 +108,7 @@ class DryRun:
             suits = self._batch.suits(rows)
             if suits.any():
                 yield
+                yield from self._batch.prepare(rows[suits])
                 batch_result = self._batch.run(rows[suits], turns[suits])
                 self._tried.append(batch_result)
                 parts.append(batch_result.candidates)
@@ -144,6 +145,8 @@ class DryRun:
             ):
                 break
             yield
+            if self._budgets:
+                yield from self._budgets.look_up(list(self._simulations.table.pods_on[row].values()))
             outcome = select_victims(self._simulations, row, self._budgets, self._units)
             if isinstance(outcome, NodeVictims):
                 found.append((turn, row, outcome))

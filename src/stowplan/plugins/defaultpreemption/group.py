@@ -35,8 +35,13 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
-from stowplan.plugins.defaultpreemption.importance import reprieve_order, violations_of, was_preempted
-from stowplan.plugins.defaultpreemption.units import STEP, PodsOfRows, Unit, Units, UnknownNodeError
+from stowplan.plugins.defaultpreemption.importance import (
+    STEP,
+    reprieve_order,
+    violations_in_steps,
+    was_preempted,
+)
+from stowplan.plugins.defaultpreemption.units import PodsOfRows, Unit, Units, UnknownNodeError
 
 PREFIX: Final = "pod group preemption: "
 REASON_NEVER: Final = "not eligible due to preemptionPolicy=Never."
@@ -168,7 +173,7 @@ class GroupSearch:
         self, units: Sequence[Unit], rows: SimulatedRows, trial: GroupTrial
     ) -> Waited[PodGroupPostFilterResult]:
         """Put back what can stay; the rest are the victims."""
-        violations = violations_of([unit.pods for unit in units], self._table.budgets)
+        violations = yield from violations_in_steps([unit.pods for unit in units], self._table.budgets)
         found: dict[int, str] = {}
         with Reprieve(self._table, rows, trial.assignments) as reprieve:
             for position in reprieve_order(violations):

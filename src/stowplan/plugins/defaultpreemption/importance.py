@@ -1,16 +1,24 @@
 """Which pods are the more important ones, and which of them disruption budgets protect."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
 
+import numpy as np
+
 from stowplan.api.pod import Pod
+from stowplan.cluster.columns import IntArray
 from stowplan.cluster.lookups import Budget, DisruptionBudgets
 from stowplan.framework import PodInfo
 
 NOT_STARTED: Final = 2**63 - 1
 """The start of a pod that has not started yet: later than any other."""
+
+MANY_BUDGETS: Final = 16
+"""Of a pod under more budgets than this, they are charged with arrays."""
+STEP: Final = 256
+"""Pods or rows that are looked at in one step."""
 
 _CONDITION: Final = "DisruptionTarget"
 _CONDITION_REASON: Final = "PreemptionByScheduler"
@@ -47,9 +55,34 @@ def by_importance(pods: Iterable[PodInfo]) -> list[PodInfo]:
 
 def over_budget(pods: Sequence[PodInfo], budgets: DisruptionBudgets) -> list[bool]:
     """For pods, the most important first: would evicting this one and all before it violate a budget?"""
+    return list(_over_budget(pods, budgets))
+
+
+def _over_budget(pods: Sequence[PodInfo], budgets: DisruptionBudgets) -> Iterator[bool]:
+    if any(len(budgets.of(info)) > MANY_BUDGETS for info in pods):
+        charged = np.zeros(len(budgets.allowed), dtype=np.int64)
+        for info in pods:
+            yield _exceeds_many(info, budgets, charged)
+        return
     left: dict[Budget, int] = {}
     exceeding = _exceeds_first if budgets.stops_at_exceeded else _exceeds
-    return [exceeding(info, budgets, left) for info in pods]
+    for info in pods:
+        yield exceeding(info, budgets, left)
+
+
+def _exceeds_many(info: PodInfo, budgets: DisruptionBudgets, charged: IntArray) -> bool:
+    """The same as `_exceeds` and `_exceeds_first` for a pod under very many budgets: with arrays."""
+    numbers = budgets.numbers_of(info)
+    touched = np.flatnonzero(~budgets.untouched[numbers])
+    if len(touched):
+        here = budgets.of(info)
+        numbers = np.delete(numbers, [at for at in touched.tolist() if info.name in here[at].disrupted])
+    over = charged[numbers] >= budgets.allowed[numbers]
+    exceeded = bool(over.any())
+    if exceeded and budgets.stops_at_exceeded:
+        numbers = numbers[: int(over.argmax()) + 1]
+    charged[numbers] += 1
+    return exceeded
 
 
 def _exceeds(info: PodInfo, budgets: DisruptionBudgets, left: dict[Budget, int]) -> bool:
@@ -81,6 +114,21 @@ def violations_of(units: Sequence[Sequence[PodInfo]], budgets: DisruptionBudgets
         return [0] * len(units)
     exceeding = iter(over_budget([info for pods in units for info in pods], budgets))
     return [sum(next(exceeding) for _ in pods) for pods in units]
+
+
+def violations_in_steps(
+    units: Sequence[Sequence[PodInfo]], budgets: DisruptionBudgets
+) -> Generator[None, None, list[int]]:
+    """The same in steps, for the pods of a whole cluster."""
+    pods = [info for unit in units for info in unit]
+    yield from budgets.look_up(pods if budgets else ())
+    found: list[bool] = []
+    for exceeds in _over_budget(pods, budgets) if budgets else (False for _ in pods):
+        found.append(exceeds)
+        if not len(found) % STEP:
+            yield
+    exceeding = iter(found)
+    return [sum(next(exceeding) for _ in unit) for unit in units]
 
 
 def reprieve_order(protected: Sequence[int]) -> list[int]:

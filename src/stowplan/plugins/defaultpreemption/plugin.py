@@ -104,6 +104,7 @@ class DefaultPreemption(Plugin):
     """
 
     needs = frozenset(("poddisruptionbudgets",))
+    pre_enqueue_by_group = True
 
     args_type = DefaultPreemptionArgs
 

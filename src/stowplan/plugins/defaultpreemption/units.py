@@ -18,7 +18,7 @@ from stowplan.cluster.columns import BoolColumn, IntColumn
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework import PodInfo, finish
 from stowplan.gocompat.quoting import quote
-from stowplan.plugins.defaultpreemption.importance import start_of
+from stowplan.plugins.defaultpreemption.importance import STEP, start_of
 
 POD, GROUP, COMPOSITE = 1, 2, 3
 """Ranks of units: at the same priority a group is more important than a pod. The single pod of a group ranks
@@ -28,8 +28,6 @@ T = TypeVar("T")
 InSteps = Generator[None, None, T]
 """Work of many steps, between which others may run."""
 
-STEP: Final = 256
-"""Pods or rows that are looked at in one step."""
 SORTED_AT_ONCE: Final = 2048
 _NO_KEY: Final = ""
 _NOBODY: Final = 2**31
