@@ -15,7 +15,7 @@ from stowplan.embedded.store import Store
 from stowplan.inspection import Inspection, Routes
 from stowplan.inspection.access import EVERYTHING, Viewer
 from stowplan.inspection.redaction import redacted
-from stowplan.inspection.stream import Stream
+from stowplan.inspection.stream import HELLO_EVERY, Stream
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.testing import node, pod
 
@@ -93,3 +93,33 @@ def test_pods_of_hidden_namespaces_are_named_nowhere() -> None:
 )
 def test_only_keys_of_pods_are_replaced(text: str, expected: str) -> None:
     assert redacted({"a": [text]}, {"secret"}) == {"a": [expected]}
+
+
+async def rights_end(clock: VirtualClock) -> tuple[list[str], list[str]]:
+    """The events of a stream whose viewer may see everything at first, before and after that has ended."""
+    store = Store(clock, Random(1))
+    store.create(NODES, to_builtins(node("n0").capacity(cpu=40).obj()))
+    scheduler = Scheduler(InProcessClient(store), Settings.of(), clock=clock, rng=Random(2))
+    allowed = True
+
+    async def may_read(plural: str, namespace: str) -> bool:
+        return allowed
+
+    stream = Stream(Inspection(lambda: scheduler, cluster="a test", release="1.36"), Viewer(may_read))
+    told: list[list[str]] = [[], []]
+    async with scheduler.running():
+        for number in range(2 * HELLO_EVERY):
+            if number == HELLO_EVERY:
+                allowed = False
+            store.create(PODS, to_builtins(pod(f"p{number}").namespace("secret").requests(cpu=1).obj()))
+            await asyncio.sleep(1)
+            told[number // HELLO_EVERY] += [event.decode() for event in await stream.changes()]
+    return told[0], told[1]
+
+
+def test_a_stream_ends_to_tell_what_its_viewer_may_not_see_any_more() -> None:
+    before, after = run(rights_end)
+    assert any("secret/" in event for event in before)
+    assert any("event: nodes" in event for event in before)
+    assert not [event for event in after if "secret" in event or "event: nodes" in event]
+    assert [event for event in after if "event: hello" in event]

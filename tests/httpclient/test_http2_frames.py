@@ -312,50 +312,156 @@ def test_a_body_goes_on_when_the_server_takes_more() -> None:
 HEAD = frame(HEADERS, END_HEADERS, 1, block((":status", "200")))
 
 
+PROTOCOL_ERROR, FLOW_CONTROL_ERROR, FRAME_SIZE_ERROR, COMPRESSION_ERROR, CALM = 1, 3, 6, 9, 11
+
+
+def long_head(head: bytes, flags: int = 0) -> bytes:
+    """A header block in as many frames as it takes."""
+    pieces = [head[at : at + 16_384] for at in range(0, len(head), 16_384)]
+    last = len(pieces) - 1
+    return b"".join(
+        frame(
+            CONTINUATION if number else HEADERS,
+            (0 if number else flags) | (END_HEADERS if number == last else 0),
+            1,
+            piece,
+        )
+        for number, piece in enumerate(pieces)
+    )
+
+
+def string_of(size: int) -> bytes:
+    """A Huffman-coded string of so many bytes, each of which takes eight steps to read."""
+    return hpack.number(size, 7, 0x80) + bytes(size)
+
+
 @pytest.mark.parametrize(
-    "text",
+    ("code", "text"),
     [
-        pytest.param(b"HTTP/1.1 400 Bad Request\r\n\r\n", id="another version"),
-        pytest.param(frame(DATA, 0, 1, b"x"), id="body without a head"),
-        pytest.param(HEAD + frame(DATA, PADDED, 1, b"\x05abc"), id="more padding than content"),
-        pytest.param(frame(HEADERS, END_HEADERS | PADDED, 1), id="padding without a length"),
-        pytest.param(frame(HEADERS, END_HEADERS | WITH_PRIORITY, 1, b"\0"), id="half a priority"),
-        pytest.param(frame(HEADERS, END_HEADERS, 1), id="no status"),
-        pytest.param(frame(HEADERS, END_HEADERS, 1, block(("a", "b"))), id="a field, but no status"),
-        pytest.param(frame(HEADERS, END_HEADERS, 1, block((":status", "2x0"))), id="a status that is none"),
-        pytest.param(frame(HEADERS, END_HEADERS, 1, b"\xbe"), id="a field of a table that is not there"),
-        pytest.param(frame(HEADERS, END_HEADERS, 1, b"\x3f\xe1\x1f\x88"), id="a table that was not allowed"),
-        pytest.param(frame(HEADERS, END_HEADERS, 1, b"\x08\x7f\xff\xff\xff\xff\x0f"), id="a huge string"),
-        pytest.param(frame(HEADERS, END_HEADERS, 1, b"\x08\x84\xff\xff\xff\xff"), id="no Huffman code"),
+        pytest.param(FRAME_SIZE_ERROR, b"HTTP/1.1 400 Bad Request\r\n\r\n", id="another version"),
+        pytest.param(PROTOCOL_ERROR, frame(DATA, 0, 1, b"x"), id="body without a head"),
         pytest.param(
-            frame(HEADERS, END_HEADERS | END_STREAM, 1, block((":status", "100"))), id="interim end"
+            PROTOCOL_ERROR, HEAD + frame(DATA, PADDED, 1, b"\x05abc"), id="more padding than content"
         ),
-        pytest.param(HEAD + HEAD, id="two heads"),
-        pytest.param(frame(HEADERS, 0, 1, b"\x88") + frame(PING, 0, 0, bytes(8)), id="interrupted head"),
-        pytest.param(frame(HEADERS, 0, 1, b"\x88") + frame(CONTINUATION, 4, 3), id="another stream's head"),
-        pytest.param(frame(CONTINUATION, END_HEADERS, 1, b"\x88"), id="the end of no head"),
-        pytest.param(frame(HEADERS, 0, 1) + 70 * frame(CONTINUATION, 0, 1), id="endless empty head"),
-        pytest.param(frame(HEADERS, 0, 1) + 5 * frame(CONTINUATION, 0, 1, bytes(16_000)), id="huge head"),
-        pytest.param(frame(HEADERS, END_HEADERS, 3, block((":status", "200"))), id="a stream not begun"),
-        pytest.param(frame(DATA, 0, 2, b"x"), id="a stream of the server"),
-        pytest.param(frame(PUSH, END_HEADERS, 1, b"\0\0\0\2\x82"), id="a push"),
-        pytest.param(b"\x00\x40\x01\0\0\0\0\0\1", id="a frame too large"),
-        pytest.param(frame(SETTINGS, 0, 0, b"\0\5\0\0\0\1"), id="tiny frames"),
-        pytest.param(frame(SETTINGS, 0, 0, b"\0\4\xff\xff\xff\xff"), id="a window too large"),
-        pytest.param(frame(SETTINGS, 0, 0, b"\0\4\0"), id="half a setting"),
-        pytest.param(frame(SETTINGS, 0, 1), id="settings of a stream"),
-        pytest.param(frame(WINDOW, 0, 0, b"\0\0\0\0"), id="a window of nothing"),
-        pytest.param(frame(WINDOW, 0, 0, b"\x7f\xff\xff\xff"), id="a window that overflows"),
-        pytest.param(frame(WINDOW, 0, 0, b"\0"), id="half a window"),
-        pytest.param(frame(PING, 0, 0, b"1234"), id="half a ping"),
-        pytest.param(frame(RST_STREAM, 0, 1, b"\0"), id="half a reset"),
-        pytest.param(frame(RST_STREAM, 0, 9, bytes(4)), id="reset of no stream"),
-        pytest.param(frame(GOAWAY, 0, 0, b"\0"), id="half a goodbye"),
-        pytest.param(20_000 * frame(PING, 0, 0, bytes(8)), id="ping flood"),
-        pytest.param(20_000 * frame(SETTINGS, 0, 0), id="settings flood"),
+        pytest.param(PROTOCOL_ERROR, frame(HEADERS, END_HEADERS | PADDED, 1), id="padding without a length"),
+        pytest.param(
+            PROTOCOL_ERROR, frame(HEADERS, END_HEADERS | WITH_PRIORITY, 1, b"\0"), id="half a priority"
+        ),
+        pytest.param(COMPRESSION_ERROR, frame(HEADERS, END_HEADERS, 1), id="no status"),
+        pytest.param(
+            COMPRESSION_ERROR, frame(HEADERS, END_HEADERS, 1, block(("a", "b"))), id="a field, but no status"
+        ),
+        pytest.param(
+            COMPRESSION_ERROR,
+            frame(HEADERS, END_HEADERS, 1, block((":status", "2x0"))),
+            id="a status that is none",
+        ),
+        pytest.param(
+            COMPRESSION_ERROR,
+            frame(HEADERS, END_HEADERS, 1, b"\xbe"),
+            id="a field of a table that is not there",
+        ),
+        pytest.param(
+            COMPRESSION_ERROR,
+            frame(HEADERS, END_HEADERS, 1, b"\x3f\xe1\x1f\x88"),
+            id="a table that was not allowed",
+        ),
+        pytest.param(
+            COMPRESSION_ERROR,
+            frame(HEADERS, END_HEADERS, 1, b"\x08\x7f\xff\xff\xff\xff\x0f"),
+            id="a huge string",
+        ),
+        pytest.param(
+            COMPRESSION_ERROR,
+            frame(HEADERS, END_HEADERS, 1, b"\xff" + b"\x80" * 16_000 + b"\0"),
+            id="an endless number",
+        ),
+        pytest.param(
+            COMPRESSION_ERROR,
+            frame(HEADERS, END_HEADERS, 1, b"\x08\x84\xff\xff\xff\xff"),
+            id="no Huffman code",
+        ),
+        pytest.param(
+            COMPRESSION_ERROR, long_head(b"\x08" + string_of(60_000)), id="a status of 60,000 bytes"
+        ),
+        pytest.param(
+            COMPRESSION_ERROR,
+            long_head(b"\x8e\x0f\x26" + string_of(60_000), END_STREAM),
+            id="a time to wait of 60,000 bytes",
+        ),
+        pytest.param(
+            COMPRESSION_ERROR,
+            long_head(b"\x8e" + b"\x90" * 60_000, END_STREAM),
+            id="a failure with 60,000 fields",
+        ),
+        pytest.param(
+            COMPRESSION_ERROR,
+            frame(HEADERS, END_HEADERS | END_STREAM, 1, b"\x8e\xbe"),
+            id="a failure with a head that cannot be read",
+        ),
+        pytest.param(
+            PROTOCOL_ERROR,
+            frame(HEADERS, END_HEADERS | END_STREAM, 1, block((":status", "100"))),
+            id="interim end",
+        ),
+        pytest.param(
+            CALM, 20_000 * frame(HEADERS, END_HEADERS, 1, block((":status", "103"))), id="interim answers"
+        ),
+        pytest.param(PROTOCOL_ERROR, HEAD + HEAD, id="two heads"),
+        pytest.param(
+            PROTOCOL_ERROR, frame(HEADERS, 0, 1, b"\x88") + frame(PING, 0, 0, bytes(8)), id="interrupted head"
+        ),
+        pytest.param(
+            PROTOCOL_ERROR,
+            frame(HEADERS, 0, 1, b"\x88") + frame(CONTINUATION, 4, 3),
+            id="another stream's head",
+        ),
+        pytest.param(PROTOCOL_ERROR, frame(CONTINUATION, END_HEADERS, 1, b"\x88"), id="the end of no head"),
+        pytest.param(CALM, frame(HEADERS, 0, 1) + 70 * frame(CONTINUATION, 0, 1), id="endless empty head"),
+        pytest.param(
+            CALM, frame(HEADERS, 0, 1) + 5 * frame(CONTINUATION, 0, 1, bytes(16_000)), id="huge head"
+        ),
+        pytest.param(
+            PROTOCOL_ERROR, frame(HEADERS, END_HEADERS, 3, block((":status", "200"))), id="a stream not begun"
+        ),
+        pytest.param(PROTOCOL_ERROR, frame(DATA, 0, 2, b"x"), id="a stream of the server"),
+        pytest.param(PROTOCOL_ERROR, frame(DATA, 0, 0, b"x"), id="a body of no stream"),
+        pytest.param(PROTOCOL_ERROR, frame(PUSH, END_HEADERS, 1, b"\0\0\0\2\x82"), id="a push"),
+        pytest.param(FRAME_SIZE_ERROR, b"\x00\x40\x01\0\0\0\0\0\1", id="a frame too large"),
+        pytest.param(PROTOCOL_ERROR, frame(SETTINGS, 0, 0, b"\0\5\0\0\0\1"), id="tiny frames"),
+        pytest.param(
+            FLOW_CONTROL_ERROR, frame(SETTINGS, 0, 0, b"\0\4\xff\xff\xff\xff"), id="a window too large"
+        ),
+        pytest.param(FRAME_SIZE_ERROR, frame(SETTINGS, 0, 0, b"\0\4\0"), id="half a setting"),
+        pytest.param(FRAME_SIZE_ERROR, frame(SETTINGS, ACK, 0, bytes(6)), id="a setting that is none"),
+        pytest.param(PROTOCOL_ERROR, frame(SETTINGS, 0, 1), id="settings of a stream"),
+        pytest.param(PROTOCOL_ERROR, frame(WINDOW, 0, 0, b"\0\0\0\0"), id="a window of nothing"),
+        pytest.param(PROTOCOL_ERROR, frame(WINDOW, 0, 1, b"\0\0\0\0"), id="a stream's window of nothing"),
+        pytest.param(
+            FLOW_CONTROL_ERROR, frame(WINDOW, 0, 0, b"\x7f\xff\xff\xff"), id="a window that overflows"
+        ),
+        pytest.param(FRAME_SIZE_ERROR, frame(WINDOW, 0, 0, b"\0"), id="half a window"),
+        pytest.param(FRAME_SIZE_ERROR, frame(PING, 0, 0, b"1234"), id="half a ping"),
+        pytest.param(PROTOCOL_ERROR, frame(PING, 0, 1, bytes(8)), id="a ping of a stream"),
+        pytest.param(FRAME_SIZE_ERROR, frame(RST_STREAM, 0, 1, b"\0"), id="half a reset"),
+        pytest.param(PROTOCOL_ERROR, frame(RST_STREAM, 0, 9, bytes(4)), id="reset of no stream"),
+        pytest.param(FRAME_SIZE_ERROR, frame(GOAWAY, 0, 0, b"\0"), id="half a goodbye"),
+        pytest.param(PROTOCOL_ERROR, frame(GOAWAY, 0, 1, b"\0\0\0\1\0\0\0\0"), id="the goodbye of a stream"),
+        pytest.param(CALM, 20_000 * frame(PING, 0, 0, bytes(8)), id="ping flood"),
+        pytest.param(CALM, 20_000 * frame(PING, ACK, 0, bytes(8)), id="flood of answers to pings"),
+        pytest.param(CALM, 20_000 * frame(SETTINGS, 0, 0), id="settings flood"),
+        pytest.param(CALM, 20_000 * frame(SETTINGS, ACK, 0), id="flood of answers to settings"),
+        pytest.param(CALM, 20_000 * frame(WINDOW, 0, 1, b"\0\0\0\1"), id="flood of windows"),
+        pytest.param(CALM, 20_000 * frame(PRIORITY, 0, 1, b"\0\0\0\1\0"), id="flood of priorities"),
+        pytest.param(CALM, 20_000 * frame(77, 0, 0, b"?"), id="flood of unknown frames"),
+        pytest.param(CALM, 20_000 * frame(GOAWAY, 0, 0, b"\0\0\0\1\0\0\0\0"), id="flood of goodbyes"),
+        pytest.param(CALM, HEAD + 20_000 * frame(DATA, 0, 1), id="flood of empty pieces"),
+        pytest.param(
+            CALM, HEAD + 20_000 * frame(DATA, PADDED, 1, b"\x20x" + bytes(32)), id="flood of padding"
+        ),
     ],
 )
-def test_what_is_no_http2_ends_the_connection_and_fails_what_is_under_way(text: bytes) -> None:
+def test_what_is_no_http2_ends_the_connection_and_fails_what_is_under_way(code: int, text: bytes) -> None:
     async def test(connection: Http2Connection, link: Link) -> None:
         exchange = connection.send(GET)
         connection.data_received(text)
@@ -364,10 +470,32 @@ def test_what_is_no_http2_ends_the_connection_and_fails_what_is_under_way(text: 
         assert not isinstance(failure.value, UnprocessedError)
         assert link.ended
         assert not connection.is_usable
-        assert frame(GOAWAY, 0, 0, b"\0\0\0\0\0\0\0\1") in link.written
+        assert frame(GOAWAY, 0, 0, bytes(7) + bytes((code,))) in link.written
         connection.data_received(HEAD)
 
     with_connection(test)
+
+
+def test_frames_without_content_are_counted_between_two_answers_only() -> None:
+    async def test(connection: Http2Connection, link: Link) -> None:
+        for number in range(4):
+            exchange = connection.send(GET)
+            connection.data_received(6_000 * frame(WINDOW, 0, exchange.stream, b"\0\0\0\1"))
+            connection.data_received(frame(HEADERS, END_HEADERS | END_STREAM, 2 * number + 1, b"\x88"))
+            assert (await exchange.answer).status == 200
+
+    with_connection(test)
+
+
+def test_windows_that_the_settings_change_do_not_overflow() -> None:
+    async def test(connection: Http2Connection, link: Link) -> None:
+        exchange = connection.send(Message(COMMON, "/", b"b" * 100_000))
+        connection.data_received(frame(WINDOW, 0, 1, b"\x7f\xff\0\0"))
+        connection.data_received(frame(SETTINGS, 0, 0, b"\0\4\x7f\xff\xff\xff"))
+        assert isinstance(failure_of(exchange), LostError)
+        assert frame(GOAWAY, 0, 0, bytes(7) + bytes((FLOW_CONTROL_ERROR,))) in link.written
+
+    with_connection(test, b"\0\4\0\0\0\x64")
 
 
 @given(st.binary(max_size=60), st.lists(st.integers(0, 100), max_size=4))

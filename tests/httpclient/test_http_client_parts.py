@@ -11,7 +11,7 @@ from httpclient.nastyserver import OK, NastyServer, answer
 from stowplan.api.catalogue import NODES
 from stowplan.api.status import ApiError
 from stowplan.client.http import AccessError, Address, HttpClient, Secret, Server, Trust
-from stowplan.client.http.connection import Chunks, MalformedError
+from stowplan.client.http.connection import Chunks, MalformedError, parse_head
 from stowplan.client.http.dialer import proxy_for
 from stowplan.client.http.transport import RateLimit
 from stowplan.client.http.watch import Lines
@@ -225,3 +225,32 @@ def test_a_proxy_that_refuses_is_named() -> None:
             client_through("https://k8s.example", "socks5://secret@h:1")
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        b"Content-Length: 5\r\nContent-Length: 6",
+        b"Content-Length: 5\r\nX: y\r\ncontent-length: 6",
+        b"Content-Length: -1",
+        b"Content-Length: +5",
+        b"Content-Length: 5, 6",
+        b"Content-Length: 0x10",
+        b"Content-Length: 99999999999999999999",
+        b"Content-Length: \xc2\xb2",
+        b"Content-Length:\r\n 5",
+        b"Transfer-Encoding: gzip, chunked",
+        b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
+        b"Transfer-Encoding: xchunked",
+    ],
+)
+def test_an_answer_whose_end_can_be_read_in_two_ways_is_refused(fields: bytes) -> None:
+    with pytest.raises(MalformedError):
+        parse_head(b"HTTP/1.1 200 OK\r\n" + fields)
+
+
+def test_nothing_is_sent_after_an_answer_with_a_length_and_chunks() -> None:
+    head = parse_head(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked")
+    assert head.chunked
+    assert head.closes
+    assert not parse_head(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5").closes

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import os
 import random
 import ssl
@@ -177,6 +178,89 @@ def test_a_command_that_fails_is_told_in_one_line(tmp_path: Path, body: str, pro
         assert "getting credentials: exec: ./login.sh: " + problem in failure.value.message
         assert failure.value.is_unreachable
         assert "\n" not in failure.value.message
+        assert not server.requests
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        pytest.param("yes", "it printed more than 1048576 bytes", id="without end"),
+        pytest.param("yes >&2", "it printed more than 1048576 bytes", id="errors without end"),
+        pytest.param("(yes &)\nsleep 100", "it printed more than 1048576 bytes", id="by a child"),
+        pytest.param("cat", "expected an ExecCredential as JSON", id="what it reads"),
+    ],
+)
+def test_a_command_is_ended_when_it_prints_more_than_credentials(
+    tmp_path: Path, body: str, problem: str
+) -> None:
+    async def run() -> None:
+        identity = Identity(plugin=plugin(tmp_path, f"echo $$ > {tmp_path}/pid\n{body}"))
+        async with NastyServer(OK) as server, server.client(identity=identity) as client:
+            with pytest.raises(ApiError, match=problem):
+                await get(client)
+        group = int((tmp_path / "pid").read_text())
+        while is_alive(group):
+            await asyncio.sleep(0.01)
+
+    asyncio.run(run())
+
+
+def is_alive(group: int) -> bool:
+    """Whether a group of processes has any that runs; what has ended may wait to be collected."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                if int(fields[2]) == group and fields[0] != "Z":
+                    return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("script", "body", "sent"),
+    [
+        pytest.param(OK, printing("old", expirationTimestamp="2001-01-01T00:00:00Z"), 20, id="expired"),
+        pytest.param(REFUSED, printing("old"), 21, id="refused"),
+        pytest.param(OK, "exit 1", 0, id="fails"),
+    ],
+)
+def test_a_command_whose_result_is_of_no_use_runs_more_and_more_rarely(
+    tmp_path: Path, script: bytes, body: str, sent: int
+) -> None:
+    async def run() -> None:
+        clock = Clock()
+        identity = Identity(plugin=plugin(tmp_path, body))
+        async with NastyServer(script) as server, server.client(identity=identity, clock=clock) as client:
+            for _ in range(20):
+                await asyncio.gather(get(client), return_exceptions=True)
+            at_once = runs(tmp_path)
+            assert len(server.requests) == sent
+            assert set(authorizations(server)) <= {"Bearer old"}
+            for _ in range(600):
+                clock.time += 1
+                await asyncio.gather(get(client), return_exceptions=True)
+            later = runs(tmp_path)
+            plugin(tmp_path, printing("new"))
+            clock.time += 60
+            await asyncio.gather(get(client), return_exceptions=True)
+            assert authorizations(server)[-1] == "Bearer new"
+        assert at_once <= 2
+        assert later <= 20
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("text", [b"[]", b"[" * 5000 + b"]" * 5000, b"{", b"5"])
+def test_an_issuer_whose_answer_is_no_map_is_told_in_one_line(text: bytes) -> None:
+    async def run() -> None:
+        async with NastyServer(answer("200 OK", text)) as issuer, NastyServer(OK) as server:
+            settings = OpenIdConnect(issuer=issuer.url, client_id="c", id_token="", refresh_token="r")
+            async with server.client(identity=Identity(oidc=settings)) as client:
+                with pytest.raises(ApiError) as failure:
+                    await get(client)
+        assert "getting credentials: oidc: " in failure.value.message
         assert not server.requests
 
     asyncio.run(run())

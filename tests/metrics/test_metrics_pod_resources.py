@@ -80,6 +80,13 @@ def test_names_of_schedulers_are_escaped() -> None:
     assert r'scheduler="a\"b\\c"' in line
 
 
+def test_names_that_no_api_server_should_accept_are_one_line_each() -> None:
+    name = 'a"} 1\nevil{x="'
+    (line,) = lines(pod(name).namespace(name).requests(cpu="1").on(name).obj())
+    quoted = r"a\"} 1\nevil{x=\""
+    assert f'namespace="{quoted}",node="{quoted}",pod="{quoted}"' in line
+
+
 def test_pods_alike_are_told_one_by_one() -> None:
     found = lines(*(pod(f"p{number}").requests(cpu="1").obj() for number in range(500)))
     assert len(set(found)) == 500

@@ -34,6 +34,10 @@ _EXPIRED = frozenset((9, 10))
 _KEEP_ALIVE_SECONDS = 90
 _CONNECT_SECONDS = 30
 _MAX_REDIRECTS = 10
+LARGEST_ANSWER = 4 << 20
+_TIMES_THE_REQUEST = 4
+"""Bytes of an answer: this many, and four times the request, which has the nodes that it is about."""
+_LONGEST_PROBLEM = 200
 _HEADERS = {
     "Content-Type": "application/json",
     "Accept-Encoding": "gzip",
@@ -159,11 +163,16 @@ def describe_error(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return error.message
     if isinstance(error, aiohttp.ClientResponseError):
-        return f"net/http: HTTP/1.x transport connection broken: {error.message}"
+        return f"net/http: HTTP/1.x transport connection broken: {_one_line(error.message)}"
     if isinstance(error, OSError) and error.errno is not None:
         operation = "write" if error.errno == errno.EPIPE else "read"
         return f"{operation}: {_system_text(error.errno)}"
-    return str(error) or type(error).__name__
+    return _one_line(str(error)) or type(error).__name__
+
+
+def _one_line(problem: str) -> str:
+    """The library quotes what came, over several lines."""
+    return " ".join(problem.split())[:_LONGEST_PROBLEM]
 
 
 def _connect_problem(error: aiohttp.ClientConnectorError) -> str:
@@ -241,7 +250,8 @@ class Transport:
             if progress.answered:
                 raise ExtenderError(BODY_TIMEOUT) from None
             raise ExtenderError(post_error(url, HEADERS_TIMEOUT)) from None
-        except (aiohttp.ClientError, OSError) as error:
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            # A ValueError is about the place that a redirection leads to.
             problem = describe_error(error)
             raise ExtenderError(problem if progress.answered else post_error(url, problem)) from error
 
@@ -258,7 +268,7 @@ class Transport:
             progress.answered = True
             if response.status != 200:
                 raise ExtenderError(f"failed {verb} with extender at URL {url}, code {response.status}")
-            return await response.read()
+            return await _read(response, LARGEST_ANSWER + _TIMES_THE_REQUEST * len(body))
 
     def _options(self, url: str) -> dict[str, Any]:
         """Arguments of the session's post. Raises ExtenderError for an invalid URL."""
@@ -287,6 +297,18 @@ class Transport:
                 trace_configs=[_trace_reuse()],
             )
         return self._session
+
+
+async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """The body of a response, decompressed piece by piece. Raises ExtenderError for one that is too large."""
+    pieces: list[bytes] = []
+    size = 0
+    async for piece in response.content.iter_any():
+        size += len(piece)
+        if size > most:
+            raise ExtenderError(f"the answer has more than {most} bytes, the limit for this request")
+        pieces.append(piece)
+    return b"".join(pieces)
 
 
 def _trace_reuse() -> aiohttp.TraceConfig:

@@ -47,6 +47,9 @@ RawNode = Callable[[Node], Json | None]
 
 _NODE_CACHE_SLACK = 1000
 
+_LONGEST_TEXT = 1024
+"""Characters of a reason or an error: what an event can have. They are kept for each pod."""
+
 _HOST_PRIORITY = ("Host", "Score")
 _RAW_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _RAW_LIST = msgspec.json.Decoder(list[msgspec.Raw])
@@ -267,7 +270,7 @@ def read_filtered(body: bytes) -> FilterAnswer:
         None if names is None else [_string(name, at["NodeNames"]) for name in _list(names, at["NodeNames"])],
         _reasons(values, "FailedNodes", at),
         _reasons(values, "FailedAndUnresolvableNodes", at),
-        _string(values["Error"], at["Error"]) if "Error" in values else "",
+        _told(values["Error"], at["Error"]) if "Error" in values else "",
     )
 
 
@@ -290,7 +293,7 @@ def read_bound(body: bytes) -> str:
     """Decode the response to bind: the error, empty if there is none."""
     struct = "ExtenderBindingResult"
     found = _members(_parts(body, f"v1.{struct}"), ("Error",))
-    return _string(_plain(found["Error"]), Cursor().member(struct, (), "Error")) if found else ""
+    return _told(_plain(found["Error"]), Cursor().member(struct, (), "Error")) if found else ""
 
 
 def read_victims(body: bytes) -> dict[str, VictimsAnswer]:
@@ -341,7 +344,7 @@ def _reasons(values: dict[str, Any], name: str, at: dict[str, Cursor]) -> dict[s
     if name not in values:
         return {}
     reasons = _object_members(values[name], "v1.FailedNodesMap", at[name])
-    return {node: _string(reason, at[name]) for node, reason in reasons.items()}
+    return {node: _told(reason, at[name]) for node, reason in reasons.items()}
 
 
 def _value(body: bytes) -> msgspec.Raw:
@@ -439,6 +442,12 @@ def _string(value: Any, at: Cursor) -> str:
     if isinstance(value, str):
         return value
     raise _mismatch(value, "string", at)
+
+
+def _told(value: Any, at: Cursor) -> str:
+    """A text for people, cut where an event would be."""
+    text = _string(value, at)
+    return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 4]} ..."
 
 
 def _int64(value: Any, at: Cursor) -> int:

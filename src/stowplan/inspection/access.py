@@ -10,11 +10,15 @@ MayRead = Callable[[str, str], Awaitable[bool]]
 
 
 class Viewer:
-    """Somebody who looks. Each question about their rights is asked once in the life of a request."""
+    """Somebody who looks. Each question about their rights is asked once, until `ask_again`."""
 
     def __init__(self, may_read: MayRead) -> None:
         self._may_read = may_read
         self._known: dict[tuple[str, str], bool] = {}
+
+    def ask_again(self) -> None:
+        """Forget what was answered: rights that are taken away end what is being shown, too."""
+        self._known.clear()
 
     async def may_see(self, namespace: str) -> bool:
         """Whether pods of a namespace may be shown."""

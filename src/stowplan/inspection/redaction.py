@@ -29,5 +29,16 @@ def redacted(document: Any, hidden: Collection[str]) -> Any:
     return [redacted(one, hidden) for one in document] if isinstance(document, list | tuple) else document
 
 
+def namespaces_in(document: Any) -> set[str]:
+    """The namespaces of everything that may be the name of a pod or group somewhere in plain data."""
+    if isinstance(document, str):
+        return {found["namespace"] for found in _KEY.finditer(document)}
+    if isinstance(document, Mapping):
+        document = [*document.values()]
+    if isinstance(document, list | tuple):
+        return set().union(*map(namespaces_in, document))
+    return set()
+
+
 def _named(found: re.Match[str]) -> str:
     return HIDDEN_GROUP if found["group"] else HIDDEN

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 from stowplan.api.status import ApiError
 from stowplan.inspection.access import Viewer
 from stowplan.inspection.documents import MOST_PODS, Inspection
-from stowplan.inspection.redaction import redacted
+from stowplan.inspection.redaction import namespaces_in, redacted
 
 PREFIX: Final = "/stowplan/v1"
 STATES: Final = ("", "placed", "waiting")
@@ -47,7 +47,8 @@ class Routes:
         """What to say to a GET of a path. Errors are Kubernetes Status objects."""
         try:
             document = await self._find(path, query, viewer)
-            return Answer(200, redacted(document, await viewer.hidden(self.inspection.named_namespaces())))
+            named = namespaces_in(document) & self.inspection.named_namespaces()
+            return Answer(200, redacted(document, await viewer.hidden(named)))
         except ApiError as error:
             return Answer(error.code, error.status())
 

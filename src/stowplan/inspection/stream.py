@@ -11,7 +11,7 @@ from stowplan.inspection.access import Viewer
 from stowplan.inspection.documents import Inspection
 from stowplan.inspection.nodes import node_rows, requested
 from stowplan.inspection.queues import decision_line
-from stowplan.inspection.redaction import redacted
+from stowplan.inspection.redaction import namespaces_in, redacted
 from stowplan.scheduler.decisions import LastDecision
 
 EVERY: Final = 0.25
@@ -19,7 +19,7 @@ EVERY: Final = 0.25
 MOST_DECISIONS: Final = 50
 """How many decisions are told at once; a page that wants all of them asks for them."""
 HELLO_EVERY: Final = 8
-"""After how many looks the totals are told again, also as a sign of life."""
+"""After how many looks the totals are told again, also as a sign of life, and rights are asked for again."""
 
 
 def event(name: str, document: Any) -> bytes:
@@ -50,6 +50,7 @@ class Stream:
         """What is new since the last call."""
         found: list[bytes] = []
         if not self._looks % HELLO_EVERY:
+            self._viewer.ask_again()
             found.append(event("hello", await self._hello()))
         self._looks += 1
         if await self._viewer.may_see_nodes():
@@ -101,11 +102,7 @@ class Stream:
         fresh = [*takewhile(lambda made: made is not newest, scheduler.context.decisions.latest())]
         visible = await self._viewer.visible({made.key.partition("/")[0] for made in fresh[:MOST_DECISIONS]})
         shown = [made for made in fresh[:MOST_DECISIONS] if made.key.partition("/")[0] in visible]
-        hidden = await self._viewer.hidden({key.partition("/")[0] for made in shown for key in _named(made)})
-        items = redacted([decision_line(made) for made in shown], hidden)
+        items = [decision_line(made) for made in shown]
+        named = namespaces_in(items) & self._inspection.named_namespaces()
+        items = redacted(items, await self._viewer.hidden(named))
         return [event("decisions", {"items": items})] if shown else []
-
-
-def _named(made: LastDecision) -> tuple[str, ...]:
-    """The pods that a line about a decision names beside its own."""
-    return () if made.preempting is None else made.preempting.victims

@@ -79,7 +79,10 @@ def _lines(
     if not quantities:
         return
     priority = "" if spec.priority is None else spec.priority
-    where = f'namespace="{pod.metadata.namespace}",node="{spec.node_name}",pod="{pod.metadata.name}"'
+    meta = pod.metadata
+    where = (
+        f'namespace="{escaped(meta.namespace)}",node="{escaped(spec.node_name)}",pod="{escaped(meta.name)}"'
+    )
     scheduler = escaped(spec.scheduler_name)
     for resource, unit, amount in quantities:
         yield (

@@ -5,12 +5,13 @@ whole block can be read. A file begins with a line that names the format and a b
 be read without any other: unless the scheduler had just started, its state is in it.
 """
 
+import os
 import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -25,6 +26,22 @@ _ARRAY: Final = b"\xdd"
 """How an array with a length of 32 bits begins in MessagePack."""
 
 MICROSECONDS: Final = 1_000_000
+
+# A file may come from anywhere. Its sizes and times are checked before anything is made of them.
+
+LARGEST: Final = 1 << 30
+"""Bytes that are decompressed at a time: twice what the largest cluster that Kubernetes supports takes."""
+_SMALL: Final = 16 << 20
+_MOST_INFLATED: Final = 256
+"""How many times its size a piece larger than `_SMALL` may become. Objects of a cluster, even if they are all
+the same, become 180 times as large; what is made to be expanded, a thousand times."""
+_MOST_ENTRIES: Final = 1 << 18
+"""Entries of a block. Blocks are written when they have a quarter of a megabyte."""
+_MOST_TICKS: Final = 100 * 366 * 86_400 * MICROSECONDS
+_EARLIEST, _LATEST = -6e10, 2e11
+"""Moments that have a date, with room for a recording before and after them."""
+
+_UNDECODABLE: Final = (ValueError, RecursionError, OverflowError)
 
 OBJECTS: Final = "objects"
 """The part of a state that has objects; they are of the resource that `b` names."""
@@ -99,6 +116,9 @@ class Header(msgspec.Struct, rename="camel", kw_only=True):
     written_by: str = ""
 
 
+T = TypeVar("T")
+
+
 class RecordingError(ValueError):
     """A recording that cannot be read or replayed; one line that names the file and what was expected."""
 
@@ -138,6 +158,7 @@ class Segment:
 
     def entries(self) -> Iterator[Entry]:
         """Its entries up to the last whole block."""
+        ticks = self.header.ticks
         with self.path.open("rb") as file:
             file.seek(self.begins)
             while True:
@@ -146,9 +167,14 @@ class Segment:
                     self.complete = not file.read(1)
                     return
                 try:
-                    yield from _entries.decode(zlib.decompress(block))
-                except (zlib.error, msgspec.DecodeError) as error:
-                    raise RecordingError(f"{self.path}: damaged block: {error}") from None
+                    entries = _entries_of(block)
+                except (zlib.error, *_UNDECODABLE) as error:
+                    raise RecordingError(f"{self.path}: damaged block: {_problem(error)}") from None
+                for entry in entries:
+                    ticks += entry.ticks
+                    if not _is_sound(entry, len(self.header.resources)) or ticks > _MOST_TICKS:
+                        raise RecordingError(f"{self.path}: damaged entry of kind {entry.kind}")
+                    yield entry
 
 
 class Session(NamedTuple):
@@ -166,6 +192,24 @@ class Session(NamedTuple):
                 yield entry
             if not segment.complete:
                 return
+
+    def decode(self, raw: msgspec.Raw, cls: type[T]) -> T:
+        """The `raw` of an entry. Raises RecordingError."""
+        try:
+            return msgspec.msgpack.decode(raw, type=cls)
+        except _UNDECODABLE as error:
+            raise self.damaged(f"damaged entry: {_problem(error)}") from None
+
+    def moment(self, raw: msgspec.Raw) -> float:
+        """The `raw` of an entry that is a time. Raises RecordingError."""
+        seconds = self.decode(raw, float)
+        if not _EARLIEST <= seconds <= _LATEST:
+            raise self.damaged(f"damaged entry: {seconds} seconds are no date")
+        return seconds
+
+    def damaged(self, problem: str) -> RecordingError:
+        """An error about what is in the files."""
+        return RecordingError(f"{self.segments[0].path}: {problem}")
 
     @property
     def is_cut_off(self) -> bool:
@@ -210,9 +254,16 @@ def read_header(path: Path) -> Segment:
         if block is None:
             raise RecordingError(f"{path}: cut off before the end of its header")
         try:
-            header = _header.decode(zlib.decompress(block))
-        except (zlib.error, msgspec.DecodeError) as error:
-            raise RecordingError(f"{path}: damaged header: {error}") from None
+            header = _header.decode(inflated(block))
+        except (zlib.error, *_UNDECODABLE) as error:
+            raise RecordingError(f"{path}: damaged header: {_problem(error)}") from None
+        if not (
+            _EARLIEST <= header.wall <= _LATEST
+            and abs(header.monotonic) <= _LATEST
+            and 0 <= header.ticks <= _MOST_TICKS
+            and 0 <= header.longest_wait <= _LATEST
+        ):
+            raise RecordingError(f"{path}: damaged header: expected times that have a date")
         return Segment(path, header, file.tell())
 
 
@@ -222,11 +273,64 @@ def _block(file: BinaryIO) -> bytes | None:
     head = file.read(_HEAD.size)
     if len(head) == _HEAD.size:
         size, checksum = _HEAD.unpack(head)
-        data = file.read(size)
-        if len(data) == size and zlib.crc32(data) == checksum:
+        is_there = size <= os.fstat(file.fileno()).st_size - file.tell()
+        data = file.read(size) if is_there else b""
+        if is_there and zlib.crc32(data) == checksum:
             return data
     file.seek(place)
     return None
+
+
+def inflated_limit(size: int) -> int:
+    """What objects of a cluster can be at most that take so many bytes when they are compressed."""
+    return min(LARGEST, max(_SMALL, _MOST_INFLATED * size))
+
+
+def inflated(data: bytes) -> bytes:
+    """Decompress what is not larger than objects of a cluster can be. Raises zlib.error."""
+    most = inflated_limit(len(data))
+    stream = zlib.decompressobj()
+    text = stream.decompress(data, most + 1)
+    if len(text) > most:
+        raise zlib.error(f"{len(data)} bytes stand for more than {most >> 20} MiB")
+    if not stream.eof:
+        raise zlib.error("incomplete or truncated stream")
+    return text
+
+
+def _entries_of(block: bytes) -> list[Entry]:
+    text = inflated(block)
+    begins = len(_ARRAY) + _COUNT.size
+    if len(text) < begins or not text.startswith(_ARRAY):
+        raise ValueError("expected a list of entries")
+    (count,) = _COUNT.unpack_from(text, len(_ARRAY))
+    if count > _MOST_ENTRIES:
+        raise ValueError(f"{count} entries: expected at most {_MOST_ENTRIES}")
+    return _entries.decode(text)
+
+
+_OF_PODS: Final = frozenset((Kind.CYCLE, Kind.CYCLE_BEGINS, Kind.CYCLE_ENDS, Kind.TURN, Kind.ANSWER))
+_OTHERS: Final = frozenset((Kind.WALL_CLOCK, Kind.STATE_COMPLETE, Kind.END))
+
+
+def _is_sound(entry: Entry, resources: int) -> bool:
+    """Whether the fields of an entry are what its kind has."""
+    kind, a, b = entry.kind, entry.a, entry.b
+    if not 0 <= entry.ticks <= _MOST_TICKS:
+        return False
+    if kind == Kind.EVENT:
+        return isinstance(a, int) and 0 <= a < resources and isinstance(b, int)
+    if kind in _OF_PODS:
+        return isinstance(a, str)
+    if kind == Kind.FLUSH:
+        return isinstance(a, int)
+    if kind == Kind.STATE:
+        return a in (OBJECTS, REST) and isinstance(b, str)
+    return kind in _OTHERS
+
+
+def _problem(error: Exception) -> str:
+    return "nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
 def packed(value: Any) -> msgspec.Raw:

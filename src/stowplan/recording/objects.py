@@ -3,9 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple
-
-import msgspec
+from typing import Final, NamedTuple
 
 from stowplan.api.meta import AnyObject, Object
 from stowplan.gocompat.durations import Duration, DurationError
@@ -62,13 +60,14 @@ def changes(session: Session) -> Iterator[Change]:
         ticks += entry.ticks
         time = wall + ticks / MICROSECONDS
         if entry.kind == Kind.EVENT:
-            yield Change(time, _decoded(entry.raw, types[int(entry.a)]), bool(entry.b))
+            yield Change(time, session.decode(entry.raw, types[int(entry.a)]), bool(entry.b))
         elif entry.kind == Kind.STATE and entry.a == OBJECTS:
             cls = _TYPES.get(str(entry.b).split(".", 1)[0], AnyObject)
-            for obj in msgspec.msgpack.decode(entry.raw, type=list[cls]):  # type: ignore[valid-type]
+            found: list[Object] = session.decode(entry.raw, list[cls])  # type: ignore[valid-type]
+            for obj in found:
                 yield Change(time, obj, False)
         elif entry.kind == Kind.WALL_CLOCK:
-            wall = msgspec.msgpack.decode(entry.raw)
+            wall = session.moment(entry.raw)
 
 
 def objects_at(path: Path, until: Moment | None = None) -> tuple[list[Object], float]:
@@ -103,7 +102,3 @@ def _state_first(session: Session) -> Iterator[Entry]:
             kept.append(entry)
     yield from kept
     yield from entries
-
-
-def _decoded(raw: msgspec.Raw, cls: type[Object]) -> Any:
-    return msgspec.msgpack.decode(raw, type=cls)

@@ -51,7 +51,11 @@ _PATIENCE: Final = 60.0
 _NO_ANSWER_AFTER: Final = 300 * MICROSECONDS
 """So long after a watch event has confirmed a binding its answer does not come as a failure any more."""
 
-_decode = msgspec.msgpack.decode
+_RecordedFailure: Any = tuple[str, str] | None
+"""The failure of a cycle: the message, and the node that was nominated."""
+_TIMED_OUT: Final = re.compile(r"node (\S+): timed out trying to allocate")
+_RecordedError: Any = list[Any]
+"""An error of the API server without its code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +336,7 @@ class Replay:
         """Replay entry by entry. Raises DivergedError where the replay cannot follow the recording."""
         async with self.scheduler.driven():
             try:
-                async for entry in _in_effective_order(self._after_state()):
+                async for entry in self._in_effective_order(self._after_state()):
                     decision = await self._play(entry)
                     if decision is not None:
                         yield decision
@@ -367,7 +371,7 @@ class Replay:
         elif kind == Kind.TURN and entry.a == ASIDE:
             await self._put_aside(str(entry.b))
         elif kind == Kind.TURN:
-            await self._give(str(entry.a), str(entry.b), _decode(entry.raw))
+            await self._give(str(entry.a), str(entry.b), self.session.decode(entry.raw, object))
         elif kind == Kind.ANSWER:
             await self._answer(entry)
         elif kind == Kind.FLUSH:
@@ -375,7 +379,7 @@ class Replay:
             await self._catch_up()
             self.scheduler.flush(int(entry.a))
         elif kind == Kind.WALL_CLOCK:
-            self.turns.clock.wall = _decode(entry.raw)
+            self.turns.clock.wall = self.session.moment(entry.raw)
         return None
 
     # The state at the beginning
@@ -392,11 +396,15 @@ class Replay:
                     resource = str(entry.b)
                     objects[resource] += self._decoded(resource, entry.raw)
                 else:
-                    rest = _decode(entry.raw, type=Rest)
+                    rest = self.session.decode(entry.raw, Rest)
             elif entry.kind != Kind.STATE_COMPLETE:
                 kept.append(entry)
             elif rest is not None:
-                restore(self.scheduler, objects, rest)
+                try:
+                    restore(self.scheduler, objects, rest)
+                except (LookupError, ValueError, TypeError, OverflowError) as error:
+                    problem = f"the state that it begins with cannot be restored: {error!r}"
+                    raise self.session.damaged(problem) from error
                 if rest.under_way:
                     self.notes.append(
                         f"{rest.under_way} pods were being bound when the recording begins: what they come "
@@ -421,7 +429,7 @@ class Replay:
         cls = next((one.cls for one in self._reflectors if one and one.resource.dotted == resource), None)
         if cls is None:
             return []
-        found: list[Object] = msgspec.msgpack.decode(raw, type=list[cls])  # type: ignore[valid-type]
+        found: list[Object] = self.session.decode(raw, list[cls])  # type: ignore[valid-type]
         return found
 
     # Turns
@@ -430,7 +438,7 @@ class Replay:
         reflector = self._reflectors[int(entry.a)]
         if reflector is None:
             return
-        obj = _decode(entry.raw, type=reflector.cls)
+        obj = self.session.decode(entry.raw, reflector.cls)
         if entry.b:
             reflector.store.remove(obj.key, obj)
         else:
@@ -485,7 +493,7 @@ class Replay:
     def _run_cycle(self, entry: Entry) -> Decision:
         """A cycle that was not interrupted runs at a stretch here, too."""
         self._slice.held = None
-        self.scheduler.cycle.searches.ends_at = _timed_out_at(entry)
+        self.scheduler.cycle.searches.ends_at = self._timed_out_at(entry)
         cycle = self._popped(str(entry.a))
         try:
             cycle.send(None)
@@ -511,7 +519,7 @@ class Replay:
         assert self._queued is not None
         self.turns.attempted()
         self._decided += 1
-        failure = _decode(entry.raw)
+        failure = self.session.decode(entry.raw, _RecordedFailure)
         recorded = Outcome(str(entry.b)) if failure is None else Outcome("", *failure)
         replayed = outcome_of(self.turns.node, self.turns.failure)
         queued = self._queued
@@ -533,7 +541,8 @@ class Replay:
         await self._catch_up()
         request = str(entry.a)
         await self._until(lambda: self.client.has_asked(request), f"request {request}")
-        self.client.answer(request, entry.b, _decode(entry.raw))
+        answer: Any = self.session.decode(entry.raw, object if isinstance(entry.b, str) else _RecordedError)
+        self.client.answer(request, entry.b, answer)
         self._is_answering = True
 
     async def _until(self, holds: Callable[[], bool], what: str) -> None:
@@ -562,35 +571,38 @@ class Replay:
         """Let the background run until everything in it waits."""
         await asyncio.sleep(_INSTANT)
 
+    def _timed_out_at(self, entry: Entry) -> str | None:
+        """The node at which the searches of a recorded cycle took too long: the time is not replayed."""
+        failure = self.session.decode(entry.raw, _RecordedFailure)
+        found = None if failure is None else _TIMED_OUT.search(failure[0])
+        return None if found is None else found[1]
 
-def _timed_out_at(entry: Entry) -> str | None:
-    """The node at which the searches of a recorded cycle took too long: the time is not replayed."""
-    failure = _decode(entry.raw)
-    found = None if failure is None else re.search(r"node (\S+): timed out trying to allocate", failure[0])
-    return None if found is None else found[1]
+    async def _in_effective_order(self, entries: AsyncIterator[Entry]) -> AsyncIterator[Entry]:
+        """Entries, but a victim in PreBind that went on once more before it gave up goes on first.
 
-
-async def _in_effective_order(entries: AsyncIterator[Entry]) -> AsyncIterator[Entry]:
-    """Entries, but a victim in PreBind that went on once more before it gave up goes on before it is told.
-
-    Whoever is told to give up does so where it waits next, and in a replay it waits for its turn.
-    """
-    told: Entry | None = None
-    async for entry in entries:
-        if told is not None:
-            goes_on = entry.kind == Kind.TURN and entry.a == GOING_ON
-            if goes_on and str(told.b).partition(FOR)[0] == entry.b:
-                yield msgspec.structs.replace(entry, ticks=told.ticks + entry.ticks)
-                entry, told = msgspec.structs.replace(told, ticks=0), None
+        Whoever is told to give up does so where it waits next, and in a replay it waits for its turn.
+        """
+        told: Entry | None = None
+        async for entry in entries:
+            if told is not None:
+                goes_on = entry.kind == Kind.TURN and entry.a == GOING_ON
+                if goes_on and str(told.b).partition(FOR)[0] == entry.b:
+                    yield msgspec.structs.replace(entry, ticks=told.ticks + entry.ticks)
+                    entry, told = msgspec.structs.replace(told, ticks=0), None
+                else:
+                    yield told
+                    told = None
+            if (
+                entry.kind == Kind.TURN
+                and entry.a == VICTIM
+                and told is None
+                and self.session.decode(entry.raw, object)
+            ):
+                told = entry
             else:
-                yield told
-                told = None
-        if entry.kind == Kind.TURN and entry.a == VICTIM and told is None and _decode(entry.raw):
-            told = entry
-        else:
-            yield entry
-    if told is not None:
-        yield told
+                yield entry
+        if told is not None:
+            yield told
 
 
 def _by_number(header: Header, scheduler: Scheduler) -> list[Reflector[Any] | None]:

@@ -8,12 +8,13 @@ import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import GenericAlias
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from stowplan.api.decode import KINDS
 from stowplan.api.meta import Object
+from stowplan.recording.files import inflated
 
 
 class SnapshotError(ValueError):
@@ -34,15 +35,23 @@ FORMAT: Final = 1
 LEVEL: Final = 6
 """How hard to compress; more takes longer and saves little."""
 
+# A byte of a file can be a whole object, hundreds of bytes in memory, so lists are refused by their length.
+_MOST_OBJECTS: Final = msgspec.Meta(max_length=1_000_000)
+"""Objects of one kind: seven times as many as the pods that Kubernetes supports."""
+_MOST_NOTES: Final = msgspec.Meta(max_length=10_000)
+
 _Objects: Any = msgspec.defstruct(
     "_Objects",
-    [(kind, GenericAlias(list, (cls,)), msgspec.field(default_factory=list)) for kind, cls in KINDS.items()],
+    [
+        (kind, Annotated[GenericAlias(list, (cls,)), _MOST_OBJECTS], msgspec.field(default_factory=list))
+        for kind, cls in KINDS.items()
+    ],
 )
 
 
 class _Contents(msgspec.Struct):
     source: str
-    notes: list[str]
+    notes: Annotated[list[str], _MOST_NOTES]
     objects: _Objects
 
 
@@ -79,10 +88,12 @@ def read_snapshot(path: Path) -> Snapshot:
             f"{path}: snapshot format {number}: expected {FORMAT}, update stowplan to read it"
         )
     try:
-        contents = _decoder.decode(zlib.decompress(rest))
-    except zlib.error:
-        raise SnapshotError(f"{path}: damaged or cut off: expected a whole snapshot") from None
-    except msgspec.DecodeError as error:
+        contents = _decoder.decode(inflated(rest))
+    except zlib.error as error:
+        raise SnapshotError(f"{path}: damaged or cut off: expected a whole snapshot: {error}") from None
+    except RecursionError:
+        raise SnapshotError(f"{path}: expected a snapshot: nested too deeply") from None
+    except ValueError as error:
         raise SnapshotError(f"{path}: {error}") from None
     objects = [obj for kind in KINDS for obj in getattr(contents.objects, kind)]
     return Snapshot(objects, contents.source, contents.notes)

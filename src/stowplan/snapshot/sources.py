@@ -1,7 +1,9 @@
 """Where a snapshot comes from: the lists of an API server, or what `kubectl get -o yaml` wrote to files."""
 
+import lzma
 import sys
 import tarfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +21,7 @@ from stowplan.api.workloads import PriorityClass
 from stowplan.client import Listing, Reader
 from stowplan.gocompat.jsontext import TextError
 from stowplan.gocompat.yamltext import load_yaml_documents
-from stowplan.recording.files import RecordingError, is_recording
+from stowplan.recording.files import RecordingError, inflated_limit, is_recording
 from stowplan.recording.objects import objects_at
 from stowplan.scheduler.watched import (
     AROUND_PODS,
@@ -221,13 +223,32 @@ def _texts(path: Path) -> Iterator[tuple[str, str]]:
     if str(path) == "-":
         yield "-", sys.stdin.read()
     elif tarfile.is_tarfile(path):
-        with tarfile.open(path) as archive:
-            for member in sorted(archive.getmembers(), key=lambda one: one.name):
-                file = archive.extractfile(member) if member.name.endswith(_SUFFIXES) else None
-                if file is not None:
-                    yield f"{path}: {member.name}", _text(f"{path}: {member.name}", file.read())
+        try:
+            yield from _members(path)
+        except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
+            raise SnapshotError(f"{path}: damaged or cut off: expected a tar archive: {error}") from None
     else:
         yield str(path), _text(str(path), path.read_bytes())
+
+
+def _members(path: Path) -> Iterator[tuple[str, str]]:
+    """The files of an archive, but not what its links lead to.
+
+    How large they are is checked before they are read, or passed over.
+    """
+    room = inflated_limit(path.stat().st_size)
+    with tarfile.open(path) as archive:
+        wanted: list[tarfile.TarInfo] = []
+        for member in archive:
+            room -= member.size
+            if room < 0:
+                raise SnapshotError(f"{path}: {member.name}: the archive is too small for files of that size")
+            if member.isfile() and member.name.endswith(_SUFFIXES):
+                wanted.append(member)
+        for member in sorted(wanted, key=lambda one: one.name):
+            file = archive.extractfile(member)
+            if file is not None:
+                yield f"{path}: {member.name}", _text(f"{path}: {member.name}", file.read())
 
 
 def _text(place: str, data: bytes) -> str:

@@ -17,6 +17,7 @@ from stowplan.snapshot.traces import Layout, Rows, TraceSpec, read_trace
 
 TRACE: Final = "trace"
 MACHINES: Final = "machines"
+_LONGEST_HEADER: Final = 1 << 16
 _FOREVER: Final = float("inf")
 _PODS_OF_A_NODE: Final = "1001"
 _GPU_COUNT: Final = "alibabacloud.com/gpu-count"
@@ -60,8 +61,8 @@ def has_mapping(document: Any) -> bool:
 
 def objects_of_trace(path: Path) -> list[Object]:
     """Nodes or pods of a trace whose layout is built in. Raises SnapshotError."""
-    with path.open(encoding="utf-8", newline="") as file:
-        header = file.readline().strip().split(",")
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        header = file.readline(_LONGEST_HEADER).strip().split(",")
     place = Place(str(path), "")
     if path.name.startswith("machine_meta"):
         return list(_nodes(path, NODE_LAYOUTS["alibaba2018"]))
@@ -71,7 +72,7 @@ def objects_of_trace(path: Path) -> list[Object]:
         return list(_nodes(path, NODE_LAYOUTS["openb"]))
     if {"num_gpu", "creation_time"} <= set(header):
         return list(_pods(path, TraceSpec(file=path.name, layout="openb"), place, ""))
-    raise SnapshotError(f"{path}:1: {header[0]}: {_KNOWN}")
+    raise SnapshotError(f"{path}:1: {header[0][:40]}: {_KNOWN}")
 
 
 def objects_of_mapping(document: Mapping[str, Any], place: Place) -> list[Object]:

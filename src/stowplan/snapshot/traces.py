@@ -8,6 +8,7 @@ import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -119,7 +120,9 @@ def read_trace(path: Path, spec: TraceSpec, place: Place, where: str, duration: 
         raise place.wrong(f"{where}.file", f"{spec.file}: {error.strerror}") from None
     with file:
         rows = Rows(str(path), file, layout)
-        pods = [pod for row in rows for pod in rows.pods(row)]
+        pods = list(islice((pod for row in rows for pod in rows.pods(row)), _MOST_PODS + 1))
+    if len(pods) > _MOST_PODS:
+        raise SnapshotError(f"{path}: expected at most {_MOST_PODS} pods")
     if not pods:
         raise SnapshotError(f"{path}: expected at least one row")
     first = min(pod.at for pod in pods)
@@ -189,7 +192,14 @@ class Rows:
         self._units = {name: _amount(layout.units.get(name, 1)) or Fraction(1) for name in about}
 
     def __iter__(self) -> Iterator[list[str]]:
-        return (row for row in self._reader if row and not row[0].startswith(_COMMENT))
+        try:
+            for row in self._reader:
+                if row and not row[0].startswith(_COMMENT):
+                    yield row
+        except UnicodeDecodeError:
+            raise SnapshotError(f"{self._path}:{self._reader.line_num + 1}: expected UTF-8") from None
+        except csv.Error as error:
+            raise SnapshotError(f"{self._path}:{self._reader.line_num}: expected CSV: {error}") from None
 
     def pods(self, row: list[str]) -> Iterator[TracePod]:
         """The pods of a row: one, or as many as it says."""
@@ -242,7 +252,7 @@ class Rows:
             return None
         amount = _amount(text)
         if amount is None:
-            raise self._wrong(column, f"expected a number, got {text!r}")
+            raise self._wrong(column, f"expected a number, got {text[:40]!r}")
         return amount * self._units[name]
 
     def _quantity(self, row: list[str], name: str) -> str:

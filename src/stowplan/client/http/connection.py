@@ -62,16 +62,18 @@ def parse_head(text: bytes) -> Head:
     status = int(found[2])
     lowered = text.lower()
     length: int | None = None
-    given = _field(lowered, _LENGTH)
+    given = _only_field(lowered, _LENGTH)
     if given is not None:
         if not given.isdigit() or len(given) > 18:
             raise MalformedError(f"malformed Content-Length {given[:40].decode('latin-1')!r}")
         length = int(given)
-    encoding = _field(lowered, _ENCODING)
+    encoding = _only_field(lowered, _ENCODING)
     if encoding is not None and encoding != b"chunked":
         raise MalformedError(f"unsupported transfer encoding {encoding[:40].decode('latin-1')!r}")
     connection = _field(lowered, _CONNECTION)
     closes = b"close" in connection if connection is not None else found[1] == b"0"
+    # The chunks count. Whoever reads the length instead takes another part for the next answer.
+    closes = closes or (length is not None and encoding is not None)
     if status == 204 or status == 304:
         length, encoding = 0, None
     retry_after = retry_after_of(_field(lowered, _RETRY_AFTER)) if status >= 400 else None
@@ -90,6 +92,17 @@ def _field(lowered: bytes, name: bytes) -> bytes | None:
     begin = at + len(name)
     end = lowered.find(b"\r\n", begin)
     return lowered[begin : end if end >= 0 else len(lowered)].strip()
+
+
+def _only_field(lowered: bytes, name: bytes) -> bytes | None:
+    """A field that says where an answer ends: it may be repeated, but not say two things."""
+    first = _field(lowered, name)
+    if first is not None and lowered.count(name) > 1:
+        others = (_field(name + rest, name) for rest in lowered.split(name)[2:])
+        if any(other != first for other in others):
+            what = name.strip(b"\r\n:").decode("latin-1")
+            raise MalformedError(f"malformed HTTP response: {what} given twice")
+    return first
 
 
 class Chunks:

@@ -4,7 +4,9 @@ OpenID Connect issuer."""
 import asyncio
 import base64
 import binascii
+import contextlib
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -46,7 +48,7 @@ def expiry_of(token: str) -> float:
     try:
         text = base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4))
         return msgspec.json.decode(text, type=_Claims, strict=False).exp
-    except (binascii.Error, ValueError, msgspec.MsgspecError):
+    except (binascii.Error, ValueError, RecursionError):
         return 0.0
 
 
@@ -54,6 +56,11 @@ PATIENCE: Final = 60.0
 """Seconds a command may take."""
 
 _SHOWN: Final = 300
+MOST_OUTPUT: Final = 1 << 20
+"""Bytes that a command may print: a token and certificates are a few thousand."""
+FIRST_PAUSE: Final = 1.0
+LONGEST_PAUSE: Final = 60.0
+"""Seconds until a command runs again that gave nothing of use, at first and at the longest."""
 
 
 class _Status(msgspec.Struct, rename="camel"):
@@ -70,7 +77,12 @@ class _Printed(msgspec.Struct, rename="camel"):
 
 
 class PluginCredentials:
-    """Runs the command when it is needed: at first, after the expiry it told, and after a refusal."""
+    """Runs the command when it is needed: at first, after the expiry it told, and after a refusal.
+
+    A command whose result is of no use (it fails, what it prints has expired or is refused) runs again only
+    after a pause, longer each time: else each of many requests would start a process. Meanwhile requests
+    are sent with what it gave last, as other clients do, or fail as the command did.
+    """
 
     def __init__(self, plugin: ExecPlugin, clock: Clock, show: Callable[[bytes, bytes], None]) -> None:
         self._plugin = plugin
@@ -78,20 +90,32 @@ class PluginCredentials:
         self._show = show
         self._value: str | None = None
         self._expires = float("inf")
+        self._is_refused = False
+        self._failure: CredentialsError | None = None
+        self._pause = 0.0
+        self._next_run = float("-inf")
         self._running: asyncio.Task[None] | None = None
 
     def header(self) -> str | None:
-        return None if self._clock.now() >= self._expires else self._value
+        is_good = not self._is_refused and self._clock.now() < self._expires
+        is_all_there_is = self._failure is None and not self._may_run
+        return self._value if is_good or is_all_there_is else None
 
     def refused(self, used: str) -> bool:
         if used == self._value:
-            self._value = None
-        return True
+            self._is_refused = True
+        return self._may_run
+
+    @property
+    def _may_run(self) -> bool:
+        return self._clock.monotonic() >= self._next_run
 
     async def renew(self) -> None:
         """However many ask, the command runs once, and goes on if one of them gives up."""
         if self._running is None:
-            self._running = asyncio.create_task(self._fetch(), name="credential plugin")
+            if self._failure is not None and not self._may_run:
+                raise CredentialsError(str(self._failure))
+            self._running = asyncio.create_task(self._run(), name="credential plugin")
             self._running.add_done_callback(self._done)
         await asyncio.shield(self._running)
 
@@ -99,6 +123,26 @@ class PluginCredentials:
         self._running = None
         if not task.cancelled():
             task.exception()
+
+    async def _run(self) -> None:
+        last = self._value
+        try:
+            await self._fetch()
+        except CredentialsError as error:
+            self._failure = error
+            self._wait()
+            raise
+        self._failure = None
+        is_same = self._is_refused and self._value == last
+        self._is_refused = False
+        if is_same or self._clock.now() >= self._expires:
+            self._wait()
+        else:
+            self._pause, self._next_run = 0.0, float("-inf")
+
+    def _wait(self) -> None:
+        self._pause = min(max(2 * self._pause, FIRST_PAUSE), LONGEST_PAUSE)
+        self._next_run = self._clock.monotonic() + self._pause
 
     async def _fetch(self) -> None:
         printed = self._read(await self._output())
@@ -142,18 +186,26 @@ class PluginCredentials:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
             )
         except OSError as error:
             hint = f"; {' '.join(plugin.install_hint.split())}" if plugin.install_hint else ""
             raise self._problem(f"{(error.strerror or str(error)).lower()}{hint}") from None
+        assert process.stdout is not None
+        assert process.stderr is not None
         try:
             async with asyncio.timeout(PATIENCE):
-                output, complaints = await process.communicate()
+                output, complaints, _ = await asyncio.gather(
+                    _taken(process.stdout), _taken(process.stderr), process.wait()
+                )
         except BaseException as error:
-            if process.returncode is None:
-                process.kill()
+            # With all that it has started, or that would keep our ends of the pipes open.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             if isinstance(error, TimeoutError):
                 raise self._problem(f"it took longer than {PATIENCE:.0f} s") from None
+            if isinstance(error, _TooMuchError):
+                raise self._problem(f"it printed more than {MOST_OUTPUT} bytes") from None
             raise
         if process.returncode:
             said = " ".join(complaints.decode("utf-8", "replace").split())[-_SHOWN:]
@@ -164,6 +216,20 @@ class PluginCredentials:
 
     def _problem(self, text: str) -> CredentialsError:
         return CredentialsError(f"exec: {self._plugin.command}: {text}")
+
+
+class _TooMuchError(Exception):
+    """A command prints more than anybody can use."""
+
+
+async def _taken(stream: asyncio.StreamReader) -> bytes:
+    """Everything that comes. Raises _TooMuchError."""
+    taken = bytearray()
+    while piece := await stream.read(1 << 16):
+        taken += piece
+        if len(taken) > MOST_OUTPUT:
+            raise _TooMuchError
+    return bytes(taken)
 
 
 def _command(plugin: ExecPlugin) -> str:
@@ -250,6 +316,8 @@ class OidcCredentials:
             finally:
                 pool.close()
             return _data(answer)
+        except RecursionError:
+            raise CredentialsError(f"oidc: {url}: its answer is nested too deeply") from None
         except (DialError, LostError, ValueError) as error:
             raise CredentialsError(f"oidc: {url}: {error}") from None
 
@@ -268,7 +336,7 @@ def _data(answer: Answer) -> dict[str, Any]:
         raise ValueError(f"the issuer answered with code {answer.status}")
     found = msgspec.json.decode(answer.body)
     if not isinstance(found, dict):
-        raise TypeError("expected a map")
+        raise ValueError("expected a map")  # noqa: TRY004 (an answer, not an argument)
     return found
 
 

@@ -199,16 +199,38 @@ _STATUSES: Final = {
 _MOST_STATUSES: Final = 64
 
 
+LONGEST_LIST: Final = 64 * 1024
+"""Bytes of the fields of a head, each counted as an entry of a table. The server is told this limit."""
+_LONGEST_VALUE: Final = 1024
+"""Bytes of a value that somebody asks for: a status, a date, seconds."""
+
+
 def value_of(block: bytes, name: bytes) -> bytes | None:
     """The value of a field, None if it is not there. Raises HeaderError."""
     short = huffman(name)
     for found, (value, is_short) in _fields(block):
         if found == (name, False) or found == (short, True):
+            if len(value) > _LONGEST_VALUE:
+                raise HeaderError("malformed header block: a value too long")
             return unhuffman(value) if is_short else value
     return None
 
 
 def _fields(block: bytes) -> Iterator[tuple[_Raw, _Raw]]:
+    """The fields of a block, as long as they are not more than may be in one.
+
+    A field can be a single byte, so that a block has far more of them than of bytes in a list.
+    """
+    room = LONGEST_LIST
+    for field in _all_fields(block):
+        (name, _), (value, _) = field
+        room -= len(name) + len(value) + _ENTRY
+        if room < 0:
+            raise HeaderError("malformed header block: more fields than are taken")
+        yield field
+
+
+def _all_fields(block: bytes) -> Iterator[tuple[_Raw, _Raw]]:
     at, size = 0, len(block)
     begun = False
     try:

@@ -37,7 +37,8 @@ _PUSH_PROMISE, _PING, _GOAWAY, _WINDOW_UPDATE, _CONTINUATION = 5, 6, 7, 8, 9
 _END_STREAM, _ACK, _END_HEADERS, _PADDED, _WITH_PRIORITY = 1, 1, 4, 8, 32
 _HEADER_TABLE_SIZE, _ENABLE_PUSH, _MAX_CONCURRENT_STREAMS = 1, 2, 3
 _INITIAL_WINDOW_SIZE, _MAX_FRAME_SIZE, _MAX_HEADER_LIST_SIZE = 4, 5, 6
-_PROTOCOL_ERROR, _REFUSED_STREAM, _CANCEL = 1, 7, 8
+_PROTOCOL_ERROR, _FLOW_CONTROL_ERROR, _FRAME_SIZE_ERROR = 1, 3, 6
+_REFUSED_STREAM, _CANCEL, _COMPRESSION_ERROR, _ENHANCE_YOUR_CALM = 7, 8, 9, 11
 
 _CODES: Final = (
     "NO_ERROR",
@@ -73,6 +74,14 @@ _MOST_PIECES: Final = 64
 """Frames of one header block."""
 _MOST_RESPONSES: Final = 10_000
 """Frames of its own that the server may have us answer without reading what we write."""
+_SMALL: Final = 64
+"""Bytes of a body below which a frame is worth less than the work of taking it apart."""
+_MOST_IDLE_FRAMES: Final = 10_000
+"""Frames without content for any request that may come between two answers.
+
+PING, SETTINGS, WINDOW_UPDATE, PRIORITY, interim answers, empty or tiny pieces of bodies, frames of streams
+that have ended: a server that behaves sends a few of them with each answer.
+"""
 
 
 def _opening() -> bytes:
@@ -102,6 +111,14 @@ class CountedLink(Link, Protocol):
 
     @property
     def backlog(self) -> int: ...
+
+
+class FramingError(MalformedError):
+    """A violation of HTTP/2 that ends the connection, with the error code that the server is sent."""
+
+    def __init__(self, problem: str, code: int = _PROTOCOL_ERROR) -> None:
+        super().__init__(f"malformed HTTP/2 response: {problem}")
+        self.code = code
 
 
 class UnprocessedError(LostError):
@@ -174,6 +191,8 @@ class Http2Connection:
         """What the server takes over the whole connection."""
         self._received = 0
         self._responses = 0
+        self._idle_frames = 0
+        """Frames without content since the last answer."""
         self._served = 0
         self.reserved = 0
         """Places that are promised to somebody."""
@@ -294,7 +313,7 @@ class Http2Connection:
                 first, flags, stream = _HEAD.unpack_from(data, at)
                 length = first >> 8
                 if length > _FRAME:
-                    raise MalformedError("malformed HTTP/2 response: a frame too large")
+                    raise FramingError("a frame too large", _FRAME_SIZE_ERROR)
                 begin = at + 9
                 end = begin + length
                 if end > size:
@@ -303,6 +322,8 @@ class Http2Connection:
                 kind = first & 255
                 stream &= _LAST_STREAM
                 if kind == _DATA and stream in exchanges and not self._block:
+                    if length < _SMALL:
+                        self._count_idle_frame()
                     self._take_data(exchanges[stream], flags, data[begin:at])
                 elif (
                     kind == _HEADERS
@@ -313,8 +334,11 @@ class Http2Connection:
                     self._take_headers(stream, flags, data[begin:at])
                 else:
                     self._take_other(kind, flags, stream, data[begin:at])
-        except (MalformedError, hpack.HeaderError) as error:
-            self._refuse(str(error))
+        except FramingError as error:
+            self._refuse(str(error), error.code)
+            return
+        except hpack.HeaderError as error:
+            self._refuse(str(error), _COMPRESSION_ERROR)
             return
         if at < size:
             self._rest = data[at:]
@@ -329,7 +353,7 @@ class Http2Connection:
 
     def _take_data(self, exchange: Exchange, flags: int, content: bytes) -> None:
         if not exchange.status:
-            raise MalformedError("malformed HTTP/2 response: a body without a head")
+            raise FramingError("a body without a head")
         size = len(content)
         if flags & _PADDED:
             content = _unpadded(content)
@@ -356,18 +380,21 @@ class Http2Connection:
                 exchange.status = status
                 exchange.head = block
             elif flags & _END_STREAM:
-                raise MalformedError("malformed HTTP/2 response: an interim answer without another one")
+                raise FramingError("an interim answer without another one")
+            else:
+                self._count_idle_frame()
         elif not flags & _END_STREAM:
-            raise MalformedError("malformed HTTP/2 response: a trailer before the end")
+            raise FramingError("a trailer before the end")
         if flags & _END_STREAM:
             self._finish(exchange)
 
     def _take_other(self, kind: int, flags: int, stream: int, content: bytes) -> None:
         """A frame that is rarer than heads and bodies of answers, or stands where another one belongs."""
         if kind != _SETTINGS and not self._settled.done():
-            raise MalformedError("malformed HTTP/2 response: no settings")
+            raise FramingError("no settings")
+        self._count_idle_frame()
         if self._block and (kind != _CONTINUATION or stream != self._block_stream):
-            raise MalformedError("malformed HTTP/2 response: a header block that is interrupted")
+            raise FramingError("a header block that is interrupted")
         if kind == _DATA:
             self._count(len(content))
             self._check_known(stream)
@@ -378,8 +405,10 @@ class Http2Connection:
         elif kind == _SETTINGS:
             self._take_settings(flags, stream, content)
         elif kind == _PING:
-            if len(content) != 8 or stream:
-                raise MalformedError("malformed HTTP/2 response: a malformed PING")
+            if len(content) != 8:
+                raise FramingError("a malformed PING", _FRAME_SIZE_ERROR)
+            if stream:
+                raise FramingError("a PING of a stream")
             if not flags & _ACK:
                 self._respond(_frame(_PING, _ACK, 0, content))
         elif kind == _WINDOW_UPDATE:
@@ -387,16 +416,16 @@ class Http2Connection:
         elif kind == _RST_STREAM:
             self._take_reset(stream, _number_in(content, 4))
         elif kind == _GOAWAY:
-            self._take_goaway(content)
+            self._take_goaway(stream, content)
         elif kind == _PUSH_PROMISE:
-            raise MalformedError("malformed HTTP/2 response: a push that was not allowed")
+            raise FramingError("a push that was not allowed")
 
     def _begin_block(self, stream: int, flags: int, content: bytes) -> None:
         if flags & _PADDED:
             content = _unpadded(content)
         if flags & _WITH_PRIORITY:
             if len(content) < 5:
-                raise MalformedError("malformed HTTP/2 response: a frame too short")
+                raise FramingError("a frame too short")
             content = content[5:]
         if flags & _END_HEADERS:
             self._take_headers(stream, flags, content)
@@ -409,19 +438,22 @@ class Http2Connection:
     def _continue_block(self, flags: int, content: bytes) -> None:
         block = self._block
         if not block:
-            raise MalformedError("malformed HTTP/2 response: an end of a header block without a beginning")
+            raise FramingError("an end of a header block without a beginning")
         block.append(content)
         if len(block) > _MOST_PIECES or sum(map(len, block)) > LONGEST_HEAD:
-            raise MalformedError("malformed HTTP/2 response: a header block too large")
+            raise FramingError("a header block too large", _ENHANCE_YOUR_CALM)
         if flags & _END_HEADERS:
             self._block = []
             self._take_headers(self._block_stream, self._block_flags, b"".join(block))
 
     def _take_settings(self, flags: int, stream: int, content: bytes) -> None:
-        if stream or len(content) % 6 or (flags & _ACK and content):
-            raise MalformedError("malformed HTTP/2 response: malformed settings")
+        if stream:
+            raise FramingError("settings of a stream")
+        if len(content) % 6 or (flags & _ACK and content):
+            raise FramingError("malformed settings", _FRAME_SIZE_ERROR)
         if flags & _ACK:
             return
+        window = self._window
         for name, value in _SETTING.iter_unpack(content):
             if name == _HEADER_TABLE_SIZE:
                 self._encoder.resize(value)
@@ -429,32 +461,33 @@ class Http2Connection:
                 self._most = max(value, 1)
             elif name == _INITIAL_WINDOW_SIZE:
                 if value > _LARGEST_WINDOW:
-                    raise MalformedError("malformed HTTP/2 response: a window too large")
-                for exchange in self._held.values():
-                    exchange.credit += value - self._window
-                self._window = value
+                    raise FramingError("a window too large", _FLOW_CONTROL_ERROR)
+                window = value
             elif name == _MAX_FRAME_SIZE:
                 if not _FRAME <= value < 1 << 24:
-                    raise MalformedError("malformed HTTP/2 response: a frame size that is not allowed")
+                    raise FramingError("a frame size that is not allowed")
                 self._largest = value
+        # Once for all settings of the frame: it may have thousands, and there may be many bodies to look at.
+        if window != self._window:
+            for exchange in self._held.values():
+                exchange.credit = _enlarged(exchange.credit, window - self._window)
+            self._window = window
         self._respond(_frame(_SETTINGS, _ACK, 0))
         if not self._settled.done():
             self._settled.set_result(None)
         self._send_held()
 
     def _take_window(self, stream: int, more: int) -> None:
+        if not more:
+            raise FramingError("a window of nothing")
         if not stream:
-            self._credit += more
-            if not more or self._credit > _LARGEST_WINDOW:
-                raise MalformedError("malformed HTTP/2 response: a malformed window")
+            self._credit = _enlarged(self._credit, more)
         else:
             self._check_known(stream)
             exchange = self._held.get(stream)
             if exchange is None:
                 return
-            exchange.credit += more
-            if not more or exchange.credit > _LARGEST_WINDOW:
-                raise MalformedError("malformed HTTP/2 response: a malformed window")
+            exchange.credit = _enlarged(exchange.credit, more)
         self._send_held()
 
     def _take_reset(self, stream: int, code: int) -> None:
@@ -468,8 +501,10 @@ class Http2Connection:
                 _fail(exchange, self._loss(exchange, problem))
             self._end_if_last()
 
-    def _take_goaway(self, content: bytes) -> None:
+    def _take_goaway(self, stream: int, content: bytes) -> None:
         """The server takes no more requests. Those after the last one it names it has not looked at."""
+        if stream:
+            raise FramingError("a GOAWAY of a stream")
         last = _number_in(content[:4], 4) & _LAST_STREAM
         code = _number_in(content[4:8], 4)
         self.is_last = True
@@ -482,7 +517,13 @@ class Http2Connection:
     def _check_known(self, stream: int) -> None:
         """Frames of a stream that has ended may come for a while; no other stream can be."""
         if not stream & 1 or stream >= self._next_stream:
-            raise MalformedError("malformed HTTP/2 response: a stream that was not begun")
+            raise FramingError("a stream that was not begun")
+
+    def _count_idle_frame(self) -> None:
+        """A frame brought no content: not more of them may come than a server has use for."""
+        self._idle_frames += 1
+        if self._idle_frames > _MOST_IDLE_FRAMES:
+            raise FramingError("a flood of frames without content", _ENHANCE_YOUR_CALM)
 
     def _count(self, size: int) -> None:
         """So much came of bodies; now and then the server has to hear that, or it stops sending."""
@@ -501,6 +542,10 @@ class Http2Connection:
     # The ends of exchanges
 
     def _finish(self, exchange: Exchange) -> None:
+        # Reading the head may fail. The exchange is still under way then, and fails with all others.
+        status, head = exchange.status, exchange.head
+        after = retry_after_of(hpack.value_of(head, b"retry-after")) if status >= 400 else None
+        self._idle_frames = 0
         if exchange.unsent is None:
             del self._exchanges[exchange.stream]
         else:
@@ -508,8 +553,6 @@ class Http2Connection:
         self._served += 1
         self._end_if_last()
         if not exchange.answer.done():
-            status, head = exchange.status, exchange.head
-            after = retry_after_of(hpack.value_of(head, b"retry-after")) if status >= 400 else None
             exchange.answer.set_result(Answer(status, exchange.pieces, after, head, True))
 
     def _forget(self, stream: int) -> Exchange | None:
@@ -543,10 +586,10 @@ class Http2Connection:
                 cut = is_end and exchange.answered
                 _fail(exchange, self._loss(exchange, "unexpected EOF" if cut else problem))
 
-    def _refuse(self, problem: str) -> None:
+    def _refuse(self, problem: str, code: int) -> None:
         """The server does not speak HTTP/2 as it should."""
         if self._link is not None and not self._link.is_closing():
-            self._link.write(_frame(_GOAWAY, 0, 0, _NUMBER.pack(0) + _NUMBER.pack(_PROTOCOL_ERROR)))
+            self._link.write(_frame(_GOAWAY, 0, 0, _NUMBER.pack(0) + _NUMBER.pack(code)))
         self.abort(problem)
 
     # Writing
@@ -555,7 +598,7 @@ class Http2Connection:
         """Answer the server itself, which has to read what it asked for."""
         self._responses += 1
         if self._responses > _MOST_RESPONSES:
-            raise MalformedError("the server asks for more answers than it reads")
+            raise FramingError("it asks for more answers than it reads", _ENHANCE_YOUR_CALM)
         self._send(frame)
 
     def _send(self, frame: bytes) -> None:
@@ -620,14 +663,21 @@ def _fail(exchange: Exchange, error: LostError) -> None:
 def _unpadded(content: bytes) -> bytes:
     padding = content[0] if content else 0
     if padding >= len(content):
-        raise MalformedError("malformed HTTP/2 response: malformed padding")
+        raise FramingError("malformed padding")
     return content[1 : len(content) - padding]
 
 
 def _number_in(content: bytes, size: int) -> int:
     if len(content) != size:
-        raise MalformedError("malformed HTTP/2 response: a frame of another size")
+        raise FramingError("a frame of another size", _FRAME_SIZE_ERROR)
     return int.from_bytes(content)
+
+
+def _enlarged(credit: int, more: int) -> int:
+    """What the server takes after it allowed more; less, if that is negative."""
+    if credit + more > _LARGEST_WINDOW:
+        raise FramingError("a window that overflows", _FLOW_CONTROL_ERROR)
+    return credit + more
 
 
 def _code(code: int) -> str:
