@@ -6,7 +6,8 @@ which a living scheduler learns of them (run.py). No node may be chosen that the
 goes. Claims are compared by history (claims.py) with a plain allocator (slow_allocator.py).
 """
 
-from stowplan.fuzz.cases import Case, corpus, random_case
+from stowplan.fuzz.cases import Case, random_case
+from stowplan.fuzz.corpus import corpus
 from stowplan.fuzz.run import Finding, FuzzResult, FuzzRun, Hold, run_cases
 
 __all__ = ["Case", "Finding", "FuzzResult", "FuzzRun", "Hold", "corpus", "random_case", "run_cases"]
