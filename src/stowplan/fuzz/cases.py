@@ -66,16 +66,21 @@ class Case(NamedTuple):
     """Writes under one name. What they create is deleted afterwards.
 
     `route` is how they reach a scheduler in this process. `half` is the case at half the size: the whole may
-    cost twice as much. `lies`: no API server would admit it, only a faulty one sends it. `limit_ms`: how long
-    the case may hold the event loop, whatever the run allows.
+    cost twice as much. `groups`: the scheduler needs the feature gates of groups of pods. `lies`: no API
+    server would admit it, only a faulty one sends it.
     """
 
     name: str
     steps: tuple[Step, ...]
     route: str = STORE
     half: "Case | None" = None
+    groups: bool = False
     lies: bool = False
-    limit_ms: float | None = None
+
+    @property
+    def is_endless(self) -> bool:
+        """Nothing is written: a faulty server sends a list whose first object does not end."""
+        return self.route == WIRE and not any(step.verb != "wait" for step in self.steps)
 
     @property
     def fields(self) -> str:

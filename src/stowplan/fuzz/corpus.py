@@ -138,12 +138,13 @@ class _Named(NamedTuple):
     make: Callable[[int], Iterable[Step]]
     route: str = STORE
     grows: bool = False
+    groups: bool = False
     lies: bool = False
 
     def case(self, name: str, size: int) -> Case:
         half = self._replace(grows=False).case(name, size // 2) if self.grows else None
         steps = (*self.make(size), Step("wait"))
-        return Case(name, steps, self.route, half, self.lies)
+        return Case(name, steps, self.route, half, self.groups, self.lies)
 
 
 _CORPUS: Final[dict[str, _Named]] = {
@@ -161,6 +162,7 @@ _CORPUS: Final[dict[str, _Named]] = {
     "managedFields 9,000 levels deep in every kind": _Named(limits.deep_kinds, WIRE),
     "opaque parameters 2,000 levels deep": _Named(limits.deep_parameters, WIRE),
     "objects of every kind that cannot be read": _Named(limits.poison, WIRE, lies=True),
+    "an object without end": _Named(lambda size: (), WIRE, lies=True),
     "a request of 1e10000000 CPUs": _Named(limits.one_exponent),
     "eight requests with large exponents": _Named(limits.eight_exponents),
     "requests with negative exponents": _Named(limits.small_exponents),
@@ -172,9 +174,9 @@ _CORPUS: Final[dict[str, _Named]] = {
     "16 requests, the last of which matches no device": _Named(searches.hopeless_request),
     "one request more than devices": _Named(searches.one_device_too_few),
     "a selector of four nested loops": _Named(searches.nested_selector),
-    "matchAttribute on a unique attribute": _Named(searches.unique_attributes),
-    "a chain of 400 composite groups": _Named(searches.chained_groups),
-    "composite groups in circles": _Named(searches.circular_groups),
+    "matchAttribute on a unique attribute": _Named(searches.unique_attributes, grows=True),
+    "a chain of 400 composite groups": _Named(searches.chained_groups, grows=True, groups=True),
+    "composite groups in circles": _Named(searches.circular_groups, groups=True),
     "1,000 budgets over 8,000 pods": _Named(searches.many_budgets, grows=True),
 }
 

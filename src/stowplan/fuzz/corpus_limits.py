@@ -12,8 +12,8 @@ import msgspec
 
 from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource
-from stowplan.fuzz.cases import ROOM, Json, Step, node, pod
-from stowplan.fuzz.extremes import NAMESPACES
+from stowplan.fuzz.cases import ROOM, Step, node, pod
+from stowplan.fuzz.extremes import MOST_ANNOTATIONS, NAMESPACES, Json
 
 DEEP: Final = 2_000
 DEEPEST: Final = 9_000
@@ -24,9 +24,6 @@ EXPONENT: Final = 10_000_000
 
 _LARGE: Final = 2_000_000
 """The exponents of cases with several: kube-apiserver takes eight seconds to admit one of ten million."""
-
-ANNOTATIONS: Final = 256 * 1024
-"""Bytes of all annotations of one object."""
 
 LARGEST: Final = 1_450_000
 """Bytes of an object that etcd still takes with what the API server adds to it."""
@@ -282,12 +279,11 @@ def vast_claims(size: int) -> Iterable[Step]:
 
 def full_annotations(size: int) -> Iterable[Step]:
     """Pods and a node whose annotations are as large as they may be together."""
-    text = "\u202e" + "x" * (ANNOTATIONS - 64)
+    text = "\u202e" + "x" * (MOST_ANNOTATIONS - 64)
     for number in range(max(2, size // 500)):
         body = pod(f"annotated-{number}")
         body["metadata"]["annotations"] = {"note": text}
         yield Step("create", catalogue.PODS, body, "metadata.annotations (256 KiB)")
-    annotated = {"metadata": {"name": "node-1", "annotations": {"note": text}}}
     for number in range(max(2, size // 500)):
         annotated = {"metadata": {"name": "node-1", "annotations": {"note": f"{number}{text}"}}}
         yield Step("patch", catalogue.NODES, annotated, "metadata.annotations (256 KiB)")

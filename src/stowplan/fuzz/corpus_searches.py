@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from stowplan.api import catalogue
-from stowplan.fuzz.cases import Json, Step, pod
+from stowplan.fuzz.cases import Step, pod
 from stowplan.fuzz.corpus_limits import DRIVER
-from stowplan.fuzz.extremes import NAMESPACES
+from stowplan.fuzz.extremes import NAMESPACES, Json
 
 _FUZZ: Final = NAMESPACES[0]
 _CLASS: Final = "fuzz"
@@ -102,8 +102,7 @@ def nested_selector(size: int) -> Iterable[Step]:
 
 def unique_attributes(size: int) -> Iterable[Step]:
     """Two devices with one value of an attribute that every device has another value of."""
-    slices = max(1, min(20, size // 500))
-    devices = MOST_DEVICES if size >= _FULL else 64
+    slices, devices = max(1, min(20, size // 500)), min(size, MOST_DEVICES)
     yield _device_class()
     for number in range(slices):
         offered = [
@@ -141,7 +140,7 @@ def _group(name: str, parent: str | None, *, composite: bool) -> Step:
 
 def chained_groups(size: int) -> Iterable[Step]:
     """A chain of composite groups, one in the other, with a group of two pods at the end."""
-    levels = 400
+    levels = min(4 * size, 400)
     for level in range(levels):
         yield _group(f"level-{level}", f"level-{level - 1}" if level else None, composite=True)
     yield _group("leaf", f"level-{levels - 1}", composite=False)
@@ -169,7 +168,7 @@ def circular_groups(size: int) -> Iterable[Step]:
 
 def many_budgets(size: int) -> Iterable[Step]:
     """Pods with labels that no two share, fill the nodes; budgets select all of them; one pod preempts."""
-    budgets, pods = min(size // 10, 1_000), min(size, 8_000)
+    budgets, pods = min(2 * size, 1_000), min(12 * size, 8_000)
     for number in range(budgets):
         selector = {"matchExpressions": [{"key": f"label-{number}", "operator": "DoesNotExist"}]}
         body: Json = {

@@ -26,7 +26,12 @@ STARTED_WITHIN: Final = 120.0
 """Seconds for a process to be ready; kube-apiserver takes 10 on a busy machine."""
 
 _TOKEN: Final = "fuzz"
-_WITHOUT: Final = ("ServiceAccount", "TaintNodesByCondition", "StorageObjectInUseProtection", "PodGroupProtection")
+_WITHOUT: Final = (
+    "ServiceAccount",
+    "TaintNodesByCondition",
+    "StorageObjectInUseProtection",
+    "PodGroupProtection",
+)
 _CONNECTIONS: Final = 32
 _POLL: Final = 0.1
 

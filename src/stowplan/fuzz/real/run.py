@@ -67,7 +67,9 @@ class Measured:
             codes = ", ".join(map(str, self.exits))
             found.append(f"exited {len(self.exits)} times ({codes})")
         if self.during > self.without + MORE:
-            found.append(f"an ordinary pod waited {seconds(self.during)}, without the case {seconds(self.without)}")
+            found.append(
+                f"an ordinary pod waited {seconds(self.during)}, without the case {seconds(self.without)}"
+            )
         if self.livez_failed:
             found.append(f"/livez failed {self.livez_failed} of {self.livez_asked} times")
         if not self.recovered:
