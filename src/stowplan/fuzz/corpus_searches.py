@@ -80,24 +80,21 @@ def one_device_too_few(size: int) -> Iterable[Step]:
 
 
 def nested_selector(size: int) -> Iterable[Step]:
-    """A selector of four nested loops over the attributes of a device, of which no two have the same."""
-    many = 14 if size >= _FULL else 8
+    """A selector of four nested loops, as long as its cost may be, for devices of which no two are equal."""
+    many = 20 if size >= _FULL else 10
     yield _device_class()
     for name in _nodes(size):
         devices = [
-            {
-                "name": f"d{number}",
-                "attributes": {f"a{one}": {"string": f"{name}-{number}-{one}"} for one in range(many)},
-            }
+            {"name": f"d{number}", "attributes": {"serial": {"string": f"{name}-{number}"}}}
             for number in range(8)
         ]
         yield _slice(name, devices, nodeName=name)
-    attributes = f'device.attributes["{DRIVER}"]'
-    inner = 'a != "" || b != "" || c != "" || d != ""'
-    text = inner
+    numbers = f"[{','.join(map(str, range(many)))}]"
+    text = "a < 99"
     for variable in "dcba":
-        text = f"{attributes}.all({variable}, {text})"
-    yield from _claim("nested", [_request("r", f"!({text})")], "selectors[].cel (four nested loops)")
+        text = f"{numbers}.all({variable}, {text})"
+    serial = f'device.attributes["{DRIVER}"].serial == ""'
+    yield from _claim("nested", [_request("r", f"{text} && {serial}")], "selectors[].cel (four nested loops)")
 
 
 def unique_attributes(size: int) -> Iterable[Step]:

@@ -174,6 +174,14 @@ class FuzzResult:
     def worst(self) -> Hold | None:
         return max(self.holds, default=None)
 
+    def include(self, other: "FuzzResult") -> None:
+        """Add what came of other cases."""
+        self.cases += other.cases
+        self.counts.update(other.counts)
+        self.findings += other.findings
+        self.holds += other.holds
+        self.refusals.update(other.refusals)
+
     def add(self, case: Case, rule: str, detail: str) -> None:
         found = Finding(case.name, rule, detail[:400])
         if found not in self.findings:

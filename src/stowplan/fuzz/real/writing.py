@@ -9,7 +9,7 @@ from typing import Any, Final
 import aiohttp
 import msgspec
 
-from stowplan.api.catalogue import Resource
+from stowplan.api.catalogue import NAMESPACES, Resource
 from stowplan.api.requests import PatchType
 from stowplan.fuzz.cases import Case, Step, base
 from stowplan.fuzz.extremes import Json
@@ -118,6 +118,9 @@ class World:
         reply = await self._api.request("DELETE", path, _AT_ONCE_DELETION)
         if reply.code == 404 and gone is not None:
             gone.add(place)
+        elif place[0] == NAMESPACES:
+            body = msgspec.json.encode({"metadata": {"name": place[2]}, "spec": {"finalizers": []}})
+            await self._api.request("PUT", f"{path}/finalize", body)
         elif b'"finalizers"' in reply.text:
             body = b'{"metadata":{"finalizers":null}}'
             await self._api.request("PATCH", path, body, PatchType.MERGE.value)
