@@ -15,8 +15,8 @@ from click.testing import CliRunner
 
 from stowplan.chaos import campaign
 from stowplan.chaos.campaign import FAULTS, LEADER_WITHIN, PODS, PODS_PER_NODE, run_campaign
-from stowplan.testing.processes import Process
 from stowplan.cli.main import stowplan
+from stowplan.testing.processes import Process
 
 TRIED = ["half-open", "kill-leader", "reload", "restart-server", "step-clock", "terminate"]
 SEEDS = ["16", "6", "2", "3", "1", "0"]

@@ -78,7 +78,7 @@ def fuzz(
 
     Each case writes pods, nodes, volumes and other objects to a cluster in this process, with fields at the
     extremes that kube-apiserver admits: thousands of selector keys, terms, ports and resources, quantities
-    whose sums overflow or whose exponents have millions of digits, objects of 1.45 MB or 9,000 levels deep,
+    whose sums overflow or whose exponents are in the millions, objects of 1.45 MB or 9,000 levels deep,
     names and uids that are used again. No pod may be bound to a node that Kubernetes' rules exclude, no
     attempt may fail or block the event loop for longer than --limit, an ordinary pod must be bound within a
     second more than without the case, and memory must be freed when the objects are deleted. The corpus of

@@ -1,11 +1,12 @@
 """An API server that checks nothing: it lists and watches bodies as they are, text that nobody has decoded.
 
 The embedded API server refuses what it could not handle itself, so objects at the limits of another server
-never reach a scheduler through it. This one has them in its lists and watches byte by byte. It binds pods,
-takes every other write for done, and knows nothing else of the API.
+never reach a scheduler through it. This one has them in its lists and watches byte by byte. It sets the
+scheduler's name of pods and binds them, takes every other write for done, and knows nothing else of the API.
 """
 
 import asyncio
+import contextlib
 from collections import defaultdict
 from typing import Final, NamedTuple
 
@@ -46,9 +47,9 @@ class RecordedServer:
         """Bytes of the longest list without end that a client has read."""
 
     async def __aenter__(self) -> "RecordedServer":
-        self._runner = web.ServerRunner(web.Server(self._answer))
+        self._runner = web.ServerRunner(web.Server(self._answer), shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0, shutdown_timeout=0.1)
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
         await site.start()
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
         return self
@@ -65,6 +66,8 @@ class RecordedServer:
         kind = "MODIFIED" if key in self._objects[collection] else "ADDED"
         self._version += 1
         described: Json = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
+        if resource == PODS and isinstance(described.get("spec"), dict):
+            described["spec"] = {"schedulerName": "default-scheduler", **described["spec"]}
         metadata = described.get("metadata")
         if isinstance(metadata, dict):
             described["metadata"] = {"uid": f"uid-{key}", **metadata, "resourceVersion": str(self._version)}
@@ -88,11 +91,16 @@ class RecordedServer:
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.method == "GET":
-            if request.query.get("watch") == "true":
-                return await self._watch(request)
-            if self.endless is not None and request.path.endswith(f"/{self.endless}"):
-                return await self._without_end(request)
-            return self._list(request)
+            response = web.StreamResponse(headers={"Content-Type": "application/json"})
+            response.enable_chunked_encoding()
+            with contextlib.suppress(ConnectionError):
+                if request.query.get("watch") == "true":
+                    await self._watch(request, response)
+                elif self.endless is not None and request.path.endswith(f"/{self.endless}"):
+                    await self._without_end(request, response)
+                else:
+                    return self._list(request)
+            return response
         body = await request.read()
         if request.path.endswith("/binding"):
             self._bind(request.path, body)
@@ -103,9 +111,7 @@ class RecordedServer:
         head = b'{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[%b]}'
         return _json(head % (self._version, texts))
 
-    async def _watch(self, request: web.BaseRequest) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": "application/json"})
-        response.enable_chunked_encoding()
+    async def _watch(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
         await response.prepare(request)
         events = self._events[request.path]
         seen = int(request.query.get("resourceVersion") or 0)
@@ -122,10 +128,8 @@ class RecordedServer:
                 seen = event.version
             await changed.wait()
 
-    async def _without_end(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _without_end(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
         """A list whose first item has a name that goes on and on."""
-        response = web.StreamResponse(headers={"Content-Type": "application/json"})
-        response.enable_chunked_encoding()
         await response.prepare(request)
         piece, sent = b"x" * (1 << 20), 0
         await response.write(b'{"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"')
@@ -133,7 +137,6 @@ class RecordedServer:
             await response.write(piece)
             sent += len(piece)
             self.sent = max(self.sent, sent)
-        return response
 
     def _bind(self, path: str, body: bytes) -> None:
         *_, namespace, _, name, _ = path.split("/")

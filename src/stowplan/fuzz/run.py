@@ -108,7 +108,7 @@ DOUBLED: Final = 2.5
 NOISE: Final = 0.05
 """A case may cost so many times what half of it costs, and so many seconds of CPU time more."""
 
-REPEATED: Final = 3
+REPEATED: Final = 2
 """How often both are measured before a cost counts as too high; the smallest of each counts."""
 
 NOTICED: Final = 0.02

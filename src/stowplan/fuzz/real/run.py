@@ -87,12 +87,13 @@ def seconds(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RealRun:
-    """What to run: the binaries, and the corpus on how many nodes."""
+    """What to run: the binaries, on how many nodes, and for how long ordinary pods follow each case."""
 
     etcd: Path
     apiserver: Path
     scheduler: Path | None = None
     nodes: int = 100
+    settled: float = SETTLED
 
     @property
     def commands(self) -> dict[str, Sequence[str]]:
@@ -124,12 +125,14 @@ async def run_on(
             for _ in range(_WARM_UP):
                 await prober.probe()
             for case in cases:
-                rows.append(await _measure(world, scheduler, prober, case))
+                rows.append(await _measure(world, scheduler, prober, case, run.settled))
                 show(rows[-1])
     return rows
 
 
-async def _measure(world: World, scheduler: RunningScheduler, prober: "_Prober", case: Case) -> Measured:
+async def _measure(
+    world: World, scheduler: RunningScheduler, prober: "_Prober", case: Case, settled: float
+) -> Measured:
     row = Measured(scheduler.name, case.name)
     scheduler.exits = row.exits
     row.without = statistics.median([await prober.probe() for _ in range(_BEFORE)])
@@ -138,7 +141,7 @@ async def _measure(world: World, scheduler: RunningScheduler, prober: "_Prober",
     background = [asyncio.create_task(scheduler.ask_livez()), asyncio.create_task(prober.probe_on())]
     try:
         await world.play(case)
-        await asyncio.sleep(SETTLED)
+        await asyncio.sleep(settled)
         await prober.finish()
     finally:
         for task in background:
