@@ -67,7 +67,8 @@ class Case(NamedTuple):
 
     `route` is how they reach a scheduler in this process. `half` is the case at half the size: the whole may
     cost twice as much. `groups`: the scheduler needs the feature gates of groups of pods. `lies`: no API
-    server would admit it, only a faulty one sends it.
+    server would admit it, only a faulty one sends it. `hold_ms`: how long it may hold the event loop,
+    whatever the run allows.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Case(NamedTuple):
     half: "Case | None" = None
     groups: bool = False
     lies: bool = False
+    hold_ms: float | None = None
 
     @property
     def is_endless(self) -> bool:

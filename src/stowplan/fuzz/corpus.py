@@ -140,11 +140,12 @@ class _Named(NamedTuple):
     grows: bool = False
     groups: bool = False
     lies: bool = False
+    hold_ms: float | None = None
 
     def case(self, name: str, size: int) -> Case:
         half = self._replace(grows=False).case(name, size // 2) if self.grows else None
         steps = (*self.make(size), Step("wait"))
-        return Case(name, steps, self.route, half, self.groups, self.lies)
+        return Case(name, steps, self.route, half, self.groups, self.lies, self.hold_ms)
 
 
 _CORPUS: Final[dict[str, _Named]] = {
@@ -177,7 +178,7 @@ _CORPUS: Final[dict[str, _Named]] = {
     "matchAttribute on a unique attribute": _Named(searches.unique_attributes, grows=True),
     "a chain of 400 composite groups": _Named(searches.chained_groups, grows=True, groups=True),
     "composite groups in circles": _Named(searches.circular_groups, groups=True),
-    "1,000 budgets over 8,000 pods": _Named(searches.many_budgets, grows=True),
+    "1,000 budgets over 8,000 pods": _Named(searches.many_budgets, hold_ms=250),
 }
 
 

@@ -98,7 +98,7 @@ def nested_selector(size: int) -> Iterable[Step]:
 
 
 def unique_attributes(size: int) -> Iterable[Step]:
-    """Two devices with one value of an attribute that every device has another value of."""
+    """Two requests for devices with one value of an attribute that every device has another value of."""
     slices, devices = max(1, min(20, size // 500)), min(size, MOST_DEVICES)
     yield _device_class()
     for number in range(slices):
@@ -107,10 +107,10 @@ def unique_attributes(size: int) -> Iterable[Step]:
             for one in range(devices)
         ]
         yield _slice("fabric", offered, number=number, count=slices, allNodes=True)
-    constraint = {"requests": ["r"], "matchAttribute": f"{DRIVER}/serial"}
+    constraint = {"requests": ["r0", "r1"], "matchAttribute": f"{DRIVER}/serial"}
     yield from _claim(
         "same",
-        [_request("r", allocationMode="ExactCount", count=2)],
+        [_request("r0"), _request("r1")],
         "constraints[].matchAttribute (unique)",
         constraints=[constraint],
     )
@@ -148,8 +148,8 @@ def chained_groups(size: int) -> Iterable[Step]:
 
 
 def circular_groups(size: int) -> Iterable[Step]:
-    """Composite groups in circles, and chains that end in them."""
-    rings, length = (3, 400) if size >= _FULL else (3, 100)
+    """Composite groups in circles, a chain that ends in one, and a chain that becomes one."""
+    rings, length = (3, 400) if size >= _FULL else (2, 100)
     for ring in range(rings):
         for level in range(length):
             parent = f"ring-{ring}-{(level + 1) % length}"
@@ -158,14 +158,21 @@ def circular_groups(size: int) -> Iterable[Step]:
         member = pod(f"member-{ring}", schedulingGroup={"podGroupName": f"leaf-{ring}"})
         yield Step("create", catalogue.PODS, member)
     yield _group("itself", "itself", composite=True)
+    yield from chained_groups(size)
+    yield Step("wait")
+    last = f"level-{min(4 * size, 400) - 1}"
+    yield _group("level-0", last, composite=True)._replace(verb="recreate")
 
 
 # Budgets
 
 
 def many_budgets(size: int) -> Iterable[Step]:
-    """Pods with labels that no two share, fill the nodes; budgets select all of them; one pod preempts."""
-    budgets, pods = min(2 * size, 1_000), min(12 * size, 8_000)
+    """Pods with labels that no two share fill the nodes, and one pod preempts.
+
+    The budgets select by labels that pods do not have, so each has to be looked at for every pod.
+    """
+    budgets, pods = min(5 * size, 1_000), min(12 * size, 8_000)
     for number in range(budgets):
         selector = {"matchExpressions": [{"key": f"label-{number}", "operator": "DoesNotExist"}]}
         body: Json = {

@@ -526,8 +526,8 @@ class _Fuzz:
             holder = f"{holder} ({longest.holder.plugin})"
         hold = Hold(round(longest.cpu * 1000, 1), holder, self._case.name, self._case.fields)
         self._result.holds.append(hold)
-        limit = self._run.limit_ms
-        if hold.ms > 1000 * LONGEST_HOLD or (limit is not None and hold.ms > limit):
+        limits = (1000 * LONGEST_HOLD, self._run.limit_ms, self._case.hold_ms)
+        if hold.ms > min(limit for limit in limits if limit is not None):
             self._find(QUICK, f"{hold.ms:,.0f} ms by {hold.holder}, with {hold.fields}")
 
 
