@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import signal
+import sys
 import time
 from pathlib import Path
 from random import Random
@@ -14,8 +15,8 @@ from click.testing import CliRunner
 
 from stowplan.chaos import campaign
 from stowplan.chaos.campaign import FAULTS, LEADER_WITHIN, PODS, PODS_PER_NODE, run_campaign
-from stowplan.chaos.processes import Process
 from stowplan.cli.main import stowplan
+from stowplan.testing.processes import Process
 
 TRIED = ["half-open", "kill-leader", "reload", "restart-server", "step-clock", "terminate"]
 SEEDS = ["16", "6", "2", "3", "1", "0"]
@@ -58,7 +59,7 @@ def test_what_is_wrong_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 class _Sleeping(Process):
     async def start(self) -> None:
-        await self._spawn("-c", "import time; time.sleep(60)")
+        await self.spawn(sys.executable, "-c", "import time; time.sleep(60)")
 
 
 async def _killed_and_signalled() -> int | None:

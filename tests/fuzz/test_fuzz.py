@@ -1,14 +1,19 @@
 """Hostile objects: none of them brings the scheduler down, fools it, or stays in its memory."""
 
+import time
 from collections import Counter
+from typing import Any
 
 import pytest
+from msgspec import Raw
 
 from effort import examples
 from stowplan.fuzz import Case, FuzzResult, FuzzRun, corpus, random_case, run_cases
-from stowplan.fuzz.cases import Step, pod
+from stowplan.fuzz.cases import STORE, WIRE, Step, pod
 from stowplan.fuzz.extremes import EXTREMES, KINDS
-from stowplan.fuzz.run import FEASIBLE, GIVEN_BACK, GOES_ON, NO_ERRORS, SURVIVES
+from stowplan.fuzz.run import FEASIBLE, GIVEN_BACK, GOES_ON, GROWS, LATE, NO_ERRORS, QUICK, SURVIVES
+from stowplan.fuzz.server_cases import SERVER_CASES, run_server_cases
+from stowplan.fuzz.wire import run_wire
 from stowplan.plugins.nodeaffinity import NodeAffinity
 from stowplan.plugins.noderesources.fit import NodeResourcesFit
 from stowplan.queue.scheduling_queue import SchedulingQueue
@@ -22,12 +27,26 @@ def _shown(result: FuzzResult) -> str:
     return "\n".join(map(str, result.findings))
 
 
-@pytest.mark.parametrize("name", [case.name for case in corpus(10)])
+@pytest.mark.parametrize("name", [case.name for case in corpus(10) if case.route == STORE])
 def test_the_corpus_holds(name: str) -> None:
-    case = next(case for case in corpus(SMALL.size) if case.name == name)
-    result = run_cases(SMALL, [case])
+    result = run_cases(SMALL, [_named(name)])
     assert not result.findings, _shown(result)
     assert result.counts["refused"] == 0
+
+
+@pytest.mark.parametrize("name", [case.name for case in corpus(10) if case.route == WIRE])
+def test_the_corpus_holds_over_the_wire(name: str) -> None:
+    result = run_wire(SMALL, [_named(name)])
+    assert not result.findings, _shown(result)
+
+
+def test_the_embedded_api_server_holds() -> None:
+    result = run_server_cases(SERVER_CASES)
+    assert not result.findings, _shown(result)
+
+
+def _named(name: str) -> Case:
+    return next(case for case in corpus(SMALL.size) if case.name == name)
 
 
 @pytest.mark.parametrize("batch", range(examples(3)))
@@ -109,3 +128,51 @@ def test_ordinary_pods_that_wait_for_ever_are_noticed(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(SchedulingQueue, "pop", deaf)
     assert GOES_ON in _rules(_case(Step("create", body=pod("p"))))
+
+
+def _burn(seconds: float) -> None:
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
+def test_pods_that_hold_up_others_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    pre_filter = NodeResourcesFit.pre_filter
+
+    def slow(self: NodeResourcesFit, cycle: Any, info: Any) -> Any:
+        if info.key.endswith("slow"):
+            _burn(1.1)
+        return pre_filter(self, cycle, info)
+
+    monkeypatch.setattr(NodeResourcesFit, "pre_filter", slow)
+    assert {LATE, QUICK} <= _rules(_case(Step("create", body=pod("slow"))))
+
+
+def test_costs_that_grow_faster_than_the_input_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod costs as many milliseconds as it has labels, squared."""
+    pre_filter = NodeResourcesFit.pre_filter
+
+    def slow(self: NodeResourcesFit, cycle: Any, info: Any) -> Any:
+        _burn(len(info.pod.metadata.labels) ** 2 / 1000)
+        return pre_filter(self, cycle, info)
+
+    def labelled(count: int) -> tuple[Step, ...]:
+        body = pod("labelled")
+        body["metadata"]["labels"] = {f"l{number}": "x" for number in range(count)}
+        return (Step("create", body=body), Step("wait"))
+
+    monkeypatch.setattr(NodeResourcesFit, "pre_filter", slow)
+    case = Case("broken on purpose", labelled(16), half=Case("half", labelled(8)))
+    assert GROWS in {finding.rule for finding in run_cases(SMALL, [case]).findings}
+
+
+def test_objects_over_the_wire_reach_the_scheduler_as_they_are() -> None:
+    """A pod that can be read is bound; one of a type that cannot is skipped by itself."""
+    nested = {"fieldsType": "FieldsV1", "fieldsV1": Raw(b'{"f:a":' * 50 + b"{}" + b"}" * 50)}
+    body = pod("readable")
+    body["metadata"]["managedFields"] = [nested]
+    wrong = Step("create", body={"metadata": {"name": "wrong", "namespace": "fuzz"}, "spec": 7})
+    case = Case("mixed", (Step("create", body=body), wrong), WIRE)
+    result = run_wire(SMALL, [case])
+    assert not result.findings, _shown(result)
+    assert result.counts == {"writes": 2, "bound": 2}

@@ -19,8 +19,9 @@ from random import Random
 from typing import Final
 
 from stowplan.chaos.campaign_claims import UNREACHABLE, CampaignClaims
-from stowplan.chaos.processes import JITTER, LEASE, RETRY, Json, Process, SchedulerProcess, ServerProcess
+from stowplan.chaos.processes import JITTER, LEASE, RETRY, Json, SchedulerProcess, ServerProcess
 from stowplan.testing.ports import free_port
+from stowplan.testing.processes import Process
 
 NODES: Final = 12
 PODS_PER_NODE: Final = 8

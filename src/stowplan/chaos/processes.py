@@ -2,8 +2,6 @@
 
 import asyncio
 import contextlib
-import os
-import signal
 import ssl
 import struct
 import sys
@@ -15,6 +13,7 @@ from typing import Any, Final
 import aiohttp
 
 from stowplan.embedded.apiserver.server import kubeconfig, self_signed, write_kubeconfig
+from stowplan.testing.processes import STOWPLAN, Process
 
 TOKEN: Final = "campaign"
 LEASE: Final = 4.0
@@ -26,7 +25,6 @@ JITTER: Final = 1.2
 """A candidate waits for up to 1 + 1.2 retry periods between two tries, as client-go does."""
 
 _STARTED_WITHIN: Final = 60.0
-_MAIN: Final = "from stowplan.cli.main import main; main()"
 _CHUNK: Final = 1 << 16
 
 Json = dict[str, Any]
@@ -132,76 +130,6 @@ class _Connection:
         self.is_lost = False
 
 
-def _send(child: asyncio.subprocess.Process, number: signal.Signals) -> None:
-    """By its id: `send_signal` looks first whether the child has ended, and asyncio then never learns how."""
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(child.pid, number)
-
-
-class Process:
-    """A child process and the lines it has written to stderr."""
-
-    warm_after = 3
-    """Rounds after which it has seen everything once, so that its memory should not grow any more."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.lines: list[str] = []
-        self.paused = False
-        self.expected_codes: set[int] = set()
-        """Exit codes that the campaign has asked for: 0 after SIGTERM, -9 after SIGKILL."""
-        self._child: asyncio.subprocess.Process | None = None
-        self._reading: asyncio.Task[None] | None = None
-
-    async def _spawn(self, *command: str) -> None:
-        self.lines, self.expected_codes, self.paused = [], set(), False
-        self._child = await asyncio.create_subprocess_exec(
-            sys.executable, *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-        )
-        self._reading = asyncio.create_task(self._read(self._child))
-
-    async def _read(self, child: asyncio.subprocess.Process) -> None:
-        assert child.stdout is not None
-        async for line in child.stdout:
-            self.lines.append(line.decode(errors="replace").rstrip("\n"))
-
-    @property
-    def code(self) -> int | None:
-        """The exit code, None while it runs."""
-        return None if self._child is None else self._child.returncode
-
-    def says(self, text: str) -> bool:
-        return any(text in line for line in self.lines)
-
-    def signal(self, number: signal.Signals, expected: int | None = None) -> None:
-        if self._child is not None and self.code is None:
-            _send(self._child, number)
-            self.paused = number == signal.SIGSTOP or (self.paused and number != signal.SIGCONT)
-            if expected is not None:
-                self.expected_codes.add(expected)
-
-    @property
-    def pid(self) -> int:
-        """The id of the process, 0 if it does not run; another one means that it was started again."""
-        return 0 if self._child is None or self.code is not None else self._child.pid
-
-    def resident(self) -> int:
-        """Bytes of memory that the process holds, 0 if it does not run."""
-        with contextlib.suppress(OSError):
-            pages = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
-            return int(pages) * os.sysconf("SC_PAGE_SIZE")
-        return 0
-
-    async def kill(self) -> None:
-        if self._child is None:
-            return
-        if self.code is None:
-            _send(self._child, signal.SIGKILL)
-        await self._child.wait()
-        if self._reading is not None:
-            await self._reading
-
-
 class SchedulerProcess(Process):
     """`stowplan run` behind a link of its own, with a wall clock of its own."""
 
@@ -222,7 +150,8 @@ class SchedulerProcess(Process):
         self.step_clock(0.0)
         write_kubeconfig(self._kubeconfig, self.link.kubeconfig())
         self.write_config()
-        await self._spawn(
+        await self.spawn(
+            sys.executable,
             str(Path(__file__).with_name("launcher.py")),
             str(self._clock),
             "run",
@@ -282,9 +211,8 @@ class ServerProcess(Process):
 
     async def start(self) -> None:
         self._looked_at = 0
-        await self._spawn(
-            "-c",
-            _MAIN,
+        await self.spawn(
+            *STOWPLAN,
             "apiserver",
             f"--port={self.port}",
             f"--token={TOKEN}",

@@ -1,6 +1,6 @@
-"""Cases: what is written to the API server, in which order. Random ones by seed, and a named corpus.
+"""Cases: what is written to the API server, in which order; ordinary objects, and random cases by seed.
 
-The corpus holds what has once brought a scheduler down or fooled it; it always runs.
+The named cases are in corpus.py.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,12 +23,14 @@ from stowplan.fuzz.extremes import (
 )
 from stowplan.testing.builders import HOSTNAME, ZONE
 
-_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
-_ROOM: Final = {"cpu": "16", "memory": "64Gi", "ephemeral-storage": "100Gi", "pods": "110"}
+ROOM: Final = {"cpu": "16", "memory": "64Gi", "ephemeral-storage": "100Gi", "pods": "110"}
 
 
 class Step(NamedTuple):
-    """One write. `verb` is create, recreate, reuse-uid, patch, status, delete or wait (for the scheduler)."""
+    """One write. `verb` is create, recreate, reuse-uid, patch, status, delete or wait (for the scheduler).
+
+    Parts of a body may be `msgspec.Raw`: text that is deeper than an encoder goes.
+    """
 
     verb: str
     resource: Resource = catalogue.PODS
@@ -40,6 +42,12 @@ class Step(NamedTuple):
         metadata = self.body["metadata"]
         return metadata.get("namespace", ""), metadata["name"]
 
+    @property
+    def sent(self) -> bytes:
+        """The body as a client sends it."""
+        described = {"apiVersion": self.resource.api_version, "kind": self.resource.kind, **self.body}
+        return msgspec.json.encode(described)
+
     def __str__(self) -> str:
         if self.verb == "wait":
             return "wait"
@@ -47,11 +55,34 @@ class Step(NamedTuple):
         return f"{text}, {self.field}" if self.field else text
 
 
+STORE: Final = "store"
+"""The case is written to a store in this process."""
+
+WIRE: Final = "wire"
+"""The embedded API server refuses what a real one admits: a scheduler is sent the bodies as they are."""
+
+
 class Case(NamedTuple):
-    """Writes under one name. What they create is deleted afterwards."""
+    """Writes under one name. What they create is deleted afterwards.
+
+    `route` is how they reach a scheduler in this process. `half` is the case at half the size: the whole may
+    cost twice as much. `groups`: the scheduler needs the feature gates of groups of pods. `lies`: no API
+    server would admit it, only a faulty one sends it. `hold_ms`: how long it may hold the event loop,
+    whatever the run allows.
+    """
 
     name: str
     steps: tuple[Step, ...]
+    route: str = STORE
+    half: "Case | None" = None
+    groups: bool = False
+    lies: bool = False
+    hold_ms: float | None = None
+
+    @property
+    def is_endless(self) -> bool:
+        """Nothing is written: a faulty server sends a list whose first object does not end."""
+        return self.route == WIRE and not any(step.verb != "wait" for step in self.steps)
 
     @property
     def fields(self) -> str:
@@ -64,7 +95,7 @@ def node(name: str, **labels: str) -> Json:
     """An ordinary node."""
     number = sum(map(ord, name))
     own = {HOSTNAME: name, ZONE: f"zone-{number % 3}", "disk": "ssd" if number % 2 else "hdd", **labels}
-    status = {"capacity": _ROOM, "allocatable": _ROOM}
+    status = {"capacity": ROOM, "allocatable": ROOM}
     return {"metadata": {"name": name, "labels": own}, "spec": {}, "status": status}
 
 
@@ -231,139 +262,3 @@ class _RandomCase:
 
     def _node(self) -> str:
         return f"node-{self._rng.randrange(min(self._nodes, 10))}"
-
-
-# The corpus
-
-
-def _wrapping_sums(size: int) -> Iterable[Step]:
-    """Requests on two nodes exceed an int64 together; pods may run on those two nodes only."""
-    huge = {"name": "main", "image": "i", "resources": {"requests": {"memory": "7Ei"}}}
-    for name in ("node-1", "node-2"):
-        for number in range(2):
-            body = pod(f"huge-{name}-{number}", nodeName=name, containers=[huge])
-            yield Step("create", catalogue.PODS, body, "spec.containers[].resources that wrap in a sum")
-    yield Step("wait")
-    wanted = {"key": HOSTNAME, "operator": "In", "values": ["node-1", "node-2"]}
-    required = {_REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [wanted]}]}}
-    empty = {"name": "main", "image": "i"}
-    for number in range(4):
-        yield Step(
-            "create",
-            catalogue.PODS,
-            pod(f"small-{number}", affinity={"nodeAffinity": required}, containers=[empty]),
-        )
-
-
-def _node_selector_keys(size: int) -> Iterable[Step]:
-    """One pod with 10,000 node selector keys that no node has."""
-    selector = {f"key-{number}": "x" for number in range(size)}
-    yield Step("create", catalogue.PODS, pod("keys", nodeSelector=selector), "spec.nodeSelector")
-
-
-def _node_affinity_keys(size: int) -> Iterable[Step]:
-    """The same as one node affinity term each."""
-    terms = [{"matchExpressions": [{"key": f"key-{number}", "operator": "Exists"}]} for number in range(size)]
-    affinity = {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": terms}}}
-    yield Step("create", catalogue.PODS, pod("terms", affinity=affinity), "spec.affinity.nodeAffinity")
-
-
-def _resource_names(size: int) -> Iterable[Step]:
-    """One pod with 20,000 extended resources, which only waits."""
-    amounts = {f"example.com/r{number}": "1" for number in range(2 * size)}
-    container = {"name": "main", "image": "i", "resources": {"requests": amounts, "limits": amounts}}
-    field = "spec.containers[].resources (extended resources)"
-    yield Step("create", catalogue.PODS, pod("resources", containers=[container]), field)
-
-
-def _resource_kinds(size: int) -> Iterable[Step]:
-    """A pod with more kinds of resources than bits in a word, that one node offers."""
-    amounts = {f"example.com/kind-{number}": "1" for number in range(70)}
-    offering = node("offering")
-    offering["status"]["allocatable"] = {**_ROOM, **amounts}
-    container = {"name": "main", "image": "i", "resources": {"requests": amounts, "limits": amounts}}
-    field = "spec.containers[].resources (70 kinds)"
-    yield Step("create", catalogue.NODES, offering)
-    yield Step("create", catalogue.PODS, pod("kinds", containers=[container]), field)
-
-
-def _taint_values(size: int) -> Iterable[Step]:
-    """An autoscaler writes the time into a taint, again and again."""
-    for number in range(size):
-        taint = {"key": "autoscaler", "value": f"{number}", "effect": "PreferNoSchedule"}
-        body = {"metadata": {"name": "node-1"}, "spec": {"taints": [taint]}}
-        yield Step("patch", catalogue.NODES, body, "spec.taints")
-        if number % 500 == 499:
-            yield Step("wait")
-    yield Step("create", catalogue.PODS, pod("after-taints", app="b"))
-
-
-def _label_values(size: int) -> Iterable[Step]:
-    """A label that pods are spread over gets a new value all the time."""
-    constraint = {
-        "topologyKey": "rack",
-        "maxSkew": 1,
-        "whenUnsatisfiable": "ScheduleAnyway",
-        "labelSelector": {"matchLabels": {"app": "a"}},
-    }
-    yield Step("create", catalogue.PODS, pod("spread", topologySpreadConstraints=[constraint]))
-    for number in range(size):
-        body = {"metadata": {"name": "node-1", "labels": {"rack": f"r{number}"}}}
-        yield Step("patch", catalogue.NODES, body, "metadata.labels")
-        if number % 500 == 499:
-            yield Step("wait")
-
-
-def _anti_affinity_terms(size: int) -> Iterable[Step]:
-    """Many anti-affinity terms with a topology key of their own each."""
-    terms = [
-        {"topologyKey": f"key-{number}", "labelSelector": {"matchLabels": {"app": f"x{number}"}}}
-        for number in range(size)
-    ]
-    body = pod("anti", affinity={"podAntiAffinity": {_REQUIRED: terms}})
-    yield Step("create", catalogue.PODS, body, "spec.affinity.podAntiAffinity")
-    yield Step("create", catalogue.PODS, pod("beside"))
-
-
-def _disk_monitors(size: int) -> Iterable[Step]:
-    """Many in-tree disks with many monitors each, as large as an object may be."""
-    each = max(size // 50, 10)
-    monitors = [f"10.0.0.{number}:6789" for number in range(each)]
-    volumes = [
-        {"name": f"v{number}", "rbd": {"monitors": monitors, "image": f"i{number}"}}
-        for number in range(max(1, min(size, LARGEST_OBJECT // (each * 20))))
-    ]
-    field = "spec.volumes[].rbd.monitors"
-    yield Step("create", catalogue.PODS, pod("disks", volumes=volumes), field)
-    yield Step("create", catalogue.PODS, pod("disks-too", volumes=volumes), field)
-
-
-def _csi_drivers(size: int) -> Iterable[Step]:
-    """A node with thousands of CSI drivers, that come and go."""
-    drivers = [
-        {"name": f"d{number}.example.com", "nodeID": "n", "allocatable": {"count": number % 3}}
-        for number in range(size // 2)
-    ]
-    body = {"metadata": {"name": "node-1"}, "spec": {"drivers": drivers}}
-    yield Step("create", catalogue.CSI_NODES, body, "spec.drivers")
-    yield Step("wait")
-    yield Step("recreate", catalogue.NODES, node("node-1"), "the same name again")
-
-
-_CORPUS: Final[dict[str, Callable[[int], Iterable[Step]]]] = {
-    "sums of requests that wrap": _wrapping_sums,
-    "10,000 node selector keys": _node_selector_keys,
-    "10,000 node affinity terms": _node_affinity_keys,
-    "20,000 extended resources": _resource_names,
-    "70 kinds of resources in one pod": _resource_kinds,
-    "taint values that are never seen again": _taint_values,
-    "label values that are never seen again": _label_values,
-    "10,000 anti-affinity terms": _anti_affinity_terms,
-    "in-tree disks with many monitors": _disk_monitors,
-    "5,000 CSI drivers of one node": _csi_drivers,
-}
-
-
-def corpus(size: int) -> list[Case]:
-    """The named cases, with lists of about `size` entries."""
-    return [Case(name, (*make(size), Step("wait"))) for name, make in _CORPUS.items()]

@@ -35,11 +35,16 @@ AMOUNTS: Final = (
     "7Ei",
     "9223372036854775807",
     "9Ei",
+    "1e400",
+    "1e1000000",
+    "1e-1000000",
 )
 WHOLE: Final = ("0", "1", "1000", "4611686018427387904", "9223372036854775807", "7E")
-CPUS: Final = (*AMOUNTS[:11], "9223372036854775")
+CPUS: Final = (*AMOUNTS[:11], "9223372036854775", "1e-1000000")
 """Beyond this the thousandths of a CPU do not fit an int64, and count as kube-scheduler counts them."""
 NUMBERS: Final = ("0", "1", "007", "9223372036854775807")
+MOST_ANNOTATIONS: Final = 256 * 1024
+"""Bytes of all annotations of one object."""
 INT32_MAX: Final = 2**31 - 1
 UNICODE: Final = "ünïcödé-\U0001f600-\u202e-\x7f-𝕏"
 PRIORITIES: Final = {"lowest": -(2**31), "low": -1, "high": 1_000_000, "highest": 1_000_000_000}
@@ -132,6 +137,20 @@ def _metadata_labels(rng: Random, size: int, body: Json) -> None:
 def _annotations(rng: Random, size: int, body: Json) -> None:
     values = {f"note-{number}": UNICODE for number in range(min(_count(rng, size), 3000))}
     body["metadata"].setdefault("annotations", {}).update(values)
+
+
+def _full_annotations(rng: Random, size: int, body: Json) -> None:
+    """As many bytes as all annotations of an object may have together."""
+    body["metadata"]["annotations"] = {"note": "x" * (rng.choice((size, MOST_ANNOTATIONS)) - len("note"))}
+
+
+def _deep_fields(rng: Random, size: int, body: Json) -> None:
+    """As deep as the embedded API server takes it; deeper objects are in corpus_limits.py."""
+    fields: Json = {}
+    for _ in range(rng.choice((10, 80))):
+        fields = {"f:a": fields}
+    entry = {"manager": "fuzz", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": fields}
+    body["metadata"]["managedFields"] = [entry]
 
 
 def _owners(rng: Random, size: int, body: Json) -> None:
@@ -562,6 +581,8 @@ KINDS: Final = (
 for _kind in KINDS:
     _extreme(_kind, "metadata.labels")(_metadata_labels)
     _extreme(_kind, "metadata.annotations")(_annotations)
+    _extreme(_kind, "metadata.annotations (256 KiB)")(_full_annotations)
+    _extreme(_kind, "metadata.managedFields")(_deep_fields)
     _extreme(_kind, "metadata.ownerReferences")(_owners)
 
 EXTREMES: Final = tuple(_found)

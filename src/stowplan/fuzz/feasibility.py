@@ -10,6 +10,7 @@ affinity, zone labels and ReadWriteOncePod.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final
 
@@ -26,6 +27,8 @@ _SUFFIXES: Final = {
 }
 _AMOUNT: Final = re.compile(r"([+-]?)(\d*\.?\d*)(?:[eE]([+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)")
 _LARGEST: Final = Fraction(2**63 - 1)
+_MAGNITUDE: Final = 60
+"""Powers of ten beyond which an amount is more than everything, or less than the smallest unit."""
 _ANYWHERE: Final = ("", "0.0.0.0")
 _ZONES: Final = (
     "topology.kubernetes.io/zone",
@@ -81,8 +84,18 @@ def amount(raw: Any) -> Fraction:
     if matched is None:
         raise ValueError(f"{raw!r}: expected a quantity")
     sign, digits, exponent, suffix = matched.groups()
-    value = Fraction(digits) * (Fraction(10) ** int(exponent) if exponent else _SUFFIXES[suffix or ""])
+    value = _exactly(f"{digits}e{exponent or 0}") * _SUFFIXES[suffix or ""]
     return min(value, _LARGEST) * (-1 if sign == "-" else 1)
+
+
+def _exactly(text: str) -> Fraction:
+    """A decimal number. Of one that is too large or too small to matter only that is kept: the exponent may
+    have any number of digits, and the power of ten would take for ever.
+    """
+    written = Decimal(text)
+    if written and abs(written.adjusted()) > _MAGNITUDE:
+        return _LARGEST if written.adjusted() > 0 else Fraction(1, 10**_MAGNITUDE)
+    return Fraction(written)
 
 
 def whole(resource: str, raw: Any) -> int:

@@ -8,22 +8,30 @@ import asyncio
 import asyncio.events
 import dataclasses
 import gc
+import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, NamedTuple, TextIO
 
 from stowplan.api.catalogue import (
+    COMPOSITE_POD_GROUPS,
+    DEVICE_CLASSES,
     NAMESPACES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
+    POD_GROUPS,
     PODS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
     Resource,
 )
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.requests import DeleteOptions, PatchType
 from stowplan.api.status import ApiError
@@ -33,6 +41,7 @@ from stowplan.clock import run as run_virtual
 from stowplan.clock.watchdog import Holder
 from stowplan.cluster.changes import ChangeLog
 from stowplan.cluster.podinfo import PodInfo
+from stowplan.config import default_config
 from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.store import Change, Store
@@ -43,6 +52,7 @@ from stowplan.logs import Logger
 from stowplan.metrics import SchedulerMetrics
 from stowplan.metrics.families import Distribution
 from stowplan.metrics.scheduling import BatchMetrics
+from stowplan.releases import DEFAULT
 from stowplan.reporting import EventRecorder
 from stowplan.scheduler import Scheduler, SchedulingObserver, Settings
 from stowplan.scheduler.decisions import LastDecisions
@@ -57,6 +67,23 @@ REUSED: Final = ("context.cache.table.resources._free",)
 MOST_PATHS: Final = 5
 """How many of the containers that grew are named, the largest first."""
 
+WRITTEN: Final = (
+    *KINDS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    DEVICE_CLASSES,
+    POD_GROUPS,
+    COMPOSITE_POD_GROUPS,
+)
+"""What cases write, in the order in which it is deleted."""
+
+GROUP_GATES: Final = FeatureGates(
+    dict.fromkeys(("GenericWorkload", "TopologyAwareWorkloadScheduling", "CompositePodGroup"), True), DEFAULT
+)
+
+BESIDE: Final = "beside-the-case"
+"""The ordinary pod that comes after the writes of a case."""
+
 PROBE: Final = "probe"
 """The ordinary pod that has to find a node after every case."""
 
@@ -66,6 +93,23 @@ SURVIVES: Final = "the scheduler survives"
 GIVEN_BACK: Final = "memory is given back"
 QUICK: Final = "the event loop is not held"
 GOES_ON: Final = "ordinary pods are scheduled"
+
+LATE: Final = "an ordinary pod is bound within a second more than without the case"
+ANSWERS: Final = "the API server takes less than a second for a write"
+GROWS: Final = "twice the input costs at most twice as much"
+
+MORE: Final = 1.0
+"""Seconds of virtual and CPU time together that an ordinary pod may wait longer than without the case."""
+
+LONGEST_HOLD: Final = 1.0
+"""Seconds of CPU time for which no turn may hold the loop, whatever the limit: /livez would not answer."""
+
+DOUBLED: Final = 2.5
+NOISE: Final = 0.05
+"""A case may cost so many times what half of it costs, and so many seconds of CPU time more."""
+
+REPEATED: Final = 2
+"""How often both are measured before a cost counts as too high; the smallest of each counts."""
 
 NOTICED: Final = 0.02
 """Seconds of CPU time from which on a turn of the event loop is named."""
@@ -130,6 +174,14 @@ class FuzzResult:
     def worst(self) -> Hold | None:
         return max(self.holds, default=None)
 
+    def include(self, other: "FuzzResult") -> None:
+        """Add what came of other cases."""
+        self.cases += other.cases
+        self.counts.update(other.counts)
+        self.findings += other.findings
+        self.holds += other.holds
+        self.refusals.update(other.refusals)
+
     def add(self, case: Case, rule: str, detail: str) -> None:
         found = Finding(case.name, rule, detail[:400])
         if found not in self.findings:
@@ -179,18 +231,25 @@ class _Fuzz:
         self._base: dict[tuple[Resource, str, str], Json] = {}
         for resource, body in base(run.nodes):
             self._store.create(resource, body)
-        for resource in KINDS:
+        for resource in WRITTEN:
             for obj in self._store.all(resource):
                 self._base[resource, *_key(obj)] = obj
         self._case = Case("start", ())
         self._uid_states: dict[tuple[str, str], Any] = {}
         self._before: dict[str, int] | None = None
+        self._unwatched = 0.0
+        """Seconds of CPU time that were no work of the scheduler."""
+        self._segment = 0.0
+        """The CPU time of the scheduler when the last writes of a case began."""
+        self._cost = 0.0
+        self._has_groups = False
+        self._without = 0.0
 
     async def run(self, cases: Sequence[Case]) -> FuzzResult:
         """A scheduler that dies is a finding; the cases that are left get a new one."""
         left = list(cases)
         while left:
-            scheduler = self._scheduler()
+            scheduler = self._scheduler(left[0])
             try:
                 async with scheduler.running():
                     await self._run_with(scheduler, left)
@@ -202,10 +261,11 @@ class _Fuzz:
                 self._restore()
         return self._result
 
-    def _scheduler(self) -> Scheduler:
+    def _scheduler(self, first: Case) -> Scheduler:
+        settings = Settings.of(default_config(GROUP_GATES) if first.groups else None)
         scheduler = Scheduler(
             InProcessClient(self._store),
-            dataclasses.replace(Settings.of(), kept_decisions=1),
+            dataclasses.replace(settings, kept_decisions=1),
             clock=self._clock,
             rng=Random("fuzz"),
             logger=Logger(self._log),
@@ -214,16 +274,32 @@ class _Fuzz:
         return scheduler
 
     async def _run_with(self, scheduler: Scheduler, left: list[Case]) -> None:
-        if self._before is None:
+        """The next cases that need the same feature gates."""
+        groups = left[0].groups
+        if self._before is None or groups != self._has_groups:
+            self._has_groups = groups
             await self._warm_up(scheduler)
-        while left:
+        while left and left[0].groups == groups:
             self._case = left[0]
             self.watchdog.longest = NO_HOLD
             await self._run_case(scheduler, left[0])
+            await self._check_growth(scheduler, left[0])
             self._check_hold()
             self._result.cases += 1
             self._show(left[0])
             left.pop(0)
+
+    @contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """Leave out what the block does: it is no work of the scheduler."""
+        began = time.thread_time()
+        with self.watchdog.uncounted():
+            yield
+        self._unwatched += time.thread_time() - began
+
+    def _worked(self) -> float:
+        """Seconds of CPU time that the scheduler has had so far."""
+        return time.thread_time() - self._unwatched
 
     async def _warm_up(self, scheduler: Scheduler) -> None:
         """What the first pods make a scheduler allocate is not growth."""
@@ -231,25 +307,67 @@ class _Fuzz:
         for number, selector in enumerate(({}, {}, labels, labels, {})):
             steps = (Step("create", PODS, pod(f"warm-{number}", nodeSelector=selector)), Step("wait"))
             await self._run_case(scheduler, Case("warm-up", steps), compare=False)
-        with self.watchdog.uncounted():
+        with self.uncounted():
             self._before = self._sizes(scheduler)
 
     async def _run_case(self, scheduler: Scheduler, case: Case, *, compare: bool = True) -> None:
+        self._segment = self._worked()
         for step in case.steps:
             if step.verb == "wait":
-                await asyncio.sleep(SETTLED)
+                await self._wait(compare)
             else:
-                with self.watchdog.uncounted():
+                with self.uncounted():
                     self._write(step)
         self._check_attempts()
         await self._check_probe(scheduler)
         self._restore()
         await asyncio.sleep(2 * SETTLED)
         await self._schedule_ordinary_pods()
-        with self.watchdog.uncounted():
+        with self.uncounted():
             self._versions.prune()
             if compare:
                 self._compare_sizes(scheduler)
+
+    async def _wait(self, compare: bool) -> None:
+        """Let the scheduler work on what was written, with an ordinary pod that comes after it."""
+        began, worked, waited = self._clock.now(), self._worked(), 0.0
+
+        def changed(change: Change) -> None:
+            nonlocal waited
+            if _key(change.object) == key and change.object["spec"].get("nodeName") and not waited:
+                waited = self._clock.now() - began + self._worked() - worked
+
+        beside = pod(BESIDE, app=BESIDE)
+        key = _key(beside)
+        watch = self._store.watch(PODS, changed)
+        try:
+            with self.uncounted():
+                self._store.create(PODS, beside)
+            await asyncio.sleep(SETTLED)
+        finally:
+            watch.close()
+        self._cost, self._segment = self._worked() - self._segment, self._worked()
+        with self.uncounted():
+            if self._store.find(PODS, *key) is not None:
+                self._store.delete(PODS, *key, DeleteOptions(grace_period_seconds=0))
+        if not compare:
+            self._without = max(self._without, waited)
+        elif waited > self._without + MORE:
+            self._find(LATE, f"{waited:.1f} s, of which most is CPU time; without it {self._without:.2f} s")
+
+    async def _check_growth(self, scheduler: Scheduler, case: Case) -> None:
+        """What a case costs beside half of it; measured again if it seems too much."""
+        if case.half is None:
+            return
+        whole, half = [self._cost], list[float]()
+        for _ in range(REPEATED):
+            await self._run_case(scheduler, case.half)
+            half.append(self._cost)
+            if min(whole) <= DOUBLED * min(half) + NOISE:
+                return
+            await self._run_case(scheduler, case)
+            whole.append(self._cost)
+        self._find(GROWS, f"{min(whole):.2f} s of CPU time, half of it {min(half):.2f} s")
 
     async def _schedule_ordinary_pods(self) -> None:
         """Who has dealt with a pod may keep the last one, or the last with a volume: let them be ordinary."""
@@ -264,11 +382,17 @@ class _Fuzz:
 
     def _write(self, step: Step) -> None:
         self._result.counts["writes"] += 1
+        began = time.thread_time()
         try:
             self._perform(step)
         except ApiError as refusal:
             self._result.counts["refused"] += 1
             self._result.refusals[f"{step}: {refusal.message[:160]}"] += 1
+        except Exception as failure:  # noqa: BLE001 - whatever an API server does not answer is a finding
+            self._find(ANSWERS, f"{step}: {type(failure).__name__}: {failure}")
+        took = time.thread_time() - began
+        if took > MORE:
+            self._find(ANSWERS, f"{step}: {took:.1f} s of CPU time")
 
     def _perform(self, step: Step) -> None:
         store, resource, key = self._store, step.resource, step.key
@@ -293,12 +417,12 @@ class _Fuzz:
 
     def _restore(self) -> None:
         """Delete what a case has left, and put back what it has changed."""
-        with self.watchdog.uncounted():
+        with self.uncounted():
             self._restore_all()
 
     def _restore_all(self) -> None:
         self._uid_states.clear()
-        for resource in KINDS:
+        for resource in WRITTEN:
             for obj in self._store.all(resource):
                 if self._base.get((resource, *_key(obj))) is not obj:
                     self._remove(resource, obj)
@@ -402,8 +526,8 @@ class _Fuzz:
             holder = f"{holder} ({longest.holder.plugin})"
         hold = Hold(round(longest.cpu * 1000, 1), holder, self._case.name, self._case.fields)
         self._result.holds.append(hold)
-        limit = self._run.limit_ms
-        if limit is not None and hold.ms > limit:
+        limits = (1000 * LONGEST_HOLD, self._run.limit_ms, self._case.hold_ms)
+        if hold.ms > min(limit for limit in limits if limit is not None):
             self._find(QUICK, f"{hold.ms:,.0f} ms by {hold.holder}, with {hold.fields}")
 
 
@@ -464,7 +588,7 @@ class _Judge(SchedulingObserver):
         scheduler.observe(self)
 
     def assuming(self, pod: PodInfo, node: str) -> None:
-        with self._fuzz.watchdog.uncounted():
+        with self._fuzz.uncounted():
             self._fuzz.judge(self._scheduler, pod, node)
 
 

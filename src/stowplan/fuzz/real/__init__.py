@@ -1,0 +1,1 @@
+"""The corpus on a real API server, with `stowplan run` and other schedulers in processes."""
