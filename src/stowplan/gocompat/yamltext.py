@@ -89,12 +89,15 @@ Node: TypeAlias = ScalarNode | SequenceNode | MappingNode | AliasNode
 
 
 def parse_first_document(data: bytes) -> Node | None:
-    """The first document of a YAML text, None if there is none; what follows it is not looked at."""
+    """The first document of a YAML text, None if there is none; what follows its end is not looked at."""
     events = yaml.parse(data, Loader=_LOADER)
     try:
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
-                return _Composer(events).node(0)
+                root = _Composer(events).node(0)
+                # What cannot stand behind the root is noticed only where the end is looked for.
+                next(events)
+                return root
     except yaml.YAMLError as error:
         raise TextError(f"yaml: {_parse_error(error)}") from None
     return None
@@ -379,6 +382,7 @@ def _go_syntax(value: _Value, nil: str = "interface {}(nil)") -> str:
 
 _STR: Final = "tag:yaml.org,2002:str"
 _TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
+_ODD_BREAKS: Final = re.compile("[\r\x85\u2028\u2029]")
 
 
 class _Dumper(yaml.SafeDumper):
@@ -390,6 +394,9 @@ class _Dumper(yaml.SafeDumper):
 
 def _represent_str(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     resolved: str = dumper.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
+    if _ODD_BREAKS.search(text):
+        # Only double quotes keep them: PyYAML writes them as they are otherwise, and reading folds them.
+        return dumper.represent_scalar(_STR, text, '"')
     style = "|" if "\n" in text else None if resolved != _TIMESTAMP and is_plain_text(text) else '"'
     return dumper.represent_scalar(_STR, text, style)
 
