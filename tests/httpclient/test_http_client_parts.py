@@ -11,7 +11,7 @@ from httpclient.nastyserver import OK, NastyServer, answer
 from stowplan.api.catalogue import NODES
 from stowplan.api.status import ApiError
 from stowplan.client.http import AccessError, Address, HttpClient, Secret, Server, Trust
-from stowplan.client.http.connection import Chunks, MalformedError
+from stowplan.client.http.connection import Chunks, MalformedError, parse_head
 from stowplan.client.http.dialer import proxy_for
 from stowplan.client.http.transport import RateLimit
 from stowplan.client.http.watch import Lines
@@ -61,6 +61,24 @@ def test_a_chunk_whose_length_is_no_number_is_malformed(line: bytes) -> None:
     chunks = Chunks()
     with pytest.raises(MalformedError):
         chunks.feed(b"4\r\nabcd\r\n" + line + b"\r\nabcd\r\n0\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        b"Content-Length: 5\n\nX: y",
+        b"no colon",
+        b" folded: x",
+        b"Content-Length : 5",
+        b": x",
+        b"A: b\rC: d",
+        b"A: \0",
+    ],
+)
+def test_a_head_whose_end_readers_disagree_on_is_malformed(lines: bytes) -> None:
+    assert parse_head(b"HTTP/1.1 200 OK\r\nA:b\r\nX_y: \xe9 z").status == 200
+    with pytest.raises(MalformedError, match="a malformed header"):
+        parse_head(b"HTTP/1.1 200 OK\r\nDate: now\r\n" + lines + b"\r\nConnection: close")
 
 
 @pytest.mark.parametrize("ending", [b"xx", b"\n\r", b"a\n", b"\r\r"])
