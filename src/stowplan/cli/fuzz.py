@@ -6,6 +6,7 @@ from typing import Any
 import click
 import msgspec
 
+from stowplan.cli.fuzz_targets import target_options
 from stowplan.cli.progress import Progress
 from stowplan.cli.values import AtLeast
 from stowplan.fuzz import Case, Finding, FuzzResult, FuzzRun, Hold, corpus, random_case, run_cases
@@ -31,6 +32,7 @@ _SLOWEST = 5
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object on the last line.")
 @click.option("--verbose", is_flag=True, help="Print the writes of every case.")
+@target_options
 def fuzz(
     seeds: int,
     first: int,
