@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # The tests start many processes, which would all compile everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: up test stories wheel wheel-trial python-trials newcomer chart image image-trial docs docs-trial lock man check lint types layers kubectl chromium mmdebstrap clean
+.PHONY: up test stories fuzz-parsers fuzz-openapi wheel wheel-trial python-trials newcomer chart image image-trial docs docs-trial lock man check lint types layers kubectl chromium mmdebstrap clean
 
 up: $(READY)
 	$(BIN)/stowplan up --demo
@@ -18,6 +18,21 @@ test: $(READY) check kubectl chromium
 # Stories recorded from kube-controller-manager, in real time against `stowplan up`: about two minutes.
 stories: $(READY)
 	$(BIN)/pytest -m stories tests/controllers
+
+# Parsers fed with arbitrary bytes, chosen by coverage, and the API server with requests made from its documents.
+# The tools are in a virtualenv of their own.
+FUZZ := build/fuzz
+SECONDS ?= 60
+$(FUZZ)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(FUZZ)
+	$(FUZZ)/bin/python -m pip install --quiet --editable '.[fuzz]'
+	touch $@
+
+fuzz-parsers: $(FUZZ)/.ready
+	$(FUZZ)/bin/stowplan fuzz --target all --seconds $(SECONDS)
+
+fuzz-openapi: $(FUZZ)/.ready
+	$(FUZZ)/bin/stowplan fuzz --openapi all --seconds $(SECONDS)
 
 # The wheel and the sdist, in dist/.
 wheel: $(READY)

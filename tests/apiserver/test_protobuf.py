@@ -45,6 +45,30 @@ def test_bytes_that_are_no_objects_are_refused_and_nothing_worse(raw: bytes) -> 
         envelope(raw.replace(MAGIC[:1], b""))
 
 
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (b"\x12\x03R\x01a\x12\x03B\x01b", {"spec": {"nodeName": "a", "serviceAccountName": "b"}}),
+        (b"\n\x028\x05\n\x028\0", {}),
+        (b"\x12\x07\xc8\x01\xfe\xff\xff\xff\x0f", {"spec": {"priority": -2}}),
+        (
+            b"\x12\x08r\x06\x22\x02\x01\x02\x20\x03",
+            {"spec": {"securityContext": {"supplementalGroups": [1, 2, 3]}}},
+        ),
+    ],
+    ids=["messages are merged", "the last value counts", "numbers of 32 bits", "packed numbers"],
+)
+def test_a_pod_is_read_as_go_reads_it(raw: bytes, expected: Any) -> None:
+    found = decoded(the_schema().types["core.v1.Pod"], raw)
+    assert without_empty(found) == expected
+
+
+@pytest.mark.parametrize("raw", [b"\x02\x01a", b"\0\1", b"\xfa\xff\xff\xff\xff\x01\x01a", b"\x55aaaa"])
+def test_tags_that_cannot_be_are_refused(raw: bytes) -> None:
+    with pytest.raises(ProtobufError):
+        decoded(the_schema().types["core.v1.PodSpec"], raw)
+
+
 def test_a_lease_can_be_made_that_way(api: Served) -> None:
     body = next(each for each in RECORDED if each["json"]["kind"] == "Lease")
     answer = api.ask(

@@ -3,7 +3,7 @@
 import pytest
 
 from stowplan.gocompat.jsontext import Number, TextError, Tree, float_text, to_python
-from stowplan.gocompat.yamltext import yaml_to_json
+from stowplan.gocompat.yamltext import to_yaml, yaml_to_json
 
 
 def value_of(text: str) -> Tree:
@@ -74,6 +74,11 @@ def test_only_the_first_document_counts() -> None:
     assert to_python(yaml_to_json(b"a: 1\n---\n]broken").tree) == {"a": 1}
 
 
+def test_what_stands_behind_the_root_of_the_document_is_looked_at() -> None:
+    with pytest.raises(TextError, match="line 2: mapping values are not allowed in this context"):
+        yaml_to_json(b"a\nb: c\n")
+
+
 def test_aliases_and_merges_are_followed() -> None:
     text = b"x: &x {a: 1, b: 2}\ny: &y {a: 7, c: 3}\nm:\n  <<: [*x, *y]\n  d: *x\n"
     assert to_python(yaml_to_json(text).tree)["m"] == {"a": 1, "b": 2, "c": 3, "d": {"a": 1, "b": 2}}
@@ -138,3 +143,8 @@ def test_a_document_nested_without_end_is_refused() -> None:
 )
 def test_numbers_are_written_as_go_writes_them(value: float, text: str) -> None:
     assert float_text(value) == text
+
+
+@pytest.mark.parametrize("text", ["a\x85", "\u2028b", "c\u2029d", "e\r", "f\r\ng", "h\n\x85"])
+def test_odd_line_breaks_are_written_so_that_they_are_read_back(text: str) -> None:
+    assert to_python(yaml_to_json(to_yaml({"k": text, text: 1}).encode()).tree) == {"k": text, text: 1}

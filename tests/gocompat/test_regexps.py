@@ -34,6 +34,11 @@ from stowplan.gocompat import regexps
         ("^(?P<year>[0-9]{4})$", ["2026"], ["26"]),
         ("", ["", "x"], []),
         ("^a??b*?$", ["ab", "bb"], ["aa"]),
+        ("(?i)^[^a]$", ["b", "B"], ["a", "A"]),
+        (r"(?i)^[^\pL0]$", ["1"], ["a", "A", "0"]),
+        ("^[[:a]+$", ["[:a"], ["b"]),
+        ("^ba(?i)+$", ["ba", "baa"], ["baba", "b"]),
+        ("^(?)a$", ["a"], ["b"]),
     ],
 )
 def test_what_matches(pattern: str, matching: list[str], others: list[str]) -> None:

@@ -63,6 +63,24 @@ def test_a_chunk_whose_length_is_no_number_is_malformed(line: bytes) -> None:
         chunks.feed(b"4\r\nabcd\r\n" + line + b"\r\nabcd\r\n0\r\n\r\n")
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        b"Content-Length: 5\n\nX: y",
+        b"no colon",
+        b" folded: x",
+        b"Content-Length : 5",
+        b": x",
+        b"A: b\rC: d",
+        b"A: \0",
+    ],
+)
+def test_a_head_whose_end_readers_disagree_on_is_malformed(lines: bytes) -> None:
+    assert parse_head(b"HTTP/1.1 200 OK\r\nA:b\r\nX_y: \xe9 z").status == 200
+    with pytest.raises(MalformedError, match="a malformed header"):
+        parse_head(b"HTTP/1.1 200 OK\r\nDate: now\r\n" + lines + b"\r\nConnection: close")
+
+
 @pytest.mark.parametrize("ending", [b"xx", b"\n\r", b"a\n", b"\r\r"])
 def test_a_chunk_that_does_not_end_where_it_says_is_malformed(ending: bytes) -> None:
     chunks = Chunks()

@@ -92,6 +92,7 @@ def test_order_equality_and_hash_are_those_of_the_numbers(one: Written, two: Wri
     assert (left < right) == (amount(left) < amount(right))
     assert (left >= right) == (amount(left) >= amount(right))
     assert (left == right) == (amount(left) == amount(right))
+    assert (left != right) == (amount(left) != amount(right))
     assert left.cmp(right) == -right.cmp(left)
     assert left.cmp(left.as_wide()) == 0
     if left == right:

@@ -60,3 +60,9 @@ def test_the_first_untolerated_taint_with_a_hard_effect_is_found() -> None:
     assert untolerated(taints, [Toleration(operator="Exists")]) is None
     assert untolerated(taints, [], effects=("PreferNoSchedule",)) == soft
     assert untolerated((), []) is None
+
+
+def test_taints_differ_only_in_what_counts() -> None:
+    later = Taint(key="gpu", value="a", effect="NoSchedule", time_added="2026-01-01T00:00:00Z")
+    other = Taint(key="gpu", value="b", effect="NoSchedule")
+    assert [one != GPU for one in (later, other)] == [False, True]

@@ -17,6 +17,10 @@ class Taint(Struct, frozen=True, eq=False):
             return NotImplemented
         return self.key == other.key and self.value == other.value and self.effect == other.effect
 
+    def __ne__(self, other: object) -> bool:
+        # Without it the one of msgspec.Struct compares identities.
+        return not self == other
+
     def __hash__(self) -> int:
         return hash((self.key, self.value, self.effect))
 

@@ -176,6 +176,10 @@ class Quantity(msgspec.Struct, frozen=True, eq=False, gc=False):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Quantity) and self.cmp(other) == 0
 
+    def __ne__(self, other: object) -> bool:
+        # Without it the one of msgspec.Struct compares identities.
+        return not self == other
+
     def __lt__(self, other: "Quantity") -> bool:
         return self.cmp(other) < 0
 

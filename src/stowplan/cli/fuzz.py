@@ -8,6 +8,7 @@ import msgspec
 from click.core import ParameterSource
 
 from stowplan.cli.fuzz_real import binaries, run_real_command
+from stowplan.cli.fuzz_targets import target_options
 from stowplan.cli.progress import Progress
 from stowplan.cli.values import AtLeast
 from stowplan.fuzz import Case, Finding, FuzzResult, FuzzRun, Hold, corpus, random_case, run_cases
@@ -58,6 +59,7 @@ class _Chosen(NamedTuple):
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object on the last line.")
 @click.option("--verbose", is_flag=True, help="Print the writes of every case.")
+@target_options
 @click.pass_context
 def fuzz(
     ctx: click.Context,

@@ -48,12 +48,14 @@ class CharClass(NamedTuple):
 
     def has(self, character: str) -> bool:
         if self.fold:
-            return any(self._plain(one) for one in {character, character.lower(), character.upper()})
-        return self._plain(character)
+            found = any(self._lists(one) for one in {character, character.lower(), character.upper()})
+        else:
+            found = self._lists(character)
+        return found is not self.negated
 
-    def _plain(self, character: str) -> bool:
+    def _lists(self, character: str) -> bool:
         found = any(first <= character <= last for first, last in self.ranges)
-        return (found or any(test(character) for test in self.tests)) is not self.negated
+        return found or any(test(character) for test in self.tests)
 
 
 class Node(NamedTuple):
@@ -151,6 +153,9 @@ class _Parser:
             self._at = start
             if self._take("(?") and (changed := self._flag_group(flags, start)) is not None:
                 flags = changed
+                # An operator behind it is about what stands before it, as in Go.
+                if parts:
+                    parts[-1] = self._repeated(parts[-1], flags)
                 continue
             self._at = start
             parts.append(self._repeated(self._atom(flags), flags))
@@ -204,7 +209,7 @@ class _Parser:
         while end < len(self._text) and self._text[end] in "imsU-":
             end += 1
         letters, after = self._text[self._at : end], self._text[end : end + 1]
-        if after != ")" or not letters or letters.endswith("-") or letters.count("-") > 1:
+        if after != ")" or letters.endswith("-") or letters.count("-") > 1:
             return None
         self._at = end + 1
         return _with_flags(flags, letters)
@@ -347,7 +352,8 @@ class _Parser:
             if self._at >= len(self._text):
                 raise RegexpError("missing closing ]", self._text[start:])
             first = False
-            found = self._posix() if self._take("[:") else self._bracket_item(flags, start)
+            is_named = self._text.startswith("[:", self._at) and self._text.find(":]", self._at + 2) >= 0
+            found = self._posix() if is_named else self._bracket_item(flags, start)
             if not isinstance(found, CharClass):
                 ranges.append(found)
             elif found.negated or found.tests:
@@ -358,13 +364,12 @@ class _Parser:
         return CharClass(tuple(ranges), tuple(tests), negated, flags.fold)
 
     def _posix(self) -> CharClass:
-        start = self._at - 2
-        end = self._text.find(":]", self._at)
-        name = self._text[self._at : end] if end >= 0 else ""
+        """`[:alpha:]`. What begins like that and has no end is not one, but characters."""
+        end = self._text.find(":]", self._at + 2)
+        name = self._text[self._at + 2 : end]
         found = _POSIX.get(name.removeprefix("^"))
         if found is None:
-            where = self._text[start : end + 2] if end >= 0 else self._text[start:]
-            raise RegexpError("invalid character class range", where)
+            raise RegexpError("invalid character class range", self._text[self._at : end + 2])
         self._at = end + 2
         return CharClass(found, negated=name.startswith("^"))
 

@@ -162,7 +162,10 @@ def parse_documents(text: str | bytes) -> Iterator[Node]:
     try:
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
-                yield _compose(events)
+                root = _compose(events)
+                # What cannot stand behind the root is noticed only where the end is looked for.
+                next(events)
+                yield root
     except yaml.YAMLError as error:
         raise _parse_error(error) from None
 
@@ -503,6 +506,7 @@ def _go_syntax(value: _Value, nil: str = "interface {}(nil)") -> str:
 
 _STR: Final = "tag:yaml.org,2002:str"
 _TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
+_ODD_BREAKS: Final = re.compile("[\r\x85\u2028\u2029]")
 
 
 class _Dumper(yaml.SafeDumper):
@@ -514,6 +518,9 @@ class _Dumper(yaml.SafeDumper):
 
 def _represent_str(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     resolved: str = dumper.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
+    if _ODD_BREAKS.search(text):
+        # Only double quotes keep them: PyYAML writes them as they are otherwise, and reading folds them.
+        return dumper.represent_scalar(_STR, text, '"')
     style = "|" if "\n" in text else None if resolved != _TIMESTAMP and is_plain_text(text) else '"'
     return dumper.represent_scalar(_STR, text, style)
 

@@ -22,6 +22,8 @@ IDLE_SECONDS: Final = 30.0
 
 _LONGEST_CHUNK_LINE: Final = 256
 _STATUS: Final = re.compile(rb"HTTP/1\.([01]) ([1-9]\d\d)(?: |$|\r)")
+_FIELDS: Final = re.compile(rb"(?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]++:[^\r\n\0]*+)*+")
+"""Header fields. Readers disagree on what any other line means, and on where the head with it ends."""
 _LENGTH: Final = b"\r\ncontent-length:"
 _ENCODING: Final = b"\r\ntransfer-encoding:"
 _CONNECTION: Final = b"\r\nconnection:"
@@ -59,6 +61,8 @@ def parse_head(text: bytes) -> Head:
     found = _STATUS.match(text)
     if found is None:
         raise MalformedError(f"malformed HTTP response {text[:40].decode('latin-1')!r}")
+    if _FIELDS.fullmatch(text, text.find(b"\r\n") if b"\r\n" in text else len(text)) is None:
+        raise MalformedError("malformed HTTP response: a malformed header")
     status = int(found[2])
     lowered = text.lower()
     length: int | None = None

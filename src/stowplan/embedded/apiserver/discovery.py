@@ -152,9 +152,9 @@ def entries(served: ServedKinds, group: str, version: str) -> list[Entry]:
     for resource in (*served, *CREATE_ONLY):
         if (resource.group, resource.version) == (group, version):
             if resource.defined:
-                custom += _entries_of(resource)
+                custom += entries_of(resource)
             else:
-                found += _entries_of(resource)
+                found += entries_of(resource)
     return [*sorted(found), *custom]
 
 
@@ -222,7 +222,8 @@ def aggregated(served: ServedKinds, names: Iterable[str], version: str) -> Json:
     }
 
 
-def _entries_of(resource: Resource) -> Iterable[Entry]:
+def entries_of(resource: Resource) -> Iterable[Entry]:
+    """A resource, and its subresources after it."""
     name, kind, namespaced = resource.plural, resource.kind, resource.namespaced
     yield Entry(
         name,

@@ -16,6 +16,7 @@ from stowplan.embedded.schema.types import Field, Form, TypeDef, the_schema
 
 MAGIC: Final = b"k8s\x00"
 _SIGNED: Final = 1 << 63
+_LAST_TAG: Final = (1 << 32) - 1
 _DEEPEST: Final = 64
 
 
@@ -47,6 +48,8 @@ def decoded(type_: TypeDef, raw: bytes) -> Json:
 
 
 Numbers = dict[int, "Field | Numbers"]
+Raw = int | bytes | None
+"""A value as it is sent: a varint, or bytes. None for a number of fixed size, which no field here has."""
 
 
 @cache
@@ -66,10 +69,10 @@ def _numbers(full_name: str) -> Numbers:
     return found
 
 
-def _message(type_: TypeDef, raw: bytes, depth: int) -> Json:
+def _message(type_: TypeDef, raw: bytes, depth: int, before: Json | None = None) -> Json:
     if depth > _DEEPEST:
         raise ProtobufError("nested too deeply")
-    data: Json = {}
+    data: Json = {} if before is None else before
     _read(data, _numbers(type_.full_name), raw, depth)
     return data
 
@@ -83,18 +86,26 @@ def _read(data: Json, numbers: Numbers, raw: bytes, depth: int) -> None:
             _read(data, field, _bytes(value), depth)
 
 
-def _put(data: Json, field: Field, value: int | bytes, depth: int) -> None:
-    """Put a value into its field: lists and maps grow, zeros that mean nothing are left out."""
+def _put(data: Json, field: Field, value: Raw, depth: int) -> None:
+    """Put a value into its field: lists and maps grow, zeros that mean nothing are left out.
+
+    A field that is sent twice has its last value; messages are merged.
+    """
     form = field.form
     if form.of is not None and form.shape == "list":
-        data.setdefault(field.name, []).append(_value(form.of, value, depth))
+        packed = form.of.name in ("int", "long") and isinstance(value, bytes)
+        found = _packed(form.of, _bytes(value)) if packed else [_value(form.of, value, depth)]
+        data.setdefault(field.name, []).extend(found)
     elif form.of is not None and form.shape == "map":
         key, found = _entry(form.of, _bytes(value), depth)
         data.setdefault(field.name, {})[key] = found
     else:
-        found = _value(form, value, depth)
+        before = data.get(field.name) if form.shape == "type" else None
+        found = _value(form, value, depth, before)
         if field.zero_counts or found not in (None, "", 0, False, {}):
             data[field.name] = found
+        else:
+            data.pop(field.name, None)
 
 
 def _entry(of: Form, raw: bytes, depth: int) -> tuple[str, Any]:
@@ -111,16 +122,28 @@ def _zero(form: Form) -> Any:
     return {"string": "", "bytes": "", "quantity": "0"}.get(form.name, [] if form.shape == "list" else {})
 
 
-def _value(form: Form, value: int | bytes, depth: int) -> Any:
+def _packed(form: Form, raw: bytes) -> list[int]:
+    """Numbers of a list that are sent together."""
+    found: list[int] = []
+    place = 0
+    while place < len(raw):
+        number, place = _varint(raw, place)
+        found.append(_value(form, number, 0))
+    return found
+
+
+def _value(form: Form, value: Raw, depth: int, before: Json | None = None) -> Any:
     if form.shape == "type":
-        return _message(the_schema().types[form.name], _bytes(value), depth + 1)
+        return _message(the_schema().types[form.name], _bytes(value), depth + 1, before)
     if form.shape == "list":
         assert form.of is not None
         return [_value(form.of, part, depth + 1) for _, part in _fields(_bytes(value))]
     match form.name:
         case "string":
             return _text(value)
-        case "int" | "long":
+        case "int":
+            return _int32(_number(value))
+        case "long":
             number = _number(value)
             return number - (1 << 64) if number >= _SIGNED else number
         case "bool":
@@ -150,11 +173,15 @@ def _int_or_string(raw: bytes) -> int | str:
     parts = dict(_fields(raw))
     if _number(parts.get(1, 0)) == 1:
         return _text(parts.get(3, b""))
-    number = _number(parts.get(2, 0))
-    return number - (1 << 64) if number >= _SIGNED else number
+    return _int32(_number(parts.get(2, 0)))
 
 
-def _anything(form: Form, value: int | bytes) -> Any:
+def _int32(number: int) -> int:
+    """The lowest 32 bits, as Go keeps them."""
+    return (number + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
+def _anything(form: Form, value: Raw) -> Any:
     """Something of no particular type: JSON text within a message."""
     try:
         return msgspec.json.decode(_bytes(dict(_fields(_bytes(value))).get(1, b"null")))
@@ -162,12 +189,14 @@ def _anything(form: Form, value: int | bytes) -> Any:
         raise ProtobufError(str(error)) from None
 
 
-def _fields(raw: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Numbers and values of a message: numbers for varints and fixed ones, bytes for everything else."""
+def _fields(raw: bytes) -> Iterator[tuple[int, Raw]]:
+    """Numbers and values of a message."""
     place, end = 0, len(raw)
     while place < end:
         key, place = _varint(raw, place)
         number, wire = key >> 3, key & 7
+        if not number or key > _LAST_TAG:
+            raise ProtobufError(f"illegal tag {number}")
         if wire == 0:
             value, place = _varint(raw, place)
             yield number, value
@@ -180,8 +209,7 @@ def _fields(raw: bytes) -> Iterator[tuple[int, int | bytes]]:
             raise ProtobufError(f"unknown wire type {wire}")
         if place + length > end:
             raise ProtobufError("the message ends too early")
-        part = raw[place : place + length]
-        yield number, part if wire == 2 else int.from_bytes(part, "little")
+        yield number, raw[place : place + length] if wire == 2 else None
         place += length
 
 
@@ -197,19 +225,19 @@ def _varint(raw: bytes, place: int) -> tuple[int, int]:
     raise ProtobufError("the message ends too early")
 
 
-def _bytes(value: int | bytes) -> bytes:
-    if isinstance(value, int):
+def _bytes(value: Raw) -> bytes:
+    if not isinstance(value, bytes):
         raise ProtobufError("expected bytes, got a number")
     return value
 
 
-def _number(value: int | bytes) -> int:
+def _number(value: Raw) -> int:
     if not isinstance(value, int):
-        raise ProtobufError("expected a number, got bytes")
+        raise ProtobufError("expected a number, got something else")
     return value
 
 
-def _text(value: int | bytes) -> str:
+def _text(value: Raw) -> str:
     try:
         return _bytes(value).decode()
     except UnicodeDecodeError:

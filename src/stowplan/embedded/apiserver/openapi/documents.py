@@ -1,14 +1,16 @@
 """The OpenAPI documents: version 2 for everything at once, version 3 for each group and version."""
 
 import hashlib
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 import msgspec
 from aiohttp import web
 
 from stowplan.api.catalogue import BUILT_IN, Resource
 from stowplan.api.requests import Json
-from stowplan.embedded.apiserver.discovery import CREATE_ONLY, ServedKinds
+from stowplan.embedded.apiserver.discovery import CREATE_ONLY, Entry, ServedKinds, entries_of
+from stowplan.embedded.apiserver.openapi import operations
 from stowplan.embedded.apiserver.openapi.descriptions import described
 from stowplan.embedded.apiserver.openapi.gnostic import encoded
 from stowplan.embedded.apiserver.responses import response_of
@@ -86,7 +88,7 @@ class OpenApi:
         return {
             "swagger": "2.0",
             "info": self._info,
-            "paths": _paths_of(resources, third=False),
+            "paths": _paths_of(resources),
             "definitions": {**types, **self._schemas(resources, third=False)},
         }
 
@@ -96,16 +98,35 @@ class OpenApi:
             self._custom.add(place)
         custom = self._schemas(resources, third=True)
         types = self._types_of(resources) | ({"meta.v1.ObjectMeta"} if custom else set())
+        paths: Json = {}
+        for resource in resources:
+            paths |= operations.paths_of(resource, partial(self._schema_name, resource))
         return {
             "openapi": "3.0.0",
             "info": self._info,
-            "paths": _paths_of(resources, third=True),
+            "paths": paths,
             "components": {"schemas": {**closure(self._schema, types, third=True), **custom}},
         }
 
     def _types_of(self, resources: list[Resource]) -> set[str]:
-        found = (self._schema.of_kind(r.group, r.version, r.kind) for r in resources if not r.custom)
-        return {type_.full_name for type_ in found if type_ is not None}
+        """The types of what is sent and answered: kinds, those of subresources, and options of deletions."""
+        kinds = (self._kind_of(resource, entry) for resource in resources for entry in entries_of(resource))
+        return {operations.DELETE_OPTIONS, *(kind.full_name for kind in kinds if kind is not None)}
+
+    def _kind_of(self, resource: Resource, entry: Entry) -> TypeDef | None:
+        if not entry.version and resource.custom:
+            return None
+        return self._schema.of_kind(
+            entry.group if entry.version else resource.group, entry.version or resource.version, entry.kind
+        )
+
+    def _schema_name(self, resource: Resource, entry: Entry) -> str | None:
+        """What the schema of an entry's kind is called."""
+        custom = None if entry.version else self._definitions.version_of(resource)
+        if custom is not None:
+            return definition_name(custom)
+        type_ = self._kind_of(resource, entry)
+        return None if type_ is None else public_name(type_.full_name)
 
     def _schemas(self, resources: list[Resource], *, third: bool) -> Json:
         """The schemas of custom resources by their names."""
@@ -115,10 +136,10 @@ class OpenApi:
         }
 
 
-def _paths_of(resources: list[Resource], *, third: bool) -> Json:
+def _paths_of(resources: list[Resource]) -> Json:
     paths: Json = {}
     for resource in resources:
-        paths |= paths_of(resource, third)
+        paths |= paths_of(resource)
     return paths
 
 
@@ -126,8 +147,8 @@ _WRITE_PARAMETERS: Final = ("dryRun", "fieldManager", "fieldValidation", "pretty
 _APPLY_PARAMETERS: Final = (*_WRITE_PARAMETERS, "force")
 
 
-def paths_of(resource: Resource, third: bool) -> Json:
-    """The paths of a resource with their operations."""
+def paths_of(resource: Resource) -> Json:
+    """The paths of a resource with their operations, for documents of version 2."""
     base = resource.prefix + ("/namespaces/{namespace}" if resource.namespaced else "")
     many, one = f"{base}/{resource.plural}", f"{base}/{resource.plural}/{{name}}"
     operations = {
@@ -144,7 +165,7 @@ def paths_of(resource: Resource, third: bool) -> Json:
     }
     return {
         path: {
-            method: _operation(resource, _ACTIONS.get(verb, verb), said, third)
+            method: _operation(resource, _ACTIONS.get(verb, verb), said)
             for method, (verb, said) in methods.items()
             if verb in resource.verbs
         }
@@ -157,13 +178,13 @@ _ACTIONS: Final = {"create": "post", "update": "put"}
 """Verbs that the documents call by their methods."""
 
 
-def _operation(resource: Resource, action: str, said: tuple[str, ...], third: bool) -> Json:
+def _operation(resource: Resource, action: str, said: tuple[str, ...]) -> Json:
     group = "".join(part.capitalize() for part in (resource.group or "core").split(".")[:1])
     scope = "Namespaced" if resource.namespaced else ""
     return {
         "operationId": f"{action}{group}{resource.version.capitalize()}{scope}{resource.kind}"
         + ("List" if action == "list" else ""),
-        "parameters": [_parameter(name, third) for name in said],
+        "parameters": [_parameter(name) for name in said],
         "responses": {"200": {"description": "OK"}},
         "x-kubernetes-action": action,
         "x-kubernetes-group-version-kind": {
@@ -174,9 +195,9 @@ def _operation(resource: Resource, action: str, said: tuple[str, ...], third: bo
     }
 
 
-def _parameter(name: str, third: bool) -> Json:
-    kind: dict[str, Any] = {"type": "boolean" if name == "force" else "string"}
-    return {"name": name, "in": "query", **({"schema": kind} if third else {**kind, "uniqueItems": True})}
+def _parameter(name: str) -> Json:
+    kind = "boolean" if name == "force" else "string"
+    return {"name": name, "in": "query", "type": kind, "uniqueItems": True}
 
 
 _GROUPS: Final = {resource.group.split(".")[0] or "core": resource.group for resource in BUILT_IN}
