@@ -4,7 +4,6 @@ import linecache
 
 import pytest
 
-from stowplan.logs import tracebacks
 from stowplan.logs.tracebacks import INNERMOST, LONGEST_CHAIN, OUTERMOST, formatted
 
 
@@ -48,7 +47,7 @@ def test_of_a_deep_recursion_few_frames_are_shown_and_looked_up(monkeypatch: pyt
         looked_up.append(number)
         return getline(file, number)
 
-    monkeypatch.setattr(tracebacks.linecache, "getline", counted)
+    monkeypatch.setattr(linecache, "getline", counted)
     text = formatted(too_deep())
     assert text.count("  File ") == len(looked_up) == OUTERMOST + INNERMOST
     assert "frames are left out]" in text
