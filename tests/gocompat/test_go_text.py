@@ -15,6 +15,7 @@ from stowplan.api.fielderrors import (
     required,
 )
 from stowplan.gocompat.durations import Duration, DurationError
+from stowplan.gocompat.numbers import parse_count, parse_int64
 from stowplan.gocompat.quoting import quote
 
 
@@ -113,3 +114,26 @@ def test_text_is_quoted_as_go_quotes_it() -> None:
 )
 def test_bytes_that_are_no_utf_8_and_text_beyond_ascii(text: str, ascii_only: bool, quoted: str) -> None:
     assert quote(text, ascii_only=ascii_only) == quoted
+
+
+@pytest.mark.parametrize("text", ["9" * 300_000 + "h", "0" * 300_000 + "x", "1s" * 100_000 + "?"])
+def test_long_durations_that_are_none_are_refused_in_one_pass(text: str) -> None:
+    with pytest.raises(DurationError):
+        Duration.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("0" * 300_000 + "7", 7),
+        ("7" * 300_000, None),
+        ("-" + "0" * 9, 0),
+        ("", None),
+        ("+", None),
+        ("²", None),
+    ],
+    ids=lambda given: str(given)[:8],
+)
+def test_integers_of_any_length_are_read_in_one_pass(text: str, number: int | None) -> None:
+    assert parse_int64(text) == number
+    assert parse_count(text) == (None if text[:1] == "-" else number)

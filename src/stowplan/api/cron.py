@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Final, Protocol
 from zoneinfo import ZoneInfo
 
+from stowplan.caching import LONGEST
 from stowplan.gocompat.durations import SECOND, Duration, DurationError
 from stowplan.gocompat.quoting import quote
 
@@ -126,9 +127,13 @@ MAX_DIGITS: Final = 18
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 
 
-@lru_cache(maxsize=1024)
 def parse_schedule(text: str, time_zone: str | None = None) -> Schedule:
     """A schedule, whose own `TZ=` or `CRON_TZ=` counts before the zone. Raises `ScheduleError`."""
+    # Long ones are not kept: a schedule may have a megabyte.
+    return (_kept_schedule if len(text) <= LONGEST else _schedule)(text, time_zone)
+
+
+def _schedule(text: str, time_zone: str | None) -> Schedule:
     if not text:
         raise ScheduleError("empty spec string")
     zone: tzinfo = UTC if time_zone is None else load_zone(time_zone)
@@ -141,6 +146,9 @@ def parse_schedule(text: str, time_zone: str | None = None) -> Schedule:
     if text.startswith("@"):
         return _descriptor(text, zone)
     return _cron(text.split(), zone)
+
+
+_kept_schedule: Final = lru_cache(maxsize=1024)(_schedule)
 
 
 def load_zone(name: str) -> tzinfo:
@@ -180,7 +188,7 @@ def _cron(fields: list[str], zone: tzinfo) -> Cron:
 
 
 def _field(text: str, bounds: Bounds) -> Field:
-    parts = [_range(part, bounds) for part in filter(None, text.split(","))]
+    parts = [_range(part, bounds) for part in dict.fromkeys(filter(None, text.split(",")))]
     return Field(frozenset().union(*(part.values for part in parts)), any(part.any for part in parts))
 
 

@@ -1,7 +1,8 @@
 """The syntax of names: label keys and values, resource names. Each check gives the problems it finds."""
 
 import re
-from functools import lru_cache
+
+from stowplan.caching import cached_by_text
 
 _SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 _NAME = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
@@ -47,7 +48,7 @@ _PLAIN_VALUE = re.compile(_VALUE, re.ASCII)
 _PLAIN_SUBDOMAIN = re.compile(_SUBDOMAIN.replace("(", "(?:"), re.ASCII)
 
 
-@lru_cache(maxsize=4096)
+@cached_by_text(4096)
 def is_label_key(key: str) -> bool:
     """Whether nothing is wrong with a label key."""
     return _PLAIN_KEY.fullmatch(key) is not None

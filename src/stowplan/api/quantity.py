@@ -314,9 +314,11 @@ def _wide(text: str, sign: str, number: str, scale: int, exponent: int, format: 
         return Quantity(0, max(scale, NANO), format, wide=True)
     scale += len(number) - len(number.rstrip("0"))
     mantissa = int(digits[:MAX_DIGITS])
-    surplus = len(digits) - MAX_DIGITS
-    if surplus > 0:
+    surplus = max(len(digits) - MAX_DIGITS, 0)
+    if surplus:
         mantissa, scale = mantissa + 1, scale + surplus
+    # Digits below the nano are rounded up in any case: then nothing is lost of what Go keeps.
+    kept = text if surplus and scale >= NANO else None
     if format == BINARY_SI:
         mantissa <<= exponent
     if scale < NANO:
@@ -328,9 +330,7 @@ def _wide(text: str, sign: str, number: str, scale: int, exponent: int, format: 
             mantissa, scale = MAX_INT64, 0
         elif mantissa < 10**9:
             format = DECIMAL_SI
-    return Quantity(
-        -mantissa if sign == "-" else mantissa, scale, format, True, text if surplus > 0 else None
-    )
+    return Quantity(-mantissa if sign == "-" else mantissa, scale, format, wide=True, text=kept)
 
 
 def _divided_up(mantissa: int, places: int) -> int:

@@ -6,7 +6,7 @@ Requests set on the pod as a whole replace that sum; overhead comes on top.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from types import MappingProxyType
 from typing import Final, Literal
 
@@ -15,6 +15,7 @@ import msgspec
 from stowplan.api.names import is_extended_resource
 from stowplan.api.pod import Container, ContainerStatus, Pod, ResourceList, ResourceRequirements
 from stowplan.api.quantity import ZERO, Quantity, QuantityError, quantity_of
+from stowplan.caching import cached_by_text
 from stowplan.gocompat.numbers import MAX_INT64, MIN_INT64
 
 CPU: Final = "cpu"
@@ -61,13 +62,13 @@ class PodRequests(msgspec.Struct, frozen=True, gc=False):
         return {name: amount for name, amount in core.items() if amount}
 
 
-@lru_cache(maxsize=4096)
+@cached_by_text(4096)
 def is_scalar(name: str) -> bool:
     """Whether a resource other than cpu, memory and ephemeral storage is counted at all."""
     return is_extended(name) or is_hugepages(name) or is_prefixed_native(name) or is_attachable_volumes(name)
 
 
-@lru_cache(maxsize=4096)
+@cached_by_text(4096)
 def is_extended(name: str) -> bool:
     """`domain/name` outside kubernetes.io and not written as a quota (`requests.`)."""
     return is_extended_resource(name)

@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from stowplan.api import names, quantity
 from stowplan.api.quantity import Quantity, QuantityError
+from stowplan.caching import cached_by_text
 from stowplan.cel import network, semver, types, urls, values
 from stowplan.cel.formatting import format_string
 from stowplan.cel.values import NO_SUCH_OVERLOAD, NONE, Failure, Map, Optional, Timestamp, UInt, Value
@@ -343,7 +343,7 @@ def _parse_url(text: str) -> Value:
         return Failure(f"URL parse error during conversion from string: {error}")
 
 
-@lru_cache(maxsize=4096)
+@cached_by_text(4096)
 def _parse_quantity(text: str) -> Quantity:
     try:
         return quantity.parse(text)

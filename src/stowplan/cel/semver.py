@@ -2,8 +2,9 @@
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
+
+from stowplan.caching import cached_by_text
 
 _IDENTIFIER: Final = re.compile(r"[0-9A-Za-z-]*")
 _MAX: Final = 2**64 - 1
@@ -49,7 +50,7 @@ def _rank(identifier: int | str) -> tuple[bool, int, str]:
     return (False, identifier, "") if isinstance(identifier, int) else (True, 0, identifier)
 
 
-@lru_cache(maxsize=4096)
+@cached_by_text(4096)
 def parse(text: str) -> Semver:
     """A version `1.2.3-pre+build`. Raises SemverError."""
     if not text:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
+from stowplan.cli.output import say
 from stowplan.cli.values import AtLeast
 from stowplan.client.http import AccessError, HttpClient, Server, load_kubeconfig
 from stowplan.clock import Clock, RealClock
@@ -89,7 +90,7 @@ async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:
     try:
         await task
     except asyncio.CancelledError:
-        click.echo("stopping")
+        say("stopping")
 
 
 async def _run_controllers(server: Server, rng: random.Random) -> None:
@@ -102,11 +103,11 @@ async def _run_controllers(server: Server, rng: random.Random) -> None:
             ControllerSettings(accounts=AccountSettings(root_ca=lambda: _authority(server))),
             clock=clock,
             rng=rng,
-            report=lambda text: click.echo(text, err=True),
+            report=lambda text: say(text, err=True),
         )
         async with working.running():
             count = len(working.controllers)
-            click.echo(f"{count} control loops run on {server.address}. Ctrl-C ends them.")
+            say(f"{count} control loops run on {server.address}. Ctrl-C ends them.")
             await asyncio.Event().wait()
 
 
@@ -180,10 +181,8 @@ async def _run_kubelets(
             settings,
             clock=clock,
             rng=rng,
-            report=lambda text: click.echo(text, err=True),
+            report=lambda text: say(text, err=True),
         )
         async with pretended.running():
-            click.echo(
-                f"kubelets of {len(pretended.names):,} nodes run on {server.address}. Ctrl-C ends them."
-            )
+            say(f"kubelets of {len(pretended.names):,} nodes run on {server.address}. Ctrl-C ends them.")
             await asyncio.Event().wait()

@@ -9,6 +9,7 @@ from stowplan import releases
 from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.cli.one_line import one_line_errors
 from stowplan.cli.options import gates_options, plugins_option
+from stowplan.cli.output import say
 from stowplan.cluster.table import ClusterTable
 from stowplan.config import BuiltConfig, LoadedConfig, build, default_config
 from stowplan.config.dump import dump_yaml
@@ -56,7 +57,7 @@ def validate_command(file: str, gates: FeatureGates | None, plugins: tuple[str, 
     with one_line_errors():
         loaded, built = _built(file, gates or DEFAULT_GATES, plugins)
     names = ", ".join(profile.scheduler_name for profile in built.profiles)
-    click.echo(f"{file}: valid, schedules for {names}")
+    say(f"{file}: valid, schedules for {names}")
     echo_notes(loaded.legacy.notes)
 
 
@@ -74,7 +75,7 @@ def show_command(file: str, gates: FeatureGates | None, plugins: tuple[str, ...]
     with one_line_errors():
         _, built = _built(file, gates or DEFAULT_GATES, plugins)
     for line in _described(built):
-        click.echo(line)
+        say(line)
     click.echo(dump_yaml(built.config), nl=False)
 
 
@@ -143,7 +144,7 @@ def _migrated(file: str | None, provider: str | None, release: str, gates: Featu
 def echo_notes(notes: Iterable[str]) -> None:
     """What there is to say about a configuration that is valid."""
     for note in notes:
-        click.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)
 
 
 def read_gates(

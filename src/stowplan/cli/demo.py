@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from stowplan.cli.output import say
 from stowplan.explain.layout import indented, table
 from stowplan.explain.text import explain
 from stowplan.framework.decision import Decision, decide
@@ -83,14 +84,14 @@ def demo(files: tuple[Path, ...], pod: str | None, scenario: str | None) -> None
         raise click.ClickException(str(error)) from None
     if (pod or scenario) and seen.shown is None:
         raise click.ClickException(f"{_wanted(pod, scenario)}: no such decision in the recordings")
-    click.echo(_INTRODUCTION)
+    say(_INTRODUCTION)
     _echo(indented(_counts(seen)))
     _echo(["", _summary(seen.report)])
     if seen.shown is not None:
-        click.echo("")
+        say("")
         _echo(_explained(seen.shown))
     if seen.report.failed:
-        click.echo("\n" + render_text(seen.report))
+        say("\n" + render_text(seen.report))
         raise SystemExit(1)
 
 
@@ -165,7 +166,7 @@ def _explained(recorded: RecordedAttempt) -> list[str]:
 
 def _echo(lines: Sequence[str]) -> None:
     for line in lines:
-        click.echo(line)
+        say(line)
 
 
 def recorded_attempts(family: str, scenario: Scenario) -> Iterable[RecordedAttempt]:

@@ -14,6 +14,7 @@ import click
 from stowplan.api.status import ApiError
 from stowplan.cli.explain import NoServerError, connect, dump
 from stowplan.cli.options import gates_options
+from stowplan.cli.output import say
 from stowplan.cli.running import RunningScheduler
 from stowplan.explain.layout import Palette, cleaned
 
@@ -131,7 +132,7 @@ def _show(address: str, findings: Sequence[dict[str, Any]], level: str) -> None:
         lines.append(f"{mark}  {one['check']:{width}}  {one['message']}")
         if "effect" in one:
             lines.append(f"{'':{7 + 2 + width}}  → {one['effect']}")
-    click.echo("\n".join([*lines, "", _VERDICTS[level], *_remedy(findings)]), color=palette.enabled)
+    say("\n".join([*lines, "", _VERDICTS[level], *_remedy(findings)]), color=palette.enabled)
 
 
 def _by_effect(findings: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -25,6 +25,7 @@ from stowplan.api.catalogue import PODS, REPLICA_SETS
 from stowplan.api.pod import Pod
 from stowplan.api.workloads import ReplicaSet
 from stowplan.cli.options import gates_options, plugins_option
+from stowplan.cli.output import say
 from stowplan.cli.running import Document, RunningScheduler
 from stowplan.cli.targets import chosen, groups_and_rest, single_pods, some_pods
 from stowplan.client.http import AccessError, HttpClient, default_kubeconfigs, load_kubeconfig
@@ -324,7 +325,7 @@ async def _follow_pending(where: Where, namespace: str, every: float, output: st
             lines = [(cause["name"], cause["count"], cause["reason"]) for cause in document["causes"]]
             if lines != shown:
                 if shown is not None and output == "text":
-                    click.echo(f"\n{datetime.now().astimezone():%H:%M:%S}")
+                    say(f"\n{datetime.now().astimezone():%H:%M:%S}")
                 _show_pending(document, output)
                 shown = lines
             await asyncio.sleep(every)
@@ -342,7 +343,7 @@ def _show(found: Sequence[Document], output: str, all_nodes: bool) -> None:
             else render(one, all_nodes=all_nodes, palette=palette, now=now)
             for one in found
         ]
-        click.echo("\n".join(texts), nl=False, color=palette.enabled)
+        say("\n".join(texts), nl=False, color=palette.enabled)
         return
     dump(found[0] if len(found) == 1 else {"items": found}, output)
 
@@ -350,7 +351,7 @@ def _show(found: Sequence[Document], output: str, all_nodes: bool) -> None:
 def _show_pending(document: Document, output: str) -> None:
     if output == "text":
         palette = Palette.of(sys.stdout, os.environ)
-        click.echo(render_pending(document, palette), nl=False, color=palette.enabled)
+        say(render_pending(document, palette), nl=False, color=palette.enabled)
     else:
         dump(document, output)
     sys.stdout.flush()
@@ -358,7 +359,7 @@ def _show_pending(document: Document, output: str) -> None:
 
 def _tell(notes: Sequence[str]) -> None:
     for note in notes:
-        click.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)
 
 
 def dump(document: Any, output: str) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from stowplan.cli.output import say
 from stowplan.cli.progress import elapsed
 from stowplan.cli.simulation import Simulation, simulation_options
 from stowplan.cli.values import AtLeast
@@ -55,7 +56,7 @@ def fit(
         raise click.UsageError(f"--max counts what fits without evicting anybody: expected no {other}")
     found = read_manifests(manifests, namespace)
     for note in found.notes:
-        click.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)
     if not found.workloads:
         raise click.ClickException(f"{manifests[0]}: expected a pod or something that makes pods")
     if as_many and (len(found.workloads) > 1 or found.workloads[0].kind == "DaemonSet"):

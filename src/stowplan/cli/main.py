@@ -9,6 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from stowplan import __version__
+from stowplan.gocompat.quoting import visible
 
 COMMANDS: Final = {
     "Run a scheduler or a cluster": {
@@ -99,15 +100,25 @@ class OneLineErrors(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except click.ClickException as error:
+            _make_visible(error)
+            raise
         except OSError as error:
             if isinstance(error, BrokenPipeError):
                 raise
             place = f"{error.filename}: " if error.filename else ""
-            raise click.ClickException(f"{place}{error.strerror or error}") from None
+            raise click.ClickException(visible(f"{place}{error.strerror or error}")) from None
         except ValueError as error:
             if not isinstance(error, _user_errors()):
                 raise
-            raise click.ClickException(" ".join(str(error).split())) from None
+            raise click.ClickException(visible(" ".join(str(error).split()))) from None
+
+
+def _make_visible(error: click.ClickException) -> None:
+    """Escape what a terminal would act upon in the message of an error, which may quote anything."""
+    shown = visible(error.message, "\n")
+    if shown != error.message:
+        error.__dict__["message"] = shown
 
 
 class Program(OneLineErrors):

@@ -12,6 +12,7 @@ import click
 from stowplan.api.catalogue import NODES
 from stowplan.api.requests import PatchType
 from stowplan.api.status import ApiError
+from stowplan.cli.output import say
 from stowplan.cli.values import OneOf
 from stowplan.client.http import AccessError, HttpClient, Server, load_kubeconfig
 from stowplan.clock import RealClock
@@ -58,7 +59,7 @@ def fail_command(names: tuple[str, ...], failure: str, kubeconfig: Path | None, 
     """
     _annotate(kubeconfig, context, names, failure)
     for name in names:
-        click.echo(f"node/{name} fails: {failure}")
+        say(f"node/{name} fails: {failure}")
 
 
 @node_group.command("recover")
@@ -68,7 +69,7 @@ def recover_command(names: tuple[str, ...], kubeconfig: Path | None, context: st
     """Let nodes recover that failed, or were loaded as they had failed."""
     _annotate(kubeconfig, context, names, None)
     for name in names:
-        click.echo(f"node/{name} recovers")
+        say(f"node/{name} recovers")
 
 
 def _annotate(kubeconfig: Path | None, context: str, names: Sequence[str], failure: str | None) -> None:

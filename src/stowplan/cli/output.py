@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.explain.layout import Palette
+from stowplan.explain.layout import Palette, safe
 
 if TYPE_CHECKING:
     from stowplan.report import Report
@@ -31,6 +31,11 @@ def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return json(page_option(command))
 
 
+def say(text: str, *, err: bool = False, nl: bool = True, color: bool | None = None) -> None:
+    """Print text for people. Names and messages in it come from anybody: see `layout.safe`."""
+    click.echo(safe(text, coloured=bool(color)), err=err, nl=nl, color=color)
+
+
 def show(report: "Report", *, as_json: bool = False, page: Path | None = None, form: str = "text") -> None:
     """Print a report in the form that was asked for, `text`, `json` or `yaml`, and write the page."""
     from stowplan.report.page import render as render_page
@@ -44,7 +49,7 @@ def show(report: "Report", *, as_json: bool = False, page: Path | None = None, f
         dump(report.data, "yaml")
     else:
         palette = Palette.of(sys.stdout, os.environ)
-        click.echo("\n".join(render(report, palette=palette)), color=palette.enabled)
+        say("\n".join(render(report, palette=palette)), color=palette.enabled)
     if page is not None:
         page.write_text(render_page(report), encoding="utf-8")
-        click.echo(f"report: {page}", err=True)
+        say(f"report: {page}", err=True)

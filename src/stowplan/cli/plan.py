@@ -10,6 +10,7 @@ from stowplan.api.catalogue import NODES, PODS
 from stowplan.api.pod import Pod
 from stowplan.api.status import ApiError
 from stowplan.cli.explain import connect
+from stowplan.cli.output import say
 from stowplan.cli.progress import elapsed
 from stowplan.cli.simulation import Simulation, simulation_options
 from stowplan.cli.values import AtLeast, OneOf, Seconds
@@ -70,7 +71,7 @@ def rebalance_command(
     if execute and found.steps:
         uids = {pod.key: pod.metadata.uid for pod in cluster.pods}
         done = asyncio.run(_execute(simulation, found, uids, timeout))
-        click.echo(f"{done} of {len(found.steps)} steps done", err=True)
+        say(f"{done} of {len(found.steps)} steps done", err=True)
         if done < len(found.steps):
             raise SystemExit(1)
 
@@ -81,7 +82,7 @@ async def _execute(simulation: Simulation, found: "Plan", uids: dict[str, str], 
         for number, step in enumerate(found.steps):
             problem = await executor.do(step)
             if problem:
-                click.echo(f"stopped at step {number + 1}: {problem}", err=True)
+                say(f"stopped at step {number + 1}: {problem}", err=True)
                 return number
         return len(found.steps)
 
@@ -133,7 +134,7 @@ class Executor:
                         return f"{step.pod} is replaced on {one.spec.node_name} instead of {step.to}"
                     state = "did not become ready"
                     if any(each.type == "Ready" and each.status == "True" for each in one.status.conditions):
-                        click.echo(f"{step.pod} moved from {step.node} to {step.to}", err=True)
+                        say(f"{step.pod} moved from {step.node} to {step.to}", err=True)
                         return ""
             await asyncio.sleep(_EVERY)
             waited += _EVERY

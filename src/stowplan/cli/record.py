@@ -11,6 +11,7 @@ import click
 
 from stowplan.api.quantity import QuantityError, value_of
 from stowplan.cli.explain import connect
+from stowplan.cli.output import say
 from stowplan.cli.progress import Progress
 from stowplan.cli.values import Seconds
 
@@ -82,7 +83,7 @@ async def _record(kubeconfig: Path | None, context: str, recording: Any, duratio
             client,
             clock=RealClock(),
             source=address,
-            report=partial(click.echo, err=True),
+            report=partial(say, err=True),
         )
         ended = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -104,4 +105,4 @@ async def _record(kubeconfig: Path | None, context: str, recording: Any, duratio
         recording_task.cancel()
         with suppress(asyncio.CancelledError):
             await recording_task
-    click.echo(f"{recording.path}: {recorder.events:,} events, {recorder.bindings:,} bindings")
+    say(f"{recording.path}: {recorder.events:,} events, {recorder.bindings:,} bindings")

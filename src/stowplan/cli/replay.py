@@ -12,7 +12,7 @@ import click
 
 from stowplan.api.feature_gates import FeatureGates
 from stowplan.cli.options import gates_options, plugins_option
-from stowplan.cli.output import report_options, show
+from stowplan.cli.output import report_options, say, show
 from stowplan.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ class _How:
         for decision in self._decisions(replay):
             if decision.number == wanted[1]:
                 recording = write_test(test, replay, decision, shown(decision.time))
-                click.echo(f"{test}: {pod} on {decision.recorded.node or 'no node'}, with {recording.name}")
+                say(f"{test}: {pod} on {decision.recorded.node or 'no node'}, with {recording.name}")
                 return
 
     def _settings(self, session: "Session") -> "Settings":
@@ -299,4 +299,4 @@ class _How:
         went = f"-> {outcome.node}" if outcome.node else outcome.message
         if outcome.nominated:
             went += f" (nominated {outcome.nominated})"
-        click.echo(f"{shown(decision.time)}  {decision.pod.key}  {went}")
+        say(f"{shown(decision.time)}  {decision.pod.key}  {went}")

@@ -18,6 +18,7 @@ from stowplan.api.feature_gates import FeatureGates
 from stowplan.cli.explain import connect
 from stowplan.cli.offline import scheduler_settings
 from stowplan.cli.options import gates_options, plugins_option
+from stowplan.cli.output import say
 from stowplan.cli.progress import Progress, elapsed
 from stowplan.cli.values import Seconds
 from stowplan.client import Client
@@ -106,10 +107,10 @@ def shadow(
     else:
         palette = Palette.of(sys.stdout, os.environ)
         lines = render(written(tally, against), palette=palette)
-        click.echo("\n".join(lines), color=palette.enabled)
+        say("\n".join(lines), color=palette.enabled)
     if page is not None:
         page.write_text(render_page(page_of(tally, against)), encoding="utf-8")
-        click.echo(f"report: {page}", err=True)
+        say(f"report: {page}", err=True)
 
 
 @click.command("view")
@@ -159,7 +160,7 @@ async def _shadow(
         if not watching.quiet and not judgement.agrees:
             progress.clear()
             where = f"{judgement.pod} → {judgement.node}"
-            click.echo(cleaned(f"{where}: {judgement.verdict}: {judgement.reason}"), err=True)
+            say(cleaned(f"{where}: {judgement.verdict}: {judgement.reason}"), err=True)
         if watching.bindings is not None and tally.bindings >= watching.bindings:
             enough.set()
 
@@ -172,8 +173,8 @@ async def _shadow(
         if watching.metrics_port is not None:
             metrics = ShadowMetrics(tally, lambda: follower.waiting)
             server = await _serving(stack, MetricsServer(metrics, watching.metrics_port))
-            click.echo(f"metrics: {server.url}", err=True)
-        click.echo(f"watching {plural(tally.nodes, 'node')}; Ctrl-C ends with a report", err=True)
+            say(f"metrics: {server.url}", err=True)
+        say(f"watching {plural(tally.nodes, 'node')}; Ctrl-C ends with a report", err=True)
 
         def look() -> None:
             follower.settle()
@@ -205,11 +206,11 @@ async def _view(kubeconfig: Path | None, context: str, settings: Settings, port:
         routes = Routes(inspection, lambda: dump(settings.config.config))
         await stack.enter_async_context(inspection.following())
         page = await stack.enter_async_context(PageServer(routes, port))
-        click.echo(f"{where}: {scheduler.context.cache.table.node_count} nodes")
-        click.echo(f"Look at it: {page.url}")
-        click.echo("Ctrl-C ends it.")
+        say(f"{where}: {scheduler.context.cache.table.node_count} nodes")
+        say(f"Look at it: {page.url}")
+        say("Ctrl-C ends it.")
         await _until(asyncio.Event(), None, follower.settle)
-    click.echo(report.line())
+    say(report.line())
 
 
 @asynccontextmanager

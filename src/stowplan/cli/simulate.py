@@ -8,7 +8,7 @@ import click
 
 from stowplan.api.feature_gates import FeatureGates
 from stowplan.cli.options import gates_options, plugins_option
-from stowplan.cli.output import report_options, show
+from stowplan.cli.output import report_options, say, show
 from stowplan.cli.progress import Progress
 from stowplan.cli.values import AtLeast, Seconds
 
@@ -43,7 +43,7 @@ def simulate(
 
     described = read_scenario(scenario, duration)
     for note in described.notes:
-        click.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)
     chosen = config or described.config
     settings = scheduler_settings(chosen, gates, plugins)
     began = time.perf_counter()
@@ -52,4 +52,4 @@ def simulate(
     took = time.perf_counter() - began
     name = "the default configuration" if chosen is None else chosen.name
     show(report_of(measures, name), as_json=as_json, page=page)
-    click.echo(f"simulated in {took:.1f} s", err=True)
+    say(f"simulated in {took:.1f} s", err=True)

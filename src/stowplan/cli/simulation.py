@@ -12,7 +12,7 @@ import click
 from stowplan.api.feature_gates import FeatureGates
 from stowplan.cli.explain import Configuration, connect
 from stowplan.cli.options import gates_options, plugins_option
-from stowplan.cli.output import page_option, show
+from stowplan.cli.output import page_option, say, show
 from stowplan.cli.values import AtLeast
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Simulation:
 
         found = read_dump(self.files) if self.files else asyncio.run(self._listed())
         for note in found.notes:
-            click.echo(f"note: {note}", err=True)
+            say(f"note: {note}", err=True)
         return found
 
     def cluster(self, snapshot: "Snapshot | None" = None, settings: "Settings | None" = None) -> "Cluster":

@@ -8,6 +8,7 @@ import click
 
 from stowplan.cli.explain import connect
 from stowplan.cli.offline import read_dump, read_lists
+from stowplan.cli.output import say
 from stowplan.snapshot import Redactor, Snapshot, write_snapshot
 
 _AGENT = "stowplan-snapshot"
@@ -49,11 +50,11 @@ def snapshot(
         found = Redactor().snapshot(found)
     size = write_snapshot(found, output)
     for note in found.notes:
-        click.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)
     counts = Counter(type(obj).__name__ for obj in found.objects)
     said = ", ".join(f"{count:,} {kind}" for kind, count in counts.most_common())
     shown = f"{size / 1_000_000:.1f} MB" if size >= 100_000 else f"{size / 1000:.1f} kB"
-    click.echo(f"{output}: {shown}, {said or 'nothing'}")
+    say(f"{output}: {shown}, {said or 'nothing'}")
 
 
 async def _listed(kubeconfig: Path | None, context: str) -> Snapshot:

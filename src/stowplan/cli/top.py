@@ -17,10 +17,11 @@ from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.status import ApiError
 from stowplan.cli.explain import Where, cluster_options, connect, dump, pending_document
+from stowplan.cli.output import say
 from stowplan.cli.running import RunningScheduler
 from stowplan.client.http import HttpClient
 from stowplan.explain.board import LANES, Board, Rates, render
-from stowplan.explain.layout import Palette
+from stowplan.explain.layout import Palette, safe
 from stowplan.snapshot import SnapshotError
 
 _SHOWN = 200
@@ -181,7 +182,7 @@ def _print(board: Board, output: str) -> None:
         return
     palette = Palette.of(sys.stdout, os.environ)
     lines = render(board, board.rate, palette=palette, now=time.time(), height=60)
-    click.echo("\n".join(lines), color=palette.enabled)
+    say("\n".join(lines), color=palette.enabled)
 
 
 @contextmanager
@@ -196,5 +197,5 @@ def _screen() -> Iterator[None]:
 
 
 def _draw(lines: list[str]) -> None:
-    sys.stdout.write("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J")
+    sys.stdout.write("\x1b[H" + "".join(f"{safe(line, coloured=True)}\x1b[K\n" for line in lines) + "\x1b[J")
     sys.stdout.flush()

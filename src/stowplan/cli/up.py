@@ -16,6 +16,7 @@ from stowplan.api.pod_groups import GATES as GANGS
 from stowplan.cli.config import echo_notes
 from stowplan.cli.one_line import one_line_errors
 from stowplan.cli.options import gates_options, plugins_option
+from stowplan.cli.output import say
 from stowplan.cli.progress import elapsed
 from stowplan.cli.values import AtLeast, OneOf, Seconds
 from stowplan.clock import RealClock
@@ -33,6 +34,7 @@ from stowplan.embedded.kubelets import (
     read_shapes,
 )
 from stowplan.embedded.usage import PretendUsage
+from stowplan.explain.layout import safe
 from stowplan.gc_tuning import calm_collector, patient_collector
 from stowplan.inspection.web import PageServer
 from stowplan.logs import LogSettings, ProcessLogger, logger_for
@@ -262,7 +264,7 @@ def up(
             recording=None if record is None else Recording(record),
         )
         with elapsed("loading the cluster"):
-            cluster = LocalCluster(plan, report=lambda text: click.echo(text, err=True))
+            cluster = LocalCluster(plan, report=lambda text: say(text, err=True))
         _tell_loaded(cluster, loaded)
         code = asyncio.run(_run(cluster, wishes))
     except (ShapeError, PretendError, LoadError, DataDirError, ServingError) as error:
@@ -326,7 +328,7 @@ def _tell_loaded(cluster: LocalCluster, loaded: Sequence[Manifest]) -> None:
         reason, names = next(iter(report.skipped.items()))
         raise LoadError(f"nothing could be loaded: {names[0]}: {reason}")
     for line in report.lines():
-        click.echo(line, err=True)
+        say(line, err=True)
 
 
 async def _run(cluster: LocalCluster, wishes: Wishes) -> int:
@@ -340,7 +342,7 @@ async def _run(cluster: LocalCluster, wishes: Wishes) -> int:
     try:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(cluster.running())
-            cluster.scheduler.debugger.on_signal(lambda line: click.echo(line, err=True))
+            cluster.scheduler.debugger.on_signal(lambda line: say(line, err=True))
             write_kubeconfig(path, cluster.server.kubeconfig())
             if wishes.serving is not None:
                 first = cluster.schedulers[0]
@@ -360,7 +362,7 @@ async def _run(cluster: LocalCluster, wishes: Wishes) -> int:
                 work.cancel()
                 with suppress(asyncio.CancelledError):
                     await work
-            click.echo("stopping")
+            say("stopping")
     finally:
         if out is None:
             path.unlink(missing_ok=True)
@@ -369,17 +371,17 @@ async def _run(cluster: LocalCluster, wishes: Wishes) -> int:
 
 def _greet(cluster: LocalCluster, path: Path, wishes: Wishes, page: PageServer | None) -> None:
     nodes = len(cluster.kubelets.names)
-    click.echo(f"A cluster with {nodes:,} {'node' if nodes == 1 else 'nodes'} is up at {cluster.server.url}")
+    say(f"A cluster with {nodes:,} {'node' if nodes == 1 else 'nodes'} is up at {cluster.server.url}")
     if wishes.until_ready or wishes.command:
         return
     if page is not None:
-        click.echo(f"Look at it: {page.url}")
-    click.echo("Ctrl-C ends it. In another shell:")
-    click.echo("")
-    click.echo(f"  export KUBECONFIG={path}")
-    click.echo("  kubectl get nodes")
-    click.echo("  kubectl create deployment hello --image=nginx --replicas=5 && kubectl get pods -o wide")
-    click.echo("")
+        say(f"Look at it: {page.url}")
+    say("Ctrl-C ends it. In another shell:")
+    say("")
+    say(f"  export KUBECONFIG={path}")
+    say("  kubectl get nodes")
+    say("  kubectl create deployment hello --image=nginx --replicas=5 && kubectl get pods -o wide")
+    say("")
 
 
 async def _work(cluster: LocalCluster, wishes: Wishes, path: Path) -> int:
@@ -392,8 +394,8 @@ async def _work(cluster: LocalCluster, wishes: Wishes, path: Path) -> int:
         return await _run_command(wishes.command, path)
     if wishes.demo:
         async for line in narrate(cluster):
-            click.echo(line)
-        click.echo("")
+            say(line)
+        say("")
         if wishes.until_done:
             return 0
     await _show_progress(cluster)
@@ -406,13 +408,13 @@ async def _wait_until_ready(cluster: LocalCluster, timeout: float) -> int:
     waiting = await until_ready(cluster.store, cluster.clock, timeout)
     skipped = sum(map(len, cluster.load_report.skipped.values()))
     if waiting:
-        click.echo(f"not ready after {timeout:g} s:", err=True)
+        say(f"not ready after {timeout:g} s:", err=True)
         for line in shown(waiting):
-            click.echo(f"  {line}", err=True)
+            say(f"  {line}", err=True)
     elif skipped:
-        click.echo(f"ready, but {skipped:,} of the objects to load were skipped", err=True)
+        say(f"ready, but {skipped:,} of the objects to load were skipped", err=True)
     else:
-        click.echo(f"ready after {cluster.clock.monotonic() - began:.1f} s")
+        say(f"ready after {cluster.clock.monotonic() - began:.1f} s")
     return 1 if waiting or skipped else 0
 
 
@@ -442,12 +444,12 @@ async def _show_progress(cluster: LocalCluster) -> None:
         while True:
             line = progress.counts(cluster.clock.monotonic()).line()
             if live:
-                click.echo(f"\r\x1b[K{line}", nl=False)
+                click.echo(f"\r\x1b[K{safe(line)}", nl=False)
             elif line != shown:
-                click.echo(line)
+                say(line)
             shown = line
             await asyncio.sleep(_OFTEN if live else _SELDOM)
     finally:
         progress.close()
         if live:
-            click.echo("")
+            say("")

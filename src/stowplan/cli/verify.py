@@ -9,6 +9,7 @@ from typing import Any
 import click
 import msgspec
 
+from stowplan.cli.output import say
 from stowplan.cli.progress import Progress
 from stowplan.releases import RELEASES, Release, UnknownReleaseError
 from stowplan.releases import release as release_of
@@ -92,7 +93,7 @@ def _compare_with_recorded(paths: list[Path], as_json: bool, limit: int, release
     report = Report(keep=max(limit, 1))
     for path, tick in _in_turn(paths):
         replay(path, report, tick, release)
-    click.echo(render_text(report, limit), nl=False)
+    say(render_text(report, limit), nl=False)
     if as_json:
         click.echo(msgspec.json.encode(summary(report)).decode())
     return report.failed
@@ -106,7 +107,7 @@ def _compare_releases(paths: list[Path], as_json: bool, limit: int) -> bool:
             comparer.compare(line)
             tick()
     found = comparer.found
-    click.echo(render_differences(found, old, new, limit), nl=False)
+    say(render_differences(found, old, new, limit), nl=False)
     if as_json:
         told = {"facts": found.stated, "differing": found.differing, "changes": found.by_change}
         told |= {"unexplained": found.unexplained, "undocumented": found.undocumented}

@@ -2,16 +2,19 @@
 
 import re
 import textwrap
+import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TextIO
+
+from stowplan.gocompat import quoting
 
 WIDTH: Final = 100
 """No line is longer, unless a single word is."""
 
 _CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _ESCAPE: Final = re.compile("\x1b\\[[0-9;]*m")
-_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
+_COLOURS: Final = re.compile(f"({_ESCAPE.pattern})")
 
 
 class Palette:
@@ -38,23 +41,50 @@ PLAIN: Final = Palette(False)
 def cleaned(value: Any) -> Any:
     """Plain data without anything that a terminal would act upon: its texts were written by anybody."""
     if isinstance(value, str):
-        return _CONTROL.sub("�", value)
+        return quoting.visible(value)
     if isinstance(value, Mapping):
         return {cleaned(key): cleaned(one) for key, one in value.items()}
     return [cleaned(one) for one in value] if isinstance(value, list | tuple) else value
 
 
+def safe(text: str, *, coloured: bool = False) -> str:
+    """Lines for a terminal: nothing in them acts upon it but ends of lines and, if `coloured`, colours."""
+    if not coloured:
+        return quoting.visible(text, "\n")
+    parts = _COLOURS.split(text)
+    return "".join(part if place % 2 else quoting.visible(part, "\n") for place, part in enumerate(parts))
+
+
 def visible(text: str) -> int:
-    """How many columns a text takes."""
-    return len(_ESCAPE.sub("", text))
+    """How many columns a text takes: two for a wide character, none for a combining one."""
+    plain = _ESCAPE.sub("", text)
+    return len(plain) if plain.isascii() else sum(map(_columns, plain))
+
+
+def _columns(character: str) -> int:
+    if unicodedata.category(character) in ("Mn", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def middle(name: str, width: int) -> str:
     """A name cut in the middle: both ends tell names apart."""
-    if len(name) <= width:
+    if visible(name) <= width:
         return name
     half = (width - 1) // 2
-    return f"{name[: width - 1 - half]}…{name[-half:] if half else ''}"
+    return f"{_start(name, width - 1 - half)}…{_start(name[::-1], half)[::-1]}"
+
+
+def _start(text: str, width: int) -> str:
+    """As much of a text as fits into a number of columns."""
+    if text.isascii():
+        return text[:width]
+    taken = 0
+    for place, character in enumerate(text):
+        taken += _columns(character)
+        if taken > width:
+            return text[:place]
+    return text
 
 
 def hanging(first: str, text: str, width: int = WIDTH) -> list[str]:
@@ -109,17 +139,23 @@ def moment(text: str | None) -> float | None:
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], numeric: Collection[int] = ()) -> list[str]:
     """The lines of a table with headings and a ruler; `numeric` columns are aligned to the right."""
-    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+    widths = [max(map(visible, column)) for column in zip(headings, *rows, strict=True)]
     ruler = ["-" * width for width in widths]
     return [_aligned(row, widths, numeric) for row in (headings, ruler, *rows)]
 
 
 def _aligned(row: Sequence[str], widths: Sequence[int], numeric: Collection[int]) -> str:
     cells = (
-        cell.rjust(width) if column in numeric else cell.ljust(width)
+        padded(cell, width, right=column in numeric)
         for column, (cell, width) in enumerate(zip(row, widths, strict=True))
     )
     return "  ".join(cells).rstrip()
+
+
+def padded(text: str, width: int, *, right: bool = False) -> str:
+    """A text filled up to a number of columns, aligned to the left or to the right."""
+    blanks = " " * (width - visible(text))
+    return blanks + text if right else text + blanks
 
 
 def indented(lines: Sequence[str], by: int = 2) -> list[str]:

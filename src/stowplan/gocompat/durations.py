@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 SECOND = 1_000_000_000
 _MAX = 2**63 - 1
+_MAX_DIGITS = 19
 _UNITS = {
     "ns": 1,
     "us": 1_000,
@@ -41,9 +42,9 @@ class Duration:
             return cls(0)
         if not rest:
             raise DurationError(f"time: invalid duration {_quote(text)}")
-        total = 0
-        while rest:
-            nanoseconds, rest = _leading_part(rest, text)
+        total = place = 0
+        while place < len(rest):
+            nanoseconds, place = _part_at(rest, place, text)
             total += nanoseconds
             if total > _MAX + (sign < 0):
                 raise DurationError(f"time: invalid duration {_quote(text)}")
@@ -67,9 +68,9 @@ class Duration:
         return sign + text + _decimal(rest, SECOND) + "s"
 
 
-def _leading_part(rest: str, text: str) -> tuple[int, str]:
-    """The first number with its unit as nanoseconds, and what follows it."""
-    number = _NUMBER.match(rest)
+def _part_at(rest: str, place: int, text: str) -> tuple[int, int]:
+    """A number with its unit as nanoseconds, and the place after it."""
+    number = _NUMBER.match(rest, place)
     assert number is not None
     whole, fraction = number["whole"], number["fraction"]
     if not whole and not fraction:
@@ -81,11 +82,14 @@ def _leading_part(rest: str, text: str) -> tuple[int, str]:
     size = _UNITS.get(unit.group())
     if size is None:
         raise DurationError(f"time: unknown unit {_quote(unit.group())} in duration {_quote(text)}")
-    nanoseconds = int(whole or "0") * size
+    digits = whole.lstrip("0")
+    if len(digits) > _MAX_DIGITS:
+        raise DurationError(f"time: invalid duration {_quote(text)}")
+    nanoseconds = int(digits or "0") * size
     if fraction:
         digits = _significant(fraction)
         nanoseconds += int(float(digits) * (float(size) / 10.0 ** len(digits)))
-    return nanoseconds, rest[unit.end() :]
+    return nanoseconds, unit.end()
 
 
 def _significant(fraction: str) -> str:

@@ -25,3 +25,8 @@ def parse_int64(text: str) -> int | None:
         return None
     number = int(f"{match[1]}0{match[2]}")
     return number if fits_int64(number) else None
+
+
+def parse_count(text: str) -> int | None:
+    """A decimal integer of digits alone, None when it is none or does not fit an int64."""
+    return parse_int64(text) if text.isascii() and text.isdigit() else None

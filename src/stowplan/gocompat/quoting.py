@@ -1,6 +1,7 @@
-"""Strings in quotes as Go's `%q` prints them, and errors about files as Go words them."""
+"""Strings in quotes as Go's `%q` prints them, text made safe for a terminal, and Go's errors about files."""
 
 import errno
+import re
 from typing import Final
 
 _ESCAPES: Final = {
@@ -35,9 +36,36 @@ def escape(character: str, *, ascii_only: bool = False) -> str:
     known = _ESCAPES.get(character)
     if known is not None:
         return known
-    code = ord(character)
-    if character.isprintable() and (code < 0x7F or not ascii_only):
+    if character.isprintable() and (character < "\x7f" or not ascii_only):
         return character
+    return _code(character)
+
+
+# Letters and marks that are not drawn, although Unicode does not call them format characters: fillers of
+# Hangul, joiners, and the variation selectors that can carry hidden text.
+_UNSEEN: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0\U000e0100-\U000e01ef]"
+)
+
+
+def visible(text: str, keep: str = "") -> str:
+    """A text with escapes such as `\\u202e` for whatever is not drawn, or acts upon a terminal.
+
+    That is controls (C0 and C1), marks and overrides of direction, characters without width, tags, separators
+    of lines and paragraphs, and blanks other than the space. What `keep` has stays as it is.
+    """
+    if text.isprintable() and not _UNSEEN.search(text):
+        return text
+    return "".join(
+        one if one in keep or (one.isprintable() and not _UNSEEN.match(one)) else _code(one) for one in text
+    )
+
+
+def _code(character: str) -> str:
+    """A character by its number, in the form that `quote` has."""
+    if character in "\a\b\f\n\r\t\v":
+        return _ESCAPES[character]
+    code = ord(character)
     if code in _INVALID_BYTES:
         return f"\\x{code - 0xDC00:02x}"
     if code < 0x20 or code == 0x7F:

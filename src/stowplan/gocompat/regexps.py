@@ -10,8 +10,9 @@ references) is refused with Go's message.
 
 import unicodedata
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from typing import Final, NamedTuple
+
+from stowplan.caching import cached_by_text
 
 MAX_STATES: Final = 20_000
 """States of an automaton; a pattern that needs more is refused."""
@@ -641,7 +642,7 @@ def _is_word(character: str) -> bool:
     return character.isascii() and (character.isalnum() or character == "_")
 
 
-@lru_cache(maxsize=2048)
+@cached_by_text(2048, longest=10_240)
 def compile(pattern: str) -> Regexp:
     """The pattern, ready to be matched. Raises `RegexpError`."""
     return Regexp(pattern)

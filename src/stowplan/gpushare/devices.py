@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from stowplan.api.node import Node
 from stowplan.framework import NodeRows, PodInfo
+from stowplan.gocompat.numbers import parse_count
 
 MILLI: Final = 1000
 """The parts of a GPU."""
@@ -75,7 +76,7 @@ def _parsed(count: str, parts: str, models: str) -> GpuRequest:
 
 
 def _number(text: str) -> int:
-    return int(text) if text.isdecimal() else 0
+    return parse_count(text) or 0
 
 
 def indices_of(pod: PodInfo) -> tuple[int, ...]:

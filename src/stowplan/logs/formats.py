@@ -17,13 +17,15 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 
 from stowplan.gocompat.jsontext import escape_html
-from stowplan.gocompat.quoting import escape, quote
+from stowplan.gocompat.quoting import quote, visible
 from stowplan.logs.logger import ERROR, FATAL, PLAIN, WARNING, Ref
 
 SEVERITIES: Final = {ERROR: "E", WARNING: "W", FATAL: "F"}
 _FIRST: Final = ("err", "logger")
 _NAME: Final = "logger"
 _ERROR: Final = "err"
+_KEPT: Final = "\t\n"
+"""What is not escaped in text that is not quoted."""
 
 
 class Source(NamedTuple):
@@ -85,7 +87,7 @@ class TextFormat:
         micros = int((now - second) * 1e6)
         head = f"{severity}{self._date}.{micros:06} {self._pid} {source.file}:{number}] "
         if values is PLAIN:
-            return f"{head}{_visible(message)}\n"
+            return f"{head}{visible(message, _KEPT)}\n"
         if level < 0 or _NAME in values:
             values = _reordered(values, named or level < 0)
         pairs = [f" {key}={as_text(value)}" for key, value in values.items()]
@@ -141,7 +143,7 @@ def as_text(value: object) -> str:
         return _block(plain) if "\n" in plain else quote(plain)
     if isinstance(plain, bytes):
         return quote(plain.decode("utf-8", "surrogateescape"), ascii_only=True)
-    return escape_html(_json(plain))
+    return visible(escape_html(_json(plain)))
 
 
 def as_json(value: object) -> str:
@@ -229,11 +231,4 @@ _ENCODER: Final = json.JSONEncoder(
 def _block(text: str) -> str:
     """A text of several lines, indented so that no line of it can be taken for another message."""
     lines = text.removesuffix("\n").split("\n")
-    return "<\n" + "".join(f"\t{_visible(line)}\n" for line in lines) + " >"
-
-
-def _visible(text: str) -> str:
-    """A text without what would move a terminal's cursor; tabs and ends of lines stay."""
-    if text.isprintable():
-        return text
-    return "".join(one if one in "\t\n\\" or one == '"' else escape(one) for one in text)
+    return "<\n" + "".join(f"\t{visible(line, _KEPT)}\n" for line in lines) + " >"

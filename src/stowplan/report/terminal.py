@@ -32,7 +32,7 @@ _BAR: Final = 40
 
 
 def render(report: Report, *, palette: Palette = PLAIN, width: int = WIDTH) -> list[str]:
-    """The lines of a report. Texts come from anybody, so control characters are replaced."""
+    """The lines of a report. Texts come from anybody, so what a terminal would act upon is escaped."""
     writer = _Writer(palette, max(width, 40))
     lines = [palette.paint(cleaned(report.title), "bold")]
     lines += hanging("", cleaned(report.summary), writer.width) if report.summary else []

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TextIO
 
 from stowplan.gc_tuning import patient_collector, resting_collector
-from stowplan.gocompat.quoting import quote
+from stowplan.gocompat.quoting import quote, visible
 from stowplan.run.flags.parser import Flag, FlagError, Group, Parsed, parse
 from stowplan.run.flags.table import GROUPS
 from stowplan.run.version import version_answer
@@ -27,6 +27,8 @@ _DESCRIPTION: Final = (
     "It takes kube-scheduler's flags and configuration file, holds the same lease and serves the same paths.",
     "Several instances can run with leader election, and several schedulers under different names.",
 )
+_KEPT: Final = "\t\n"
+"""What is not escaped in lines of the process."""
 _INDENT: Final = 16
 _NARROW: Final = 24
 
@@ -108,10 +110,10 @@ def _load_and_start(
         return logger_for(settings, now=clock.now, stderr=log)
 
     def write_out(line: str) -> None:
-        stdout.write(f"{line}\n")
+        stdout.write(f"{visible(line, _KEPT)}\n")
 
     def write_error(line: str) -> None:
-        stderr.write(f"{line}\n")
+        stderr.write(f"{visible(line, _KEPT)}\n")
 
     return start(
         parsed,

@@ -16,6 +16,7 @@ from stowplan.api.requests import Json
 from stowplan.embedded.apiserver.request import Target
 from stowplan.embedded.store import Store
 from stowplan.embedded.store.writer import UserInfo
+from stowplan.gocompat.numbers import parse_int64
 
 Query = Mapping[str, str]
 PROCESSES: Final = ("log", "exec", "attach", "portforward", "proxy")
@@ -95,10 +96,10 @@ def _log_errors(query: Query) -> list[FieldError]:
     numbers: dict[str, int] = {}
     for field in _LEAST:
         if query.get(field):
-            try:
-                numbers[field] = int(query[field])
-            except ValueError:
-                raise status.bad_request(f"{field}: expected a whole number, got {query[field]!r}") from None
+            number = parse_int64(query[field])
+            if number is None:
+                raise status.bad_request(f"{field}: expected a whole number, got {query[field][:40]!r}")
+            numbers[field] = number
     for field, number in numbers.items():
         if number < _LEAST[field]:
             text = "must be greater than or equal to 0" if not _LEAST[field] else "must be greater than 0"

@@ -24,6 +24,7 @@ from stowplan.embedded.controllers.objects import (
     uid_of,
 )
 from stowplan.embedded.controllers.replicaset import pods_to_delete
+from stowplan.gocompat.numbers import parse_count
 
 TRACKING: Final = "batch.kubernetes.io/job-tracking"
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
@@ -87,13 +88,13 @@ def write_indexes(indexes: Iterable[int]) -> str:
 
 def index_of(pod: Json) -> int | None:
     text = annotations_of(pod).get(INDEX, "")
-    return int(text) if text.isdigit() else None
+    return parse_count(text)
 
 
 def failures_of(pod: Json) -> tuple[int, int]:
     """How often a pod's index had failed before, as counted and as ignored."""
     found = (annotations_of(pod).get(key, "") for key in (FAILURES, IGNORED_FAILURES))
-    counted, ignored = (int(text) if text.isdigit() else 0 for text in found)
+    counted, ignored = (parse_count(text) or 0 for text in found)
     return counted, ignored
 
 

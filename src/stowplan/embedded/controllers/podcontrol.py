@@ -23,6 +23,7 @@ from stowplan.embedded.controllers.objects import (
     owners_of,
     uid_of,
 )
+from stowplan.gocompat.numbers import parse_count
 
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 """Letters that make no words."""
@@ -75,7 +76,7 @@ def scaled_value(value: Any, total: int, default: str | int, *, round_up: bool) 
     if isinstance(value, int):
         return value
     text = str(value).removesuffix("%")
-    percent = int(text) if text.isdigit() else 0
+    percent = parse_count(text) or 0
     exact = percent * total
     return -(-exact // 100) if round_up else exact // 100
 

@@ -18,6 +18,7 @@ from stowplan.embedded.controllers.objects import (
     status_of,
 )
 from stowplan.embedded.controllers.podcontrol import scaled_value, short_hash
+from stowplan.gocompat.numbers import parse_count
 
 DESIRED_REPLICAS: Final = "deployment.kubernetes.io/desired-replicas"
 MAX_REPLICAS: Final = "deployment.kubernetes.io/max-replicas"
@@ -223,7 +224,7 @@ def find_new(deployment: Json, sets: Sequence[Json]) -> Json | None:
 
 def revision_of(obj: Json) -> int:
     text = annotations_of(obj).get(REVISION, "0")
-    return int(text) if text.isdigit() else 0
+    return parse_count(text) or 0
 
 
 def annotations_for(deployment: Json, found: Mapping[str, str], revision: int) -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from stowplan.gocompat.durations import Duration, DurationError
+from stowplan.gocompat.numbers import parse_count
 
 INTEGER_FORMATS: Final = frozenset(("int32", "int64"))
 NUMBER_FORMATS: Final = frozenset(("float", "double"))
@@ -31,7 +32,7 @@ _IS_CARD: Final = _pattern(
 )
 _COLOR: Final = r"\s*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*"
 _CLOCK: Final = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))\Z")
-_DURATION_PART: Final = re.compile(r"(\d+)\s*([A-Za-zµ]+)")
+_DURATION_PART: Final = re.compile(r"(?<!\d)(\d++)\s*+([A-Za-zµ]+)")
 _DURATION_UNITS: Final = (
     ("ns", "nano"),
     ("us", "µs", "micro"),
@@ -89,7 +90,7 @@ def _is_ipv4(value: str) -> bool:
     if ":" in value:
         return "." in value and _is_ipv6(value)
     parts = value.split(".")
-    return len(parts) == 4 and all(part.isascii() and part.isdigit() and int(part) < 256 for part in parts)
+    return len(parts) == 4 and all(parse_count(part) in range(256) for part in parts)
 
 
 def _is_ipv6(value: str) -> bool:

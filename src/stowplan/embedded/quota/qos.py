@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from stowplan.api.quantity import Quantity, QuantityError, quantity_of
 from stowplan.api.requests import Json
+from stowplan.caching import LONGEST
 
 _COMPUTE: Final = ("cpu", "memory")
 
@@ -23,6 +24,8 @@ def qos_class(spec: Json) -> str:
     if not any(given):
         return "BestEffort"
     written = [amount for resources in given for amount in _written(resources)]
+    if any(isinstance(amount, str) and len(amount) > LONGEST for amount in written):
+        return _class_of.__wrapped__(*written)
     try:
         return _class_of(*written)
     except TypeError:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from stowplan.api.quantity import QuantityError, quantity_of
 from stowplan.api.requests import Json
+from stowplan.caching import LONGEST
 from stowplan.embedded.schema.types import Field, Form, TypeDef, the_schema
 
 _ZEROS: Final[Mapping[str, Any]] = {
@@ -178,8 +179,7 @@ def _map_rule(inner: _Rule) -> _Rule:
     return write
 
 
-@lru_cache(maxsize=4096)
-def _quantity(raw: Any) -> Any:
+def _canonical(raw: Any) -> Any:
     try:
         text = str(quantity_of(raw))
     except QuantityError:
@@ -187,13 +187,16 @@ def _quantity(raw: Any) -> Any:
     return raw if text == raw else text
 
 
+_quantity: Final = lru_cache(maxsize=4096)(_canonical)
 _QUANTITIES: Final = (str, int, float)
 
 
 def _write_quantity(raw: Any) -> Any:
     if not isinstance(raw, str | int | float) or isinstance(raw, bool):
         return raw
-    written = _quantity(raw)
+    written = (
+        _quantity(raw) if not isinstance(raw, str) or len(raw) <= LONGEST else _quantity.__wrapped__(raw)
+    )
     return raw if written == raw else written
 
 

@@ -28,7 +28,7 @@ from stowplan.snapshot.sources import read_files
 from stowplan.snapshot.traces import Trace, TracePod, TraceSpec, read_trace
 
 DAY: Final = 86_400.0
-_RATE: Final = re.compile(r"(?P<number>[0-9]*\.?[0-9]+)\s*/\s*(?P<unit>s|m|h|d)")
+_RATE: Final = re.compile(r"(?P<number>[0-9]++(?:\.[0-9]++)?|\.[0-9]++)\s*/\s*(?P<unit>s|m|h|d)")
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY}
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}

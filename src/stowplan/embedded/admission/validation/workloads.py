@@ -26,6 +26,7 @@ from stowplan.embedded.admission.validation.meta import (
 from stowplan.embedded.admission.validation.persistentvolumes import claim_spec_errors
 from stowplan.embedded.admission.validation.pods import pod_spec_errors
 from stowplan.gocompat.jsontext import as_json
+from stowplan.gocompat.numbers import parse_count
 
 Errors = Iterator[FieldError]
 _MISMATCH: Final = "`selector` does not match template `labels`"
@@ -206,12 +207,12 @@ def _is_percent(value: Any) -> bool:
 def _share(value: Any) -> int:
     """The number, of a percentage the number before its sign."""
     if isinstance(value, str):
-        return int(value[:-1]) if _is_percent(value) else 0
+        return parse_count(value.removesuffix("%")) or 0 if _is_percent(value) else 0
     return int(value)
 
 
 def _at_most_all(value: Any, path: str) -> Errors:
-    if _is_percent(value) and int(value[:-1]) > 100:
+    if _is_percent(value) and _share(value) > 100:
         yield invalid(path, value, "must not be greater than 100%")
 
 
