@@ -176,6 +176,10 @@ class TimeSlice:
         self._patience = inf
         self._time: Callable[[], float] = lambda: inf
 
+    def another(self) -> "TimeSlice":
+        """One of the same kind, for somebody else."""
+        return type(self)(self._seconds)
+
     def begin(self) -> None:
         self._time = asyncio.get_running_loop().time
         self._end = self._time() + self._seconds

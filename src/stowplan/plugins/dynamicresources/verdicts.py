@@ -370,6 +370,7 @@ class Verdicts:
             return kept.found
         budget = self.budget(state.budget)
         under_way = self._searches.begun(searches, node.name, pools, budget)
+        budget.spend(0)
         if under_way is None:
             assert state.allocator is not None
             search = state.allocator.search(node, pools, claims, budget)
