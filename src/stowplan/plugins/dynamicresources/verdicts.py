@@ -271,6 +271,8 @@ class Verdicts:
         searches, budget = self._searches.of(claims), self.budget(state.budget)
         column = self._refreshed(searches, claims, budget)
         try:
+            if column.stale or column.pending:
+                budget.spend(0)
             yield from self._compare(searches, column, budget)
             for row in sorted(column.pending):
                 yield from self._settle(state, searches, column, claims, row)
