@@ -179,6 +179,10 @@ class TimeSlice:
         self.paused = 0.0
         """Seconds that others had so far, while a computation paused for them."""
 
+    def another(self) -> "TimeSlice":
+        """One of the same kind, for somebody else."""
+        return type(self)(self._seconds)
+
     def begin(self) -> None:
         self._time = asyncio.get_running_loop().time
         self._end = self._time() + self._seconds

@@ -98,7 +98,7 @@ class LongSearches:
     async def _search(self) -> None:
         """Do what is left to do for one pod after the other."""
         context = self._context
-        time_slice = TimeSlice()
+        time_slice = context.slice.another()
         try:
             while self._line:
                 attempt = self._line[0]

@@ -98,29 +98,40 @@ class Selectors:
             compiled = yield from self._compile(expression)
             if isinstance(compiled, CompileError):
                 raise compiled
-            found = yield from self._matched(compiled, expression, self._seen(ref))
-            kept = found.matched if found.error is None else self._failure(expression, found.error)
-            if len(ref.matches) >= _MOST_KEPT:
-                ref.matches.clear()
-            ref.matches[expression] = kept
+            found = yield from self._matched(compiled, expression, ref)
+            kept = self._keep(expression, ref, found)
             budget.spend(found.cost or 1)
         if isinstance(kept, Exception):
             raise kept
         return kept
 
     def _matched(
-        self, compiled: "cel.Compiled", expression: str, seen: "cel.Device"
+        self, compiled: "cel.Compiled", expression: str, ref: DeviceRef
     ) -> "Generator[Step, None, cel.Match]":
         """What an evaluation comes to: here if it is quick, else in a step of its own."""
         self.evaluations += 1
+        seen = self._seen(ref)
         if expression not in self._slow:
             found = compiled.match(seen, QUICK, _QUICK_WORK)
             if found.error is None or not _is_cut(found.error):
                 return found
             _note(self._slow, expression, None)
         done: list[cel.Match] = []
-        yield lambda: done.append(compiled.match(seen))
+        try:
+            yield lambda: done.append(compiled.match(seen))
+        except GeneratorExit:
+            # The search is begun again, because something has changed; this need not be computed again.
+            if done:
+                self._keep(expression, ref, done[0])
+            raise
         return done[0]
+
+    def _keep(self, expression: str, ref: DeviceRef, found: "cel.Match") -> bool | EvaluationError:
+        kept = found.matched if found.error is None else self._failure(expression, found.error)
+        if len(ref.matches) >= _MOST_KEPT:
+            ref.matches.clear()
+        ref.matches[expression] = kept
+        return kept
 
     def _failure(self, expression: str, text: str) -> EvaluationError:
         error = EvaluationError(text)

@@ -271,6 +271,8 @@ class Verdicts:
         searches, budget = self._searches.of(claims), self.budget(state.budget)
         column = self._refreshed(searches, claims, budget)
         try:
+            if column.stale or column.pending:
+                budget.spend(0)
             yield from self._compare(searches, column, budget)
             for row in sorted(column.pending):
                 yield from self._settle(state, searches, column, claims, row)
@@ -370,6 +372,7 @@ class Verdicts:
             return kept.found
         budget = self.budget(state.budget)
         under_way = self._searches.begun(searches, node.name, pools, budget)
+        budget.spend(0)
         if under_way is None:
             assert state.allocator is not None
             search = state.allocator.search(node, pools, claims, budget)
