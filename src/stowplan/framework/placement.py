@@ -317,7 +317,9 @@ def unnested(work: Nested[T]) -> Waited[T]:
                 else:
                     try:
                         step = partial(parts[-1].send, (yield wanted))
-                    except Exception as failure:  # noqa: BLE001 - the part that waited has to handle it
+                    except GeneratorExit:
+                        raise
+                    except BaseException as failure:  # noqa: BLE001 - the part that waited has to handle it
                         step = partial(parts[-1].throw, failure)
     finally:
         while parts:
