@@ -161,6 +161,7 @@ _CORPUS: Final[dict[str, _Named]] = {
     "5,000 CSI drivers of one node": _Named(_csi_drivers),
     "managedFields 2,000 levels deep": _Named(limits.deep_pod, WIRE),
     "managedFields 9,000 levels deep in every kind": _Named(limits.deep_kinds, WIRE),
+    "managedFields of 1.45 MB": _Named(limits.wide_fields, WIRE),
     "opaque parameters 2,000 levels deep": _Named(limits.deep_parameters, WIRE),
     "objects of every kind that cannot be read": _Named(limits.poison, WIRE, lies=True),
     "an object without end": _Named(lambda size: (), WIRE, lies=True),

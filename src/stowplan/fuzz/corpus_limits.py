@@ -70,6 +70,15 @@ def deep_pod(size: int) -> Iterable[Step]:
     yield Step("create", catalogue.PODS, body, "metadata.managedFields")
 
 
+def wide_fields(size: int) -> Iterable[Step]:
+    """Pods as large as etcd takes them, in nothing but managedFields."""
+    for number in range(2):
+        body = pod(f"wide-{number}")
+        entries = LARGEST // (8 * 90 + 150)
+        body["metadata"]["managedFields"] = managed(catalogue.PODS, 90) * entries
+        yield Step("create", catalogue.PODS, body, "metadata.managedFields (1.45 MB)")
+
+
 WATCHED: Final[tuple[tuple[Resource, Json], ...]] = (
     (catalogue.NAMESPACES, {}),
     (catalogue.NODES, {"spec": {}, "status": {"capacity": ROOM, "allocatable": ROOM}}),

@@ -103,7 +103,7 @@ def unique_attributes(size: int) -> Iterable[Step]:
     yield _device_class()
     for number in range(slices):
         offered = [
-            {"name": f"d{one}", "attributes": {"serial": {"string": f"{number}-{one}"}}}
+            {"name": f"d{number}-{one}", "attributes": {"serial": {"string": f"{number}-{one}"}}}
             for one in range(devices)
         ]
         yield _slice("fabric", offered, number=number, count=slices, allNodes=True)

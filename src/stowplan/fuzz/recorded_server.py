@@ -148,7 +148,7 @@ class RecordedServer:
             self.put(PODS, key, {**known, "spec": {**known["spec"], "nodeName": node}})
 
 
-MOST_SENT: Final = 300 << 20
+MOST_SENT: Final = 64 << 20
 """Bytes after which even a list without end breaks off."""
 
 

@@ -36,8 +36,8 @@ NEVER: Final = 30.0
 """Seconds after which a pod that was not bound will not be any more."""
 
 BOUNDED: Final = "a client stops reading an object without end"
-LONGEST_OBJECT: Final = 256 << 20
-"""Bytes of one object that a client may read: etcd takes 1.5 MiB, lists of them have tens of megabytes."""
+LONGEST_OBJECT: Final = 32 << 20
+"""Bytes of one object that a client may be sent, with what waits in the buffers of sockets."""
 
 
 def run_wire(
