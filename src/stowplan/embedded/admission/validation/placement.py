@@ -45,8 +45,10 @@ def gate_errors(spec: Json, path: str) -> Iterator[FieldError]:
 def spreads_errors(spec: Json, path: str) -> Iterator[FieldError]:
     """Topology spread constraints."""
     constraints = spec.get("topologySpreadConstraints") or ()
+    last = {_spread_identity(constraint): i for i, constraint in enumerate(constraints)}
     for i, constraint in enumerate(constraints):
-        yield from _spread_errors(constraint, f"{path}[{i}]", constraints[i + 1 :])
+        again = last[_spread_identity(constraint)] > i
+        yield from _spread_errors(constraint, f"{path}[{i}]", again)
 
 
 def tolerations_errors(tolerations: Sequence[Json], path: str) -> Iterator[FieldError]:
@@ -187,7 +189,11 @@ def _label_keys_errors(term: Json, path: str) -> Iterator[FieldError]:
             yield invalid(f"{path}.matchLabelKeys[{i}]", key, text)
 
 
-def _spread_errors(constraint: Json, path: str, others: Sequence[Json]) -> Iterator[FieldError]:
+def _spread_identity(constraint: Json) -> tuple[str | None, str]:
+    return constraint.get("topologyKey"), constraint.get("whenUnsatisfiable") or ""
+
+
+def _spread_errors(constraint: Json, path: str, comes_again: bool) -> Iterator[FieldError]:
     skew = constraint.get("maxSkew") or 0
     if skew <= 0:
         yield invalid(f"{path}.maxSkew", skew, "must be greater than zero")
@@ -196,7 +202,7 @@ def _spread_errors(constraint: Json, path: str, others: Sequence[Json]) -> Itera
         yield required(f"{path}.topologyKey", "can not be empty")
     if action not in _WHEN_UNSATISFIABLE:
         yield not_supported(f"{path}.whenUnsatisfiable", action, _WHEN_UNSATISFIABLE)
-    if any((one.get("topologyKey"), one.get("whenUnsatisfiable")) == (key, action) for one in others):
+    if comes_again:
         yield duplicate(f"{path}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}")
     least = constraint.get("minDomains")
     if least is not None:
