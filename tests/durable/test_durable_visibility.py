@@ -87,7 +87,7 @@ def test_a_write_that_failed_shows_nowhere_until_it_is_kept(
                 ("DELETE", f"{URL}/deleted"),
             ):
                 writes.append(asyncio.create_task(ask(*wanted)))
-                await eventually(lambda: life.store.version == int(version) + len(writes))  # noqa: B023
+                await eventually(lambda: life.store.version == int(version) + len(writes))
             disk.quick.set()
             assert [(await one)[0] for one in writes] == [500, 500, 500]
             assert (await ask("POST", URL, having("lost", "again")))[0] == 503

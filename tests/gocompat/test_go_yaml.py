@@ -1,9 +1,12 @@
 """YAML is read as Kubernetes reads it."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from stowplan.gocompat.jsontext import Number, TextError, Tree, float_text, to_python
-from stowplan.gocompat.yamltext import to_yaml, yaml_to_json
+from stowplan.gocompat.yamltext import ExpansionLimit, load_yaml, load_yaml_documents, to_yaml, yaml_to_json
 
 
 def value_of(text: str) -> Tree:
@@ -148,3 +151,64 @@ def test_numbers_are_written_as_go_writes_them(value: float, text: str) -> None:
 @pytest.mark.parametrize("text", ["a\x85", "\u2028b", "c\u2029d", "e\r", "f\r\ng", "h\n\x85"])
 def test_odd_line_breaks_are_written_so_that_they_are_read_back(text: str) -> None:
     assert to_python(yaml_to_json(to_yaml({"k": text, text: 1}).encode()).tree) == {"k": text, text: 1}
+
+
+def bomb(levels: int, width: int, *, merges: bool) -> bytes:
+    """A few bytes that stand for width ** levels values."""
+    lines = ["m0: &m0 {a: 1}"]
+    for level in range(1, levels):
+        uses = ", ".join([f"*m{level - 1}"] * width)
+        lines.append(f"m{level}: &m{level} {{<<: [{uses}]}}" if merges else f"m{level}: &m{level} [{uses}]")
+    return "\n".join(lines).encode()
+
+
+@pytest.mark.parametrize("merges", [True, False])
+@pytest.mark.parametrize("read", [yaml_to_json, load_yaml, load_yaml_documents])
+def test_what_aliases_and_merges_stand_for_is_counted(read: Callable[[bytes], Any], merges: bool) -> None:
+    with pytest.raises(TextError, match="document contains excessive aliasing"):
+        read(bomb(12, 30, merges=merges))
+    assert read(bomb(3, 4, merges=merges))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a: &a {<<: *a}", "anchor 'a' value contains itself"),
+        ("[" * 100_000, "exceeded max depth"),
+        ("- " * 100_000, "exceeded max depth"),
+        (
+            "\n".join(["a0: &a0 [1]", *(f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 300))]),
+            "exceeded max depth",
+        ),
+        (f"a: &a {'x' * 60_000}\nb: [{', '.join(['*a'] * 900)}]", "excessive aliasing"),
+    ],
+)
+def test_small_texts_that_would_be_large_or_deep_values_are_refused(text: str, problem: str) -> None:
+    for read in (load_yaml, load_yaml_documents, lambda text: yaml_to_json(text.encode())):
+        with pytest.raises(TextError, match=problem):
+            read(text)
+
+
+def test_a_limit_bounds_what_a_document_amounts_to() -> None:
+    text = b"a: [" + b"b, " * 100 + b"]"
+    assert yaml_to_json(text, ExpansionLimit(nodes=200, text=200)).tree
+    with pytest.raises(TextError, match="more than 50 nodes"):
+        yaml_to_json(text, ExpansionLimit(nodes=50, text=200))
+    with pytest.raises(TextError, match="excessive aliasing"):
+        yaml_to_json(text, ExpansionLimit(nodes=200, text=50))
+
+
+def test_files_keep_the_order_of_members_and_single_letters_are_names() -> None:
+    assert load_yaml("b: n\na: yes\nc: 2026-01-01\n") == {"b": "n", "a": True, "c": "2026-01-01"}
+    assert list(load_yaml("b: 1\na: 2\n")) == ["b", "a"]
+    assert load_yaml_documents("a: 1\n---\n---\n- x\n") == [{"a": 1}, None, ["x"]]
+    assert load_yaml("") is None
+
+
+def test_numbers_of_any_length_are_read_in_no_time() -> None:
+    digits = "9" * 200_000
+    assert load_yaml(f"a: {digits}\nb: 0x{digits}\nc: {'0' * 1000}7") == {
+        "a": digits,
+        "b": f"0x{digits}",
+        "c": 7,
+    }

@@ -107,7 +107,7 @@ class HandlerTransport:
         text = b"" if body is None else msgspec.json.encode(body)
         if body is not None:
             headers |= {"Content-Type": content_type, "Content-Length": str(len(text))}
-        response = await self._handler(_request(method, path, headers, text))
+        response = await self._handler.respond(_request(method, path, headers, text))
         assert isinstance(response, web.Response)
         shown = response.body
         assert isinstance(shown, bytes)

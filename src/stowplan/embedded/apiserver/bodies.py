@@ -35,7 +35,9 @@ _YAML: Final = "application/yaml"
 _PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 _READABLE: Final = ("application/json", _YAML, _PROTOBUF)
 _MAX_DEPTH: Final = 100
-_BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
+_STRINGS: Final = re.compile(rb'"(?:[^"\\]+|\\.)*"', re.DOTALL)
+_AS_LISTS: Final = bytes.maketrans(b"{}", b"[]")
+_NO_BRACKETS: Final = bytes(sorted({*range(256)} - {*b"{}[]"}))
 
 
 def too_large() -> status.ApiError:
@@ -167,14 +169,14 @@ def check_depth(text: bytes) -> None:
     """
     if text.count(b"{") + text.count(b"[") <= _MAX_DEPTH:
         return
-    depth = 0
-    for bracket in _BRACKETS.findall(text):
-        if bracket in (b"{", b"["):
-            depth += 1
-            if depth > _MAX_DEPTH:
-                raise status.bad_request(f"the object provided is nested more than {_MAX_DEPTH} levels deep")
-        elif bracket in (b"}", b"]"):
-            depth -= 1
+    brackets = _STRINGS.sub(b"", text).translate(_AS_LISTS, _NO_BRACKETS)
+    for _ in range(_MAX_DEPTH):
+        # Each round takes away the innermost level of everything.
+        if not brackets:
+            return
+        brackets = brackets.replace(b"[]", b"")
+    if brackets:
+        raise status.bad_request(f"the object provided is nested more than {_MAX_DEPTH} levels deep")
 
 
 class Decoded:

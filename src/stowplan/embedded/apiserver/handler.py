@@ -117,7 +117,7 @@ class Handler:
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            return await sent(request, await self._respond(request))
+            return await sent(request, await self.respond(request))
         except ConnectionError:
             # Whoever asked has left in the middle of it: nobody reads this.
             return web.Response()
@@ -129,7 +129,8 @@ class Handler:
                 status.ApiError(500, "InternalError", "Internal error occurred: see the server's log")
             )
 
-    async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def respond(self, request: web.BaseRequest) -> web.StreamResponse:
+        """The response; one that is long and known as a whole is not sent yet."""
         try:
             return await self._once_durable(request, self._encoded(request, await self._answer(request)))
         except status.ApiError as error:

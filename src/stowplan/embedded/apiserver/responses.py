@@ -31,6 +31,9 @@ from stowplan.gocompat.quoting import quote
 from stowplan.gocompat.yamltext import to_yaml
 
 _INCLUDED: Final = ("", "Metadata", "Object", "None")
+_LONGEST_BLOCK_YAML: Final = 64 * 1024
+"""Bytes of JSON that are written as YAML in block style, which is slow. JSON is YAML too."""
+
 PIECE: Final = 64 * 1024
 _ROWS: Final = 100
 _MAX_WARNINGS: Final = 30
@@ -61,12 +64,12 @@ def in_media_type(response: web.Response, media: str) -> web.Response:
     body = response.body
     if media == JSON or response.content_type != JSON or not isinstance(body, bytes):
         return response
-    data = msgspec.json.decode(body)
     if media == YAML:
-        response.body = to_yaml(data).encode()
+        if len(body) <= _LONGEST_BLOCK_YAML:
+            response.body = to_yaml(msgspec.json.decode(body)).encode()
     else:
         try:
-            response.body = encoded_object(data)
+            response.body = encoded_object(msgspec.json.decode(body))
         except ProtobufError:
             raise not_acceptable((JSON, YAML)) from None
     response.content_type = media

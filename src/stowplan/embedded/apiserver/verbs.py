@@ -5,6 +5,7 @@ Each decodes what the request says, calls the store (admission, then storage) an
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Mapping
 from itertools import chain
 from typing import Any, Final
@@ -439,8 +440,9 @@ def dedup_owners(read: Decoded) -> None:
     kept = {owner.get("uid"): owner for owner in reversed(owners)}
     if len(kept) == len(owners):
         return
-    uids = [owner.get("uid") for owner in owners]
-    twice = sorted({str(uid) for uid in uids if uids.count(uid) > 1})
+    twice = sorted(
+        str(uid) for uid, count in Counter(owner.get("uid") for owner in owners).items() if count > 1
+    )
     metadata["ownerReferences"] = list(reversed(kept.values()))
     read.warnings.append(
         ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, "

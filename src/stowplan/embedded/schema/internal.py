@@ -15,6 +15,9 @@ from typing import Any, Final
 from stowplan.api.quantity import QuantityError, quantity_of
 
 Json = dict[str, Any]
+_MOST_COMPARED: Final = 2_000
+"""Lines of an object up to which two are compared: the time grows with their square."""
+
 _IN_SECURITY_CONTEXT: Final = ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers")
 _ZEROS: Final[Mapping[str, Any]] = {"string": "", "int": 0, "bool": False, "quantity": "0", "intstr": 0}
 
@@ -22,6 +25,8 @@ _ZEROS: Final[Mapping[str, Any]] = {"string": "", "int": 0, "bool": False, "quan
 def difference(type_: str, old: Json, new: Json) -> str:
     """How two objects of a type differ, as a unified diff without its header."""
     before, after = (_text(type_, obj).splitlines() for obj in (old, new))
+    if max(len(before), len(after)) > _MOST_COMPARED:
+        return f"  ... // {len(before)} and {len(after)} lines, too many to compare\n"
     lines = list(difflib.unified_diff(before, after, lineterm=""))[2:]
     return "".join(f"{line}\n" for line in lines)
 

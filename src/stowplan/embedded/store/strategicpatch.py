@@ -5,6 +5,7 @@ keys, `$deleteFromPrimitiveList/<list>` takes values out, `$setElementOrder/<lis
 ordered. Nothing is changed in place.
 """
 
+from collections import deque
 from collections.abc import Mapping
 from functools import cache
 from operator import lt
@@ -68,6 +69,7 @@ _RETAIN: Final = "$retainKeys"
 _ORDER: Final = "$setElementOrder/"
 _DELETE: Final = "$deleteFromPrimitiveList/"
 _Map = dict[str, Any]
+_PLAIN: Final = (str, int, float, type(None))
 
 
 def strategic_merge(document: _Map, patch: Any, rules: MergeRules) -> _Map:
@@ -99,7 +101,8 @@ def _is_followed(key: str, value: Any, merged: _Map, patch: _Map, keys: Mapping[
     if key.startswith(_DELETE):
         name = key.removeprefix(_DELETE)
         if isinstance(merged.get(name), LISTS):
-            merged[name] = [kept for kept in merged[name] if kept not in _listed(value)]
+            gone = {(type(one), one) for one in _listed(value) if isinstance(one, _PLAIN)}
+            merged[name] = [kept for kept in merged[name] if (type(kept), kept) not in gone]
         return True
     if key.startswith(_ORDER):
         name = key.removeprefix(_ORDER)
@@ -192,14 +195,14 @@ def _ordered(merged: list[Any], order: list[Any], original: list[Any], key: str)
     stood = _places(original, key)
     named = [element for element in merged if _identity(element, key) in wanted]
     named.sort(key=lambda element: wanted[_identity(element, key)])
-    others = [element for element in merged if _identity(element, key) not in wanted]
+    others = deque(element for element in merged if _identity(element, key) not in wanted)
     result: list[Any] = []
     for element in named:
         place = stood.get(_identity(element, key))
         while place is not None and others and stood[_identity(others[0], key)] < place:
-            result.append(others.pop(0))
+            result.append(others.popleft())
         result.append(element)
-    return result + others
+    return [*result, *others]
 
 
 def _places(elements: list[Any], key: str) -> dict[Any, int]:

@@ -56,7 +56,7 @@ def _deadline_errors(before: Json, after: Json) -> Iterator[FieldError]:
 
 def _toleration_errors(before: Json, after: Json) -> list[FieldError]:
     kept = after.get("tolerations") or []
-    bare = [_without_seconds(toleration) for toleration in kept]
+    bare = {_without_seconds(toleration) for toleration in kept}
     for toleration in before.get("tolerations") or ():
         if _without_seconds(toleration) not in bare:
             text = "existing toleration can not be modified except its tolerationSeconds"
@@ -64,8 +64,8 @@ def _toleration_errors(before: Json, after: Json) -> list[FieldError]:
     return [*tolerations_errors(kept, "spec.tolerations")] if kept != before.get("tolerations") else []
 
 
-def _without_seconds(toleration: Json) -> Json:
-    return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
+def _without_seconds(toleration: Json) -> frozenset[tuple[str, str]]:
+    return frozenset((key, value) for key, value in toleration.items() if key != "tolerationSeconds")
 
 
 def _gate_errors(before: Json, after: Json) -> Iterator[FieldError]:
