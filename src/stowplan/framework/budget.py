@@ -64,7 +64,7 @@ class Budget:
     `pauses` says whether the attempt has run long enough at a stretch; None if it cannot be interrupted.
     """
 
-    __slots__ = ("_began", "_limited", "_most", "_timer", "ended_at", "pauses", "seconds", "steps")
+    __slots__ = ("_began", "_limited", "_most", "_timer", "ended_at", "pauses", "seconds", "steps", "worked")
 
     def __init__(
         self,
@@ -82,6 +82,8 @@ class Budget:
         self.pauses = pauses
         self.steps = 0
         """How many steps were counted so far."""
+        self.worked = 0.0
+        """Seconds of an attempt that was put aside, in its earlier cycle and in the background."""
         self.ended_at: str | None = None
         """The node at which a recorded attempt ran out of time, for one that repeats it; "" for any."""
 

@@ -112,13 +112,18 @@ class LongSearches:
             self._task = None
 
     async def _do(self, attempt: _Attempt, time_slice: TimeSlice) -> None:
+        timer, budget = self._context.timer, attempt.budget
+        began = timer()
         try:
             for step in attempt.work:
                 if step is not None:
                     await time_slice.compute(step)
                 if time_slice.is_over:
+                    budget.worked += timer() - began
                     await asyncio.sleep(SLICE)
                     time_slice.begin()
+                    began = timer()
+            budget.worked += timer() - began
         except Exception as cause:  # noqa: BLE001 - the pod's cycle comes to the same and fails with it
             about = Ref(attempt.queued.key)
             self._context.unexpected("Long search failed", cause, source="long_searches", pod=about)

@@ -332,8 +332,9 @@ class SchedulingCycle:
             context.metrics.algorithm(context.timer() - began)
             self.record(queued, None, "unschedulable", NO_NODES)
             return Failure(NO_NODES, rejected=True)
+        budget = self.searches.budget(queued.uid, began)
         try:
-            result = await self._find_node(profile.framework, queued, began)
+            result = await self._find_node(profile.framework, queued, budget)
             if profile.batch is not None:
                 profile.batch.note(queued.pod, result.evaluation, result.row, context.queue.cycle)
             if context.logger.level >= 2:
@@ -346,18 +347,22 @@ class SchedulingCycle:
             return Failure(str(failure), rejected=False)
         finally:
             took = context.timer() - began
-            context.metrics.algorithm(took)
-            context.costs.spent(queued, took - context.slice.paused + paused)
+            worked = took - context.slice.paused + paused
+            if self.searches.aside and queued.uid in self.searches.aside:
+                # The attempt is not over: it counts once, with all of its time, when it ends.
+                budget.worked += worked
+            else:
+                context.metrics.algorithm(took + budget.worked)
+                context.costs.spent(queued, worked + budget.worked)
         self._note_choice(profile, queued, result, result.row)
         evaluation = result.evaluation
         return self.commit(profile, queued, evaluation.cycle, result.row, evaluation.feasible_count, began)
 
     # Filter and Score
 
-    async def _find_node(self, framework: Framework, queued: QueuedPod, began: float) -> ScheduleResult:
+    async def _find_node(self, framework: Framework, queued: QueuedPod, budget: Budget) -> ScheduleResult:
         """Find a node. Raises PluginError, ExtenderError, and PutAsideError if the search takes long."""
         searches, with_extenders = self.searches, bool(self._context.extenders)
-        budget = searches.budget(queued.uid, began)
         while True:
             pod = queued.pod
             nominated = pod.pod.status.nominated_node_name
