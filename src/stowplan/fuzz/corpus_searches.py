@@ -155,7 +155,7 @@ def circular_groups(size: int) -> Iterable[Step]:
             parent = f"ring-{ring}-{(level + 1) % length}"
             yield _group(f"ring-{ring}-{level}", parent, composite=True)
         yield _group(f"leaf-{ring}", f"ring-{ring}-0", composite=False)
-        member = pod(f"member-{ring}", schedulingGroup={"podGroupName": f"leaf-{ring}"})
+        member = pod(f"ring-member-{ring}", schedulingGroup={"podGroupName": f"leaf-{ring}"})
         yield Step("create", catalogue.PODS, member)
     yield _group("itself", "itself", composite=True)
     yield from chained_groups(size)
