@@ -232,6 +232,7 @@ class ApiServer:
         while True:
             await asyncio.sleep(BOOKMARKS)
             self._store.send_bookmarks()
+            self.handler.reads.return_memory_of_watches()
 
 
 def _connection_log() -> logging.Logger:

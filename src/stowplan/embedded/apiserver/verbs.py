@@ -62,10 +62,12 @@ from stowplan.embedded.store.fieldmanager import without_managed_fields
 from stowplan.embedded.store.patches import apply_patch
 from stowplan.embedded.store.selection import Page
 from stowplan.embedded.store.writer import UserInfo, WriteContext
+from stowplan.gc_tuning import return_free_memory
 
 MIN_WATCH_SECONDS: Final = 1800.0
 _SHORT: Final = 256 * 1024
 """Bytes of a list up to which it is made as a whole, and has a length."""
+_MANY_WATCHES: Final = 50
 _TOO_OLD: Final = (
     "The provided continue parameter is too old to display a consistent list result. You must start a new "
     "list without the continue parameter."
@@ -81,6 +83,7 @@ class ReadVerbs:
         self._rng = rng
         self._watch_limit = watch_limit
         self._watches: dict[HttpWatch, Watcher] = {}
+        self._watches_ended = 0
 
     async def get(self, request: web.BaseRequest, target: Target, query: Mapping[str, str]) -> web.Response:
         conversion = self._views.conversion(target.resource)
@@ -124,6 +127,12 @@ class ReadVerbs:
         """End all watches, as a server does that stops."""
         for watch in list(self._watches):
             watch.end()
+
+    def return_memory_of_watches(self) -> None:
+        """Give back what watches that have ended had, if there were many."""
+        if self._watches_ended >= _MANY_WATCHES:
+            return_free_memory()
+        self._watches_ended = 0
 
     def _page(self, target: Target, options: ListOptions) -> Page:
         conversion = self._views.conversion(target.resource)
@@ -173,6 +182,7 @@ class ReadVerbs:
         finally:
             del self._watches[watch]
             watcher.close()
+            self._watches_ended += 1
 
     def _view(self, request: web.BaseRequest, target: Target, query: Mapping[str, str]) -> View:
         form = negotiated(request.headers.get("Accept", ""))
