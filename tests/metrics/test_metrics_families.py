@@ -58,7 +58,6 @@ OURS = {
     "python_info": "the language, instead of go_info",
     "stowplan_apiserver_reachable": "whether the API server is there is found out once for all clients",
     "stowplan_config_last_reload_successful": "configuration is reloaded, which kube-scheduler does not do",
-    "stowplan_slow_attempts_total": "attempts that take long are held back, which kube-scheduler does not do",
 }
 """Families that are only here, and why."""
 

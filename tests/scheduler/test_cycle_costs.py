@@ -159,7 +159,7 @@ def test_the_api_and_the_metrics_tell_who_costs_the_time() -> None:
         sample = world.scheduler.context.metrics.registry.get_sample_value
         labels = {"namespace": "d", "owner": "Pod/slow-no"}
         assert sample("stowplan_costly_owner_cycle_seconds", labels) == pytest.approx(2.0)
-        assert sample("stowplan_slow_attempts_total") == 1
+        assert sample("stowplan_slow_attempts_total", {"profile": "default-scheduler"}) == 1
 
     world(story, watch)
 
@@ -169,7 +169,7 @@ def test_the_api_and_the_metrics_tell_who_costs_the_time() -> None:
 
 def costs() -> tuple[CycleCosts, StoppedClock]:
     clock = StoppedClock()
-    return CycleCosts(clock, Logger(), lambda: None), clock
+    return CycleCosts(clock, Logger(), lambda profile: None), clock
 
 
 def waiting(name: str, table: ClusterTable) -> QueuedPod:
@@ -208,7 +208,7 @@ def test_no_pod_is_held_back_for_longer_than_the_limit() -> None:
 
 
 def test_with_extenders_nobody_is_held_back() -> None:
-    made = CycleCosts(StoppedClock(), Logger(), lambda: None, holds=False)
+    made = CycleCosts(StoppedClock(), Logger(), lambda profile: None, holds=False)
     queued = waiting("p", ClusterTable())
     made.spent(queued, 30.0)
     assert made.hold_back(queued) == ""

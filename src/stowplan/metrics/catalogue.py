@@ -44,7 +44,7 @@ COUNTERS: Final = (
     ),
     MetricDescription(
         "slow_attempts_total",
-        (),
+        ("profile",),
         ALPHA,
         "Attempts to place a pod or a group of pods that took more than a second of the scheduling loop.",
         prefix="stowplan_",

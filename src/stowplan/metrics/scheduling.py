@@ -267,9 +267,9 @@ class SchedulerMetrics(QueueMetrics):
         """Read from a callback what the cycles of the most costly owners took, by namespace and owner."""
         self._families.read_gauge("costly_owner_cycle_seconds").read_series_from(seconds)
 
-    def slow_attempt(self) -> None:
+    def slow_attempt(self, profile: str) -> None:
         """An attempt took long."""
-        self._slow[UNLABELLED] += 1
+        self._slow[profile,] += 1
 
     def unexpected(self, source: str) -> None:
         """An exception that nobody expected was caught."""

@@ -94,7 +94,9 @@ class CycleCosts:
     a cycle takes as long as they do, whoever's it is.
     """
 
-    def __init__(self, clock: Clock, logger: Logger, slow: Callable[[], None], *, holds: bool = True) -> None:
+    def __init__(
+        self, clock: Clock, logger: Logger, slow: Callable[[str], None], *, holds: bool = True
+    ) -> None:
         self._clock = clock
         self._holds = holds
         self._logger = logger
@@ -186,7 +188,7 @@ class CycleCosts:
 
     def _slow(self, queued: QueuedPod, cost: OwnerCost, seconds: float) -> None:
         cost.slow += 1
-        self._count_slow()
+        self._count_slow(queued.profile)
         now = self._clock.monotonic()
         if now - cost.told < TELL_EVERY:
             return
