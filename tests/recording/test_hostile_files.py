@@ -73,7 +73,7 @@ STATE = {
     "under_way": 0,
 }
 
-RECORDINGS = {
+RECORDINGS: dict[str, Callable[[], bytes]] = {
     "a bomb": lambda: header() + raw_block(zlib.compress(b"\xdd\xff\xff\xff\xff" + bytes(64 * MIB), 9)),
     "a bomb as header": lambda: MAGIC + b"1\n" + raw_block(zlib.compress(bytes(64 * MIB), 9)),
     "a claim of four billion entries": lambda: header() + raw_block(zlib.compress(b"\xdd\xff\xff\xff\xff")),
@@ -168,7 +168,7 @@ def archive(*members: tuple[str, int, bytes, str]) -> bytes:
 
 
 NODES_HEAD = "sn,cpu_milli,memory_mib,gpu,model\n"
-FILES = {
+FILES: dict[str, Callable[[], bytes]] = {
     "bomb.snap": lambda: snapshot(b"\x83\xa6source\xa1x\xa5notes\xdd\x04\0\0\0" + b"\xa0" * (64 * MIB)),
     "many.snap": lambda: snapshot(
         b"\x83\xa6source\xa1x\xa5notes\x90\xa7objects\x81\xa4Node\xdd\0\xff\xff\xff" + b"\x80" * 1000
