@@ -384,7 +384,7 @@ class Comparison:
         """
         for ref in self._columns.samples[len(claim.verdicts) :]:
             group, verdict = self._group(claim, ref), (yield from self._verdict(claim, ref, budget))
-            if not len(claim.verdicts) % STRETCH:
+            if not (len(claim.verdicts) + 1) % STRETCH:
                 budget.spend(STRETCH)
                 yield None
             if verdict == YES and group < 0:
