@@ -80,3 +80,12 @@ def test_yaml_that_stands_for_more_than_could_be_sent_is_refused(api: Served) ->
         ):
             answer = api.ask(method, path, text.encode(), Content_Type=kind)
             assert (answer.code, "excessive aliasing" in answer.body["message"]) == (400, True)
+
+
+def test_a_table_of_many_rows_is_one_table(api: Served) -> None:
+    for number in range(250):
+        api.create_pod(pod(f"row-{number}", labels={"rows": "many"}))
+    accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
+    for selector, count in (("rows=many", 250), ("rows=none", 0)):
+        answer = api.ask("GET", f"{PODS}?labelSelector={selector}", Accept=accept)
+        assert (answer.code, answer.body["kind"], len(answer.body["rows"] or ())) == (200, "Table", count)

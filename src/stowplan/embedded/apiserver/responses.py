@@ -211,11 +211,13 @@ class TableView(View):
         return encode(self._of_one([obj], obj, with_columns=True))
 
     def pieces(self, items: list[Json], metadata: Json) -> Iterator[bytes]:
-        head = encode(self._table([], metadata)).removesuffix(b"]}")
-        yield head
-        for begin in range(0, len(items), _ROWS):
-            rows = encode(self._table(items[begin : begin + _ROWS], metadata)["rows"])[1:-1]
-            yield b"," + rows if begin else rows
+        table = self._table(items[:_ROWS], metadata)
+        if len(items) <= _ROWS:
+            yield encode(table)
+            return
+        yield encode(table).removesuffix(b"]}")
+        for begin in range(_ROWS, len(items), _ROWS):
+            yield b"," + encode(self._table(items[begin : begin + _ROWS], metadata)["rows"])[1:-1]
         yield b"]}"
 
     def line(self, change: Change, *, begins: bool = False) -> bytes:
