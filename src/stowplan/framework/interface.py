@@ -470,6 +470,13 @@ class Plugin:
     def release(self, memo: Any) -> None:
         """Give back what was kept for a class of pods that is no longer needed."""
 
+    def drop_stale(self) -> None:
+        """Free what is kept of objects that are gone.
+
+        A scheduler calls this every 30 s: what a plugin would only notice at the next pod that needs it would
+        stay in memory until then.
+        """
+
     def close(self) -> None:
         """The scheduler stops: give back what the plugin holds."""
 

@@ -194,6 +194,11 @@ class Framework:
         self._classes.clear()
         self._shared_codes = SharedCodes()
 
+    def drop_stale(self) -> None:
+        """Have plugins free what they keep of objects that are gone."""
+        for plugin in self.plugins.values():
+            plugin.drop_stale()
+
     # The scheduling of one pod, up to the choice
 
     def evaluate(

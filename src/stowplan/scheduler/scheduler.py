@@ -432,9 +432,11 @@ class Scheduler:
             self._woken.set()
 
     async def _flush_unschedulable(self) -> None:
-        """Requeue pods that have waited for an event too long."""
+        """Requeue pods that have waited for an event too long, and free what plugins keep of the past."""
         while True:
             await asyncio.sleep(FLUSH_UNSCHEDULABLE_EVERY)
+            for profile in self.context.profiles.values():
+                profile.framework.drop_stale()
             while self.flush(FLUSH_UNSCHEDULABLE):
                 self._woken.set()
                 await asyncio.sleep(0)

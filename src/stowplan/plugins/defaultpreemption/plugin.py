@@ -251,6 +251,9 @@ class DefaultPreemption(Plugin):
             known[evaluation.cycle.pod.priority] = result
         return result
 
+    def drop_stale(self) -> None:
+        self._sorted_pods.refresh()
+
     def _known_results(self, evaluation: Evaluation) -> dict[int, PostFilterResult] | None:
         """Results of searches without a candidate for pods of the class, by priority; they hold while no pod,
         node or budget changes. None: for this attempt nothing can be kept."""

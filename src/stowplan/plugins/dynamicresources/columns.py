@@ -100,6 +100,16 @@ class DeviceColumns:
             self._entries = None
         self._sync_allocations()
 
+    def drop_stale(self) -> bool:
+        """Build the columns anew if most of their devices are gone; returns whether they were."""
+        if not self._refs:
+            return False
+        self.sync()
+        if len(self._refs) <= 2 * self._live:
+            return False
+        self._build()
+        return True
+
     def _build(self) -> None:
         """Everything anew."""
         self._forget()

@@ -360,6 +360,9 @@ class DynamicResources(Plugin):
         """Pods on a node make no difference here, unless devices take of its own resources."""
         return not self._features.node_allocatable
 
+    def drop_stale(self) -> None:
+        self._verdicts.drop_stale()
+
     # Explanations
 
     def shortfall(self, cycle: Cycle, pod: PodInfo, row: int) -> Shortfall | None:

@@ -96,6 +96,10 @@ class KeptSearches:
         self._classes = classes
         self._searches: OrderedDict[bytes, Searches] = OrderedDict()
 
+    def clear(self) -> None:
+        """Forget all searches."""
+        self._searches.clear()
+
     def of(self, claims: Sequence[ResourceClaim]) -> Searches:
         """The searches for claims that ask for the same as these."""
         key = msgspec.json.encode([claim.spec for claim in claims])

@@ -105,6 +105,11 @@ class Verdicts:
             self._table.node_log.position,
         )
 
+    def drop_stale(self) -> None:
+        """Free what is kept of devices that are gone."""
+        if self._columns.drop_stale():
+            self._searches.clear()
+
     def codes(
         self, state: StateData, is_available: Callable[[ResourceClaim], bool]
     ) -> Generator[Step, None, Codes]:
