@@ -163,3 +163,13 @@ _PLAIN = st.recursive(
 def test_the_match_found_is_the_one_python_finds(pattern: str, text: str) -> None:
     expected = re.search(pattern, text)
     assert regexps.compile(pattern).find(text) == (None if expected is None else expected.span())
+
+
+def test_matches_that_each_look_at_the_whole_rest_count_together() -> None:
+    with pytest.raises(regexps.TooCostlyError):
+        regexps.compile("a*b|a").find_all("a" * 20_000)
+
+
+def test_a_pattern_longer_than_any_automaton_is_refused_before_it_is_parsed() -> None:
+    with pytest.raises(regexps.RegexpError, match="expression too large"):
+        regexps.compile("(" * 300_000)

@@ -467,7 +467,7 @@ def to_uint(value: Value) -> Value:
     return _uint_result(int(value))
 
 
-_FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
+_FLOAT = re.compile(r"[+-]?([0-9]++\.?[0-9]*+|\.[0-9]++)([eE][+-]?[0-9]++)?", re.ASCII)
 
 
 def to_double(value: Value) -> Value:

@@ -20,6 +20,9 @@ MAX_STATES: Final = 20_000
 MAX_STEPS: Final = 500_000
 """States visited and characters read in one match; a text that needs more is not matched to its end."""
 
+_MAX_LENGTH: Final = 2 * MAX_STATES
+"""Characters of a pattern: parsing 300,000 only to find too many states took 4 s."""
+
 _MAX_REPEAT: Final = 1000
 _MAX_NESTING: Final = 250
 _MAX_REMEMBERED: Final = 20_000
@@ -488,6 +491,8 @@ class Regexp:
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
+        if len(pattern) > _MAX_LENGTH:
+            raise RegexpError("expression too large", pattern)
         builder = _Builder(pattern)
         try:
             node = _Parser(pattern).parse()
@@ -518,11 +523,12 @@ class Regexp:
         return False
 
     def find(self, text: str, begin: int = 0) -> tuple[int, int] | None:
-        """Where the first match begins and ends, as Go chooses among several. Raises `TooCostlyError`.
-
-        The alternatives are followed in the order of the pattern, so the first to be through is the match.
-        """
+        """Where the first match begins and ends, as Go chooses among several. Raises `TooCostlyError`."""
         self._steps = 0
+        return self._find(text, begin)
+
+    def _find(self, text: str, begin: int) -> tuple[int, int] | None:
+        """The alternatives are followed in the order of the pattern, so the first to be through is the match."""
         best: tuple[int, int] | None = None
         current: list[tuple[int, int]] = []
         for at in range(begin, len(text) + 1):
@@ -564,11 +570,15 @@ class Regexp:
         return None, waiting
 
     def find_all(self, text: str, limit: int = -1) -> list[str]:
-        """All matches that do not overlap, or the first ones. Raises `TooCostlyError`."""
+        """All matches that do not overlap, or the first ones. Raises `TooCostlyError`.
+
+        The steps of all of them count together: each may look at the rest of the text.
+        """
+        self._steps = 0
         found: list[str] = []
         at, before = 0, -1
         while at <= len(text) and len(found) != limit:
-            match = self.find(text, at)
+            match = self._find(text, at)
             if match is None:
                 break
             start, end = match
