@@ -216,7 +216,6 @@ class DisruptionBudgets:
         "_budgets",
         "_by_label",
         "_found",
-        "_found_version",
         "_free",
         "_named",
         "_unindexed",
@@ -236,7 +235,6 @@ class DisruptionBudgets:
         """By namespace and key, which values of labels selectors name, and how often they name the key
         (None)."""
         self._found: dict[tuple[str, frozenset[tuple[str, str | None]]], _Kept] = {}
-        self._found_version = 0
         self._free: list[int] = []
         self.allowed: IntArray = np.zeros(0, dtype=np.int64)
         self.untouched: BoolColumn = np.zeros(0, dtype=np.bool_)
@@ -274,7 +272,7 @@ class DisruptionBudgets:
             return
         self._take_out(budget)
         self._free.append(budget.number)
-        self.version += 1
+        self._changed()
 
     def of(self, info: "PodInfo") -> tuple[Budget, ...]:
         """The budgets a pod is under; worked out once for all pods of its template."""
@@ -313,8 +311,15 @@ class DisruptionBudgets:
         for key, value in budget.named():
             values = self._named.setdefault(budget.namespace, {}).setdefault(key, {})
             values[value] = values.get(value, 0) + 1
-        self.version += 1
+        self._changed()
         return budget
+
+    def _changed(self) -> None:
+        """Forget what was found; at once, so that templates keep no budgets that are gone."""
+        self.version += 1
+        for kept in self._found.values():
+            kept.budgets, kept.numbers = (), None
+        self._found.clear()
 
     def _take_out(self, budget: Budget) -> None:
         """Take a budget out of the indexes, and lists that are empty then with it."""
@@ -348,9 +353,6 @@ class DisruptionBudgets:
         return self._free.pop()
 
     def _find(self, namespace: str, labels: Mapping[str, str]) -> "_Kept":
-        if self._found_version != self.version:
-            self._found.clear()
-            self._found_version = self.version
         named = self._named.get(namespace, {})
         told = (
             (key, value if value in named[key] else None) for key, value in labels.items() if key in named

@@ -175,7 +175,7 @@ _CORPUS: Final[dict[str, _Named]] = {
     "objects of 1.45 MB": _Named(limits.full_objects),
     "16 requests, the last of which matches no device": _Named(searches.hopeless_request),
     "one request more than devices": _Named(searches.one_device_too_few),
-    "a selector of four nested loops": _Named(searches.nested_selector),
+    "a selector of four nested loops": _Named(searches.nested_selector, WIRE),
     "matchAttribute on a unique attribute": _Named(searches.unique_attributes, grows=True),
     "a chain of 400 composite groups": _Named(searches.chained_groups, grows=True, groups=True),
     "composite groups in circles": _Named(searches.circular_groups, groups=True),

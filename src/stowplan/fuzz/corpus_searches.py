@@ -40,7 +40,9 @@ def _slice(pool: str, devices: list[Json], *, number: int = 0, count: int = 1, *
 
 def _request(name: str, *selectors: str, **exactly: Any) -> Json:
     chosen = [{"cel": {"expression": text}} for text in selectors]
-    return {"name": name, "exactly": {"deviceClassName": _CLASS, "selectors": chosen, **exactly}}
+    # With its defaults written out: a case that goes over the wire meets no API server that sets them.
+    asked = {"allocationMode": "ExactCount", "count": 1, "deviceClassName": _CLASS, "selectors": chosen}
+    return {"name": name, "exactly": {**asked, **exactly}}
 
 
 def _claim(name: str, requests: list[Json], field: str, **devices: Any) -> Iterable[Step]:

@@ -61,7 +61,7 @@ from stowplan.testing.objectsizes import grown, sizes_of
 SETTLED: Final = 15.0
 """Virtual seconds after which every pod has been tried: longer than the longest backoff."""
 
-REUSED: Final = ("context.cache.table.resources._free",)
+REUSED: Final = ("context.cache.table.resources._free", "context.cache.table.budgets._free")
 """Lists of numbers that will be used again: as long as the most that was ever needed at a time."""
 
 MOST_PATHS: Final = 5

@@ -381,6 +381,9 @@ class SchedulingCycle:
         """The nominated pods by row: those of the last cycle, made current where they changed."""
         nominator, table = self._context.queue.nominator, self._context.cache.table
         if not nominator.by_node:
+            if self._nominated:
+                # The last nominated pods are gone: nothing else would take them out of memory.
+                self._nominated = self._nominated.replaced(dict.fromkeys(self._nominated, ()))
             return NO_NOMINATIONS
         changed: Collection[str] = nominator.take_changed()
         pods_by_row: dict[int, list[PodInfo]] = {}

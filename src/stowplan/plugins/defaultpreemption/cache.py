@@ -40,6 +40,11 @@ class RowResults:
         self._position = table.usage_log.position
         self._budgets = (table.budgets.version, table.budgets.allowances_version)
 
+    @property
+    def is_stale(self) -> bool:
+        """Whether pods on nodes have changed since the last attempt."""
+        return self._position != self._table.usage_log.position
+
     def begin(self, nominations: Nominations, pod: PodInfo) -> Mapping[int, list[PodInfo]]:
         """Drop what may no longer hold, at the start of an attempt.
 
@@ -121,3 +126,8 @@ class RowResultsCache:
         if len(self._kept) > _MOST_KEPT:
             self._kept.popitem(last=False)
         return found
+
+    def drop_stale(self) -> None:
+        """Forget results of before a change: they name victims that may be gone."""
+        for key in [key for key, results in self._kept.items() if results.is_stale]:
+            del self._kept[key]

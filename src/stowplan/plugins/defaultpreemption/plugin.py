@@ -253,6 +253,7 @@ class DefaultPreemption(Plugin):
 
     def drop_stale(self) -> None:
         self._sorted_pods.refresh()
+        self._results.drop_stale()
 
     def _known_results(self, evaluation: Evaluation) -> dict[int, PostFilterResult] | None:
         """Results of searches without a candidate for pods of the class, by priority; they hold while no pod,
