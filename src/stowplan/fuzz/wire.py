@@ -127,7 +127,7 @@ class _Wire:
         self._result.add(self._case, rule, detail)
 
     def _log(self, level: int, text: str, values: Mapping[str, object]) -> None:
-        """Of objects that no server would send it may say what it likes, else only that one cannot be read."""
+        """Errors are findings, but for reports of objects that cannot be read or that no server would send."""
         shown = f"{text} {' '.join(f'{name}={value}' for name, value in values.items())}"
         if level < 0 and not self._case.lies and not text.startswith("Object cannot be read"):
             self._find(NO_ERRORS, shown)
