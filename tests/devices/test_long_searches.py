@@ -259,6 +259,33 @@ def test_other_pods_are_scheduled_while_one_searches_and_its_attempt_times_out()
     live(story, before=slow_world, config=SECOND)
 
 
+class TickingTimer:
+    """A timer that goes on by a hundredth of a second whenever it is read."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 0.01
+        return self.now
+
+
+def test_an_attempt_that_is_put_aside_counts_once_with_all_of_its_time() -> None:
+    async def story(world: World) -> None:
+        await world.add_pod("slow", resourceClaims=using("slow"))
+        assert searching(world)
+        await world.settle(20)
+        (cost,) = world.scheduler.context.costs.most_costly(5)
+        assert (cost.pod, cost.attempts, cost.slow) == (f"{NAMESPACE}/slow", 1, 1)
+        assert cost.seconds > 3
+        assert world.message("slow").startswith(TIMED_OUT)
+        assert "of the scheduler's time" in world.message("slow")
+
+    timeout = {"name": "DynamicResources", "args": {"filterTimeout": "5s"}}
+    config = configured({"schedulerName": PROFILE, "pluginConfig": [timeout]})
+    live(story, before=slow_world, config=config, timer=TickingTimer())
+
+
 def test_the_time_that_a_search_waits_for_another_one_does_not_count() -> None:
     async def story(world: World) -> None:
         world.put_pod("slow", resourceClaims=using("slow"))
