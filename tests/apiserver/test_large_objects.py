@@ -1,4 +1,4 @@
-"""What large objects cost grows with their size, not with its square."""
+"""The cost of large objects grows with their size, not with its square."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -61,7 +61,7 @@ def _class_of(kind: str, api_version: Any) -> type[Object] | None:
 
 
 UNDECODABLE: Final = (ValueError, RecursionError, OverflowError)
-"""What decoding raises for texts that are malformed, of another type, nested too deeply or out of range."""
+"""Raised by decoding for texts that are malformed, of another type, nested too deeply or out of range."""
 
 _decoders: dict[type[Object], msgspec.json.Decoder[Any]] = {}
 

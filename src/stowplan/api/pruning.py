@@ -47,7 +47,7 @@ class IncompleteError(ScanError):
 
 
 class Shape(NamedTuple):
-    """What to keep of a value.
+    """The parts of a value to keep.
 
     Of an object with `fields` those members, and others as `others` says; of a list what `elements` says of
     each. A value of another type is kept as it is: the decoder says what is wrong with it.
@@ -57,7 +57,7 @@ class Shape(NamedTuple):
     others: "Shape | None" = None
     elements: "Shape | None" = None
     keeps_nulls: bool = False
-    """Whether members that are null stay. For types, null counts as absent."""
+    """True if members that are null stay. For types, null counts as absent."""
 
 
 WHOLE: Final = Shape()
@@ -71,7 +71,7 @@ UNMANAGED: Final = Shape(
 
 @cache
 def shape_of(cls: type[msgspec.Struct]) -> Shape:
-    """What a type declares."""
+    """The declared fields of a type."""
     return _shape(msgspec.inspect.type_info(cls))
 
 

@@ -23,7 +23,7 @@ _WITH_REAL = ("apiserver", "etcd", "scheduler")
 
 
 class _Chosen(NamedTuple):
-    """What is to be run, by how it is run."""
+    """Cases to run, by how they reach a scheduler."""
 
     objects: list[Case]
     wire: list[Case]

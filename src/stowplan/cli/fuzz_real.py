@@ -126,7 +126,7 @@ def _table(rows: Sequence[Measured]) -> list[str]:
 
 
 def _refusals(rows: Sequence[Measured]) -> list[str]:
-    """What the API server refused, each once: such a case says nothing about schedulers."""
+    """Refusals of the API server, each once: such a case says nothing about schedulers."""
     found: dict[str, None] = {}
     for row in rows:
         for message, times in row.refusals.items():

@@ -57,7 +57,7 @@ class PodGroupState:
         """The key of the topmost group, if everything up to it is known."""
         self.minimum = _NEVER
         self.ready = [False, False]
-        """Whether the minimum is reached, by measure."""
+        """True if the minimum is reached, by measure."""
         self.pods: dict[str, Pod] = {}
         self.unscheduled: dict[str, None] = {}
         self.assumed: dict[str, None] = {}
@@ -493,7 +493,7 @@ class PodGroups:
                 one.root = None
 
     def _settle(self, state: AnyState) -> None:
-        """What a group counts has changed: tell the groups above, as far as it matters to them."""
+        """Update the groups above after the counts of a group changed."""
         for measure in _MEASURES:
             one: AnyState = state
             while (ready := one.count(measure) >= one.minimum) is not one.ready[measure]:

@@ -32,7 +32,7 @@ STRETCH: Final = 64
 """Steps after which a search looks at its budget and may be interrupted: less than a millisecond."""
 
 Step = Callable[[], None] | None
-"""What a search yields: None, or a computation that must be done before it goes on. That may be done in
+"""A step of a search: None, or a computation that must be done before it goes on. That may be done in
 another thread, as it reads what never changes and writes nothing but its own result."""
 
 Work = Generator[Step, None, None]
@@ -116,7 +116,7 @@ class Budget:
 
     @property
     def is_stretch_over(self) -> bool:
-        """Whether the attempt has to let others run; never if it cannot be interrupted."""
+        """True if the attempt has to let others run; never if it cannot be interrupted."""
         return self.pauses is not None and self.pauses()
 
     def end(self, node: str = "") -> None:
@@ -133,7 +133,7 @@ class Budget:
 
 
 def run_at_once(work: Generator[Step, None, T]) -> T:
-    """What a search comes to without any interruption."""
+    """The result of a search that is run without any interruption."""
     while True:
         try:
             step = next(work)

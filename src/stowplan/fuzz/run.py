@@ -75,7 +75,7 @@ WRITTEN: Final = (
     POD_GROUPS,
     COMPOSITE_POD_GROUPS,
 )
-"""What cases write, in the order in which it is deleted."""
+"""Kinds that cases write, in the order in which they are deleted."""
 
 GROUP_GATES: Final = FeatureGates(
     dict.fromkeys(("GenericWorkload", "TopologyAwareWorkloadScheduling", "CompositePodGroup"), True), DEFAULT
@@ -106,7 +106,7 @@ LONGEST_HOLD: Final = 1.0
 
 DOUBLED: Final = 2.5
 NOISE: Final = 0.05
-"""A case may cost so many times what half of it costs, and so many seconds of CPU time more."""
+"""The factor by which a case may cost more than half of it, and CPU seconds on top."""
 
 REPEATED: Final = 2
 """How often both are measured before a cost counts as too high; the smallest of each counts."""
@@ -356,7 +356,7 @@ class _Fuzz:
             self._find(LATE, f"{waited:.1f} s, of which most is CPU time; without it {self._without:.2f} s")
 
     async def _check_growth(self, scheduler: Scheduler, case: Case) -> None:
-        """What a case costs beside half of it; measured again if it seems too much."""
+        """Compare the cost of a case with that of half of it; measured again if it seems too much."""
         if case.half is None:
             return
         whole, half = [self._cost], list[float]()

@@ -141,7 +141,7 @@ def pod(name: str, **more: Any) -> Json:
 
 
 async def _cost(server: Server, most: float, send: Awaitable[tuple[int, bytes]]) -> list[tuple[str, str]]:
-    """A request that may cost so many seconds of CPU time, and that is refused or done."""
+    """A request with a limit of CPU time, which is refused or done."""
     before = server.cpu()
     code, text = await send
     took = await _settled_cpu(server) - before
@@ -234,7 +234,7 @@ async def _slow_watches(server: Server) -> list[tuple[str, str]]:
 
 _WATCHES_MAY_HOLD: Final = 160 * MIB
 _SLACK: Final = 48 * MIB
-"""What the server keeps of its history of changes, 75 objects of 200 KB in several forms."""
+"""The history of changes that the server keeps, 75 objects of 200 KB in several forms."""
 
 
 async def _smallest(server: Server, wanted: int) -> int:

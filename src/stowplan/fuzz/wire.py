@@ -127,7 +127,7 @@ class _Wire:
         self._result.add(self._case, rule, detail)
 
     def _log(self, level: int, text: str, values: Mapping[str, object]) -> None:
-        """Errors are findings, but for reports of objects that cannot be read or that no server would send."""
+        """Errors are findings, except reports of objects that cannot be read or that are made up."""
         shown = f"{text} {' '.join(f'{name}={value}' for name, value in values.items())}"
         if level < 0 and not self._case.lies and not text.startswith("Object cannot be read"):
             self._find(NO_ERRORS, shown)

@@ -127,7 +127,7 @@ def _leaves(groups: PodGroups, key: str) -> Iterator[str]:
 
 
 class _Total(NamedTuple):
-    """What is known of a group without trying anything: `placed`, `incomplete` or `waiting`, how many pods
+    """The state of a group without trying anything: `placed`, `incomplete` or `waiting`, how many pods
     are below it, how many of them have a node, and the first that has none."""
 
     state: str

@@ -25,7 +25,7 @@ _FIRST: Final = ("err", "logger")
 _NAME: Final = "logger"
 _ERROR: Final = "err"
 _KEPT: Final = "\t\n"
-"""What is not escaped in text that is not quoted."""
+"""Characters that unquoted text may have."""
 
 
 class Source(NamedTuple):

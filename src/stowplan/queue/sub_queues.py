@@ -421,7 +421,7 @@ class SubQueues:
         return self.unschedulable.split(group, pods) if pods else None
 
     def _must_ask(self, queued: QueuedPod) -> bool:
-        """Whether PreEnqueue plugins have to be asked about a pod whenever it is to be tried again, or it has
+        """True if PreEnqueue plugins have to be asked about a pod whenever it is to be tried again, or it has
         a backoff unlike those of its group."""
         if queued.first_attempt is None or queued.held_until:
             return True

@@ -282,7 +282,7 @@ def _block(file: BinaryIO) -> bytes | None:
 
 
 def inflated_limit(size: int) -> int:
-    """What objects of a cluster can be at most that take so many bytes when they are compressed."""
+    """The largest size of objects of a cluster that have this size when compressed."""
     return min(LARGEST, max(_SMALL, _MOST_INFLATED * size))
 
 

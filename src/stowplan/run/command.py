@@ -28,7 +28,7 @@ _DESCRIPTION: Final = (
     "Several instances can run with leader election, and several schedulers under different names.",
 )
 _KEPT: Final = "\t\n"
-"""What is not escaped in lines of the process."""
+"""Characters that lines of the process may have."""
 _INDENT: Final = 16
 _NARROW: Final = 24
 

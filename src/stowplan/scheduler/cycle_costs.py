@@ -57,7 +57,7 @@ _OTHERS: Final = Owner("", "", "")
 
 
 class OwnerCost:
-    """What the pods of one owner cost so far. `kept` ends when it is no longer among the most costly."""
+    """The costs of the pods of one owner so far. `kept` ends when it is no longer among the most costly."""
 
     __slots__ = ("attempts", "kept", "owner", "pod", "seconds", "slow", "told", "worst")
 

@@ -146,7 +146,7 @@ class LongSearches:
         return None
 
     def has(self, uid: str) -> bool:
-        """Whether the attempt of a pod is put aside."""
+        """True if the attempt of a pod is put aside."""
         return uid in self.aside
 
     def taken_up(self, uid: str) -> QueuedPod | None:

@@ -92,9 +92,9 @@ class PodGroupCycle:
         self._own_policy = gates["PodGroupPreemptionPolicy"]
         self._preemption = preemption
         self._paused = 0.0
-        """What `TimeSlice.paused` was when the cycle began."""
+        """`TimeSlice.paused` when the cycle began."""
         self._told = ""
-        """What members are told if their group is held back."""
+        """The sentence for the events of members if their group is held back."""
         self._observer = observer
         self.algorithms = {
             profile.name: GroupAlgorithm(

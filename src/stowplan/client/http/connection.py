@@ -39,7 +39,7 @@ class MalformedError(ValueError):
 
 
 class TooLargeError(MalformedError):
-    """What came is larger than any object."""
+    """Something larger than any object was received."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what} has more than {LARGEST_OBJECT >> 20} MiB, the limit of one object")

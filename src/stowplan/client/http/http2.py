@@ -674,7 +674,7 @@ def _number_in(content: bytes, size: int) -> int:
 
 
 def _enlarged(credit: int, more: int) -> int:
-    """What the server takes after it allowed more; less, if that is negative."""
+    """The window after the server changed it; smaller, if the change is negative."""
     if credit + more > _LARGEST_WINDOW:
         raise FramingError("a window that overflows", _FLOW_CONTROL_ERROR)
     return credit + more

@@ -29,7 +29,7 @@ YAML_LIMIT: Final = 64 * 1024
 """The longest YAML that is read: reading it is slow, and everybody else waits meanwhile."""
 
 _YAML_EXPANDED: Final = ExpansionLimit(nodes=20_000, text=BODY_LIMIT)
-"""What YAML may amount to: about a tenth of a second, and as much text as could be sent in JSON."""
+"""Limit of expanded YAML: about a tenth of a second, and as much text as JSON could have."""
 
 _YAML: Final = "application/yaml"
 _PROTOBUF: Final = "application/vnd.kubernetes.protobuf"

@@ -152,7 +152,7 @@ class Storage:
             self.write_ahead_log.admit()
 
     async def read_committed(self, read: Callable[[], T]) -> T:
-        """What a function reads from the store, once that is in the write-ahead log.
+        """The result of a read, once all that it saw is in the write-ahead log.
 
         If it cannot be written at present, as on a full disk, the function reads the state that is: nobody
         outside this process sees a change that might be lost. Raises what the function raises.

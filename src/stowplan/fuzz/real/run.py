@@ -87,7 +87,7 @@ def seconds(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RealRun:
-    """What to run: the binaries, on how many nodes, and for how long ordinary pods follow each case."""
+    """A run: the binaries, on how many nodes, and for how long ordinary pods follow each case."""
 
     etcd: Path
     apiserver: Path

@@ -141,7 +141,7 @@ class World:
 
 
 async def _in_parallel(writes: Sequence[Any], at_once: int) -> None:
-    """Coroutines, so many at a time, begun in order."""
+    """Run coroutines in order, at most `most` at a time."""
     waiting = iter(writes)
 
     async def work() -> None:

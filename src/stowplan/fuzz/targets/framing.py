@@ -90,7 +90,7 @@ class RecordingLink:
 
 
 class Result(NamedTuple, Generic[T]):
-    """What came of a request: an answer, or a problem, or nothing yet."""
+    """The outcome of a request: an answer, a problem, or nothing yet."""
 
     value: T | None = None
     problem: str = ""
@@ -118,7 +118,7 @@ class _Seen(NamedTuple):
 
 
 def _answer_of(parts: Iterable[bytes], *, stream: bool) -> _Seen:
-    """What a connection makes of an answer that comes in these pieces and ends with them."""
+    """The answer that a connection reads from these pieces."""
     loop, link = ManualLoop(), RecordingLink()
     with loop.running():
         connection = Connection(lambda _: None)
@@ -140,7 +140,7 @@ def _answer_of(parts: Iterable[bytes], *, stream: bool) -> _Seen:
 
 
 def _streamed(body: Body, loop: ManualLoop) -> tuple[str, bytes]:
-    """Whether a body came to its end, and its content. Only a body that has ended has its whole content."""
+    """True if a body came to its end, and its content. Only a body that has ended has its whole content."""
     completed = body._completed
     assert completed is not None
     if not completed.done():
@@ -174,7 +174,7 @@ def _check_http1(data: bytes) -> str:
 
 
 class _Socket:
-    """What http.client reads from."""
+    """A socket for http.client."""
 
     def __init__(self, text: bytes) -> None:
         self._text = text
@@ -232,7 +232,7 @@ class _Exchanged(NamedTuple):
 
 
 def _exchanged(parts: Iterable[bytes]) -> _Exchanged:
-    """What becomes of three requests when a server sends this."""
+    """The outcomes of three requests when a server sends this."""
     loop, link = ManualLoop(), RecordingLink()
     refusals: list[bool] = []
     with loop.running():

@@ -101,7 +101,7 @@ def _place(error: BaseException) -> str:
 
 
 def mutate(target: Target, rng: Random, number: int) -> list[TargetFinding]:
-    """Feed so many mutated inputs: the short campaign of the tests, the same for the same generator."""
+    """Feed a number of mutated inputs: the short campaign of the tests, the same for the same generator."""
     run = TargetRun(target)
     with _limited():
         for _ in _fed(run, rng, lambda: run.executions < number, grow=False):

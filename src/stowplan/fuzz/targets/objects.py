@@ -82,7 +82,7 @@ def _check_page(data: bytes) -> str:
 
 
 def _page_of(decoding: Decoding[Any], parts: Iterable[bytes]) -> tuple[Any, str]:
-    """What a page has, or why it cannot be read."""
+    """The contents of a page, or why it cannot be read."""
     try:
         return _pages(decoding, parts), ""
     except (msgspec.MsgspecError, ValueError) as error:
@@ -338,7 +338,7 @@ def _compared(type_: TypeDef) -> Iterable[Field]:
 
 
 def _plain_object(data: Any, type_: TypeDef) -> dict[str, Any]:
-    """What is compared of decoded data, zeros left out."""
+    """Decoded data without zeros, for comparison."""
     return _without_zeros(
         {field.name: _plain_value(field, data.get(field.name)) for field in _compared(type_)}
     )

@@ -40,7 +40,7 @@ class Target:
     words: tuple[bytes, ...] = ()
     """Tokens of its syntax, which mutations insert."""
     oracle: str = NO_ORACLE
-    """What results are compared with, for people to read."""
+    """The oracle that results are compared with, for people to read."""
     modules: tuple[str, ...] = ()
     """Modules of the oracle outside the standard library. Without them the comparison is left out."""
     failed_once: tuple[bytes, ...] = ()
@@ -54,7 +54,7 @@ class Target:
 
 @cache
 def is_installed(module: str) -> bool:
-    """Whether a module can be imported, without importing it."""
+    """True if a module can be imported, without importing it."""
     try:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:

@@ -42,7 +42,7 @@ class RowResults:
 
     @property
     def is_stale(self) -> bool:
-        """Whether pods on nodes have changed since the last attempt."""
+        """True if pods on nodes have changed since the last attempt."""
         return self._position != self._table.usage_log.position
 
     def begin(self, nominations: Nominations, pod: PodInfo) -> Mapping[int, list[PodInfo]]:

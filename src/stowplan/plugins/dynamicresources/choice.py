@@ -49,7 +49,7 @@ class Chosen:
 
 
 class Undo(NamedTuple):
-    """What choosing a device changed, for taking it back. `groups` are those of before."""
+    """Changes made by choosing a device, for taking it back. `groups` are those of before."""
 
     counters: bool
     constraints: int
@@ -60,7 +60,7 @@ class Undo(NamedTuple):
 
 
 class Stock:
-    """What is allocated and what is left of counters, as things stand at one moment."""
+    """Allocated devices and remaining counters at one moment."""
 
     def __init__(self, features: Features, allocated: AllocatedState) -> None:
         self.features = features
@@ -117,14 +117,14 @@ class Choice:
         return bool(self._taking.get(id)) or self.is_allocated(id)
 
     def is_allocated(self, id: DeviceID) -> bool:
-        """Whether others have a device for themselves."""
+        """True if others have a device for themselves."""
         allocated = self._allocated
         return id in allocated.devices or (not self._features.consumable_capacity and id in allocated.shared)
 
     def has_capacity(
         self, claim: ResourceClaim, request: Request, ref: DeviceRef, doing: str = "checking"
     ) -> bool:
-        """Whether enough is left of what a device has. Raises AllocationError."""
+        """True if enough is left of what a device has. Raises AllocationError."""
         if not self._features.consumable_capacity:
             return True
         return self._fits(claim, request, ref, self._taking_capacity.get(ref.id, _NOTHING), doing)
@@ -146,7 +146,7 @@ class Choice:
             ) from None
 
     def is_takeable(self, request: Request, ref: DeviceRef) -> bool:
-        """Whether nothing about a device itself keeps it from a request."""
+        """True if nothing about a device itself keeps it from a request."""
         if ref.device.consumes_counters and not self._features.partitionable:
             return False
         if self._features.heeds_skipped_operations and not is_usable(
@@ -218,7 +218,7 @@ class Choice:
         return found
 
     def _is_shared(self, id: DeviceID) -> bool:
-        """Whether a device that can be shared is in use, so that its counters are charged already."""
+        """True if a device that can be shared is in use, so that its counters are charged already."""
         if id in self._allocated.capacity or id in self._taking_capacity:
             return True
         return id in self._allocated.shared and not self._stock.shares_by_capacity
@@ -247,7 +247,7 @@ class Choice:
     # Counters
 
     def _groups_with(self, ref: DeviceRef) -> ByCounterSet:
-        """What the devices of a pool that are taken or chosen have in common, by counter set."""
+        """Common groups of the devices of a pool that are taken or chosen, by counter set."""
         pool = ref.id[:2]
         found = self._members.get(pool)
         return self._stock.allocated_members(self._pool_of[pool]) if found is None else found

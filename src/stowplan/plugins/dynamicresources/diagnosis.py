@@ -133,7 +133,7 @@ class Diagnosis:
         ]
 
     def fits(self, claims: Sequence[ResourceClaim]) -> bool:
-        """Whether claims could get devices. Raises AllocationError, BudgetExceededError."""
+        """True if claims could get devices. Raises AllocationError, BudgetExceededError."""
         try:
             found = self._allocator.allocate(self._node, self.pools, claims, self.budget)
         except InvalidPoolsError:
@@ -169,7 +169,7 @@ class Diagnosis:
         return None
 
     def verdicts(self, claim: ResourceClaim, request: DeviceRequest) -> Iterator[Verdict]:
-        """What is said of every device for a request, alternative by alternative.
+        """The verdict on every device for a request, alternative by alternative.
 
         Raises BudgetExceededError.
         """

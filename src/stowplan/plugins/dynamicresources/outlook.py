@@ -46,12 +46,12 @@ class _Demand:
 
     @property
     def is_exclusive(self) -> bool:
-        """Whether its devices are for nobody else."""
+        """True if its devices are for nobody else."""
         return not any(one.request.admin for one in self.options)
 
 
 class Outlook:
-    """What the devices of a node can give to the requests of claims."""
+    """An upper bound of the devices that a node can give to the requests of claims."""
 
     def __init__(self, devices: Sequence[DeviceRef], features: Features) -> None:
         self._devices = devices
@@ -100,7 +100,7 @@ class Outlook:
         return self._possible[id(wanted)]
 
     def has_company(self, wanted: Wanted, ref: DeviceRef, position: int, missing: int) -> bool:
-        """Whether enough devices follow one that have the attributes in common with it that they must."""
+        """True if enough devices follow one that have the attributes in common with it that they must."""
         names = self._to_match.get(id(wanted))
         if not names:
             return True
@@ -121,7 +121,7 @@ class Outlook:
         return dict(found)
 
     def _values(self, ref: DeviceRef, names: Sequence[str]) -> list[Hashable]:
-        """What others must have in common with a device: the values of all attributes together.
+        """The values that others must share with a device: the values of all attributes together.
 
         Where one of them is a list, one of the values of the first attribute.
         """
@@ -148,7 +148,7 @@ class Outlook:
             self.is_hopeless = self.is_hopeless or self._distinct(name, demands) < total
 
     def _has_match(self, name: str, demands: Sequence[_Demand]) -> bool:
-        """Whether some value of an attribute is that of enough devices for every request."""
+        """True if some value of an attribute is that of enough devices for every request."""
         having: dict[object, Counter[int]] = defaultdict(Counter)
         devices: Counter[object] = Counter()
         values = self._values_of(name, demands)
@@ -189,7 +189,7 @@ class Outlook:
         return self._features.consumable_capacity and bool(device.allow_multiple_allocations)
 
     def _are_enough(self) -> bool:
-        """Whether devices can be handed out so that every request has enough that no other has.
+        """True if devices can be handed out so that every request has enough that no other has.
 
         Devices that suit the same requests are the same here: what counts is how many there are of a kind.
         """
@@ -208,7 +208,7 @@ class Outlook:
 
 
 def _can_hand_out(counts: Sequence[int], kinds: Counter[int]) -> bool:
-    """Whether every request gets its number of devices: kinds are masks of the requests that they suit.
+    """True if every request gets its number of devices: kinds are masks of the requests that they suit.
 
     One unit after the other is handed out; where nothing is left, another request gives one back that it can
     replace (augmenting paths).

@@ -32,7 +32,7 @@ class Pool:
     is_incomplete: bool = False
     is_invalid: bool = False
     depends_on_node: bool = False
-    """Whether nodes that see the pool may still not be able to use all of its devices."""
+    """True if nodes that see the pool may still not be able to use all of its devices."""
 
     @property
     def text(self) -> str:

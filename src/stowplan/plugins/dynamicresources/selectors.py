@@ -29,7 +29,7 @@ _PAUSE: Final = 60.0
 """Seconds for which they are not tried."""
 
 QUICK: Final = 5_000
-"""What an evaluation may cost where everybody waits for it: some milliseconds. One that costs more is begun
+"""The cost of an evaluation that is run at once: some milliseconds. One that costs more is begun
 again in a thread, up to the limit of the API (a million, which takes most of a second)."""
 _QUICK_WORK: Final = 20_000
 _SHORT: Final = 500
@@ -108,7 +108,7 @@ class Selectors:
     def _matched(
         self, compiled: "cel.Compiled", expression: str, ref: DeviceRef
     ) -> "Generator[Step, None, cel.Match]":
-        """What an evaluation comes to: here if it is quick, else in a step of its own."""
+        """The result of an evaluation: at once if it is quick, else in a separate step."""
         self.evaluations += 1
         seen = self._seen(ref)
         if expression not in self._slow:

@@ -438,7 +438,7 @@ class Verdicts:
     def selects(
         self, selector: DeviceSelector, ref: DeviceRef, budget: Budget
     ) -> Generator[Step, None, bool]:
-        """Whether a selector chooses a device. Raises CompileError, EvaluationError, BudgetExceededError."""
+        """True if a selector chooses a device. Raises CompileError, EvaluationError, BudgetExceededError."""
         expression = "" if selector.cel is None else selector.cel.expression
         return self._selectors.match(expression, ref, budget)
 

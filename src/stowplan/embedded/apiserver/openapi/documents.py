@@ -121,7 +121,7 @@ class OpenApi:
         )
 
     def _schema_name(self, resource: Resource, entry: Entry) -> str | None:
-        """What the schema of an entry's kind is called."""
+        """The name of the schema of an entry's kind."""
         custom = None if entry.version else self._definitions.version_of(resource)
         if custom is not None:
             return definition_name(custom)

@@ -126,7 +126,7 @@ def _reference(schema: str | None) -> Json:
 
 
 def _body(verb: str, schema: str | None) -> Json | None:
-    """What is sent, None where nothing is."""
+    """The request body, None if there is none."""
     if verb in ("create", "update"):
         return (
             None if schema is None else {"content": {_ANY: {"schema": _reference(schema)}}, "required": True}
