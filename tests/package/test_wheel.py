@@ -104,6 +104,7 @@ def test_nothing_for_development_is_installed_unless_asked_for(metadata: Message
         "dask",
         "dev",
         "docs",
+        "fuzz",
         "kubernetes",
         "sweep",
         "testing",

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
+from stowplan.cli.output import say
 from stowplan.cli.progress import Progress
 from stowplan.explain.layout import table
 from stowplan.fuzz.cases import Case
@@ -57,20 +58,20 @@ def run_real_command(programs: Binaries, nodes: int, cases: Sequence[Case], as_j
         def show(row: Measured) -> None:
             progress.advance(detail=f"{row.scheduler}: {row.case}")
             if not progress.is_shown:
-                click.echo(f"{row.scheduler}: {row.case}: {seconds(row.during)}", err=True)
+                say(f"{row.scheduler}: {row.case}: {seconds(row.during)}", err=True)
 
         try:
             rows = _interruptible(run_real(run, cases, show))
         except StartError as error:
             raise click.ClickException(str(error)) from None
-    click.echo("\n".join(_table(rows)))
+    say("\n".join(_table(rows)))
     broken = [(row, problem) for row in rows if row.scheduler == _OURS for problem in row.broken()]
     for row, problem in broken:
-        click.echo(f"{row.case}: {problem}")
+        say(f"{row.case}: {problem}")
     for message in _refusals(rows):
-        click.echo(message)
+        say(message)
     failed = len({row.case for row, _ in broken})
-    click.echo(f"{len(cases):,} cases, {failed:,} failed")
+    say(f"{len(cases):,} cases, {failed:,} failed")
     if as_json:
         document = {"cases": len(cases), "rows": [{**asdict(row), "broken": row.broken()} for row in rows]}
         click.echo(msgspec.json.encode(document).decode())

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from stowplan.cli.output import say
 from stowplan.cli.progress import Progress
 from stowplan.cli.values import AtLeast
 from stowplan.fuzz.openapi import is_alive, run_openapi, serving
@@ -90,7 +91,7 @@ def _list(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     width = max(map(len, TARGETS))
     for target in TARGETS.values():
         missing = f" (not installed: {', '.join(target.missing)})" if target.missing else ""
-        click.echo(f"{target.name:{width}}  {target.about}; compared with {target.oracle}{missing}")
+        say(f"{target.name:{width}}  {target.about}; compared with {target.oracle}{missing}")
     ctx.exit()
 
 
@@ -109,10 +110,10 @@ def _run(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
     for target in chosen:
         run = _campaign(target, ctx.meta[_SECONDS], ctx.meta[_RANDOM])
         for finding in run.findings:
-            click.echo(f"{finding}\n  written to {_written(finding)}")
+            say(f"{finding}\n  written to {_written(finding)}")
         how = "guided by coverage" if run.guided else "guided by outcome"
         counts = f"{run.executions:,} inputs, {run.outcomes:,} kept, {how}"
-        click.echo(f"{target.name}: {counts}, {len(run.findings):,} findings")
+        say(f"{target.name}: {counts}, {len(run.findings):,} findings")
         failed = failed or bool(run.findings)
     ctx.exit(int(failed))
 
@@ -139,10 +140,10 @@ def _run_openapi(ctx: click.Context, param: click.Parameter, value: str | None) 
             )
         is_alive(server, run)
     for finding in run.findings:
-        click.echo(str(finding))
+        say(str(finding))
     codes = ", ".join(f"{count:,} × {code}" for code, count in sorted(run.codes.items()))
     counts = f"{run.operations:,} operations, {run.requests:,} requests ({codes})"
-    click.echo(f"{value}: {counts}, {len(run.findings):,} findings")
+    say(f"{value}: {counts}, {len(run.findings):,} findings")
     ctx.exit(int(bool(run.findings)))
 
 
@@ -161,7 +162,7 @@ def _feed(targets: list[Target], path: Path) -> None:
     broken: list[TargetFinding] = []
     for target in targets:
         outcome, finding = tried(target, path.read_bytes())
-        click.echo(f"{target.name}: {outcome}" if finding is None else str(finding))
+        say(f"{target.name}: {outcome}" if finding is None else str(finding))
         broken += [] if finding is None else [finding]
     if broken:
         raise SystemExit(1)

@@ -23,7 +23,7 @@ COMMANDS: Final = {
     "Understand a cluster": {
         "explain": ("explain:explain", "Explain why a pod or group is pending, or a pod on its node."),
         "pending": ("explain:pending", "Group waiting pods by cause."),
-        "top": ("top:top", "Show queue, rate and causes of a cluster, live."),
+        "top": ("top:top", "Show queue, rate, causes and costs of a cluster, live."),
         "view": ("shadow:view", "Show a cluster on a page, whoever schedules it."),
         "shadow": ("shadow:shadow", "Judge every binding of a cluster's scheduler."),
         "doctor": ("doctor:doctor", "Check whether stowplan can schedule a cluster."),

@@ -132,7 +132,9 @@ def _body(verb: str, schema: str | None) -> Json | None:
             None if schema is None else {"content": {_ANY: {"schema": _reference(schema)}}, "required": True}
         )
     if verb == "patch":
-        types = (_APPLY, *(kind.value for kind in PatchType))
+        # Without strategic merge patches: kubectl would make them from these schemas, which lack merge keys,
+        # instead of from its own types, and every apply of a list would change it.
+        types = (_APPLY, *(kind.value for kind in PatchType if kind is not PatchType.STRATEGIC))
         return {"content": {kind: {"schema": dict(_PATCH)} for kind in sorted(types)}, "required": True}
     if verb in ("delete", "deletecollection"):
         return {"content": {_ANY: {"schema": _reference(DELETE_OPTIONS_NAME)}}}
