@@ -39,6 +39,7 @@ from stowplan.metrics.families import Distribution
 from stowplan.metrics.scheduling import BatchMetrics
 from stowplan.reporting import EventRecorder
 from stowplan.scheduler import Scheduler, Settings
+from stowplan.scheduler.cycle_costs import CycleCosts
 from stowplan.scheduler.decisions import LastDecisions
 from stowplan.testing.builders import HOSTNAME, ZONE
 from stowplan.testing.objectsizes import sizes_of
@@ -48,7 +49,15 @@ BURST: Final = 100
 SETTLED: Final = 3.0
 """Virtual seconds in which the pods of a burst are tried."""
 
-BOUNDED: Final = (ChangeLog, LastDecisions, EventRecorder, SchedulerMetrics, BatchMetrics, Distribution)
+BOUNDED: Final = (
+    ChangeLog,
+    CycleCosts,
+    LastDecisions,
+    EventRecorder,
+    SchedulerMetrics,
+    BatchMetrics,
+    Distribution,
+)
 """Parts of a scheduler that keep up to a fixed number of entries whatever the cluster holds."""
 
 BOUNDED_PATHS: Final = ("context.profiles[].framework._classes._met",)

@@ -197,7 +197,8 @@ class TimeSlice:
             began = self._time()
             await asyncio.sleep(0)
             self.begin()
-            self.paused += self._end - self._seconds - began
+            if began < inf:
+                self.paused += self._end - self._seconds - began
 
     async def take(self, step: Step) -> None:
         """Do a step of a search, and let others run if it is time for that."""

@@ -154,7 +154,8 @@ class Scheduler:
             ),
             logger=logger,
             decisions=LastDecisions(settings.kept_decisions),
-            costs=CycleCosts(clock, logger, metrics.slow_attempt, holds=not extenders),
+            # Measured time is not replayed, so a scheduler that records holds no pod back.
+            costs=CycleCosts(clock, logger, metrics.slow_attempt, holds=not extenders and turns is None),
             find=self.pod,
             wake=self._wake,
             may_schedule=may_schedule or (lambda: True),
