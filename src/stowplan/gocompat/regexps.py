@@ -523,7 +523,7 @@ class Regexp:
         return self._find(text, begin)
 
     def _find(self, text: str, begin: int) -> tuple[int, int] | None:
-        """The alternatives are followed in the order of the pattern, so the first to be through is the match."""
+        """Alternatives are followed in the order of the pattern: the first to be through is the match."""
         best: tuple[int, int] | None = None
         current: list[tuple[int, int]] = []
         for at in range(begin, len(text) + 1):
