@@ -24,7 +24,14 @@ from stowplan.embedded.controllers.objects import controller_reference
 from stowplan.embedded.controllers.persistentvolume import VolumeStep, best_volume, claim_step, volume_step
 from stowplan.embedded.controllers.podcontrol import scaled_value, short_hash
 from stowplan.embedded.controllers.podgc import pods_to_remove
-from stowplan.embedded.controllers.statefulset import Create, Delete, View, claim_owners, next_steps
+from stowplan.embedded.controllers.statefulset import (
+    MOST_STEPS,
+    Create,
+    Delete,
+    View,
+    claim_owners,
+    next_steps,
+)
 from stowplan.embedded.controllers.tainteviction import min_toleration_seconds
 
 STAMP = "2026-01-01T00:00:00Z"
@@ -138,6 +145,11 @@ def test_what_a_stateful_set_does_next(view: View, steps: list[str]) -> None:
         return f"+{step.ordinal}" if isinstance(step, Create) else f"-{step.pod['metadata']['name'][3:]}"
 
     assert [shown(step) for step in next_steps(view)] == steps
+
+
+def test_a_stateful_set_of_two_billion_replicas_is_made_in_parts() -> None:
+    view = stateful({}, 2**31 - 1, podManagementPolicy="Parallel")
+    assert len(next_steps(view)) == MOST_STEPS
 
 
 # DaemonSets

@@ -10,6 +10,7 @@ from stowplan.embedded.controllers.jobpods import (
     FAILURES,
     IGNORED_FAILURES,
     INDEX,
+    MOST_INDEXES,
     REACHED,
     TOO_LONG,
     TOO_OFTEN,
@@ -20,6 +21,7 @@ from stowplan.embedded.controllers.jobpods import (
     early_ending,
     finished_at,
     index_pause_left,
+    index_ranges,
     is_complete,
     missing_indexes,
     read_indexes,
@@ -127,6 +129,17 @@ def test_indexes_are_written_as_they_are_read(text: str) -> None:
 
 def test_indexes_beyond_the_completions_are_forgotten() -> None:
     assert read_indexes("0-9,12", 4) == {0, 1, 2, 3}
+
+
+def test_a_range_of_two_billion_indexes_is_not_written_out() -> None:
+    assert sum(map(len, index_ranges("5,0-2147483646,3-9"))) == 2**31 - 1
+    assert len(read_indexes("0-2147483646", 2**31 - 1)) == MOST_INDEXES
+    rules = {"rules": [{"succeededIndexes": "0-2147483646", "succeededCount": 1}]}
+    one = job(**INDEXED, completions=2**31 - 1, successPolicy=rules)
+    pods = JobPods(one, [pod("a", "Succeeded", index=7)])
+    found = early_ending(pods, 0.0)
+    assert found is not None
+    assert found.reason == "SuccessPolicy"
 
 
 # Failure policies

@@ -95,7 +95,7 @@ def test_only_the_leader_tells_of_pods(lives: Lives) -> None:
 
 
 def _families(ended: Ended) -> set[str]:
-    """Families that a process shows, without ours that depend on how busy the machine is or on the objects."""
+    """Families that a process shows, without ours that depend on the load or on the objects."""
     shown = set(types_of(ended.answers[ADMIN, "/metrics"]))
     varying = ("stowplan_event_loop_", "stowplan_costly_owner_", "stowplan_unreadable_objects")
     return {name for name in shown if not name.startswith(varying)}

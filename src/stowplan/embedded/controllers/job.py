@@ -21,6 +21,7 @@ from stowplan.embedded.controllers.jobpods import (
     FAILURES,
     IGNORED_FAILURES,
     INDEX,
+    MOST_INDEXES,
     REACHED,
     SUCCESS,
     TRACKING,
@@ -190,9 +191,9 @@ class JobController(Controller):
         if missing <= 0:
             return
         pause = 0.0 if limits_each_index(job) else backoff.left(self.now())
-        indexes: Sequence[int | None] = [None] * missing
+        indexes: Sequence[int | None] = [None] * min(missing, MAX_BURST)
         if is_indexed(job):
-            indexes = pending = missing_indexes(pods, missing)
+            indexes = pending = missing_indexes(pods, min(missing, MOST_INDEXES))
             pauses = {index: index_pause_left(pods.delayed.get(index), self.now()) for index in pending}
             indexes = [index for index in pending if not pauses[index]]
             pause = max(pause, min(pauses.values(), default=0.0) if not indexes else 0.0)

@@ -1,7 +1,9 @@
 """What a Job's pods have come to: indexes, failures that count and those that do not, and when it is over."""
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Final
 
 from stowplan.api.requests import Json
@@ -64,16 +66,29 @@ def is_job_finished(job: Json) -> bool:
 
 # Indexes
 
+MOST_INDEXES: Final = 1_000_000
+"""Indexes of a job that are kept one by one."""
 
-def read_indexes(text: str, completions: int | None = None) -> set[int]:
-    """Indexes written as `0,2-5`, those below the number of completions."""
-    found: set[int] = set()
+
+def index_ranges(text: str, completions: int | None = None) -> list[range]:
+    """Indexes written as `0,2-5`, those below the number of completions, as ranges in ascending order."""
+    ends: list[tuple[int, int]] = []
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
-        if first.isdigit() and (last or first).isdigit():
-            end = int(last or first) + 1
-            found |= set(range(int(first), end if completions is None else min(end, completions)))
+        begin, end = parse_count(first), parse_count(last or first)
+        if begin is not None and end is not None:
+            ends.append((begin, end + 1 if completions is None else min(end + 1, completions)))
+    found: list[range] = []
+    for begin, end in sorted(ends):
+        begin = max(begin, found[-1].stop) if found else begin
+        if begin < end:
+            found.append(range(begin, end))
     return found
+
+
+def read_indexes(text: str, completions: int | None = None) -> set[int]:
+    """The indexes themselves, up to MOST_INDEXES of them: `0-2147483646` would take a hundred gigabytes."""
+    return set(islice(chain.from_iterable(index_ranges(text, completions)), MOST_INDEXES))
 
 
 def write_indexes(indexes: Iterable[int]) -> str:
@@ -331,9 +346,15 @@ def _is_success(rule: Json, completed: Collection[int], completions: int) -> boo
     count = rule.get("succeededCount")
     if rule.get("succeededIndexes") is None:
         return count is not None and len(completed) >= count
-    wanted = read_indexes(rule["succeededIndexes"], completions)
-    done = len(wanted.intersection(completed))
-    return bool(wanted) and (done == len(wanted) or (count is not None and done >= count))
+    wanted = index_ranges(rule["succeededIndexes"], completions)
+    starts = [one.start for one in wanted]
+    done = sum(1 for index in completed if _is_within(index, wanted, starts))
+    return bool(wanted) and (done == sum(map(len, wanted)) or (count is not None and done >= count))
+
+
+def _is_within(index: int, ranges: Sequence[range], starts: Sequence[int]) -> bool:
+    place = bisect_right(starts, index)
+    return place > 0 and index in ranges[place - 1]
 
 
 def _restarts_too_often(pods: JobPods) -> bool:

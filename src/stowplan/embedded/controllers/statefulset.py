@@ -46,6 +46,9 @@ from stowplan.embedded.controllers.podcontrol import claim_objects, pod_from
 POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
 POD_INDEX: Final = "apps.kubernetes.io/pod-index"
 
+MOST_STEPS: Final = 500
+"""Steps of one look at a set; the pods that they make bring about the next look."""
+
 
 @dataclass(frozen=True, slots=True)
 class Create:
@@ -120,14 +123,14 @@ def revision_of(pod: Json) -> str:
 
 
 def next_steps(view: View) -> list[Step]:
-    """What to do now. In order, there is at most one thing to do at a time."""
+    """What to do now. In order, there is at most one thing to do, in parallel MOST_STEPS of them."""
     steps: list[Step] = []
     for ordinal in view.ordinals:
         pod = view.pods.get(ordinal)
         step, waits = _replica_step(view, ordinal, pod)
         if step is not None:
             steps.append(step)
-        if waits and view.in_order:
+        if (waits and view.in_order) or len(steps) >= MOST_STEPS:
             return steps
     condemned = [view.pods[n] for n in sorted(view.pods, reverse=True) if n not in view.ordinals]
     if condemned and view.in_order:
