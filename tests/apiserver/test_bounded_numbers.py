@@ -67,3 +67,17 @@ def test_thousands_of_spread_constraints_are_checked_in_one_pass(api: Served) ->
     answer = api.ask("POST", PODS, pod("spread", spec={"topologySpreadConstraints": [*many, many[0]]}))
     assert answer.code == 422
     assert "spec.topologySpreadConstraints[0].{topologyKey, whenUnsatisfiable}" in answer.body["message"]
+
+
+def test_a_capacity_with_a_suffix_that_is_none_is_a_bad_request(api: Served) -> None:
+    policy = {"default": "1e99999999999999999999", "validRange": {"min": "1"}}
+    device = {
+        "name": "d",
+        "allowMultipleAllocations": True,
+        "capacity": {"m": {"value": "1", "requestPolicy": policy}},
+    }
+    pool = {"name": "n", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "d.example", "nodeName": "n", "pool": pool, "devices": [device]}
+    body = {"metadata": {"name": "s"}, "spec": spec}
+    answer = api.ask("POST", "/apis/resource.k8s.io/v1/resourceslices", body)
+    assert (answer.code, answer.body["message"]) == (400, "unable to parse quantity's suffix")

@@ -22,6 +22,7 @@ from aiohttp import web
 
 from stowplan.api import status
 from stowplan.api.catalogue import PODS, Resource
+from stowplan.api.quantity import QuantityError
 from stowplan.clock import Clock
 from stowplan.embedded.admission.plugins.serviceaccount import NoDefaultAccountError
 from stowplan.embedded.apiserver import discovery
@@ -135,6 +136,9 @@ class Handler:
             return await self._once_durable(request, self._encoded(request, await self._answer(request)))
         except status.ApiError as error:
             return await self._once_durable(request, self._refusal(request, error))
+        except QuantityError as error:
+            # Upstream's decoder refuses these; ours leaves suffixes to whoever reads the amount.
+            return await self._once_durable(request, self._refusal(request, status.bad_request(str(error))))
 
     def _encoded(self, request: web.BaseRequest, found: web.StreamResponse) -> web.StreamResponse:
         """The response in the media type that the client accepts."""
