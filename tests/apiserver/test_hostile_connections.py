@@ -73,7 +73,7 @@ def answered(api: Served, sent: bytes) -> list[bytes]:
 def test_a_request_whose_end_could_be_disputed_is_refused_and_the_connection_closed(
     api: Served, request_: bytes
 ) -> None:
-    """What follows it is not taken for a request, as it would be if a proxy saw another end."""
+    """The bytes behind it are not taken for a request, as it would be if a proxy saw another end."""
     assert answered(api, request_ + SECOND) == [b"400"]
 
 

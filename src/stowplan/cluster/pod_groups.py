@@ -406,7 +406,7 @@ class PodGroups:
             yield from (state for state in self._states_below(top) if isinstance(state, PodGroupState))
 
     def has_minimum(self, key: str, measure: int) -> bool:
-        """Whether a group has its minimum of pods that count, or of groups that have theirs."""
+        """True if a group has its minimum of pods that count, or of groups that have theirs."""
         state = self._any(key)
         return state is not None and state.ready[measure]
 

@@ -314,7 +314,7 @@ _OTHERS: Final = frozenset((Kind.WALL_CLOCK, Kind.STATE_COMPLETE, Kind.END))
 
 
 def _is_sound(entry: Entry, resources: int) -> bool:
-    """Whether the fields of an entry are what its kind has."""
+    """True if the fields of an entry are what its kind has."""
     kind, a, b = entry.kind, entry.a, entry.b
     if not 0 <= entry.ticks <= _MOST_TICKS:
         return False

@@ -220,7 +220,7 @@ class TimeSlice:
 
     @property
     def is_out_of_patience(self) -> bool:
-        """Whether they have waited long enough."""
+        """True if other pods have waited long enough."""
         return self._time() >= self._patience
 
 

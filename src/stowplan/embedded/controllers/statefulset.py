@@ -123,7 +123,7 @@ def revision_of(pod: Json) -> str:
 
 
 def next_steps(view: View) -> list[Step]:
-    """What to do now. In order, there is at most one thing to do, in parallel MOST_STEPS of them."""
+    """The next steps. In order, there is at most one thing to do, in parallel MOST_STEPS of them."""
     steps: list[Step] = []
     for ordinal in view.ordinals:
         pod = view.pods.get(ordinal)

@@ -147,7 +147,7 @@ class KeptSearches:
         return under_way
 
     def _holds(self, kept: Kept | UnderWay) -> bool:
-        """Whether nothing changed that a search rested on."""
+        """True if nothing changed that a search rested on."""
         return kept.classes_version == self._classes.version and kept.pools_version == self._version_of(
             kept.pools
         )

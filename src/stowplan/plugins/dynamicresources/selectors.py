@@ -201,7 +201,7 @@ def _computed(
 
 
 def _is_cut(error: str) -> bool:
-    """Whether an evaluation was ended because it took too much."""
+    """True if an evaluation was ended because it took too much."""
     return error.startswith((program.LIMIT_EXCEEDED, program.INTERRUPTED))
 
 
