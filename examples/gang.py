@@ -48,10 +48,10 @@ def main():
     from msgspec import to_builtins
 
     from stowplan.api.catalogue import NODES, PODS
-    from stowplan.clock import run
     from stowplan.config import load
-    from stowplan.embedded.client import InProcessClient
-    from stowplan.embedded.store import Store
+    from stowplan.localcluster.client import InProcessClient
+    from stowplan.localcluster.store import Store
+    from stowplan.runtime.clock import run
     from stowplan.scheduler import Scheduler, Settings
     from stowplan.testing import node, pod
 

@@ -41,12 +41,12 @@ def main():
     from msgspec import to_builtins
 
     from stowplan.api.catalogue import NODES, POD_GROUPS, PODS
-    from stowplan.api.feature_gates import FeatureGates
-    from stowplan.clock import run
+    from stowplan.api.releases import release
+    from stowplan.api.releases.feature_gates import FeatureGates
     from stowplan.config import load
-    from stowplan.embedded.client import InProcessClient
-    from stowplan.embedded.store import Store
-    from stowplan.releases import release
+    from stowplan.localcluster.client import InProcessClient
+    from stowplan.localcluster.store import Store
+    from stowplan.runtime.clock import run
     from stowplan.scheduler import Scheduler, Settings
     from stowplan.testing import node, pod
     from stowplan.testing.groups import pod_group

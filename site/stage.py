@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from stowplan.run.flags.parser import Flag
+    from stowplan.server.flags.parser import Flag
 
 ROOT = Path(__file__).parents[1]
 STAGED = ROOT / "build" / "site"
@@ -160,7 +160,7 @@ def _help(command: object, context: object) -> Iterator[str]:
 
 def flags() -> Iterator[str]:
     """The flags of `stowplan run`, by their groups."""
-    from stowplan.run.flags.table import GROUPS
+    from stowplan.server.flags.table import GROUPS
 
     yield "# Flags of stowplan run\n"
     for group in GROUPS:
@@ -176,9 +176,9 @@ def flags() -> Iterator[str]:
 
 def metrics() -> Iterator[str]:
     """The metrics of scheduling and of the process, as the newest release has them."""
-    from stowplan.metrics.catalogue import SCHEDULING
-    from stowplan.metrics.process_catalogue import ACCESS, FACTS, HEALTH, PROCESS, REQUESTS
-    from stowplan.releases import NEWEST
+    from stowplan.api.releases import NEWEST
+    from stowplan.scheduler.metrics.catalogue import SCHEDULING
+    from stowplan.scheduler.metrics.process_catalogue import ACCESS, FACTS, HEALTH, PROCESS, REQUESTS
 
     yield f"# Metrics\n\nWhat `/metrics` serves as Kubernetes {NEWEST.name}, from the code."
     yield "[metrics.md](../docs/metrics.md) explains it.\n"

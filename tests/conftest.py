@@ -11,7 +11,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from effort import LONG
 from releases import EACH
-from stowplan.releases import Release
+from stowplan.api.releases import Release
 
 # A busy machine must not fail a test that is about something else. In CI the same examples are tried every
 # time; elsewhere each run looks at new ones.

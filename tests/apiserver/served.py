@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 from stowplan.api import catalogue as c
-from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.requests import Json
-from stowplan.clock import RealClock
-from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
-from stowplan.embedded.admission.groupfeatures import GroupFeatures
-from stowplan.embedded.apiserver import ApiServer, Listening
-from stowplan.embedded.store import FieldManager, Store
-from stowplan.embedded.usage import PretendUsage
+from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects
+from stowplan.localcluster.admission.groupfeatures import GroupFeatures
+from stowplan.localcluster.apiserver import ApiServer, Listening
+from stowplan.localcluster.store import FieldManager, Store
+from stowplan.localcluster.usage import PretendUsage
+from stowplan.runtime.clock import RealClock
 from waiting import PATIENCE
 
 T = TypeVar("T")

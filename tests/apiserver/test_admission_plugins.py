@@ -10,10 +10,10 @@ from store.stores import HandClock
 from stowplan.api import catalogue as c
 from stowplan.api.requests import PatchType
 from stowplan.api.status import ApiError
-from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects, publish_server
-from stowplan.embedded.quota import total_usage
-from stowplan.embedded.store import Store
-from stowplan.embedded.store.writer import API_SERVER, component
+from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects, publish_server
+from stowplan.localcluster.quota import total_usage
+from stowplan.localcluster.store import Store
+from stowplan.localcluster.store.writer import API_SERVER, component
 
 
 @pytest.fixture

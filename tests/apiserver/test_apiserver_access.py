@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from apiserver.served import APPLY, MERGE, PODS, STRATEGIC, Served, pod, serving
-from stowplan.embedded.apiserver.server import write_kubeconfig
+from stowplan.localcluster.apiserver.server import write_kubeconfig
 
 
 @pytest.mark.parametrize(

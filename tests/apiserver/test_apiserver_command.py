@@ -14,7 +14,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from stowplan.cli.bench import bench
+from stowplan.cli.lab.bench import bench
 from stowplan.cli.main import stowplan
 
 COMMAND = [sys.executable, "-c", "from stowplan.cli.main import main; main()", "apiserver"]

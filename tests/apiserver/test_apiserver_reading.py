@@ -7,7 +7,7 @@ import pytest
 
 from apiserver.served import PODS, Served, deployment, pod, serving
 from stowplan.api import catalogue as c
-from stowplan.embedded.store import Store
+from stowplan.localcluster.store import Store
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 

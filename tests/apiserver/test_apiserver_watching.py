@@ -14,7 +14,7 @@ from aiohttp.test_utils import make_mocked_request
 
 from apiserver.served import PODS, Served, pod, serving
 from stowplan.api import catalogue as c
-from stowplan.embedded.store import BOOKMARK
+from stowplan.localcluster.store import BOOKMARK
 from waiting import until
 
 STREAM = "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"

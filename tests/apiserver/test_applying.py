@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from store.stores import HandClock
 from stowplan.api import catalogue as c
 from stowplan.api.status import ApiError
-from stowplan.embedded.apply.fieldtree import (
+from stowplan.localcluster.apply.fieldtree import (
     Tree,
     difference,
     from_fields_v1,
@@ -20,10 +20,10 @@ from stowplan.embedded.apply.fieldtree import (
     to_fields_v1,
     union,
 )
-from stowplan.embedded.apply.shapes import compare, said, shape_of, whole, with_named_fields, without
-from stowplan.embedded.schema import the_schema
-from stowplan.embedded.store import FieldManager, Store
-from stowplan.embedded.store.writer import component
+from stowplan.localcluster.apply.shapes import compare, said, shape_of, whole, with_named_fields, without
+from stowplan.localcluster.schema import the_schema
+from stowplan.localcluster.store import FieldManager, Store
+from stowplan.localcluster.store.writer import component
 
 POD = shape_of(the_schema().of_kind("", "v1", "Pod"))
 names = st.sampled_from(["a", "b", "c"])

@@ -12,10 +12,10 @@ from apiserver.custom import DEFINITIONS, custom, definition, objects, version
 from apiserver.served import APPLY, JSON_PATCH, MERGE, STRATEGIC, Served
 from stowplan.api.catalogue import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from stowplan.api.requests import Json, PatchType
-from stowplan.clock import RealClock
-from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
-from stowplan.embedded.durable import open_data_dir
-from stowplan.embedded.store import Store
+from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects
+from stowplan.localcluster.durable import open_data_dir
+from stowplan.localcluster.store import Store
+from stowplan.runtime.clock import RealClock
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 SIZED = {

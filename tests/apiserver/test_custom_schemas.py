@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from stowplan.api.requests import Json
-from stowplan.embedded.customresources.defaulting import drop_stray_nulls, prune, set_defaults
-from stowplan.embedded.customresources.formats import string_format
-from stowplan.embedded.customresources.jsonpath import JsonPath, JsonPathError
-from stowplan.embedded.customresources.schemarules import schema_rule_errors
-from stowplan.embedded.customresources.structural import Schema
-from stowplan.embedded.customresources.validation import embedded_errors, list_errors, schema_errors
+from stowplan.localcluster.customresources.defaulting import drop_stray_nulls, prune, set_defaults
+from stowplan.localcluster.customresources.formats import string_format
+from stowplan.localcluster.customresources.jsonpath import JsonPath, JsonPathError
+from stowplan.localcluster.customresources.schemarules import schema_rule_errors
+from stowplan.localcluster.customresources.structural import Schema
+from stowplan.localcluster.customresources.validation import embedded_errors, list_errors, schema_errors
 
 
 def of(**fields: Json) -> Json:

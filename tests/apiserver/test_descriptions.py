@@ -3,9 +3,9 @@
 from fnmatch import fnmatchcase
 from importlib.resources import files
 
-from stowplan.embedded.apiserver import openapi
-from stowplan.embedded.apiserver.openapi.descriptions import described
-from stowplan.embedded.schema import the_schema
+from stowplan.localcluster.apiserver import openapi
+from stowplan.localcluster.apiserver.openapi.descriptions import described
+from stowplan.localcluster.schema import the_schema
 
 
 def test_every_kind_and_every_field_is_described() -> None:

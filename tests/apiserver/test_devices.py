@@ -8,11 +8,11 @@ import pytest
 from apiserver.served import Served, serving
 from releases import V1_36, V1_37
 from stowplan.api import catalogue as c
-from stowplan.api.feature_gates import FeatureGates
+from stowplan.api.releases import Release
+from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.api.status import ApiError
-from stowplan.embedded.admission.devicefeatures import DeviceFeatures
-from stowplan.embedded.admission.validation import check_created
-from stowplan.releases import Release
+from stowplan.localcluster.admission.devicefeatures import DeviceFeatures
+from stowplan.localcluster.admission.validation import check_created
 
 Json = dict[str, Any]
 V1 = "/apis/resource.k8s.io/v1"

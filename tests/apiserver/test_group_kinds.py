@@ -10,12 +10,12 @@ import pytest
 from apiserver.served import Served, serving
 from store.stores import HandClock
 from stowplan.api import catalogue as c
-from stowplan.api.feature_gates import FeatureGates, gates_with
+from stowplan.api.releases.feature_gates import FeatureGates, gates_with
 from stowplan.api.requests import Json, PatchType
 from stowplan.api.status import ApiError
-from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
-from stowplan.embedded.admission.groupfeatures import DROPPED, GroupFeatures
-from stowplan.embedded.store import Store
+from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects
+from stowplan.localcluster.admission.groupfeatures import DROPPED, GroupFeatures
+from stowplan.localcluster.store import Store
 
 GROUP = "/apis/scheduling.k8s.io"
 GANG = {"gang": {"minCount": 2}}

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from apiserver.served import PODS, Served, pod, serving
-from stowplan.embedded.apiserver.sending import SLICE, slices
-from stowplan.embedded.apiserver.watch import HttpWatch
+from stowplan.localcluster.apiserver.sending import SLICE, slices
+from stowplan.localcluster.apiserver.watch import HttpWatch
 from waiting import PATIENCE, until
 
 HEAD = b"Host: x\r\nAuthorization: Bearer the-token\r\n"

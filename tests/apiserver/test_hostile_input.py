@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from apiserver.served import APPLY, JSON_PATCH, MERGE, STRATEGIC, Served, deployment, pod, serving
 from effort import examples
 from stowplan.api.catalogue import BUILT_IN
-from stowplan.embedded.apiserver.responses import encode
-from stowplan.embedded.schema import the_schema
-from stowplan.embedded.schema.strict import struct_of
-from stowplan.embedded.store import Store
+from stowplan.localcluster.apiserver.responses import encode
+from stowplan.localcluster.schema import the_schema
+from stowplan.localcluster.schema.strict import struct_of
+from stowplan.localcluster.store import Store
 
 CODES = {200, 201, 400, 403, 404, 405, 406, 409, 410, 411, 413, 415, 422, 429, 501, 504}
 NAMES = [

@@ -8,9 +8,9 @@ import pytest
 
 from apiserver.served import Served, serving
 from stowplan.api.catalogue import BUILT_IN, Resource
-from stowplan.embedded.apiserver.discovery import CREATE_ONLY
-from stowplan.embedded.controllers.actors import ACTORS, STORED_ONLY
-from stowplan.embedded.schema import the_schema
+from stowplan.localcluster.apiserver.discovery import CREATE_ONLY
+from stowplan.localcluster.controllers.actors import ACTORS, STORED_ONLY
+from stowplan.localcluster.schema import the_schema
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import yaml
 
 from apiserver.served import Served, serving
 from stowplan.api.catalogue import BUILT_IN, Catalogue
-from stowplan.embedded.controllers.actors import STORED_ONLY
+from stowplan.localcluster.controllers.actors import STORED_ONLY
 
 MANIFESTS = Path(__file__).with_name("kinds.yaml")
 DOCUMENTS = list(yaml.safe_load_all(MANIFESTS.read_text("utf-8")))

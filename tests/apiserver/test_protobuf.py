@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apiserver.served import Served
-from stowplan.embedded.apiserver.bodies import protobuf_as_json
-from stowplan.embedded.schema import the_schema
-from stowplan.embedded.schema.protobuf import MAGIC, ProtobufError, decoded, envelope
+from stowplan.localcluster.apiserver.bodies import protobuf_as_json
+from stowplan.localcluster.schema import the_schema
+from stowplan.localcluster.schema.protobuf import MAGIC, ProtobufError, decoded, envelope
 
 RECORDED = json.loads(Path(__file__).with_name("protobuf.json").read_text())
 

@@ -9,8 +9,8 @@ from store.stores import HandClock
 from stowplan.api import catalogue as c
 from stowplan.api.requests import PatchType
 from stowplan.api.status import ApiError
-from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
-from stowplan.embedded.store import FieldManager, Store
+from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects
+from stowplan.localcluster.store import FieldManager, Store
 
 RULE = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
 VIEW = {"apiGroup": c.RBAC, "kind": "ClusterRole", "name": "view"}

@@ -9,8 +9,8 @@ from store.stores import HandClock
 from stowplan.api import catalogue as c
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
-from stowplan.embedded.store import Store
+from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects
+from stowplan.localcluster.store import Store
 
 PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 ENFORCED = {"kubernetes.io/enforce-mountable-secrets": "true"}

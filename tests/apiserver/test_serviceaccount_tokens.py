@@ -14,9 +14,9 @@ from apiserver.served import PODS, Answer, Served, pod, serving
 from store.stores import HandClock
 from stowplan.api import catalogue as c
 from stowplan.api.requests import Json
-from stowplan.embedded.auth.tokens import SigningKey, TokenError, TokenIssuer
-from stowplan.embedded.durable import DataDirError
-from stowplan.embedded.store import Store
+from stowplan.localcluster.auth.tokens import SigningKey, TokenError, TokenIssuer
+from stowplan.localcluster.durable import DataDirError
+from stowplan.localcluster.store import Store
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"

@@ -11,10 +11,10 @@ from store.stores import HandClock
 from stowplan.api import catalogue as c
 from stowplan.api.quantity import QuantityError
 from stowplan.api.status import ApiError
-from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
-from stowplan.embedded.admission.defaults import podspec
-from stowplan.embedded.quota import qos
-from stowplan.embedded.store import Store
+from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects
+from stowplan.localcluster.admission.defaults import podspec
+from stowplan.localcluster.quota import qos
+from stowplan.localcluster.store import Store
 
 WRITTEN = st.sampled_from(("1", 1, True, "0", "-1", "x", "1Gi", None))
 amounts = st.dictionaries(

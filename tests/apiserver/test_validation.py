@@ -11,8 +11,8 @@ from store.stores import HandClock
 from stowplan.api import catalogue as c
 from stowplan.api.requests import Json, PatchType
 from stowplan.api.status import ApiError
-from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
-from stowplan.embedded.store import Store
+from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects
+from stowplan.localcluster.store import Store
 
 CONTAINER: Json = {"name": "c", "image": "i"}
 LABELS = {"app": "a"}

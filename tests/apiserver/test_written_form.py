@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from apiserver.served import Served, deployment, pod
-from stowplan.embedded.apiserver.bodies import protobuf_as_json
-from stowplan.embedded.schema import the_schema
-from stowplan.embedded.schema.goform import as_written, zero_object
+from stowplan.localcluster.apiserver.bodies import protobuf_as_json
+from stowplan.localcluster.schema import the_schema
+from stowplan.localcluster.schema.goform import as_written, zero_object
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 PODS = "/api/v1/namespaces/default/pods"

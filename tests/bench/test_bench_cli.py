@@ -6,9 +6,9 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from stowplan.bench.hostile import CASES, LADEN
-from stowplan.bench.workloads import ENGINE_WORKLOADS
-from stowplan.cli.bench import bench
+from stowplan.cli.lab.bench import bench
+from stowplan.lab.bench.engine.workloads import ENGINE_WORKLOADS
+from stowplan.lab.bench.scale.hostile import CASES, LADEN
 
 SMALL = ["--nodes", "7", "--existing-per-node", "2", "--pods", "12"]
 

@@ -5,9 +5,9 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from stowplan.bench.growth import GrowthFigures, GrowthRun, Week, measure, too_large
 from stowplan.cli.main import stowplan
-from stowplan.queue.scheduling_queue import SchedulingQueue
+from stowplan.lab.bench.scale.growth import GrowthFigures, GrowthRun, Week, measure, too_large
+from stowplan.scheduler.queue.scheduling_queue import SchedulingQueue
 
 SMALL = GrowthRun(pods=2000, weeks=5, nodes=15, population=80)
 

@@ -6,8 +6,8 @@ The runs in docs/perf.md are tested with the docs.
 import pytest
 from click.testing import CliRunner
 
-from stowplan.bench.http import BenchError, HttpRun, measure
-from stowplan.cli.bench import bench
+from stowplan.cli.lab.bench import bench
+from stowplan.lab.bench.servers.http import BenchError, HttpRun, measure
 
 
 def test_if_no_more_pods_are_bound_it_is_told_what_the_scheduler_says_of_one() -> None:

@@ -7,13 +7,13 @@ from time import perf_counter
 from click.testing import CliRunner
 from prometheus_client import CollectorRegistry
 
-from stowplan.api.feature_gates import DEFAULT_GATES
-from stowplan.bench.metrics import ClientMetrics, client_counter, record_pod, stowplan_counter
-from stowplan.bench.workloads import WORKLOADS
-from stowplan.cli.bench import bench
-from stowplan.cluster.table import ClusterTable
-from stowplan.metrics import SchedulerMetrics
-from stowplan.queue.queued_pod import QueuedPod
+from stowplan.api.releases.feature_gates import DEFAULT_GATES
+from stowplan.cli.lab.bench import bench
+from stowplan.lab.bench.engine.metrics import ClientMetrics, client_counter, record_pod, stowplan_counter
+from stowplan.lab.bench.engine.workloads import WORKLOADS
+from stowplan.scheduler.metrics import SchedulerMetrics
+from stowplan.scheduler.queue.queued_pod import QueuedPod
+from stowplan.scheduler.table.table import ClusterTable
 
 
 def counted(registry: CollectorRegistry) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

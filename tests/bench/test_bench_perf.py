@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from stowplan.bench.perf.declaredfeatures import made_up_features, needing
-from stowplan.bench.perf.definitions import MetricSelector, read
-from stowplan.bench.perf.figures import DataItem, durations, histograms, throughput, verdict
-from stowplan.cli.bench import bench
+from stowplan.cli.lab.bench import bench
+from stowplan.lab.bench.perf.declaredfeatures import made_up_features, needing
+from stowplan.lab.bench.perf.definitions import MetricSelector, read
+from stowplan.lab.bench.perf.figures import DataItem, durations, histograms, throughput, verdict
 from stowplan.scheduler import Settings
 
 POD = """

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from stowplan.cli.bench import bench
+from stowplan.cli.lab.bench import bench
 
 
 def figures(*arguments: str) -> dict[str, Any]:

@@ -13,11 +13,11 @@ from click.testing import CliRunner
 
 from stowplan.api.catalogue import NODES, PODS
 from stowplan.api.meta import AnyObject
-from stowplan.bench.processes import server_process
-from stowplan.bench.workloads import WORKLOADS
-from stowplan.cli.bench import bench
+from stowplan.cli.lab.bench import bench
 from stowplan.client.http import HttpClient, load_kubeconfig
-from stowplan.clock import RealClock
+from stowplan.lab.bench.engine.workloads import WORKLOADS
+from stowplan.lab.bench.servers.processes import server_process
+from stowplan.runtime.clock import RealClock
 
 RUN = ("-m", "stowplan", "run")
 

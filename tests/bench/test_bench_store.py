@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from stowplan.api.catalogue import PODS
-from stowplan.bench.store import measure_store
-from stowplan.embedded.store import ADDED, DELETED, MODIFIED, Change, Store, Watcher
+from stowplan.lab.bench.servers.store import measure_store
+from stowplan.localcluster.store import ADDED, DELETED, MODIFIED, Change, Store, Watcher
 
 PODS_MEASURED = 20
 

@@ -5,8 +5,8 @@ from itertools import chain
 import pytest
 
 from stowplan.api.pod import Pod
-from stowplan.bench.workloads import HOSTNAME, WORKLOADS, ZONE, node
-from stowplan.cluster.table import ClusterTable, load
+from stowplan.lab.bench.engine.workloads import HOSTNAME, WORKLOADS, ZONE, node
+from stowplan.scheduler.table.table import ClusterTable, load
 
 
 def test_nodes_are_alike_but_for_hostname_and_zone() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stowplan.cel.devices import (
+from stowplan.api.cel.devices import (
     FEATURES_1_37,
     Device,
     Features,

@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 
 from cel.test_hostile_expressions import _ATOMS, _compound, nested
 from effort import examples
+from stowplan.api.cel.devices import Compiled, Match
+from stowplan.api.cel.program import LIMIT_EXCEEDED
 from stowplan.api.decode import convert
 from stowplan.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from stowplan.api.pod import PodResourceClaim
-from stowplan.cel.devices import Compiled, Match
-from stowplan.cel.program import LIMIT_EXCEEDED
-from stowplan.cluster.table import ClusterTable
 from stowplan.config import build, default_config
 from stowplan.explain.explainer import Explainer
-from stowplan.framework.runtime import Framework
-from stowplan.framework.status import PluginError
-from stowplan.plugins.registry import in_tree_registry
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.framework.status import PluginError
+from stowplan.scheduler.plugins.registry import in_tree_registry
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing import node, pod
 
 DRIVER: Final = "d"

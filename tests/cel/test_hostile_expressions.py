@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.cel.devices import COST_LIMIT, SelectorError, compile_selector, device_of
-from stowplan.cel.program import INTERRUPTED, LIMIT_EXCEEDED
+from stowplan.api.cel.devices import COST_LIMIT, SelectorError, compile_selector, device_of
+from stowplan.api.cel.program import INTERRUPTED, LIMIT_EXCEEDED
 
 DEVICE = device_of("d", {"attributes": {"s": {"string": "a100"}, "i": {"int": 4}, "v": {"version": "1.2.3"}}})
 

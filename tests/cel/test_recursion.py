@@ -3,8 +3,8 @@
 import sys
 import threading
 
-from stowplan.cel.devices import compile_selector, device_of
-from stowplan.cel.recursion import DeepStack
+from stowplan.api.cel.devices import compile_selector, device_of
+from stowplan.api.cel.recursion import DeepStack
 
 DEVICE = device_of("d.example.com", {"name": "g"})
 

@@ -5,10 +5,10 @@ from typing import Any
 from stowplan.api.catalogue import NODES, PODS
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
-from stowplan.chaos import plan_of
-from stowplan.chaos.invariants import Bindings
-from stowplan.chaos.world import World
-from stowplan.embedded.client import typed
+from stowplan.lab.chaos import plan_of
+from stowplan.lab.chaos.invariants import Bindings
+from stowplan.lab.chaos.world import World
+from stowplan.localcluster.client import typed
 
 
 class Still:

@@ -5,12 +5,12 @@ from typing import Any, Final
 
 import pytest
 
-from stowplan.chaos import devicechecks, execute, plan_of
-from stowplan.cluster.devices import Claims
-from stowplan.plugins.dynamicresources import DynamicResources, binder
-from stowplan.plugins.dynamicresources.capacity import CapacityRules
-from stowplan.plugins.dynamicresources.choice import Choice
-from stowplan.plugins.dynamicresources.reservations import Reservations
+from stowplan.lab.chaos import devicechecks, execute, plan_of
+from stowplan.scheduler.plugins.dynamicresources import DynamicResources, binder
+from stowplan.scheduler.plugins.dynamicresources.allocation.capacity import CapacityRules
+from stowplan.scheduler.plugins.dynamicresources.allocation.choice import Choice
+from stowplan.scheduler.plugins.dynamicresources.reservations import Reservations
+from stowplan.scheduler.table.devices import Claims
 
 LOOKED_AT: Final = 20
 SEEDS: Final = (242, 502, 112, *range(100))

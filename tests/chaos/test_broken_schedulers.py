@@ -7,20 +7,20 @@ from typing import Any, Final
 import pytest
 
 from stowplan.api.status import ApiError
-from stowplan.chaos import execute, plan_of
 from stowplan.client.objectstore import ObjectStore
-from stowplan.cluster.changes import ChangeLog
-from stowplan.framework.extension_points import Lifecycle
-from stowplan.framework.waiting_pods import WaitingPods
-from stowplan.plugins.defaultbinder import DefaultBinder
-from stowplan.plugins.nodeaffinity import NodeAffinity
-from stowplan.plugins.noderesources.fit import NodeResourcesFit
-from stowplan.queue.in_flight import InFlight
-from stowplan.queue.nominator import Nominator
-from stowplan.queue.scheduling_queue import SchedulingQueue
+from stowplan.lab.chaos import execute, plan_of
 from stowplan.scheduler.cache import Cache
 from stowplan.scheduler.event_handlers import NodeEventHandler
 from stowplan.scheduler.failure_handler import FailureHandler
+from stowplan.scheduler.framework.extension_points import Lifecycle
+from stowplan.scheduler.framework.waiting_pods import WaitingPods
+from stowplan.scheduler.plugins.defaultbinder import DefaultBinder
+from stowplan.scheduler.plugins.nodeaffinity import NodeAffinity
+from stowplan.scheduler.plugins.noderesources.fit import NodeResourcesFit
+from stowplan.scheduler.queue.in_flight import InFlight
+from stowplan.scheduler.queue.nominator import Nominator
+from stowplan.scheduler.queue.scheduling_queue import SchedulingQueue
+from stowplan.scheduler.table.changes import ChangeLog
 
 SEEDS: Final = (20, 15, 23, *range(25))
 """The first few show everything below; the others are for when plans have become different ones."""

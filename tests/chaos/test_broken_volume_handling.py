@@ -6,13 +6,13 @@ from typing import Any, Final
 
 import pytest
 
-from stowplan.chaos import execute, plan_of
-from stowplan.cluster.storage import Storage
-from stowplan.framework.status import SKIP
-from stowplan.plugins.volumebinding import VolumeBinding, binder
-from stowplan.plugins.volumebinding.binder import PodVolumes
-from stowplan.plugins.volumebinding.results import VolumeResults
-from stowplan.plugins.volumerestrictions import VolumeRestrictions
+from stowplan.lab.chaos import execute, plan_of
+from stowplan.scheduler.framework.status import SKIP
+from stowplan.scheduler.plugins.volumebinding import VolumeBinding, binder
+from stowplan.scheduler.plugins.volumebinding.binder import PodVolumes
+from stowplan.scheduler.plugins.volumebinding.results import VolumeResults
+from stowplan.scheduler.plugins.volumerestrictions import VolumeRestrictions
+from stowplan.scheduler.table.storage import Storage
 
 FIRST: Final = (21, 62, 5)
 """These show everything below; the others are for when plans have become different ones."""

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from stowplan.chaos import campaign
-from stowplan.chaos.campaign import FAULTS, LEADER_WITHIN, PODS, PODS_PER_NODE, run_campaign
 from stowplan.cli.main import stowplan
+from stowplan.lab.chaos import campaign
+from stowplan.lab.chaos.campaign import FAULTS, LEADER_WITHIN, PODS, PODS_PER_NODE, run_campaign
 from stowplan.testing.processes import Process
 
 TRIED = ["half-open", "kill-leader", "reload", "restart-server", "step-clock", "terminate"]

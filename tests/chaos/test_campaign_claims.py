@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from stowplan.chaos import campaign_claims
-from stowplan.chaos.campaign_claims import CampaignClaims
+from stowplan.lab.chaos import campaign_claims
+from stowplan.lab.chaos.campaign_claims import CampaignClaims
 
 Json = dict[str, Any]
 

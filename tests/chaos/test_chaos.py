@@ -1,4 +1,4 @@
-"""Whatever happens, what must hold does: `stowplan.chaos` says what happens, and what must hold."""
+"""Whatever happens, what must hold does: `stowplan.lab.chaos` says what happens, and what must hold."""
 
 import random
 
@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from effort import examples
-from stowplan.chaos import execute, make_plan, plan_of
+from stowplan.lab.chaos import execute, make_plan, plan_of
 
 BATCH = 12
 BATCHES = 3

@@ -5,8 +5,8 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from stowplan.chaos import plan_of
 from stowplan.cli.main import stowplan
+from stowplan.lab.chaos import plan_of
 from stowplan.scheduler.cache import Cache
 
 

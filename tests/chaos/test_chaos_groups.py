@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from stowplan.chaos import execute, plan_of
-from stowplan.cluster.pod_groups import PodGroups
-from stowplan.plugins.gangscheduling import GangScheduling
-from stowplan.queue.group_queue import GroupSchedulingQueue
+from stowplan.lab.chaos import execute, plan_of
+from stowplan.scheduler.plugins.gangscheduling import GangScheduling
+from stowplan.scheduler.queue.group_queue import GroupSchedulingQueue
+from stowplan.scheduler.table.pod_groups import PodGroups
 
 SEEDS = (57, 13, 1)
 """Runs that show all of it."""

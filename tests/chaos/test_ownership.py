@@ -6,9 +6,9 @@ import pytest
 
 from stowplan.api.catalogue import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from stowplan.api.requests import PatchType
-from stowplan.chaos import plan_of
-from stowplan.chaos.invariants import ONE_CLAIM, ONE_VOLUME, VolumeOwnership
-from stowplan.chaos.world import World
+from stowplan.lab.chaos import plan_of
+from stowplan.lab.chaos.invariants import ONE_CLAIM, ONE_VOLUME, VolumeOwnership
+from stowplan.lab.chaos.world import World
 
 
 class Still:

@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from stowplan.chaos import Plan, execute, plan_of
+from stowplan.lab.chaos import Plan, execute, plan_of
 
 _RUN = """
 import sys
-from stowplan.chaos import execute, plan_of
+from stowplan.lab.chaos import execute, plan_of
 for seed in map(int, sys.argv[1:]):
     print(execute(plan_of(seed)).digest)
 """

@@ -12,11 +12,11 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 from stowplan import __version__
+from stowplan.api.releases import DEFAULT
 from stowplan.cli.main import stowplan
 from stowplan.cli.version import DEPENDENCIES
-from stowplan.embedded.kubelets.pretend import SILENT
-from stowplan.releases import DEFAULT
-from stowplan.run.flags.table import GROUPS
+from stowplan.localcluster.kubelets.pretend import SILENT
+from stowplan.server.flags.table import GROUPS
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
 

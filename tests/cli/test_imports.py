@@ -28,9 +28,15 @@ for arguments in json.loads(sys.argv[1]):
 print(json.dumps(sorted(sys.modules)), file=sys.stderr)
 """
 
-SERVERS = ("stowplan.embedded", "stowplan.up", "stowplan.testing", "hypothesis")
-SCHEDULING = ("stowplan.scheduler.scheduler", "stowplan.metrics", "prometheus_client", "aiohttp")
-ENGINE = ("numpy", "stowplan.framework", "stowplan.cluster", "stowplan.plugins", "stowplan.config")
+SERVERS = ("stowplan.localcluster", "stowplan.localcluster.up", "stowplan.testing", "hypothesis")
+SCHEDULING = ("stowplan.scheduler.scheduler", "stowplan.scheduler.metrics", "prometheus_client", "aiohttp")
+ENGINE = (
+    "numpy",
+    "stowplan.scheduler.framework",
+    "stowplan.scheduler.table",
+    "stowplan.scheduler.plugins",
+    "stowplan.config",
+)
 EXTRAS = ("distributed", "hypothesis", "kubernetes", "pyarrow", "pytest")
 """What only some installations have."""
 
@@ -42,12 +48,21 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "with an engine": (
         "config demo snapshot top verify",
-        ("stowplan.embedded", "stowplan.up", "stowplan.scheduler.scheduler", "aiohttp", *EXTRAS),
+        (
+            "stowplan.localcluster",
+            "stowplan.localcluster.up",
+            "stowplan.scheduler.scheduler",
+            "aiohttp",
+            *EXTRAS,
+        ),
     ),
-    "with a scheduler": ("shadow view", ("stowplan.embedded", "stowplan.up", "stowplan.testing", *EXTRAS)),
+    "with a scheduler": (
+        "shadow view",
+        ("stowplan.localcluster", "stowplan.localcluster.up", "stowplan.testing", *EXTRAS),
+    ),
     "components": (
         "apiserver controllers kubelets node",
-        ("stowplan.up", "stowplan.scheduler.scheduler", *EXTRAS),
+        ("stowplan.localcluster.up", "stowplan.scheduler.scheduler", *EXTRAS),
     ),
     "with everything": ("bench chaos fuzz up", EXTRAS),
 }
@@ -65,8 +80,8 @@ def loaded(*commands: list[str]) -> set[str]:
 @pytest.mark.parametrize(
     ("arguments", "never"),
     [
-        (["--help"], (*SERVERS, *SCHEDULING, *ENGINE, "stowplan.cli.bench", "stowplan.cli.up")),
-        (["--version"], (*SERVERS, *SCHEDULING, *ENGINE, "stowplan.cli.bench", "stowplan.cli.up")),
+        (["--help"], (*SERVERS, *SCHEDULING, *ENGINE, "stowplan.cli.lab.bench", "stowplan.cli.hosts.up")),
+        (["--version"], (*SERVERS, *SCHEDULING, *ENGINE, "stowplan.cli.lab.bench", "stowplan.cli.hosts.up")),
         (["explain", "--from", "CLUSTER", "web"], (*SERVERS, *SCHEDULING)),
         (["pending", "--from", "CLUSTER"], (*SERVERS, *SCHEDULING)),
     ],
@@ -99,7 +114,7 @@ def test_the_help_of_commands_does_not_load_what_they_do_not_use(group: str) -> 
 
 _STARTED = """
 import json, sys, types
-import stowplan.run.process, stowplan.run.startup
+import stowplan.server.process, stowplan.server.startup
 run = {name for name, module in sys.modules.items() if type(module) is types.ModuleType}
 print(json.dumps(sorted(run)), file=sys.stderr)
 """
@@ -112,12 +127,12 @@ def test_a_scheduler_loads_no_http_server_and_no_expressions_before_it_needs_the
     never = (
         "aiohttp",
         "cryptography",
-        "stowplan.cel.devices",
-        "stowplan.cel.syntax",
-        "stowplan.embedded",
-        "stowplan.extenders.http",
-        "stowplan.inspection",
-        "stowplan.serving.server",
+        "stowplan.api.cel.devices",
+        "stowplan.api.cel.syntax",
+        "stowplan.localcluster",
+        "stowplan.scheduler.extenders.http",
+        "stowplan.explain.web",
+        "stowplan.server.serving.server",
     )
     assert "stowplan.scheduler.scheduler" in found
     assert not {module for module in found for one in never if module == one or module.startswith(f"{one}.")}

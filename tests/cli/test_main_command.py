@@ -13,7 +13,7 @@ from stowplan import __version__
 from stowplan.api.decode import DecodeError
 from stowplan.cli.main import OneLineErrors, stowplan
 from stowplan.config import ConfigError
-from stowplan.framework.status import ProfileError
+from stowplan.scheduler.framework.status import ProfileError
 
 
 def test_the_version_is_that_of_the_package() -> None:

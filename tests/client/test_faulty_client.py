@@ -11,9 +11,9 @@ from client.worlds import pod
 from stowplan.api import catalogue as c
 from stowplan.api.pod import Pod
 from stowplan.api.status import ApiError
-from stowplan.clock import DEFAULT_START, VirtualClock, run
-from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.store import Store
+from stowplan.localcluster.client import InProcessClient
+from stowplan.localcluster.store import Store
+from stowplan.runtime.clock import DEFAULT_START, VirtualClock, run
 from stowplan.testing.faults import Faults, FaultyClient
 
 Main = Callable[[FaultyClient, Store, VirtualClock], Coroutine[Any, Any, None]]

@@ -15,9 +15,9 @@ from stowplan.api.requests import DeleteOptions, PatchType, Selection
 from stowplan.api.status import ApiError
 from stowplan.api.storage import ObjectReference
 from stowplan.api.writes import Binding, Lease
-from stowplan.clock import VirtualClock, run
-from stowplan.embedded.client import InProcessClient, typed
-from stowplan.embedded.store import Store
+from stowplan.localcluster.client import InProcessClient, typed
+from stowplan.localcluster.store import Store
+from stowplan.runtime.clock import VirtualClock, run
 
 
 def with_client(main: Callable[[InProcessClient, Store], Coroutine[Any, Any, None]]) -> None:

@@ -9,7 +9,7 @@ from client.worlds import Checked
 from stowplan.api.meta import ObjectMeta
 from stowplan.api.pod import Pod
 from stowplan.client import ObjectStore, Unreadable
-from stowplan.sharding import ShardedDict
+from stowplan.runtime.sharding import ShardedDict
 
 pods = st.builds(
     lambda name, uid, version: Pod(metadata=ObjectMeta(name=name, uid=uid, resource_version=version)),

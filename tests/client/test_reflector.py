@@ -15,7 +15,7 @@ from stowplan.api.pod import Pod
 from stowplan.api.requests import DeleteOptions
 from stowplan.api.status import ApiError
 from stowplan.client import WatchEvent
-from stowplan.clock import VirtualClock, run
+from stowplan.runtime.clock import VirtualClock, run
 
 UNAVAILABLE = ApiError(503, "ServiceUnavailable", "down for repairs")
 

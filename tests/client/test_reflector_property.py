@@ -14,9 +14,9 @@ from stowplan.api import catalogue as c
 from stowplan.api.pod import Pod
 from stowplan.api.requests import DeleteOptions, Selection
 from stowplan.client import ObjectStore, Reflector
-from stowplan.clock import VirtualClock, run
-from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.store import Store
+from stowplan.localcluster.client import InProcessClient
+from stowplan.localcluster.store import Store
+from stowplan.runtime.clock import VirtualClock, run
 from stowplan.testing.faults import Faults, FaultyClient
 
 ACTIVE = Selection.parse("", "status.phase!=Succeeded")

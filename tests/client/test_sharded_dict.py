@@ -5,10 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from client.worlds import Checked
-from stowplan import sharding
 from stowplan.api.pod import Pod
 from stowplan.client.objectstore import ObjectStore
-from stowplan.sharding import ShardedDict
+from stowplan.runtime import sharding
+from stowplan.runtime.sharding import ShardedDict
 from stowplan.testing import pod
 
 KEYS = st.integers(0, 40).map(lambda number: f"default/pod-{number}")

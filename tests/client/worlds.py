@@ -12,9 +12,9 @@ from stowplan.api.pod import Pod
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.client import GeneratorWatch, Listing, Reflector, WatchEvent
-from stowplan.clock import VirtualClock
-from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.store import Store
+from stowplan.localcluster.client import InProcessClient
+from stowplan.localcluster.store import Store
+from stowplan.runtime.clock import VirtualClock
 
 
 def pod(name: str, **metadata: Any) -> Json:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from stowplan.clock import VirtualClock
+from stowplan.runtime.clock import VirtualClock
 
 YEAR = 365 * 86400.0
 

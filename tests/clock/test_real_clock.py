@@ -2,7 +2,7 @@
 
 import pytest
 
-from stowplan.clock import RealClock, as_date
+from stowplan.runtime.clock import RealClock, as_date
 
 START = 1_700_000_000.0
 YEAR = 365 * 86400.0

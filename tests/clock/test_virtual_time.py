@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.clock import DEFAULT_START, VirtualClock, VirtualTimeError, run
+from stowplan.runtime.clock import DEFAULT_START, VirtualClock, VirtualTimeError, run
 
 
 def test_an_hour_of_thousands_of_sleepers_passes_in_less_than_a_second() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from stowplan.clock import Hold, LoopWatchdog, run
-from stowplan.clock.watchdog import Holder
+from stowplan.runtime.clock import Hold, LoopWatchdog, run
+from stowplan.runtime.clock.watchdog import Holder
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.testing import node, pod
 from waiting import eventually
@@ -115,11 +115,11 @@ def test_a_slow_plugin_is_named_with_its_pod(tmp_path: Any) -> None:
     from msgspec import to_builtins
 
     from stowplan.api.catalogue import NODES, PODS
-    from stowplan.clock import RealClock
     from stowplan.config import load
-    from stowplan.embedded.client import InProcessClient
-    from stowplan.embedded.store import Store
-    from stowplan.framework.registry import load_plugin
+    from stowplan.localcluster.client import InProcessClient
+    from stowplan.localcluster.store import Store
+    from stowplan.runtime.clock import RealClock
+    from stowplan.scheduler.framework.registry import load_plugin
 
     (tmp_path / "sluggish.py").write_text(SLOW_PLUGIN)
     plugin = load_plugin(f"{tmp_path / 'sluggish.py'}:Sluggish")

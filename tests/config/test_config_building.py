@@ -14,16 +14,16 @@ from cryptography.x509.oid import NameOID
 
 from config.documents import HEADER, with_args, with_profile
 from releases import GATES_1_36, V1_36
-from stowplan.api.feature_gates import FeatureGates
+from stowplan.api.releases import Release
+from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config import ConfigError, build, default_config, default_profile, load
 from stowplan.config.dump import dump, dump_yaml
 from stowplan.config.load import check
 from stowplan.config.types import ExtenderTLS, SchedulerConfig
-from stowplan.extenders.transport import ClientTls
-from stowplan.framework.interface import Point
-from stowplan.plugins.noderesources.fit import NodeResourcesFitArgs
-from stowplan.plugins.registry import catalog, default_plugins
-from stowplan.releases import Release
+from stowplan.scheduler.extenders.transport import ClientTls
+from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.plugins.noderesources.fit import NodeResourcesFitArgs
+from stowplan.scheduler.plugins.registry import catalog, default_plugins
 
 HERE = Path(__file__).parent
 CERTIFICATE = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tClpHRjBZUT09Ci0tLS0tRU5EIENFUlRJRklDQVRFLS0tLS0K"

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from stowplan.config.defaults import merge_plugin_set
 from stowplan.config.types import Plugin, PluginSet
-from stowplan.framework.interface import Point
-from stowplan.framework.profile import PluginSelection, PluginUse, resolve_plugins
-from stowplan.framework.status import ProfileError
+from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.profile import PluginSelection, PluginUse, resolve_plugins
+from stowplan.scheduler.framework.status import ProfileError
 
 BASICS = (PluginUse("Sorter"), PluginUse("Binder"))
 PLUGINS = {

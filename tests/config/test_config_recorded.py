@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from stowplan.verify.config import VERDICT, outcome, replay
-from stowplan.verify.report import Report, render_text
+from stowplan.lab.verify.config import VERDICT, outcome, replay
+from stowplan.lab.verify.report import Report, render_text
 
 RECORDING = Path(__file__).parent.parent / "golden" / "config.jsonl.gz"
 

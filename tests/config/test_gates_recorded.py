@@ -10,12 +10,12 @@ import pytest
 
 import stowplan
 from releases import EACH
-from stowplan.api.feature_gates import EVERY_GATE, GATE_GROUPS, FeatureGates
+from stowplan.api.releases import Release, histories, why_without_effect
+from stowplan.api.releases.feature_gates import EVERY_GATE, GATE_GROUPS, FeatureGates
+from stowplan.api.releases.gates import UNUSED
 from stowplan.config import ConfigError
 from stowplan.config.emulation import emulated_release
 from stowplan.config.featuregates import parse_feature_gates
-from stowplan.releases import Release, histories, why_without_effect
-from stowplan.releases.gates import UNUSED
 
 RECORDED = Path(__file__).parents[1] / "golden-1.37" / "gates.json.gz"
 COLUMNS = {"1.36": "1.36.4", "1.37": "1.37.0-rc.1"}

@@ -8,11 +8,8 @@ import pytest
 from controllers.worlds import World, live, selecting, template
 from stowplan.api.catalogue import DEPLOYMENTS, EVENTS, HORIZONTAL_POD_AUTOSCALERS, PODS
 from stowplan.api.requests import Json
-from stowplan.embedded.controllers.controller import Context, Controller
-from stowplan.embedded.controllers.deployment import DeploymentController
-from stowplan.embedded.controllers.objects import condition_of
-from stowplan.embedded.controllers.podautoscaler import HorizontalPodAutoscalerController
-from stowplan.embedded.controllers.replicacalculator import (
+from stowplan.localcluster.controllers.autoscaling.podautoscaler import HorizontalPodAutoscalerController
+from stowplan.localcluster.controllers.autoscaling.replicacalculator import (
     MetricsError,
     PodMetric,
     Tolerances,
@@ -20,11 +17,14 @@ from stowplan.embedded.controllers.replicacalculator import (
     pod_request,
     utilization_replicas,
 )
-from stowplan.embedded.controllers.replicaset import ReplicaSetController
-from stowplan.embedded.controllers.scaletarget import Target, custom_target
-from stowplan.embedded.controllers.scalingbehavior import ScalingHistory
-from stowplan.embedded.kubelets import Kubelets, Shape
-from stowplan.embedded.usage import PretendUsage, usage_list, usage_problem
+from stowplan.localcluster.controllers.autoscaling.scaletarget import Target, custom_target
+from stowplan.localcluster.controllers.autoscaling.scalingbehavior import ScalingHistory
+from stowplan.localcluster.controllers.controller import Context, Controller
+from stowplan.localcluster.controllers.objects import condition_of
+from stowplan.localcluster.controllers.workloads.deployment import DeploymentController
+from stowplan.localcluster.controllers.workloads.replicaset import ReplicaSetController
+from stowplan.localcluster.kubelets import Kubelets, Shape
+from stowplan.localcluster.usage import PretendUsage, usage_list, usage_problem
 
 START = "2026-01-01T00:00:00Z"
 NOW = 1767225600.0 + 3600

@@ -23,16 +23,16 @@ from stowplan.api.catalogue import (
 )
 from stowplan.api.requests import DeleteOptions, Json
 from stowplan.api.status import unreachable
-from stowplan.embedded.controllers.controller import Context, Controller
-from stowplan.embedded.controllers.garbagecollector import GarbageCollector
-from stowplan.embedded.controllers.manager import volume_controllers
-from stowplan.embedded.controllers.namespace import NamespaceController, Remaining, deletion_conditions
-from stowplan.embedded.controllers.nodelifecycle import LifecycleSettings, NodeLifecycleController
-from stowplan.embedded.controllers.persistentvolume import claim_step, deletion_problem
-from stowplan.embedded.controllers.provisioner import ProvisionerSettings, default_storage_class
-from stowplan.embedded.controllers.resourceclaim import ResourceClaimController, claim_from
-from stowplan.embedded.controllers.resourcequota import ResourceQuotaController
-from stowplan.embedded.controllers.tainteviction import TaintEvictionController
+from stowplan.localcluster.controllers.controller import Context, Controller
+from stowplan.localcluster.controllers.devices.resourceclaim import ResourceClaimController, claim_from
+from stowplan.localcluster.controllers.garbagecollector import GarbageCollector
+from stowplan.localcluster.controllers.manager import volume_controllers
+from stowplan.localcluster.controllers.namespace import NamespaceController, Remaining, deletion_conditions
+from stowplan.localcluster.controllers.nodes.nodelifecycle import LifecycleSettings, NodeLifecycleController
+from stowplan.localcluster.controllers.nodes.tainteviction import TaintEvictionController
+from stowplan.localcluster.controllers.resourcequota import ResourceQuotaController
+from stowplan.localcluster.controllers.storage.persistentvolume import claim_step, deletion_problem
+from stowplan.localcluster.controllers.storage.provisioner import ProvisionerSettings, default_storage_class
 
 
 def told(world: World, reason: str) -> list[str]:

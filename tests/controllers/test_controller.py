@@ -12,11 +12,16 @@ from controllers.worlds import World, live, selecting, template
 from stowplan.api.catalogue import CONFIG_MAPS, EVENTS, PODS, REPLICA_SETS, Resource
 from stowplan.api.status import ApiError
 from stowplan.client.interface import GeneratorWatch
-from stowplan.clock import VirtualClock, run
-from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.controllers.controller import Context, Controller, ControllerManager, slow_start_batch
-from stowplan.embedded.controllers.replicaset import ReplicaSetController
-from stowplan.embedded.store import Store
+from stowplan.localcluster.client import InProcessClient
+from stowplan.localcluster.controllers.controller import (
+    Context,
+    Controller,
+    ControllerManager,
+    slow_start_batch,
+)
+from stowplan.localcluster.controllers.workloads.replicaset import ReplicaSetController
+from stowplan.localcluster.store import Store
+from stowplan.runtime.clock import VirtualClock, run
 
 
 class Marker(Controller):

@@ -10,7 +10,7 @@ from controllers.worlds import World, live
 from stowplan.api.catalogue import CUSTOM_RESOURCE_DEFINITIONS, PODS
 from stowplan.api.coscheduling import POD_GROUP_LABEL
 from stowplan.api.requests import Json
-from stowplan.embedded.controllers.coscheduling import CoschedulingController, next_status
+from stowplan.localcluster.controllers.devices.coscheduling import CoschedulingController, next_status
 
 CRD = Path(__file__).parents[2] / "deploy" / "coscheduling" / "crd.yaml"
 

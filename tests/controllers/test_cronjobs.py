@@ -11,8 +11,9 @@ from stowplan.api.cron import ScheduleError, parse_schedule
 from stowplan.api.meta import seconds_of, timestamp
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.embedded.controllers.controller import Context, Controller
-from stowplan.embedded.controllers.cronjob import (
+from stowplan.localcluster.controllers.controller import Context, Controller
+from stowplan.localcluster.controllers.garbagecollector import GarbageCollector
+from stowplan.localcluster.controllers.workloads.cronjob import (
     CronJobController,
     InvalidScheduleError,
     job_for,
@@ -20,8 +21,7 @@ from stowplan.embedded.controllers.cronjob import (
     next_look,
     outdated,
 )
-from stowplan.embedded.controllers.garbagecollector import GarbageCollector
-from stowplan.embedded.controllers.job import JobController
+from stowplan.localcluster.controllers.workloads.job import JobController
 
 # Schedules
 

@@ -4,8 +4,8 @@ from apiserver.custom import custom, definition
 from controllers.worlds import NAMESPACE, Story, World, live
 from stowplan.api.catalogue import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, Resource
 from stowplan.api.requests import Json
-from stowplan.embedded.controllers.garbagecollector import GarbageCollector
-from stowplan.embedded.controllers.namespace import NamespaceController
+from stowplan.localcluster.controllers.garbagecollector import GarbageCollector
+from stowplan.localcluster.controllers.namespace import NamespaceController
 
 
 def defined(world: World, plural: str) -> Resource:

@@ -6,8 +6,24 @@ import pytest
 
 from stowplan.api.catalogue import PODS, STATEFUL_SETS
 from stowplan.api.requests import Json
-from stowplan.embedded.controllers.controller import merge_patch_of
-from stowplan.embedded.controllers.daemonset import (
+from stowplan.localcluster.controllers.controller import merge_patch_of
+from stowplan.localcluster.controllers.garbagecollector import (
+    Action,
+    action_for,
+    blocks_owner,
+    propagation_for,
+)
+from stowplan.localcluster.controllers.nodes.nodelifecycle import ZoneHealth, taints_for
+from stowplan.localcluster.controllers.nodes.podgc import pods_to_remove
+from stowplan.localcluster.controllers.nodes.tainteviction import min_toleration_seconds
+from stowplan.localcluster.controllers.objects import controller_reference
+from stowplan.localcluster.controllers.storage.persistentvolume import (
+    VolumeStep,
+    best_volume,
+    claim_step,
+    volume_step,
+)
+from stowplan.localcluster.controllers.workloads.daemonset import (
     Daemon,
     FailureBackoff,
     Plan,
@@ -16,15 +32,15 @@ from stowplan.embedded.controllers.daemonset import (
     tolerations_of,
     updates,
 )
-from stowplan.embedded.controllers.daemonset import View as DaemonView
-from stowplan.embedded.controllers.disruption import Expectation, budget_status, expectation, unconfirmed
-from stowplan.embedded.controllers.garbagecollector import Action, action_for, blocks_owner, propagation_for
-from stowplan.embedded.controllers.nodelifecycle import ZoneHealth, taints_for
-from stowplan.embedded.controllers.objects import controller_reference
-from stowplan.embedded.controllers.persistentvolume import VolumeStep, best_volume, claim_step, volume_step
-from stowplan.embedded.controllers.podcontrol import scaled_value, short_hash
-from stowplan.embedded.controllers.podgc import pods_to_remove
-from stowplan.embedded.controllers.statefulset import (
+from stowplan.localcluster.controllers.workloads.daemonset import View as DaemonView
+from stowplan.localcluster.controllers.workloads.disruption import (
+    Expectation,
+    budget_status,
+    expectation,
+    unconfirmed,
+)
+from stowplan.localcluster.controllers.workloads.podcontrol import scaled_value, short_hash
+from stowplan.localcluster.controllers.workloads.statefulset import (
     MOST_STEPS,
     Create,
     Delete,
@@ -32,7 +48,6 @@ from stowplan.embedded.controllers.statefulset import (
     claim_owners,
     next_steps,
 )
-from stowplan.embedded.controllers.tainteviction import min_toleration_seconds
 
 STAMP = "2026-01-01T00:00:00Z"
 

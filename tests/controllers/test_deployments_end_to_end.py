@@ -8,11 +8,11 @@ import pytest
 from controllers.worlds import NAMESPACE, World, live, selecting, template
 from stowplan.api.catalogue import DEPLOYMENTS, EVENTS, LIMIT_RANGES, PODS, REPLICA_SETS
 from stowplan.api.requests import Json, PatchType
-from stowplan.embedded.controllers.controller import Context, Controller
-from stowplan.embedded.controllers.deployment import DeploymentController
-from stowplan.embedded.controllers.objects import condition_of
-from stowplan.embedded.controllers.replicaset import ReplicaSetController
-from stowplan.embedded.kubelets import Kubelets, Shape
+from stowplan.localcluster.controllers.controller import Context, Controller
+from stowplan.localcluster.controllers.objects import condition_of
+from stowplan.localcluster.controllers.workloads.deployment import DeploymentController
+from stowplan.localcluster.controllers.workloads.replicaset import ReplicaSetController
+from stowplan.localcluster.kubelets import Kubelets, Shape
 from stowplan.testing.faults import Faults
 
 

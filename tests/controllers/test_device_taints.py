@@ -13,9 +13,9 @@ from stowplan.api.catalogue import (
     RESOURCE_SLICES,
 )
 from stowplan.api.requests import Json
-from stowplan.embedded.controllers.controller import Context, Controller
-from stowplan.embedded.controllers.devicetainteviction import DeviceTaintEvictionController
-from stowplan.embedded.controllers.resourceclaim import ResourceClaimController
+from stowplan.localcluster.controllers.controller import Context, Controller
+from stowplan.localcluster.controllers.devices.devicetainteviction import DeviceTaintEvictionController
+from stowplan.localcluster.controllers.devices.resourceclaim import ResourceClaimController
 
 DRIVER = "gpu.example.com"
 TAINT = {"key": "example.com/broken", "value": "fan", "effect": "NoExecute"}

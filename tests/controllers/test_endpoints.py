@@ -8,10 +8,10 @@ import pytest
 from controllers.worlds import World, live
 from stowplan.api.catalogue import ENDPOINT_SLICES, ENDPOINTS, NODES, PODS, SERVICES
 from stowplan.api.requests import Json
-from stowplan.embedded.controllers.controller import Context, Controller
-from stowplan.embedded.controllers.endpoints import addressed_pod, subsets_of
-from stowplan.embedded.controllers.endpointslice import endpoint_of, plan_for_ports, ports_of
-from stowplan.embedded.controllers.manager import service_controllers
+from stowplan.localcluster.controllers.controller import Context, Controller
+from stowplan.localcluster.controllers.manager import service_controllers
+from stowplan.localcluster.controllers.services.endpoints import addressed_pod, subsets_of
+from stowplan.localcluster.controllers.services.endpointslice import endpoint_of, plan_for_ports, ports_of
 
 TRIGGER = "endpoints.kubernetes.io/last-change-trigger-time"
 HTTP = {"name": "http", "port": 80, "targetPort": 8080, "protocol": "TCP"}

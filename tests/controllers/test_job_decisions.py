@@ -5,8 +5,13 @@ from typing import Any
 import pytest
 
 from stowplan.api.requests import Json
-from stowplan.embedded.controllers.job import MAX_UNCOUNTED, indexed_pod, is_managed_elsewhere, to_write_down
-from stowplan.embedded.controllers.jobpods import (
+from stowplan.localcluster.controllers.workloads.job import (
+    MAX_UNCOUNTED,
+    indexed_pod,
+    is_managed_elsewhere,
+    to_write_down,
+)
+from stowplan.localcluster.controllers.workloads.jobpods import (
     FAILURES,
     IGNORED_FAILURES,
     INDEX,

@@ -16,13 +16,17 @@ from stowplan.api.catalogue import (
     WORKLOADS,
 )
 from stowplan.api.requests import DeleteOptions, Json
-from stowplan.embedded.admission.plugins.podgroups import PROTECTION
-from stowplan.embedded.controllers.controller import Context, Controller
-from stowplan.embedded.controllers.garbagecollector import GarbageCollector
-from stowplan.embedded.controllers.job import JobController
-from stowplan.embedded.controllers.jobgroups import TEMPLATE_ANNOTATION, group_name, workload_name
-from stowplan.embedded.controllers.podgroupprotection import PodGroupProtectionController
-from stowplan.embedded.controllers.resourceclaim import ResourceClaimController
+from stowplan.localcluster.admission.plugins.podgroups import PROTECTION
+from stowplan.localcluster.controllers.controller import Context, Controller
+from stowplan.localcluster.controllers.devices.podgroupprotection import PodGroupProtectionController
+from stowplan.localcluster.controllers.devices.resourceclaim import ResourceClaimController
+from stowplan.localcluster.controllers.garbagecollector import GarbageCollector
+from stowplan.localcluster.controllers.workloads.job import JobController
+from stowplan.localcluster.controllers.workloads.jobgroups import (
+    TEMPLATE_ANNOTATION,
+    group_name,
+    workload_name,
+)
 
 GANG: Json = {"schedulingPolicy": {"gang": {}}, "disruptionMode": {"all": {}}}
 TOPOLOGY: Json = {"schedulingConstraints": {"topology": [{"key": "rack"}]}}

@@ -18,7 +18,7 @@ from controllers.stories.player import Player
 from controllers.stories.recording import Story, recorded_stories
 from controllers.stories.transports import HttpTransport
 from controllers.stories.virtual import play_stories
-from stowplan.clock import RealClock
+from stowplan.runtime.clock import RealClock
 from up.clusters import up
 
 DIFFERING = Path(__file__).parent / "stories" / "differing.txt"

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from stowplan.api.meta import seconds_of
 from stowplan.api.requests import Json
-from stowplan.embedded.controllers.replicaset import pods_to_delete
-from stowplan.embedded.controllers.rollout import (
+from stowplan.localcluster.controllers.workloads.replicaset import pods_to_delete
+from stowplan.localcluster.controllers.workloads.rollout import (
     DESIRED_REPLICAS,
     MAX_REPLICAS,
     Part,

@@ -18,15 +18,15 @@ from stowplan.api.catalogue import (
     STORAGE_CLASSES,
 )
 from stowplan.api.requests import DeleteOptions, Json, PatchType
-from stowplan.embedded.controllers.controller import Context, Controller
-from stowplan.embedded.controllers.daemonset import DaemonSetController
-from stowplan.embedded.controllers.garbagecollector import GarbageCollector
-from stowplan.embedded.controllers.job import JobController
-from stowplan.embedded.controllers.manager import volume_controllers
-from stowplan.embedded.controllers.objects import condition_of
-from stowplan.embedded.controllers.statefulset import StatefulSetController
-from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape
-from stowplan.embedded.store import Change
+from stowplan.localcluster.controllers.controller import Context, Controller
+from stowplan.localcluster.controllers.garbagecollector import GarbageCollector
+from stowplan.localcluster.controllers.manager import volume_controllers
+from stowplan.localcluster.controllers.objects import condition_of
+from stowplan.localcluster.controllers.workloads.daemonset import DaemonSetController
+from stowplan.localcluster.controllers.workloads.job import JobController
+from stowplan.localcluster.controllers.workloads.statefulset import StatefulSetController
+from stowplan.localcluster.kubelets import Kubelets, KubeletSettings, Shape
+from stowplan.localcluster.store import Change
 from stowplan.testing.faults import Faults
 
 BAD_DAY = {"refused": 0.2, "lost": 0.15, "cut": 0.05, "forgotten": 0.02, "delay": 0.2}

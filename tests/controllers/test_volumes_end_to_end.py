@@ -13,11 +13,11 @@ from stowplan.api.catalogue import (
     STORAGE_CLASSES,
 )
 from stowplan.api.requests import Json
-from stowplan.embedded.controllers.controller import Context, Controller
-from stowplan.embedded.controllers.ephemeralvolume import EphemeralVolumeController
-from stowplan.embedded.controllers.persistentvolume import PersistentVolumeController
-from stowplan.embedded.controllers.provisioner import Behaviour, Provisioner, ProvisionerSettings
-from stowplan.embedded.controllers.volumeprotection import (
+from stowplan.localcluster.controllers.controller import Context, Controller
+from stowplan.localcluster.controllers.storage.ephemeralvolume import EphemeralVolumeController
+from stowplan.localcluster.controllers.storage.persistentvolume import PersistentVolumeController
+from stowplan.localcluster.controllers.storage.provisioner import Behaviour, Provisioner, ProvisionerSettings
+from stowplan.localcluster.controllers.storage.volumeprotection import (
     ClaimProtectionController,
     VolumeProtectionController,
 )

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.clock import VirtualClock, run
-from stowplan.embedded.controllers.workqueue import WorkQueue
+from stowplan.localcluster.controllers.workqueue import WorkQueue
+from stowplan.runtime.clock import VirtualClock, run
 
 
 def play(story: Callable[[WorkQueue, VirtualClock], Awaitable[None]]) -> None:

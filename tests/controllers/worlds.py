@@ -8,15 +8,15 @@ from typing import Any
 
 from stowplan.api.catalogue import NAMESPACES, NODES, PODS, Resource
 from stowplan.api.requests import Json
-from stowplan.clock import Clock, VirtualClock, run
-from stowplan.embedded.admission import (
+from stowplan.localcluster.admission import (
     ClusterAdmission,
     create_bootstrap_objects,
     create_default_account,
 )
-from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.controllers.controller import Context, Controller, ControllerManager
-from stowplan.embedded.store import ADDED, Change, FieldManager, Store
+from stowplan.localcluster.client import InProcessClient
+from stowplan.localcluster.controllers.controller import Context, Controller, ControllerManager
+from stowplan.localcluster.store import ADDED, Change, FieldManager, Store
+from stowplan.runtime.clock import Clock, VirtualClock, run
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.testing.faults import Faults, FaultyClient
 

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.api.pod import Affinity, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.view import NodeRow
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.decision import EXAMPLES, GROUPS, Decision, Rejection, decide
-from stowplan.framework.interface import Plugin
-from stowplan.framework.status import Status, unschedulable
+from stowplan.scheduler.framework.cycle_state import Cycle
+from stowplan.scheduler.framework.decision import EXAMPLES, GROUPS, Decision, Rejection, decide
+from stowplan.scheduler.framework.interface import Plugin
+from stowplan.scheduler.framework.status import Status, unschedulable
+from stowplan.scheduler.table.podinfo import PodInfo
+from stowplan.scheduler.table.view import NodeRow
 from stowplan.testing import Cluster, NodeBuilder, cluster, node, pod
 
 TAINTED = "node(s) had untolerated taint(s)"

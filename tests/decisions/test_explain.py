@@ -4,7 +4,7 @@ import pytest
 
 from stowplan.explain.layout import table
 from stowplan.explain.text import explain
-from stowplan.framework.decision import Candidate, Decision, Rejection
+from stowplan.scheduler.framework.decision import Candidate, Decision, Rejection
 from stowplan.testing import cluster, node, pod
 
 TAINTED = Rejection(

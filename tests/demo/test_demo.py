@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from stowplan.cli.demo import RECORDINGS, demo
+from stowplan.cli.hosts.demo import RECORDINGS, demo
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 FAMILIES = ("interpod", "mixed", "resources", "spread", "taints")

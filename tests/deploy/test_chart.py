@@ -17,9 +17,9 @@ from deploy.manifests import DEPLOY, NAMESPACE, OVERLAYS, ROOT, Object, built
 from docs.pages import blocks
 from stowplan import __version__
 from stowplan.config import load_file
-from stowplan.framework.registry import load_plugin
-from stowplan.run.flags.parser import parse
-from stowplan.run.flags.table import GROUPS
+from stowplan.scheduler.framework.registry import load_plugin
+from stowplan.server.flags.parser import parse
+from stowplan.server.flags.table import GROUPS
 from waiting import PATIENCE
 
 CHART = DEPLOY / "chart"

@@ -12,8 +12,8 @@ import yaml
 from deploy.manifests import DEPLOY, ROOT
 from docs.pages import blocks
 from stowplan import __version__
-from stowplan.run.flags.parser import parse
-from stowplan.run.flags.table import GROUPS
+from stowplan.server.flags.parser import parse
+from stowplan.server.flags.table import GROUPS
 from waiting import PATIENCE
 
 PAGE = ROOT / "docs" / "kubeadm.md"

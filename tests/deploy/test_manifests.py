@@ -9,8 +9,8 @@ import yaml
 from deploy.manifests import DEPLOY, NAMESPACE, OVERLAYS, built, config, of_kind, pod_spec
 from stowplan import __version__
 from stowplan.config import load_file
-from stowplan.run.flags.parser import parse
-from stowplan.run.flags.table import GROUPS
+from stowplan.server.flags.parser import parse
+from stowplan.server.flags.table import GROUPS
 
 NAMES = {"beside": ("stowplan", "stowplan"), "instead": ("default-scheduler", "kube-scheduler")}
 """schedulerName and lease of each overlay."""

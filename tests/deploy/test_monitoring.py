@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from deploy.manifests import DEPLOY, ROOT
-from stowplan.metrics.catalogue import SCHEDULING
-from stowplan.metrics.descriptions import MetricDescription
-from stowplan.metrics.process_catalogue import HEALTH, PROCESS
+from stowplan.scheduler.metrics.catalogue import SCHEDULING
+from stowplan.scheduler.metrics.descriptions import MetricDescription
+from stowplan.scheduler.metrics.process_catalogue import HEALTH, PROCESS
 
 KNOWN = {one.full_name: one for catalogue in (SCHEDULING, PROCESS, HEALTH) for one in catalogue.all}
 OF_EVERY_PROCESS = {"process_resident_memory_bytes", "process_cpu_seconds_total"}

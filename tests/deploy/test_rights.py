@@ -7,8 +7,8 @@ import yaml
 
 from deploy.manifests import ACCOUNT, NAMESPACE, OVERLAYS, Right, granted, of_kind, rights
 from observed.files import recorded
-from stowplan.embedded.auth.policy import bootstrap_policy
-from stowplan.snapshot.sources import KINDS
+from stowplan.localcluster.auth.policy import bootstrap_policy
+from stowplan.simulate.snapshot.sources import KINDS
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 READER = "extension-apiserver-authentication-reader"

@@ -3,9 +3,9 @@
 import pytest
 
 from effort import examples
-from stowplan.fuzz.claims import compare_claims
-from stowplan.plugins.dynamicresources import constraints
-from stowplan.plugins.dynamicresources.capacity import CapacityRules
+from stowplan.lab.fuzz.claims import compare_claims
+from stowplan.scheduler.plugins.dynamicresources.allocation import constraints
+from stowplan.scheduler.plugins.dynamicresources.allocation.capacity import CapacityRules
 
 
 @pytest.mark.parametrize("seed", range(examples(30)))

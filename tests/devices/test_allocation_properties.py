@@ -10,21 +10,21 @@ from msgspec.structs import replace
 
 from stowplan.api.decode import convert
 from stowplan.api.devices import DeviceClass, DeviceConstraint, DeviceTaintRule, ResourceClaim, ResourceSlice
-from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.pod import PodResourceClaim
+from stowplan.api.releases import DEFAULT, Release
+from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.api.requests import Json
-from stowplan.cluster.devices import SliceView
-from stowplan.cluster.table import ClusterTable
 from stowplan.config import build, default_config
-from stowplan.framework.extension_points import Lifecycle
-from stowplan.framework.runtime import Framework
-from stowplan.framework.status import PluginError
 from stowplan.gocompat.durations import Duration
-from stowplan.plugins.dynamicresources import DynamicResources
-from stowplan.plugins.dynamicresources.constraints import constraints_of, look_up
-from stowplan.plugins.dynamicresources.features import Features
-from stowplan.plugins.registry import in_tree_registry
-from stowplan.releases import DEFAULT, Release
+from stowplan.scheduler.framework.extension_points import Lifecycle
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.framework.status import PluginError
+from stowplan.scheduler.plugins.dynamicresources import DynamicResources
+from stowplan.scheduler.plugins.dynamicresources.allocation.constraints import constraints_of, look_up
+from stowplan.scheduler.plugins.dynamicresources.features import Features
+from stowplan.scheduler.plugins.registry import in_tree_registry
+from stowplan.scheduler.table.devices import SliceView
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing import node, pod
 
 DRIVER = "d.example.com"

@@ -12,8 +12,8 @@ from stowplan.api.decode import convert
 from stowplan.api.devices import ResourceClaim
 from stowplan.api.pod import Pod
 from stowplan.api.requests import Json
-from stowplan.cluster.devices import Claims
-from stowplan.plugins.dynamicresources.claims import ClaimError, claims_of, is_reserved_for
+from stowplan.scheduler.plugins.dynamicresources.claims import ClaimError, claims_of, is_reserved_for
+from stowplan.scheduler.table.devices import Claims
 
 GATES = ("DRAWorkloadResourceClaims",)
 COMPLETED = "deallocation and deletion of ResourceClaims completed"

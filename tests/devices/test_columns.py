@@ -11,23 +11,23 @@ import pytest
 from releases import EACH
 from stowplan.api.decode import convert
 from stowplan.api.devices import DeviceClass, ResourceClaim, ResourceSlice
-from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.pod import PodResourceClaim
+from stowplan.api.releases import DEFAULT, Release
+from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.api.requests import Json
-from stowplan.cluster.table import ClusterTable
 from stowplan.config import build, default_config
-from stowplan.framework.extension_points import Lifecycle
-from stowplan.framework.runtime import Framework
-from stowplan.framework.status import PluginError
-from stowplan.plugins.dynamicresources import DynamicResources, verdicts
-from stowplan.plugins.dynamicresources.allocator import Allocator, InvalidPoolsError
-from stowplan.plugins.dynamicresources.choice import AllocationError
-from stowplan.plugins.dynamicresources.columns import simple_claim
-from stowplan.plugins.dynamicresources.features import Features, features_of
-from stowplan.plugins.dynamicresources.pools import gather_pools
-from stowplan.plugins.dynamicresources.selectors import Selectors
-from stowplan.plugins.registry import in_tree_registry
-from stowplan.releases import DEFAULT, Release
+from stowplan.scheduler.framework.extension_points import Lifecycle
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.framework.status import PluginError
+from stowplan.scheduler.plugins.dynamicresources import DynamicResources, verdicts
+from stowplan.scheduler.plugins.dynamicresources.allocation.allocator import Allocator, InvalidPoolsError
+from stowplan.scheduler.plugins.dynamicresources.allocation.choice import AllocationError
+from stowplan.scheduler.plugins.dynamicresources.allocation.pools import gather_pools
+from stowplan.scheduler.plugins.dynamicresources.allocation.selectors import Selectors
+from stowplan.scheduler.plugins.dynamicresources.columns import simple_claim
+from stowplan.scheduler.plugins.dynamicresources.features import Features, features_of
+from stowplan.scheduler.plugins.registry import in_tree_registry
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing import node, pod
 
 DRIVER = "d.example.com"

@@ -15,22 +15,22 @@ from scheduler.worlds import NAMESPACE, World, configured, live
 from stowplan.api import catalogue as c
 from stowplan.api.decode import convert
 from stowplan.api.devices import DeviceClass, ResourceClaim, ResourceSlice
-from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.pod import PodResourceClaim
+from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.api.requests import Json
-from stowplan.clock import VirtualClock, run
-from stowplan.cluster.table import ClusterTable
 from stowplan.config import build, default_config
-from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.store import Store
 from stowplan.framework import STRETCH, Budget, LongSearchError, PluginError, standing_still
-from stowplan.framework.runtime import Framework
-from stowplan.plugins.dynamicresources import DynamicResources
-from stowplan.plugins.dynamicresources.selectors import QUICK
-from stowplan.plugins.registry import in_tree_registry
-from stowplan.recording import Recording, decisions, recorded_scheduler
+from stowplan.localcluster.client import InProcessClient
+from stowplan.localcluster.store import Store
+from stowplan.runtime.clock import VirtualClock, run
 from stowplan.scheduler import Settings
 from stowplan.scheduler.context import TimeSlice
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.plugins.dynamicresources import DynamicResources
+from stowplan.scheduler.plugins.dynamicresources.allocation.selectors import QUICK
+from stowplan.scheduler.plugins.registry import in_tree_registry
+from stowplan.scheduler.recording import Recording, decisions, recorded_scheduler
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing import node, pod
 
 PROFILE = "default-scheduler"

@@ -20,11 +20,11 @@ from devices.racks import (
 from scheduler.worlds import NAMESPACE, World, configured, live
 from stowplan.api import catalogue as c
 from stowplan.api.devices import ResourceClaim
-from stowplan.api.feature_gates import FeatureGates
+from stowplan.api.releases import Release
+from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.api.requests import PatchType
 from stowplan.api.status import ApiError, unreachable
-from stowplan.embedded.client import typed
-from stowplan.releases import Release
+from stowplan.localcluster.client import typed
 
 STATUS = "PUT resourceclaims/c/status"
 UNRESERVE = "PATCH resourceclaims/c/status"

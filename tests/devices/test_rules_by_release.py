@@ -7,17 +7,17 @@ import pytest
 from releases import V1_36, V1_37
 from stowplan.api.decode import convert
 from stowplan.api.devices import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
-from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.pod import PodResourceClaim
+from stowplan.api.releases import Release
+from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.api.requests import Json
-from stowplan.cluster.devices import with_allocation
-from stowplan.cluster.table import ClusterTable
 from stowplan.config import build, default_config
-from stowplan.framework.runtime import Framework
-from stowplan.framework.status import PluginError
-from stowplan.plugins.dynamicresources import DynamicResources
-from stowplan.plugins.registry import in_tree_registry
-from stowplan.releases import Release
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.framework.status import PluginError
+from stowplan.scheduler.plugins.dynamicresources import DynamicResources
+from stowplan.scheduler.plugins.registry import in_tree_registry
+from stowplan.scheduler.table.devices import with_allocation
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing import node, pod
 
 DRIVER = "d.example.com"

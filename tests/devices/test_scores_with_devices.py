@@ -6,13 +6,13 @@ import pytest
 
 from stowplan.api.decode import convert
 from stowplan.api.devices import DeviceClass, ResourceClaim, ResourceSlice
-from stowplan.cluster.table import ClusterTable
 from stowplan.config import default_profile
-from stowplan.framework.profile import ProfileSpec
-from stowplan.framework.runtime import Framework
-from stowplan.plugins.noderesources.fit import NodeResourcesFitArgs
-from stowplan.plugins.noderesources.resource_allocation import ResourceSpec, ScoringStrategy
-from stowplan.plugins.registry import in_tree_registry
+from stowplan.scheduler.framework.profile import ProfileSpec
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.plugins.noderesources.fit import NodeResourcesFitArgs
+from stowplan.scheduler.plugins.noderesources.resource_allocation import ResourceSpec, ScoringStrategy
+from stowplan.scheduler.plugins.registry import in_tree_registry
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing import node, pod
 
 DRIVER = "d.example.com"

@@ -10,7 +10,7 @@ import pytest
 from docs.pages import ROOT, commands
 from scheduler.worlds import World, live
 from stowplan.config import load
-from stowplan.framework.registry import load_plugin
+from stowplan.scheduler.framework.registry import load_plugin
 from stowplan.testing import cluster, node, pod
 
 EXAMPLES = ROOT / "examples"
@@ -73,7 +73,7 @@ def test_two_gangs_that_arrive_mixed_are_bound_each_when_it_is_complete() -> Non
 
 def test_the_examples_import_no_private_module() -> None:
     for path in EXAMPLES.glob("*.py"):
-        assert "stowplan.plugins" not in path.read_text(), Path(path).name
+        assert "stowplan.scheduler" not in path.read_text(), Path(path).name
 
 
 def test_the_environment_is_one_of_gymnasium_and_repeats_with_its_seed(

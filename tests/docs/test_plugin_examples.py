@@ -13,9 +13,9 @@ from docs.pages import PAGES, ROOT, blocks, write_files
 from scheduler.worlds import World, live
 from stowplan.api.status import ApiError
 from stowplan.config import load_file
-from stowplan.framework.decision import Decision
-from stowplan.framework.registry import load_plugin
-from stowplan.framework.status import ProfileError
+from stowplan.scheduler.framework.decision import Decision
+from stowplan.scheduler.framework.registry import load_plugin
+from stowplan.scheduler.framework.status import ProfileError
 from stowplan.testing import PluginCheckError, check_plugin, cluster, node, pod
 from stowplan.testing.plugin_answers import CHECKS
 

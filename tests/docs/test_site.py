@@ -8,10 +8,10 @@ from types import ModuleType
 import pytest
 
 from docs.pages import ROOT
+from stowplan.api.releases import NEWEST
 from stowplan.cli.main import stowplan
-from stowplan.metrics.catalogue import SCHEDULING
-from stowplan.releases import NEWEST
-from stowplan.run.flags.table import GROUPS
+from stowplan.scheduler.metrics.catalogue import SCHEDULING
+from stowplan.server.flags.table import GROUPS
 
 SITE = ROOT / "site"
 

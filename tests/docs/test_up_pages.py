@@ -12,9 +12,9 @@ import yaml
 
 from docs.pages import ROOT, blocks, write_files
 from lazily import Lazily
-from stowplan.embedded.kubelets import Shape, named_nodes, read_pretend, read_shapes
-from stowplan.embedded.kubelets.config import ShapeDriver, ShapeImage, ShapeTaint
-from stowplan.embedded.kubelets.devices import (
+from stowplan.localcluster.kubelets import Shape, named_nodes, read_pretend, read_shapes
+from stowplan.localcluster.kubelets.config import ShapeDriver, ShapeImage, ShapeTaint
+from stowplan.localcluster.kubelets.devices import (
     ShapeCapacity,
     ShapeDevices,
     ShapeDeviceTaint,
@@ -22,7 +22,7 @@ from stowplan.embedded.kubelets.devices import (
     classes_of,
     slices_of,
 )
-from stowplan.embedded.kubelets.pretend import FAILURES, NODE_ANNOTATIONS, POD_ANNOTATIONS
+from stowplan.localcluster.kubelets.pretend import FAILURES, NODE_ANNOTATIONS, POD_ANNOTATIONS
 from stowplan.testing import live_cluster
 from waiting import PATIENCE
 

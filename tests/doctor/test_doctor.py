@@ -14,14 +14,14 @@ from click.testing import CliRunner, Result
 
 from apiserver.served import Served, serving
 from stowplan.api import catalogue as c
-from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.meta import micro_timestamp
+from stowplan.api.releases import Version, release
+from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.cli.main import stowplan
 from stowplan.client.http import HttpClient
 from stowplan.config.types import SchedulerConfig
-from stowplan.embedded.apiserver import responses
-from stowplan.releases import Version, release
-from stowplan.run.preflight import Preflight, watched_kinds
+from stowplan.localcluster.apiserver import responses
+from stowplan.server.preflight import Preflight, watched_kinds
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"

@@ -8,9 +8,9 @@ from store.stores import HandClock
 from stowplan.api.catalogue import Catalogue, Resource
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.embedded.durable import GroupCommit
-from stowplan.embedded.durable.database import Database
-from stowplan.embedded.store import Change, Store
+from stowplan.localcluster.durable import GroupCommit
+from stowplan.localcluster.durable.database import Database
+from stowplan.localcluster.store import Change, Store
 
 Seen = list[tuple[str, int, Json, Json | None]] | int
 

@@ -11,7 +11,7 @@ from typing import Any
 from waiting import PATIENCE
 
 TOKEN = "the-token"
-_START = "from stowplan.cli.apiserver import apiserver; apiserver()"
+_START = "from stowplan.cli.hosts.apiserver import apiserver; apiserver()"
 
 
 class Server:

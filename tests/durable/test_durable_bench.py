@@ -5,7 +5,7 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from stowplan.cli.bench import bench
+from stowplan.cli.lab.bench import bench
 
 
 def test_both_ways_are_measured_and_nothing_is_left_behind(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from durable.lives import Life
 from store.stores import pod
 from stowplan.api.catalogue import CONFIG_MAPS, PODS
 from stowplan.api.status import ApiError
-from stowplan.embedded.admission import create_bootstrap_objects
-from stowplan.embedded.apiserver import ApiServer, Listening
-from stowplan.embedded.durable import DataDirError
+from stowplan.localcluster.admission import create_bootstrap_objects
+from stowplan.localcluster.apiserver import ApiServer, Listening
+from stowplan.localcluster.durable import DataDirError
 from waiting import eventually
 
 FULL = "database or disk is full"

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from stowplan.embedded.apply import ManagedFields, managedfields
-from stowplan.embedded.apply.managedfields import NOBODY, Managers, Update
-from stowplan.embedded.apply.shapes import shape_of
+from stowplan.localcluster.apply import ManagedFields, managedfields
+from stowplan.localcluster.apply.managedfields import NOBODY, Managers, Update
+from stowplan.localcluster.apply.shapes import shape_of
 
 
 def written(times: int) -> ManagedFields:

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from durable.lives import Life
 from store.stores import pod
 from stowplan.api.catalogue import PODS
-from stowplan.cli.apiserver import apiserver
-from stowplan.embedded.durable import DataDirError
+from stowplan.cli.hosts.apiserver import apiserver
+from stowplan.localcluster.durable import DataDirError
 
 
 def _filled(folder: Path, *, killed: bool = False, pods: int = 60) -> None:
@@ -126,7 +126,7 @@ def _path() -> str:
 def test_a_folder_in_use_is_refused_and_free_again_afterwards(tmp_path: Path) -> None:
     life = Life(tmp_path)
     script = (
-        "import sys; from pathlib import Path; from stowplan.embedded.durable.database import Database;"
+        "import sys; from pathlib import Path; from stowplan.localcluster.durable.database import Database;"
         "Database(Path(sys.argv[1]))"
     )
     command = [sys.executable, "-c", script, str(tmp_path)]

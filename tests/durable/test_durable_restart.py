@@ -14,8 +14,8 @@ from store.stores import START, pod
 from stowplan.api.catalogue import CONFIG_MAPS, EVENTS, NODES, PODS, Resource
 from stowplan.api.requests import DeleteOptions
 from stowplan.api.status import ApiError
-from stowplan.embedded.durable.database import GAP
-from stowplan.embedded.store.writer import component
+from stowplan.localcluster.durable.database import GAP
+from stowplan.localcluster.store.writer import component
 
 NAMES = ("a", "b", "c")
 

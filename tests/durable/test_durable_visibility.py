@@ -15,9 +15,9 @@ from durable.lives import Life
 from stowplan.api.catalogue import CONFIG_MAPS
 from stowplan.api.requests import EVERY_OBJECT, Json
 from stowplan.api.status import ApiError
-from stowplan.embedded.admission import create_bootstrap_objects
-from stowplan.embedded.apiserver import ApiServer, Listening
-from stowplan.embedded.store import Change
+from stowplan.localcluster.admission import create_bootstrap_objects
+from stowplan.localcluster.apiserver import ApiServer, Listening
+from stowplan.localcluster.store import Change
 from waiting import eventually
 
 URL = "/api/v1/namespaces/default/configmaps"

@@ -9,19 +9,19 @@ from election.worlds import NAME, NAMESPACE, World, lead
 from stowplan.api.catalogue import LEASE_CANDIDATES, LEASES
 from stowplan.api.meta import micro_timestamp
 from stowplan.api.requests import Json
-from stowplan.clock import VirtualClock, run
-from stowplan.election import Candidate, CandidateInfo, Elector
-from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.controllers.controller import Context, ControllerManager
-from stowplan.embedded.controllers.leaderelection import (
+from stowplan.client.election import Candidate, CandidateInfo, Elector
+from stowplan.localcluster.client import InProcessClient
+from stowplan.localcluster.controllers.controller import Context, ControllerManager
+from stowplan.localcluster.controllers.leaderelection import (
     OLDEST_EMULATION_VERSION as OLDEST,
 )
-from stowplan.embedded.controllers.leaderelection import (
+from stowplan.localcluster.controllers.leaderelection import (
     ElectionProblem,
     LeaderElectionController,
     best_candidate,
     best_strategy,
 )
+from stowplan.runtime.clock import VirtualClock, run
 
 ME = "vm_1"
 

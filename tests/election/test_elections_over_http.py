@@ -9,9 +9,9 @@ import pytest
 from election.worlds import NAME, NAMESPACE, timing
 from httpclient.httpworlds import client_of, serving
 from stowplan.api.catalogue import LEASES
+from stowplan.client.election import Elector, LeaseLostError, Timing, identity, lock_for
 from stowplan.client.http import Address, HttpClient, Server
-from stowplan.clock import RealClock
-from stowplan.election import Elector, LeaseLostError, Timing, identity, lock_for
+from stowplan.runtime.clock import RealClock
 from waiting import PATIENCE
 
 

@@ -9,11 +9,11 @@ import pytest
 from election.worlds import NAME, NAMESPACE, World, lead
 from stowplan.api.catalogue import CONFIG_MAPS, ENDPOINTS, EVENTS, LEASES
 from stowplan.api.requests import Json
-from stowplan.clock import VirtualClock, run
-from stowplan.election import lock_for
-from stowplan.election.locks import UNKNOWN_LEADER, MultiLock
-from stowplan.election.record import ANNOTATION, Record
-from stowplan.embedded.client import InProcessClient
+from stowplan.client.election import lock_for
+from stowplan.client.election.locks import UNKNOWN_LEADER, MultiLock
+from stowplan.client.election.record import ANNOTATION, Record
+from stowplan.localcluster.client import InProcessClient
+from stowplan.runtime.clock import VirtualClock, run
 
 OLD = {"endpoints": ENDPOINTS, "configmaps": CONFIG_MAPS}
 

@@ -13,10 +13,10 @@ from effort import examples
 from election.worlds import Pauses, World, lead
 from stowplan.api.catalogue import Resource
 from stowplan.api.requests import Json
+from stowplan.client.election import Elector
 from stowplan.client.interface import Body
-from stowplan.clock import VirtualClock, run
-from stowplan.election import Elector
-from stowplan.embedded.client import InProcessClient
+from stowplan.localcluster.client import InProcessClient
+from stowplan.runtime.clock import VirtualClock, run
 from stowplan.testing.faults import Faults, FaultyClient
 
 LEASE, LONGEST_PAUSE, REQUEST = 15.0, 4.4, 5.0

@@ -12,8 +12,8 @@ from election.worlds import Request, World, lead
 from observed.files import recorded
 from stowplan.api.catalogue import LEASES
 from stowplan.api.status import unreachable
-from stowplan.clock import VirtualClock, run
-from stowplan.embedded.client import InProcessClient
+from stowplan.localcluster.client import InProcessClient
+from stowplan.runtime.clock import VirtualClock, run
 
 _NEUTRAL = (
     ("time", re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z")),

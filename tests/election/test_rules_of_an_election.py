@@ -13,10 +13,7 @@ from stowplan.api.catalogue import EVENTS, LEASES, Resource
 from stowplan.api.meta import seconds_of
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError, unreachable
-from stowplan.client.interface import Body
-from stowplan.clock import VirtualClock, run
-from stowplan.config.types import LeaderElection
-from stowplan.election import (
+from stowplan.client.election import (
     ElectionError,
     ElectionEvents,
     ElectionHealth,
@@ -26,8 +23,11 @@ from stowplan.election import (
     identity,
     lock_for,
 )
-from stowplan.embedded.client import InProcessClient
+from stowplan.client.interface import Body
+from stowplan.config.types import LeaderElection
 from stowplan.gocompat.durations import Duration
+from stowplan.localcluster.client import InProcessClient
+from stowplan.runtime.clock import VirtualClock, run
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple, TypeVar
 from stowplan.api.catalogue import LEASES, Resource
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
+from stowplan.client.election import ElectionEvents, Elector, LeaseLostError, Timing, identity, lock_for
 from stowplan.client.http.requests import collection_path, object_path
 from stowplan.client.interface import Body
-from stowplan.clock import Clock, VirtualClock
-from stowplan.election import ElectionEvents, Elector, LeaseLostError, Timing, identity, lock_for
-from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.store import Store
 from stowplan.gocompat.durations import Duration
-from stowplan.logs import Logger
+from stowplan.localcluster.client import InProcessClient
+from stowplan.localcluster.store import Store
+from stowplan.runtime.clock import Clock, VirtualClock
+from stowplan.runtime.logs import Logger
 
 R = TypeVar("R")
 

@@ -1,7 +1,7 @@
 """The attempts of a waiting pod: the latest first, ten at most."""
 
 from scheduler.worlds import World, live
-from stowplan.inspection import Inspection
+from stowplan.explain.web import Inspection
 from stowplan.scheduler.decisions import EARLIER
 
 

@@ -8,7 +8,7 @@ from preemption.group_worlds import GroupWorld, gang
 from preemption.preempting import budget, low, small
 from stowplan.api.meta import Object
 from stowplan.explain.group_text import render_group
-from stowplan.scheduler.group_explainer import GroupExplainer
+from stowplan.scheduler.pod_groups.explainer import GroupExplainer
 from stowplan.testing import PodBuilder, pod
 from stowplan.testing.groups import pod_group
 

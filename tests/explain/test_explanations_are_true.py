@@ -15,15 +15,15 @@ from stowplan.api.meta import LabelSelector
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod, ResourceList, ResourceRequirements, TopologySpreadConstraint
 from stowplan.api.requests import PatchType
-from stowplan.cluster.table import ClusterTable
 from stowplan.config.build import default_profile
-from stowplan.embedded.store.patches import patched
 from stowplan.explain.changes import Change, like
 from stowplan.explain.explainer import Explainer, PodExplanation
 from stowplan.explain.states import PENDING
-from stowplan.framework.interface import Point
-from stowplan.framework.runtime import Framework
-from stowplan.plugins.registry import in_tree_registry
+from stowplan.localcluster.store.patches import patched
+from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.plugins.registry import in_tree_registry
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing import cluster_strategies as some
 
 PROFILE = default_profile()

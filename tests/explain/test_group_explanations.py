@@ -9,14 +9,14 @@ import yaml
 from click.testing import CliRunner
 
 from stowplan.api.decode import convert_any
-from stowplan.api.feature_gates import gates_with
 from stowplan.api.meta import Object
 from stowplan.api.pod_groups import GATES
-from stowplan.cli.explain import explain, pending
+from stowplan.api.releases.feature_gates import gates_with
+from stowplan.cli.explain.explain import explain, pending
 from stowplan.config import default_config
 from stowplan.explain.group_text import render_group
 from stowplan.scheduler.settings import Settings
-from stowplan.snapshot import Engine, Snapshot
+from stowplan.simulate.snapshot import Engine, Snapshot
 
 Json = dict[str, Any]
 RACK = "example.com/rack"

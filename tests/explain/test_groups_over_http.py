@@ -5,8 +5,8 @@ from typing import Any
 from pod_groups.group_stories import add_composite, add_group, put_members, with_gates
 from scheduler.worlds import World, live
 from stowplan.api.pod_groups import GATES
-from stowplan.inspection import Inspection, Routes
-from stowplan.inspection.access import EVERYTHING, Viewer
+from stowplan.explain.web import Inspection, Routes
+from stowplan.explain.web.access import EVERYTHING, Viewer
 
 RACK = "example.com/rack"
 

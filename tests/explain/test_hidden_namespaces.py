@@ -9,13 +9,13 @@ import pytest
 from msgspec import to_builtins
 
 from stowplan.api.catalogue import NODES, PODS
-from stowplan.clock import VirtualClock, run
-from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.store import Store
-from stowplan.inspection import Inspection, Routes
-from stowplan.inspection.access import EVERYTHING, Viewer
-from stowplan.inspection.redaction import redacted
-from stowplan.inspection.stream import HELLO_EVERY, Stream
+from stowplan.explain.web import Inspection, Routes
+from stowplan.explain.web.access import EVERYTHING, Viewer
+from stowplan.explain.web.redaction import redacted
+from stowplan.explain.web.stream import HELLO_EVERY, Stream
+from stowplan.localcluster.client import InProcessClient
+from stowplan.localcluster.store import Store
+from stowplan.runtime.clock import VirtualClock, run
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.testing import node, pod
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from stowplan.api.catalogue import NODES, PODS
 from stowplan.api.requests import Json
-from stowplan.bench.loop import document, running_scheduler
-from stowplan.bench.workloads import NAMESPACE, WORKLOADS, node
-from stowplan.clock import RealClock
-from stowplan.embedded.store import Store
-from stowplan.inspection import Inspection
-from stowplan.inspection.history import KEPT
-from stowplan.inspection.nodes import MOST_TEMPLATES, TURNED_AWAY
+from stowplan.explain.web import Inspection
+from stowplan.explain.web.history import KEPT
+from stowplan.explain.web.nodes import MOST_TEMPLATES, TURNED_AWAY
+from stowplan.lab.bench.engine.loop import document, running_scheduler
+from stowplan.lab.bench.engine.workloads import NAMESPACE, WORKLOADS, node
+from stowplan.localcluster.store import Store
+from stowplan.runtime.clock import RealClock
 
 BOUND = 40
 

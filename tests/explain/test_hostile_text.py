@@ -16,10 +16,10 @@ from stowplan.explain.board import Board
 from stowplan.explain.board import render as render_board
 from stowplan.explain.layout import Palette, cleaned, middle, safe, table, visible
 from stowplan.explain.pending_text import render as render_pending
+from stowplan.explain.report import Report, Table, Text
+from stowplan.explain.report.terminal import render as render_report
 from stowplan.gocompat import quoting
-from stowplan.logs.formats import JsonFormat, TextFormat, source_of
-from stowplan.report import Report, Table, Text
-from stowplan.report.terminal import render as render_report
+from stowplan.runtime.logs.formats import JsonFormat, TextFormat, source_of
 
 UNSEEN = [
     *"\u202a\u202b\u202c\u202d\u202e",

@@ -7,12 +7,12 @@ import pytest
 
 from explain.test_volumes import node, pod
 from stowplan.api.decode import convert_any
-from stowplan.cluster.table import ClusterTable, load
 from stowplan.config.build import default_profile
 from stowplan.explain.explainer import Explainer
-from stowplan.framework.explanation import ShortfallPlugin, ShortfallSizesPlugin
-from stowplan.framework.runtime import Framework
-from stowplan.plugins.registry import in_tree_registry
+from stowplan.scheduler.framework.explanation import ShortfallPlugin, ShortfallSizesPlugin
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.plugins.registry import in_tree_registry
+from stowplan.scheduler.table.table import ClusterTable, load
 
 
 def engine(count: int) -> Framework:

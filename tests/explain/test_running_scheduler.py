@@ -22,7 +22,7 @@ from click.testing import CliRunner, Result
 from stowplan.api.catalogue import PODS
 from stowplan.cli.main import stowplan
 from stowplan.client.http import HttpClient, load_kubeconfig
-from stowplan.clock import RealClock
+from stowplan.runtime.clock import RealClock
 from up.clusters import up
 from waiting import PATIENCE, until
 

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from stowplan.api.decode import convert_any
-from stowplan.cluster.table import ClusterTable, load
 from stowplan.config.build import default_profile
 from stowplan.explain.explainer import Explainer, PodExplanation
 from stowplan.explain.terminal import render
-from stowplan.framework.runtime import Framework
-from stowplan.plugins.registry import in_tree_registry
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.plugins.registry import in_tree_registry
+from stowplan.scheduler.table.table import ClusterTable, load
 
 Json = dict[str, Any]
 ZONE = "topology.kubernetes.io/zone"

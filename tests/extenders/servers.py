@@ -11,8 +11,8 @@ from typing import Any
 from aiohttp import web
 
 from stowplan.config.types import Extender
-from stowplan.extenders.http import HttpExtender
 from stowplan.gocompat.durations import Duration
+from stowplan.scheduler.extenders.http import HttpExtender
 from waiting import PATIENCE
 
 Answer = Callable[[str, Any], Any]

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from extenders.servers import extender, raw_server, run, serving
-from stowplan.extenders.http import HttpExtender
-from stowplan.extenders.interface import ExtenderError
-from stowplan.extenders.rounds import bind_round, filter_round, preempt_round, prioritize_round
-from stowplan.extenders.transport import LARGEST_ANSWER
-from stowplan.framework.interface import Victims
 from stowplan.gocompat.numbers import wrap_int64
+from stowplan.scheduler.extenders.http import HttpExtender
+from stowplan.scheduler.extenders.interface import ExtenderError
+from stowplan.scheduler.extenders.rounds import bind_round, filter_round, preempt_round, prioritize_round
+from stowplan.scheduler.extenders.transport import LARGEST_ANSWER
+from stowplan.scheduler.framework.interface import Victims
 from stowplan.testing import node, pod
 
 POD = pod("p").namespace("d").uid("u-p").obj()

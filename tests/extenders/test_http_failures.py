@@ -10,11 +10,11 @@ import pytest
 from aiohttp import web
 
 from extenders.servers import Answer, Server, extender, raw_server, run, serving
-from stowplan.extenders.http import HttpExtender
-from stowplan.extenders.interface import ExtenderError
-from stowplan.extenders.transport import describe_error
-from stowplan.framework.interface import Victims
 from stowplan.gocompat.durations import Duration
+from stowplan.scheduler.extenders.http import HttpExtender
+from stowplan.scheduler.extenders.interface import ExtenderError
+from stowplan.scheduler.extenders.transport import describe_error
+from stowplan.scheduler.framework.interface import Victims
 from stowplan.testing import node, pod
 
 POD = pod("p").namespace("d").uid("u-p").obj()

@@ -7,9 +7,9 @@ import pytest
 from yarl import URL
 
 from extenders.servers import config, run
-from stowplan.extenders.http import HttpExtender
-from stowplan.extenders.interface import ExtenderError
-from stowplan.extenders.transport import proxy_of
+from stowplan.scheduler.extenders.http import HttpExtender
+from stowplan.scheduler.extenders.interface import ExtenderError
+from stowplan.scheduler.extenders.transport import proxy_of
 from stowplan.testing import node, pod
 
 BOTH = {"HTTP_PROXY": "http://plain:1", "HTTPS_PROXY": "http://secure:2"}

@@ -11,10 +11,10 @@ from extenders.servers import config, run, serving
 from stowplan.api.decode import convert
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
-from stowplan.extenders.http import HttpExtender
-from stowplan.extenders.interface import ExtenderError
-from stowplan.extenders.wire import ObjectEncoder
-from stowplan.framework.interface import Victims
+from stowplan.scheduler.extenders.http import HttpExtender
+from stowplan.scheduler.extenders.interface import ExtenderError
+from stowplan.scheduler.extenders.wire import ObjectEncoder
+from stowplan.scheduler.framework.interface import Victims
 
 RECORDED = json.loads((Path(__file__).parent / "recorded.json").read_text())
 IDS = [

@@ -14,15 +14,15 @@ import pytest
 from extenders.servers import config
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
-from stowplan.clock import VirtualClock, run
 from stowplan.config import build, load
-from stowplan.extenders.interface import ExtenderError
-from stowplan.extenders.rounds import LEFT_OUT, filter_round, preempt_round, prioritize_round
-from stowplan.framework.interface import Victims
-from stowplan.framework.status import Status, unresolvable
+from stowplan.lab.verify.replay import Attempt, Scenario, Verdict, decode_scenario
+from stowplan.runtime.clock import VirtualClock, run
+from stowplan.scheduler.extenders.interface import ExtenderError
+from stowplan.scheduler.extenders.rounds import LEFT_OUT, filter_round, preempt_round, prioritize_round
+from stowplan.scheduler.framework.interface import Victims
+from stowplan.scheduler.framework.status import Status, unresolvable
 from stowplan.testing import node, pod
 from stowplan.testing.extenders import RuleExtender, rule_extender, rule_extenders
-from stowplan.verify.replay import Attempt, Scenario, Verdict, decode_scenario
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "extenders.jsonl.gz"
 BY_PRE_FILTER = "node(s) didn't satisfy plugin(s)"

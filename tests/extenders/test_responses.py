@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.extenders.wire import (
+from stowplan.scheduler.extenders.wire import (
     AnswerError,
     FilterAnswer,
     VictimsAnswer,

@@ -8,21 +8,27 @@ import pytest
 
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
-from stowplan.clock import VirtualClock, run
 from stowplan.config import build, load
 from stowplan.config.types import API_VERSION, KIND, ExtenderManagedResource
 from stowplan.config.types import Extender as ExtenderConfig
-from stowplan.extenders.http import extenders_for
-from stowplan.extenders.interface import ConfiguredExtender, Extender, ExtenderError, Filtered, FindPod
-from stowplan.extenders.rounds import (
+from stowplan.runtime.clock import VirtualClock, run
+from stowplan.scheduler.extenders.http import extenders_for
+from stowplan.scheduler.extenders.interface import (
+    ConfiguredExtender,
+    Extender,
+    ExtenderError,
+    Filtered,
+    FindPod,
+)
+from stowplan.scheduler.extenders.rounds import (
     ExtenderScores,
     bind_round,
     filter_round,
     preempt_round,
     prioritize_round,
 )
-from stowplan.framework.interface import Victims
-from stowplan.framework.status import unresolvable, unschedulable
+from stowplan.scheduler.framework.interface import Victims
+from stowplan.scheduler.framework.status import unresolvable, unschedulable
 from stowplan.testing import node, pod
 from stowplan.testing.extenders import rule_extenders
 

@@ -12,11 +12,11 @@ from stowplan.api.decode import convert
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.config.types import Extender as ExtenderConfig
-from stowplan.extenders.http import HttpExtender
-from stowplan.extenders.interface import ExtenderError, Filtered
-from stowplan.extenders.wire import ObjectEncoder
-from stowplan.framework.interface import Victims
-from stowplan.framework.status import SUCCESS, Code
+from stowplan.scheduler.extenders.http import HttpExtender
+from stowplan.scheduler.extenders.interface import ExtenderError, Filtered
+from stowplan.scheduler.extenders.wire import ObjectEncoder
+from stowplan.scheduler.framework.interface import Victims
+from stowplan.scheduler.framework.status import SUCCESS, Code
 from stowplan.testing import node, pod
 from stowplan.testing.extenders import RULES, SAYS_NO, Rules, rule_extender
 

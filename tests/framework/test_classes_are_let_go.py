@@ -4,8 +4,8 @@ import gc
 
 from stowplan.api.labels import selector_from_labels
 from stowplan.config import default_profile
-from stowplan.framework.runtime import Framework
-from stowplan.plugins.registry import in_tree_registry
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.plugins.registry import in_tree_registry
 from stowplan.testing import cluster, node, pod
 from stowplan.testing.builders import HOSTNAME, ZONE, PodBuilder
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stowplan.framework.decision import NO_NODES, fit_error, fit_error_text
+from stowplan.scheduler.framework.decision import NO_NODES, fit_error, fit_error_text
 from stowplan.testing import NodeBuilder, PodBuilder, cluster, node, pod
 
 MESSAGES = [

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from stowplan.api.pod import Pod
-from stowplan.framework.held_pods import AwaitedDeletions, HeldPods, is_going
+from stowplan.scheduler.framework.held_pods import AwaitedDeletions, HeldPods, is_going
 from stowplan.testing import pod
 
 

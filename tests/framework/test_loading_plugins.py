@@ -8,16 +8,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from stowplan.framework.interface import Handle, Plugin, Point
-from stowplan.framework.profile import PluginUse, ProfileSpec
-from stowplan.framework.registry import Registry, checked, installed_plugins, load_plugin, plugin_files
-from stowplan.framework.status import ProfileError
-from stowplan.plugins.registry import IN_TREE, in_tree_registry
+from stowplan.scheduler.framework.interface import Handle, Plugin, Point
+from stowplan.scheduler.framework.profile import PluginUse, ProfileSpec
+from stowplan.scheduler.framework.registry import (
+    Registry,
+    checked,
+    installed_plugins,
+    load_plugin,
+    plugin_files,
+)
+from stowplan.scheduler.framework.status import ProfileError
+from stowplan.scheduler.plugins.registry import IN_TREE, in_tree_registry
 from stowplan.testing import cluster, node, pod
 
 GOOD = """
 from stowplan.framework import Plugin
-from stowplan.framework.status import unschedulable
+from stowplan.scheduler.framework.status import unschedulable
 
 class Picky(Plugin):
     def filter_node(self, cycle, pod, node):
@@ -59,9 +65,9 @@ def test_a_plugin_from_a_file_takes_part(written: Path) -> None:
 
 
 def test_a_plugin_from_a_module_is_the_class_itself() -> None:
-    from stowplan.plugins.nodename import NodeName
+    from stowplan.scheduler.plugins.nodename import NodeName
 
-    assert load_plugin("stowplan.plugins.nodename:NodeName") is NodeName
+    assert load_plugin("stowplan.scheduler.plugins.nodename:NodeName") is NodeName
 
 
 @pytest.mark.parametrize(

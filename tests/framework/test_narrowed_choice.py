@@ -1,11 +1,11 @@
 """PreFilter plugins that ask for some nodes only: every pod anew, nominated nodes and pods included."""
 
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.interface import Plugin, PreFilterResult
-from stowplan.framework.nominations import Nominations
-from stowplan.framework.status import Code, Status, unresolvable, unschedulable
+from stowplan.scheduler.framework.cycle_state import Cycle
+from stowplan.scheduler.framework.evaluation import Evaluation
+from stowplan.scheduler.framework.interface import Plugin, PreFilterResult
+from stowplan.scheduler.framework.nominations import Nominations
+from stowplan.scheduler.framework.status import Code, Status, unresolvable, unschedulable
+from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.testing import Cluster, PodBuilder, cluster, node, pod
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.runtime import Framework
-from stowplan.framework.status import Status
+from stowplan.scheduler.framework.evaluation import Evaluation
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.framework.status import Status
 from stowplan.testing import Cluster, PodBuilder, cluster, node, pod
 from stowplan.testing.builders import HOSTNAME, ZONE
 from stowplan.testing.reuse_machine import describe_evaluation, describe_usage

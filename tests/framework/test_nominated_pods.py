@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.table import ClusterTable
-from stowplan.framework.runtime import Framework
-from stowplan.plugins.nodedeclaredfeatures import USER_NAMESPACES_HOST_NETWORK
-from stowplan.plugins.registry import in_tree_registry
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.plugins.nodedeclaredfeatures import USER_NAMESPACES_HOST_NETWORK
+from stowplan.scheduler.plugins.registry import in_tree_registry
+from stowplan.scheduler.table.podinfo import PodInfo
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing import PodBuilder, cluster, node, pod
 
 Change = Callable[[ClusterTable, list[PodInfo]], object]

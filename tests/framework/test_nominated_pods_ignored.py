@@ -6,11 +6,11 @@ import pytest
 
 from plugins.volumes.objects import claim, csi_node, csi_volume, using
 from stowplan.api.meta import Object
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.interface import Plugin
-from stowplan.framework.nominations import NominatedRows
-from stowplan.framework.runtime import Framework
-from stowplan.plugins.registry import in_tree_registry
+from stowplan.scheduler.framework.interface import Plugin
+from stowplan.scheduler.framework.nominations import NominatedRows
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.plugins.registry import in_tree_registry
+from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.testing import Cluster, PodBuilder, cluster, node, pod
 
 NODES = 4

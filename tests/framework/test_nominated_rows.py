@@ -3,12 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.table import ClusterTable
 from stowplan.config import default_profile
-from stowplan.framework.nominations import NominatedRows, rows_with_nominated_pods
-from stowplan.framework.runtime import Framework
-from stowplan.plugins.registry import in_tree_registry
+from stowplan.scheduler.framework.nominations import NominatedRows, rows_with_nominated_pods
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.plugins.registry import in_tree_registry
+from stowplan.scheduler.table.podinfo import PodInfo
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing import node, pod
 
 _TABLE = ClusterTable()

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.framework.interface import Plugin, Reads
-from stowplan.framework.status import ChoiceError, PluginError
-from stowplan.plugins.noderesources.fit import NodeResourcesFit
+from stowplan.scheduler.framework.interface import Plugin, Reads
+from stowplan.scheduler.framework.status import ChoiceError, PluginError
+from stowplan.scheduler.plugins.noderesources.fit import NodeResourcesFit
 from stowplan.testing import cluster, node, pod
 from stowplan.testing.clusters import Cluster
 
@@ -71,7 +71,7 @@ class Odd(Plugin):
         return None
 
     def filter_node(self, cycle: Any, pod: Any, node: Any) -> Any:
-        from stowplan.framework.status import unschedulable
+        from stowplan.scheduler.framework.status import unschedulable
 
         return unschedulable("odd") if "odd" in node.labels and not node.pods else None
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stowplan.framework.interface import Plugin, Reads
-from stowplan.framework.status import Code, PluginError, Status, unschedulable
+from stowplan.scheduler.framework.interface import Plugin, Reads
+from stowplan.scheduler.framework.status import Code, PluginError, Status, unschedulable
 from stowplan.testing import Cluster, cluster, node, pod
 
 NODES = [node("a"), node("b"), node("c")]

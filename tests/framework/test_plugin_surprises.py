@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from stowplan.framework.filter_results import FilterColumn
-from stowplan.framework.interface import UNSIGNED, Plugin, Reads
-from stowplan.framework.status import PluginError, unschedulable
+from stowplan.scheduler.framework.filter_results import FilterColumn
+from stowplan.scheduler.framework.interface import UNSIGNED, Plugin, Reads
+from stowplan.scheduler.framework.status import PluginError, unschedulable
 from stowplan.testing import Cluster, cluster, node, pod
 
 NODES = [node(name) for name in "abcdef"]

@@ -5,13 +5,20 @@ from typing import Any
 
 import pytest
 
-from stowplan.api.feature_gates import FeatureGates
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.table import ClusterTable
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.extension_points import run_post_filters
-from stowplan.framework.interface import Handle, Plugin, PostFilterResult
-from stowplan.framework.status import SUCCESS, PluginError, Status, error, unresolvable, unschedulable
+from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.scheduler.framework.cycle_state import Cycle
+from stowplan.scheduler.framework.extension_points import run_post_filters
+from stowplan.scheduler.framework.interface import Handle, Plugin, PostFilterResult
+from stowplan.scheduler.framework.status import (
+    SUCCESS,
+    PluginError,
+    Status,
+    error,
+    unresolvable,
+    unschedulable,
+)
+from stowplan.scheduler.table.podinfo import PodInfo
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing import pod
 
 

@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from stowplan.framework.interface import UNSIGNED, Plugin, PreFilterResult
-from stowplan.framework.status import (
+from stowplan.scheduler.framework.interface import UNSIGNED, Plugin, PreFilterResult
+from stowplan.scheduler.framework.status import (
     SKIP,
     SUCCESS,
     Code,

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from stowplan.framework.interface import UNSIGNED, Plugin, Reads
-from stowplan.framework.status import SKIP, SKIP_CLASS, Status, unschedulable
+from stowplan.scheduler.framework.interface import UNSIGNED, Plugin, Reads
+from stowplan.scheduler.framework.status import SKIP, SKIP_CLASS, Status, unschedulable
 from stowplan.testing import cluster, node, pod
 
 NODES = [node(name) for name in "abcdef"]

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from stowplan.fuzz.cases import node, pod
-from stowplan.fuzz.feasibility import Cluster, amount, objection, requests_of, whole
+from stowplan.lab.fuzz.cases import node, pod
+from stowplan.lab.fuzz.feasibility import Cluster, amount, objection, requests_of, whole
 from stowplan.testing.builders import HOSTNAME, ZONE
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

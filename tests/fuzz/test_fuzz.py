@@ -8,16 +8,16 @@ import pytest
 from msgspec import Raw
 
 from effort import examples
-from stowplan.fuzz import Case, FuzzResult, FuzzRun, corpus, random_case, run_cases
-from stowplan.fuzz.cases import STORE, WIRE, Step, pod
-from stowplan.fuzz.extremes import EXTREMES, KINDS
-from stowplan.fuzz.run import FEASIBLE, GIVEN_BACK, GOES_ON, GROWS, LATE, NO_ERRORS, QUICK, SURVIVES
-from stowplan.fuzz.server_cases import SERVER_CASES, run_server_cases
-from stowplan.fuzz.wire import run_wire
-from stowplan.plugins.nodeaffinity import NodeAffinity
-from stowplan.plugins.noderesources.fit import NodeResourcesFit
-from stowplan.queue.scheduling_queue import SchedulingQueue
+from stowplan.lab.fuzz import Case, FuzzResult, FuzzRun, corpus, random_case, run_cases
+from stowplan.lab.fuzz.cases import STORE, WIRE, Step, pod
+from stowplan.lab.fuzz.extremes import EXTREMES, KINDS
+from stowplan.lab.fuzz.run import FEASIBLE, GIVEN_BACK, GOES_ON, GROWS, LATE, NO_ERRORS, QUICK, SURVIVES
+from stowplan.lab.fuzz.server_cases import SERVER_CASES, run_server_cases
+from stowplan.lab.fuzz.wire import run_wire
 from stowplan.scheduler.cache import Cache
+from stowplan.scheduler.plugins.nodeaffinity import NodeAffinity
+from stowplan.scheduler.plugins.noderesources.fit import NodeResourcesFit
+from stowplan.scheduler.queue.scheduling_queue import SchedulingQueue
 
 SMALL = FuzzRun(nodes=20, size=100)
 BATCH = 8

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from stowplan.cli.main import stowplan
-from stowplan.plugins.nodeaffinity import NodeAffinity
+from stowplan.scheduler.plugins.nodeaffinity import NodeAffinity
 
 SMALL = ["--size", "30", "--nodes", "12", "--limit", "5000"]
 

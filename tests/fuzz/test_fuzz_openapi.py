@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stowplan.fuzz.openapi import (
+from stowplan.lab.fuzz.openapi import (
     OpenApiRun,
     Request,
     Response,

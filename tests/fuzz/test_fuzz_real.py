@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from stowplan.cli.fuzz_real import _table
+from stowplan.cli.lab.fuzz_real import _table
 from stowplan.cli.main import stowplan
-from stowplan.clock import RealClock
-from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
-from stowplan.embedded.apiserver import ApiServer as EmbeddedServer
-from stowplan.embedded.apiserver import Listening
-from stowplan.embedded.store import Store
-from stowplan.fuzz import Case, corpus
-from stowplan.fuzz.cases import Step, pod
-from stowplan.fuzz.real.controlplane import ApiServer
-from stowplan.fuzz.real.run import PATIENCE, Measured, RealRun, run_on
+from stowplan.lab.fuzz import Case, corpus
+from stowplan.lab.fuzz.cases import Step, pod
+from stowplan.lab.fuzz.real.controlplane import ApiServer
+from stowplan.lab.fuzz.real.run import PATIENCE, Measured, RealRun, run_on
+from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects
+from stowplan.localcluster.apiserver import ApiServer as EmbeddedServer
+from stowplan.localcluster.apiserver import Listening
+from stowplan.localcluster.store import Store
+from stowplan.runtime.clock import RealClock
 
 MIB = 1 << 20
 NOWHERE = Path("/nowhere")

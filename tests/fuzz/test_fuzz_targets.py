@@ -7,10 +7,10 @@ import pytest
 from click.testing import CliRunner
 
 from effort import examples
-from stowplan.cli import fuzz_targets
+from stowplan.cli.lab import fuzz_targets
 from stowplan.cli.main import stowplan
-from stowplan.fuzz.targets import TARGETS, Target, Violation, mutation
-from stowplan.fuzz.targets.mutation import IN_TIME, LINEAR, NO_ESCAPE, TargetRun, campaign, mutate, tried
+from stowplan.lab.fuzz.targets import TARGETS, Target, Violation, mutation
+from stowplan.lab.fuzz.targets.mutation import IN_TIME, LINEAR, NO_ESCAPE, TargetRun, campaign, mutate, tried
 
 MUTATED = 150
 
@@ -66,7 +66,7 @@ def test_cost_that_grows_faster_than_the_input_is_found(
         spent[0] += (len(data) / 1000) ** power / 10
         return ""
 
-    monkeypatch.setattr("stowplan.fuzz.targets.mutation.time.process_time", lambda: spent[0])
+    monkeypatch.setattr("stowplan.lab.fuzz.targets.mutation.time.process_time", lambda: spent[0])
     run = TargetRun(Target("growing", "", check, (b"abc",)))
     mutation._check_growth(run, b"abc", Random(1))
     assert [finding.rule for finding in run.findings] == rules

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
-from stowplan.cli.bench import bench
+from stowplan.cli.lab.bench import bench
 from stowplan.config import load
+from stowplan.contrib.gpushare.devices import COUNT, INDEX, MODEL, PARTS, GpuRequest, gpus
 from stowplan.gpushare import POLICIES, GpuShare, typical_pods
-from stowplan.gpushare.devices import COUNT, INDEX, MODEL, PARTS, GpuRequest, gpus
 from stowplan.scheduler import Settings
 from stowplan.simulate import Cluster
 from stowplan.testing import check_plugin, node, pod

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
-from stowplan.cluster.table import ClusterTable
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing import PodBuilder, node, pod
 
 ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"

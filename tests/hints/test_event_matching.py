@@ -3,7 +3,7 @@
 import pytest
 
 from releases import V1_36, V1_37
-from stowplan.framework.events import (
+from stowplan.scheduler.framework.events import (
     ASSIGNED_POD_DELETE,
     FORCE_ACTIVATE,
     UNSCHEDULABLE_TIMEOUT,

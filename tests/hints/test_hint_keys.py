@@ -11,14 +11,14 @@ from msgspec.structs import replace
 
 from hints.smallworlds import Maker
 from hints.test_hints_lose_nothing import CHANGES_PER_WORLD, REGISTRY, events_of
-from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.pod import Pod
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.table import ClusterTable, load
+from stowplan.api.releases import Release
+from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config.build import default_profile
-from stowplan.framework.events import Hint, Registered, build_hint_map
-from stowplan.framework.runtime import Framework
-from stowplan.releases import Release
+from stowplan.scheduler.framework.events import Hint, Registered, build_hint_map
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.table.podinfo import PodInfo
+from stowplan.scheduler.table.table import ClusterTable, load
 from stowplan.testing import pod
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from releases import EACH, GATES_1_36, GATES_1_37
-from stowplan.api.feature_gates import FeatureGates
-from stowplan.cluster.table import ClusterTable
+from stowplan.api.releases import Release
+from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config import default_profile
-from stowplan.framework.events import (
+from stowplan.scheduler.framework.events import (
     Action,
     ClusterEvent,
     EventRegistration,
@@ -18,10 +18,10 @@ from stowplan.framework.events import (
     Resource,
     build_hint_map,
 )
-from stowplan.framework.interface import Plugin
-from stowplan.framework.runtime import Framework
-from stowplan.plugins.registry import in_tree_registry
-from stowplan.releases import Release
+from stowplan.scheduler.framework.interface import Plugin
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.plugins.registry import in_tree_registry
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing import cluster
 
 RECORDED: dict[str, dict[str, Any]] = {

@@ -7,13 +7,13 @@ import pytest
 
 from hints.smallworlds import ZONE, Change, Maker, World
 from releases import GATES_1_36, GATES_1_37
-from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
-from stowplan.cluster.table import ClusterTable, load
+from stowplan.api.releases import Release
+from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config.build import default_profile
-from stowplan.framework.evaluation import rejectors_of
-from stowplan.framework.events import (
+from stowplan.scheduler.framework.evaluation import rejectors_of
+from stowplan.scheduler.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
     NODE_ADD,
@@ -21,15 +21,15 @@ from stowplan.framework.events import (
     ClusterEvent,
     build_hint_map,
 )
-from stowplan.framework.runtime import Framework
-from stowplan.plugins.interpodaffinity.plugin import REASON_AFFINITY, REASON_EXISTING
-from stowplan.plugins.podtopologyspread.plugin import REASON_SKEW
-from stowplan.plugins.registry import in_tree_registry
-from stowplan.queue.cluster_events import UpdateEvents
-from stowplan.queue.queued_pod import QueuedPod
-from stowplan.queue.requeue import worth_requeuing
-from stowplan.queue.sub_queues import Strategy
-from stowplan.releases import Release
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.plugins.interpodaffinity.plugin import REASON_AFFINITY, REASON_EXISTING
+from stowplan.scheduler.plugins.podtopologyspread.plugin import REASON_SKEW
+from stowplan.scheduler.plugins.registry import in_tree_registry
+from stowplan.scheduler.queue.cluster_events import UpdateEvents
+from stowplan.scheduler.queue.queued_pod import QueuedPod
+from stowplan.scheduler.queue.requeue import worth_requeuing
+from stowplan.scheduler.queue.sub_queues import Strategy
+from stowplan.scheduler.table.table import ClusterTable, load
 from stowplan.testing import node, pod
 
 REGISTRY = in_tree_registry()

@@ -10,11 +10,11 @@ import pytest
 
 from stowplan.client import Retries
 from stowplan.client.http import HttpClient, load_kubeconfig
-from stowplan.clock import RealClock
 from stowplan.config.load import load
-from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
-from stowplan.embedded.apiserver import ApiServer, Listening
-from stowplan.embedded.store import Store
+from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects
+from stowplan.localcluster.apiserver import ApiServer, Listening
+from stowplan.localcluster.store import Store
+from stowplan.runtime.clock import RealClock
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.testing.proxy import MisbehavingProxy, WireFaults
 
@@ -34,7 +34,7 @@ def make_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Retries, "next_pause", lambda self: pause(self) / 10)
     monkeypatch.setattr("stowplan.client.http.watch.SILENCE", 1.2)
     monkeypatch.setattr("stowplan.client.http.watch.INITIAL_SILENCE", 1.2)
-    monkeypatch.setattr("stowplan.embedded.apiserver.server.BOOKMARKS", 0.4)
+    monkeypatch.setattr("stowplan.localcluster.apiserver.server.BOOKMARKS", 0.4)
 
 
 def new_store(seed: int) -> Store:

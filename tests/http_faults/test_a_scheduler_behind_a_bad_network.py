@@ -15,7 +15,7 @@ from http_faults.networks import make_impatient, new_store, scheduling_through
 from stowplan.api.catalogue import EVENTS, NODES, PODS
 from stowplan.api.requests import DeleteOptions
 from stowplan.client.http.pool import MOST_CONNECTIONS
-from stowplan.embedded.store import Store
+from stowplan.localcluster.store import Store
 from stowplan.scheduler import Scheduler
 from stowplan.testing.proxy import MisbehavingProxy, WireFaults
 from waiting import eventually
@@ -143,7 +143,7 @@ def held() -> Counter[str]:
     return Counter(
         name
         for module, name in modules
-        if module.startswith(("stowplan.", "_asyncio")) and not module.startswith("stowplan.embedded")
+        if module.startswith(("stowplan.", "_asyncio")) and not module.startswith("stowplan.localcluster")
     )
 
 

@@ -14,7 +14,7 @@ import pytest
 from http_faults.networks import make_impatient, new_store, scheduling_through
 from stowplan.api.catalogue import DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from stowplan.api.requests import Json
-from stowplan.embedded.store import Store
+from stowplan.localcluster.store import Store
 from stowplan.scheduler import Scheduler
 from stowplan.testing.proxy import MisbehavingProxy, WireFaults
 from waiting import eventually

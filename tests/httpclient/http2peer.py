@@ -21,9 +21,9 @@ from h2.settings import SettingCodes, Settings
 
 from httpclient.nastyserver import Act, NastyServer
 from stowplan.client.http import Address, HttpClient, Identity, Secret, Server, Trust
-from stowplan.clock import RealClock
-from stowplan.embedded.apiserver.server import self_signed
-from stowplan.serving.certificates import Certificate
+from stowplan.localcluster.apiserver.server import self_signed
+from stowplan.runtime.clock import RealClock
+from stowplan.server.serving.certificates import Certificate
 
 Http2Act = Callable[["Http2Writer"], Awaitable[None]]
 

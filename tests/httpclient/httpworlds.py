@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from stowplan.client.http import HttpClient, load_kubeconfig
-from stowplan.clock import RealClock
-from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
-from stowplan.embedded.apiserver import ApiServer, Listening
-from stowplan.embedded.apiserver.watch import BUFFER_LIMIT
-from stowplan.embedded.store import Store
+from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects
+from stowplan.localcluster.apiserver import ApiServer, Listening
+from stowplan.localcluster.apiserver.watch import BUFFER_LIMIT
+from stowplan.localcluster.store import Store
+from stowplan.runtime.clock import RealClock
 
 
 @asynccontextmanager

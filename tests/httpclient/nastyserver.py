@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from stowplan.client.http import Address, HttpClient, Identity, Server
-from stowplan.clock import RealClock
+from stowplan.runtime.clock import RealClock
 
 Act = Callable[[asyncio.StreamWriter], Awaitable[None]]
 

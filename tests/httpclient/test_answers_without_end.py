@@ -14,7 +14,7 @@ from stowplan.api.node import Node
 from stowplan.api.status import ApiError
 from stowplan.client import Reflector
 from stowplan.client.http import HttpClient, connection, decoder, http2, watch
-from stowplan.clock import RealClock
+from stowplan.runtime.clock import RealClock
 from waiting import eventually
 
 LIMIT: Final = 512 * 1024

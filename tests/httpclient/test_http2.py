@@ -15,7 +15,7 @@ from stowplan.api.catalogue import CONFIG_MAPS, NODES, PODS
 from stowplan.api.node import Node
 from stowplan.api.status import ApiError
 from stowplan.client.http import Address, HttpClient, Secret, Server, Trust
-from stowplan.clock import RealClock
+from stowplan.runtime.clock import RealClock
 from waiting import PATIENCE, eventually
 
 SLOWLY = bit_by_bit(OK, 1000, 0.01)

@@ -15,8 +15,8 @@ from stowplan.client.http.connection import Chunks, MalformedError, parse_head
 from stowplan.client.http.dialer import proxy_for
 from stowplan.client.http.transport import RateLimit
 from stowplan.client.http.watch import Lines
-from stowplan.clock import RealClock, VirtualClock, run
-from stowplan.embedded.apiserver.server import self_signed
+from stowplan.localcluster.apiserver.server import self_signed
+from stowplan.runtime.clock import RealClock, VirtualClock, run
 
 
 def cut(text: bytes, places: list[int]) -> list[bytes]:

@@ -16,8 +16,8 @@ from stowplan.api.requests import DeleteOptions, PatchType
 from stowplan.api.status import ApiError
 from stowplan.client import Reflector, Retries
 from stowplan.client.http import client as http_client
-from stowplan.clock import RealClock
-from stowplan.embedded.client import InProcessClient
+from stowplan.localcluster.client import InProcessClient
+from stowplan.runtime.clock import RealClock
 from stowplan.scheduler import Scheduler, Settings
 from waiting import PATIENCE, eventually
 

@@ -9,11 +9,11 @@ from click.testing import CliRunner
 
 from httpclient.httpworlds import client_of, serving
 from stowplan.api.catalogue import DEPLOYMENTS, NODES, PODS
-from stowplan.cli.components import _run_controllers as run_controllers
-from stowplan.cli.components import _run_kubelets as run_kubelets
+from stowplan.cli.hosts.components import _run_controllers as run_controllers
+from stowplan.cli.hosts.components import _run_kubelets as run_kubelets
 from stowplan.cli.main import stowplan
 from stowplan.client.http import load_kubeconfig
-from stowplan.embedded.kubelets import KubeletSettings, Shape
+from stowplan.localcluster.kubelets import KubeletSettings, Shape
 from waiting import eventually
 
 DEPLOYMENT = {

@@ -24,8 +24,8 @@ from stowplan.api.meta import timestamp
 from stowplan.api.status import ApiError
 from stowplan.client.http import AccessError, Address, HttpClient, Identity, Secret, Server, Trust
 from stowplan.client.http.settings import ExecPlugin, OpenIdConnect
-from stowplan.clock import RealClock
-from stowplan.embedded.apiserver.server import self_signed
+from stowplan.localcluster.apiserver.server import self_signed
+from stowplan.runtime.clock import RealClock
 
 REFUSED = answer("401 Unauthorized", b'{"kind":"Status","code":401,"reason":"Unauthorized"}')
 V1 = "client.authentication.k8s.io/v1"

@@ -24,7 +24,7 @@ from stowplan.client import Listing, Reflector
 from stowplan.client.http import HttpClient, Server, decoder
 from stowplan.client.http.decoder import MORE, SLICE, Decoding, Page
 from stowplan.client.http.settings import Address
-from stowplan.clock import LoopWatchdog, RealClock
+from stowplan.runtime.clock import LoopWatchdog, RealClock
 from waiting import eventually
 
 R = TypeVar("R")

@@ -20,7 +20,7 @@ from stowplan.client.http.connection import LostError
 from stowplan.client.http.dialer import Dialer
 from stowplan.client.http.pool import Pool
 from stowplan.client.http.requests import Common, Message
-from stowplan.clock import RealClock
+from stowplan.runtime.clock import RealClock
 from waiting import eventually
 
 GONE = {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old"}

@@ -21,7 +21,7 @@ from stowplan.api.status import ApiError
 from stowplan.client import Reflector, Unreadable
 from stowplan.client.http import decoder
 from stowplan.client.http.decoder import Decoding
-from stowplan.clock import RealClock
+from stowplan.runtime.clock import RealClock
 from stowplan.scheduler import watched
 from waiting import eventually
 

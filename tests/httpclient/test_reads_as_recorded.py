@@ -19,8 +19,8 @@ from releases import GATES_1_36
 from stowplan.api.catalogue import PODS
 from stowplan.api.pod import Pod
 from stowplan.client import Reflector, Retries
-from stowplan.clock import RealClock
 from stowplan.config import default_config
+from stowplan.runtime.clock import RealClock
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.scheduler.informers import UNFINISHED
 from waiting import eventually

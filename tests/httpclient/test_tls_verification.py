@@ -19,7 +19,7 @@ from httpclient.nastyserver import OK, NastyServer, answer
 from stowplan.api.catalogue import NODES
 from stowplan.api.status import ApiError
 from stowplan.client.http import Address, HttpClient, Identity, Secret, Server, Trust
-from stowplan.clock import RealClock
+from stowplan.runtime.clock import RealClock
 
 TOKEN = Identity(token="the-token")
 HERE: list[x509.GeneralName] = [x509.IPAddress(ip_address("127.0.0.1")), x509.DNSName("localhost")]

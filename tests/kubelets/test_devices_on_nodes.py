@@ -15,14 +15,14 @@ from stowplan.api.catalogue import (
     RESOURCE_SLICES,
 )
 from stowplan.api.requests import Json
-from stowplan.clock import VirtualClock, run
-from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects, create_default_account
-from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.controllers.controller import Context, ControllerManager
-from stowplan.embedded.controllers.garbagecollector import GarbageCollector
-from stowplan.embedded.kubelets import Kubelets, KubeletSettings
-from stowplan.embedded.kubelets.config import shapes_of
-from stowplan.embedded.store import FieldManager, Store
+from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects, create_default_account
+from stowplan.localcluster.client import InProcessClient
+from stowplan.localcluster.controllers.controller import Context, ControllerManager
+from stowplan.localcluster.controllers.garbagecollector import GarbageCollector
+from stowplan.localcluster.kubelets import Kubelets, KubeletSettings
+from stowplan.localcluster.kubelets.config import shapes_of
+from stowplan.localcluster.store import FieldManager, Store
+from stowplan.runtime.clock import VirtualClock, run
 
 MIG = {"profile": "1g.5gb", "count": 7, "capacity": {"memory": "5Gi"}, "consumes": {"slices": 1}}
 SHAPES: list[Json] = [

@@ -10,19 +10,19 @@ import pytest
 from stowplan.api.catalogue import CSI_NODES, LEASES, NAMESPACES, NODES, PODS
 from stowplan.api.meta import seconds_of
 from stowplan.api.requests import DeleteOptions, Json, PatchType
-from stowplan.clock import VirtualClock, run
-from stowplan.embedded.admission import (
+from stowplan.localcluster.admission import (
     ClusterAdmission,
     create_bootstrap_objects,
     create_default_account,
 )
-from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.controllers.objects import condition_of
-from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape
-from stowplan.embedded.kubelets.config import ShapeDriver
-from stowplan.embedded.kubelets.pods import Action, Memory, Step, next_step
-from stowplan.embedded.kubelets.pretend import pod_behaviour
-from stowplan.embedded.store import FieldManager, Store
+from stowplan.localcluster.client import InProcessClient
+from stowplan.localcluster.controllers.objects import condition_of
+from stowplan.localcluster.kubelets import Kubelets, KubeletSettings, Shape
+from stowplan.localcluster.kubelets.config import ShapeDriver
+from stowplan.localcluster.kubelets.pods import Action, Memory, Step, next_step
+from stowplan.localcluster.kubelets.pretend import pod_behaviour
+from stowplan.localcluster.store import FieldManager, Store
+from stowplan.runtime.clock import VirtualClock, run
 from stowplan.testing.faults import Faults, FaultyClient
 
 SETTINGS = KubeletSettings(start_delay=2.0, start_jitter=0.0, stop_delay=3.0, run_seconds=5.0)

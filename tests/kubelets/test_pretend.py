@@ -11,13 +11,13 @@ import pytest
 
 from stowplan.api.catalogue import EVENTS, LEASES, NODES, PODS
 from stowplan.api.requests import Json, PatchType
-from stowplan.clock import VirtualClock, run
-from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
-from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.controllers.objects import condition_of, is_ready
-from stowplan.embedded.kubelets import Kubelets, KubeletSettings, PretendError, Shape, read_pretend
-from stowplan.embedded.kubelets.pretend import POD_ANNOTATIONS, Span, pretend_of, span_of
-from stowplan.embedded.store import Store
+from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects
+from stowplan.localcluster.client import InProcessClient
+from stowplan.localcluster.controllers.objects import condition_of, is_ready
+from stowplan.localcluster.kubelets import Kubelets, KubeletSettings, PretendError, Shape, read_pretend
+from stowplan.localcluster.kubelets.pretend import POD_ANNOTATIONS, Span, pretend_of, span_of
+from stowplan.localcluster.store import Store
+from stowplan.runtime.clock import VirtualClock, run
 
 PREFIX = "pretend.stowplan.io/"
 

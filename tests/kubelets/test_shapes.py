@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from stowplan.embedded.kubelets import Shape, ShapeError, named_nodes, read_shapes
-from stowplan.embedded.kubelets.config import shapes_of
-from stowplan.embedded.kubelets.nodes import address, csi_node, node_object, pod_address
-from stowplan.embedded.kubelets.pods import PodAddresses
+from stowplan.localcluster.kubelets import Shape, ShapeError, named_nodes, read_shapes
+from stowplan.localcluster.kubelets.config import shapes_of
+from stowplan.localcluster.kubelets.nodes import address, csi_node, node_object, pod_address
+from stowplan.localcluster.kubelets.pods import PodAddresses
 
 FULL = """
 nodes:

@@ -10,10 +10,10 @@ from click.testing import CliRunner
 from legacy_plugins.asking import only
 from stowplan.cli.config import config_group
 from stowplan.config import ConfigError, build, default_profile, load
-from stowplan.framework.interface import Plugin
-from stowplan.framework.status import ProfileError
-from stowplan.plugins.registry import IN_TREE, LEGACY, in_tree_points, in_tree_registry
 from stowplan.scheduler import Settings
+from stowplan.scheduler.framework.interface import Plugin
+from stowplan.scheduler.framework.status import ProfileError
+from stowplan.scheduler.plugins.registry import IN_TREE, LEGACY, in_tree_points, in_tree_registry
 from stowplan.testing import cluster, node, pod
 
 

@@ -7,7 +7,7 @@ from legacy_plugins.asking import kept_off, service, world
 from plugins.answers import verdicts
 from stowplan.api.node import NodeCondition
 from stowplan.api.pod import Cinder, Volume
-from stowplan.framework.status import Code
+from stowplan.scheduler.framework.status import Code
 from stowplan.testing import NodeBuilder, PodBuilder, node, pod
 
 NOT_READY = "node(s) were not ready"

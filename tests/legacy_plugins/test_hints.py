@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from legacy_plugins.asking import only, service
 from legacy_plugins.test_filters import having
 from stowplan.api.pod import Pod
-from stowplan.framework.events import Action, ClusterEvent, Hint, Resource, build_hint_map
-from stowplan.plugins.legacy.serviceaffinity import SERVICES
+from stowplan.scheduler.framework.events import Action, ClusterEvent, Hint, Resource, build_hint_map
+from stowplan.scheduler.plugins.legacy.serviceaffinity import SERVICES
 from stowplan.testing import cluster, node, pod
 
 NODE_ADD = ClusterEvent(Resource.NODE, Action.ADD)

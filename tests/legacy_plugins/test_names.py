@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from legacy_plugins.asking import only
-from stowplan.framework.interface import Point
-from stowplan.plugins.legacy.names import (
+from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.plugins.legacy.names import (
     MANDATORY,
     OLD_PLUGINS,
     PREDICATES,
@@ -15,7 +15,7 @@ from stowplan.plugins.legacy.names import (
     RELEASES,
     OldName,
 )
-from stowplan.plugins.registry import IN_TREE, LEGACY, in_tree_points, in_tree_registry
+from stowplan.scheduler.plugins.registry import IN_TREE, LEGACY, in_tree_points, in_tree_registry
 from stowplan.testing import cluster, node, pod
 
 WANTED_PREDICATES = """

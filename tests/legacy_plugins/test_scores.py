@@ -9,7 +9,7 @@ from legacy_plugins.asking import OLD_SCALE, given, only, service, world
 from plugins.answers import points
 from stowplan.api.meta import LabelSelector, ObjectMeta
 from stowplan.api.workloads import ReplicaSet, SetSpec
-from stowplan.plugins.legacy.names import old_points
+from stowplan.scheduler.plugins.legacy.names import old_points
 from stowplan.testing import NodeBuilder, PodBuilder, cluster, node, pod
 
 Scores = dict[str, int]

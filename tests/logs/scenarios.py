@@ -2,7 +2,7 @@
 
 from logs.reading import Line, entries
 from scheduler.worlds import World, live
-from stowplan.logs import LogSettings, logger_for
+from stowplan.runtime.logs import LogSettings, logger_for
 from wire.comparing import RECORDED
 
 LATENCY = 0.006

@@ -13,8 +13,8 @@ from scheduler.worlds import World, live, node, plugin, pod
 from stowplan.api.catalogue import NODES, PODS
 from stowplan.api.node import Node
 from stowplan.api.status import ApiError
-from stowplan.clock import RealClock
-from stowplan.logs import ERROR, FATAL, Logger
+from stowplan.runtime.clock import RealClock
+from stowplan.runtime.logs import ERROR, FATAL, Logger
 from waiting import eventually
 from wire.comparing import RECORDED
 

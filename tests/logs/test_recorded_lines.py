@@ -13,7 +13,7 @@ import pytest
 from logs.reading import Line
 from logs.scenarios import log_of, said
 from observed.files import recorded
-from stowplan.logs import LogSettings
+from stowplan.runtime.logs import LogSettings
 
 ELECTION = "said by leader election"
 SERVING = "said by the secure port"

@@ -15,7 +15,7 @@ from logs.reading import entries
 from stowplan.api.meta import ObjectMeta
 from stowplan.api.pod import Pod
 from stowplan.gocompat.quoting import quote
-from stowplan.logs import FATAL, LogSettings, ProcessLogger, Ref, logger_for
+from stowplan.runtime.logs import FATAL, LogSettings, ProcessLogger, Ref, logger_for
 
 NOW = 1794771556.854547
 

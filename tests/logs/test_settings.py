@@ -2,7 +2,7 @@
 
 import pytest
 
-from stowplan.logs import Logger, LogSettings, Modules, Routing, logger_for, parse_vmodule
+from stowplan.runtime.logs import Logger, LogSettings, Modules, Routing, logger_for, parse_vmodule
 
 
 def shown(logger: Logger, written: list[bytes]) -> list[int]:

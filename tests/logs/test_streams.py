@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
-from stowplan.logs import LogSettings, Routing, logger_for
-from stowplan.logs.streams import Stream, to_descriptor
+from stowplan.runtime.logs import LogSettings, Routing, logger_for
+from stowplan.runtime.logs.streams import Stream, to_descriptor
 from waiting import PATIENCE
 
 SOON = 60.0
@@ -194,8 +194,8 @@ def test_info_lines_are_held_back_until_there_are_enough_of_them_or_it_is_time()
 
 PROGRAM = """
 import sys
-from stowplan.clock import RealClock
-from stowplan.logs import LogSettings, logger_for
+from stowplan.runtime.clock import RealClock
+from stowplan.runtime.logs import LogSettings, logger_for
 
 done = open(sys.argv[1], "w")
 with logger_for(LogSettings(), now=RealClock().now) as logger:

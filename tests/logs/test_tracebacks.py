@@ -4,7 +4,7 @@ import linecache
 
 import pytest
 
-from stowplan.logs.tracebacks import INNERMOST, LONGEST_CHAIN, OUTERMOST, formatted
+from stowplan.runtime.logs.tracebacks import INNERMOST, LONGEST_CHAIN, OUTERMOST, formatted
 
 
 def dive() -> None:

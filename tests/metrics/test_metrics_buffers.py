@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from metrics.reading import ALL_GATES, Chance, Timer, scraped
 from scheduler.worlds import World, live
-from stowplan.framework.interface import Plugin
-from stowplan.framework.status import SKIP, Status
-from stowplan.metrics import SchedulerMetrics
-from stowplan.metrics.buffers import BUFFER_SIZE
+from stowplan.scheduler.framework.interface import Plugin
+from stowplan.scheduler.framework.status import SKIP, Status
+from stowplan.scheduler.metrics import SchedulerMetrics
+from stowplan.scheduler.metrics.buffers import BUFFER_SIZE
 from stowplan.scheduler.metrics_probe import ProfileProbe
 
 PROFILES = ("default-scheduler", "other")

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Gauge, Histogram
 
 from metrics.reading import made, scraped, touch_everything
-from stowplan.metrics.descriptions import exponential
-from stowplan.metrics.exposition import number_text
-from stowplan.metrics.families import Distribution
+from stowplan.scheduler.metrics.descriptions import exponential
+from stowplan.scheduler.metrics.exposition import number_text
+from stowplan.scheduler.metrics.families import Distribution
 
 PROFILE = "default-scheduler"
 BOUNDS = exponential(0.00001, 1.5, 20)

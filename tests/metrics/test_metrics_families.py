@@ -9,7 +9,7 @@ from metrics.reading import Timer
 from metrics.recorded import Recorded
 from observed.files import recorded
 from releases import GATES_1_36
-from stowplan.metrics import ProcessMetrics, SchedulerMetrics
+from stowplan.scheduler.metrics import ProcessMetrics, SchedulerMetrics
 
 NO_AUDIT = "the secure port has no audit log"
 NO_STORAGE = "a scheduler stores nothing, so nothing is encrypted"

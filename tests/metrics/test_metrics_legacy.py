@@ -9,9 +9,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from metrics.reading import ALL_GATES, Chance, Timer, scraped, touch_everything
 from scheduler.worlds import World, live
-from stowplan.metrics import SchedulerMetrics
-from stowplan.metrics.exposition import delimited
-from stowplan.metrics.legacy import MAX_AGE, Quantiles
+from stowplan.scheduler.metrics import SchedulerMetrics
+from stowplan.scheduler.metrics.exposition import delimited
+from stowplan.scheduler.metrics.legacy import MAX_AGE, Quantiles
 
 PROFILE = "default-scheduler"
 SECONDS = [0.001 * 2**place for place in range(15)]

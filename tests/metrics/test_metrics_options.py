@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 from metrics.reading import Timer
-from stowplan.api.feature_gates import DEFAULT_GATES
-from stowplan.metrics import MetricsOptions, ProcessMetrics, SchedulerMetrics
+from stowplan.api.releases.feature_gates import DEFAULT_GATES
+from stowplan.scheduler.metrics import MetricsOptions, ProcessMetrics, SchedulerMetrics
 
 KEYS = (
     'must have keys with format `metricName,labelName` where metricName matches "[a-zA-Z_:][a-zA-Z0-9_:]*" '

@@ -6,8 +6,8 @@ import pytest
 
 from metrics.reading import Chance, scraped
 from scheduler.worlds import World, live
-from stowplan.framework.interface import Plugin, Wait
-from stowplan.framework.status import Status, unschedulable
+from stowplan.scheduler.framework.interface import Plugin, Wait
+from stowplan.scheduler.framework.status import Status, unschedulable
 
 SECONDS = "plugin_execution_duration_seconds"
 

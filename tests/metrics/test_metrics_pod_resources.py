@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from stowplan.api.pod import Pod, ResourceRequirements
-from stowplan.metrics import PodResources
+from stowplan.scheduler.metrics import PodResources
 from stowplan.testing import pod
 from stowplan.testing.builders import PodBuilder
 

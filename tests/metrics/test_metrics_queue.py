@@ -2,10 +2,10 @@
 
 from metrics.reading import Timer, made, scraped
 from queueing.rig import Doorman, Patient, Rig, rig
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.events import ASSIGNED_POD_DELETE, NODE_ADD, Hint
-from stowplan.framework.interface import Plugin
-from stowplan.metrics import SchedulerMetrics
+from stowplan.scheduler.framework.events import ASSIGNED_POD_DELETE, NODE_ADD, Hint
+from stowplan.scheduler.framework.interface import Plugin
+from stowplan.scheduler.metrics import SchedulerMetrics
+from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.testing import node, pod
 
 NEW_NODE = node("n").obj()

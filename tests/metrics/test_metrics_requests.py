@@ -8,11 +8,11 @@ import pytest
 from httpclient.nastyserver import NastyServer, answer, drop
 from metrics.reading import Timer
 from stowplan.api.catalogue import NODES, PODS
-from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.api.meta import AnyObject
+from stowplan.api.releases.feature_gates import DEFAULT_GATES
 from stowplan.api.status import ApiError
 from stowplan.client.http import HttpClient
-from stowplan.metrics import ProcessMetrics
+from stowplan.scheduler.metrics import ProcessMetrics
 
 OK = answer("200 OK", b'{"a":1}')
 LATER = answer("429 Too Many Requests", b"slow down", "Retry-After: 0")

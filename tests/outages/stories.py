@@ -19,8 +19,8 @@ from run.processes import RunningScheduler, begin
 from stowplan.api.catalogue import EVENTS, NODES, PODS
 from stowplan.api.pod import Pod
 from stowplan.client.http import HttpClient, load_kubeconfig
-from stowplan.clock import RealClock
-from stowplan.embedded.store import Change, Store
+from stowplan.localcluster.store import Change, Store
+from stowplan.runtime.clock import RealClock
 from stowplan.testing.ports import free_port
 from stowplan.testing.proxy import OutageProxy
 from waiting import PATIENCE, eventually

@@ -16,8 +16,8 @@ from stowplan.client.http.availability import (
     ProbeError,
     ServerAvailability,
 )
-from stowplan.clock import VirtualClock, run
-from stowplan.logs import Logger
+from stowplan.runtime.clock import VirtualClock, run
+from stowplan.runtime.logs import Logger
 
 MINUTE = 60.0
 

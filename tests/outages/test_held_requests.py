@@ -16,8 +16,8 @@ from stowplan.api.status import ApiError
 from stowplan.api.storage import ObjectReference
 from stowplan.api.writes import Binding
 from stowplan.client.http import HttpClient, availability
-from stowplan.embedded.store import Store
-from stowplan.gc_tuning import calm_collector
+from stowplan.localcluster.store import Store
+from stowplan.runtime.gc_tuning import calm_collector
 from stowplan.testing.proxy import OutageProxy
 
 BINDING = Binding(

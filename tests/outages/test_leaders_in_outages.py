@@ -10,7 +10,7 @@ from httpclient.httpworlds import node, pod, serving
 from outages.stories import Bindings
 from run.processes import RunningScheduler, begin
 from stowplan.api.catalogue import LEASES, NODES, PODS
-from stowplan.embedded.store import Store
+from stowplan.localcluster.store import Store
 from stowplan.testing.proxy import OutageProxy
 from waiting import eventually
 

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from httpclient.httpworlds import serving
 from stowplan.api.catalogue import NODES, PODS
-from stowplan.embedded.store import Store
+from stowplan.localcluster.store import Store
 
 PATIENCE = 120.0
 PROGRAMS = ("bin", "sbin", "usr/bin", "usr/sbin", "opt/stowplan/bin")

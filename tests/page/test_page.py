@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Route, expect, sy
 
 from report.samples import HOSTILE as HOSTILE_NAME
 from report.samples import everything
-from stowplan.report import page as report_page
+from stowplan.explain.report import page as report_page
 from up.clusters import Up, up
 from waiting import PATIENCE
 

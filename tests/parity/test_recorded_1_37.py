@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from effort import LONG
-from stowplan.verify.dispatch import replayer_of
-from stowplan.verify.recording import read_lines
-from stowplan.verify.report import Report, render_text
+from stowplan.lab.verify.dispatch import replayer_of
+from stowplan.lab.verify.recording import read_lines
+from stowplan.lab.verify.report import Report, render_text
 
 GOLDEN = Path(__file__).parents[1] / "golden-1.37"
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from stowplan.verify.dispatch import replay
-from stowplan.verify.report import FactCounts, Report, render_text
+from stowplan.lab.verify.dispatch import replay
+from stowplan.lab.verify.report import FactCounts, Report, render_text
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

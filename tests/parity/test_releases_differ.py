@@ -12,9 +12,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from releases import V1_36, V1_37
-from stowplan.verify.differences import Comparer, Comparison, render_differences
-from stowplan.verify.documented import DIFFERENCES, FOLLOWS, is_documented
-from stowplan.verify.recording import Line, read_lines
+from stowplan.lab.verify.differences import Comparer, Comparison, render_differences
+from stowplan.lab.verify.documented import DIFFERENCES, FOLLOWS, is_documented
+from stowplan.lab.verify.recording import Line, read_lines
 
 TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parent / "docs" / "versions.md"

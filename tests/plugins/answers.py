@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from stowplan.api.feature_gates import FeatureGates
+from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config import default_profile
-from stowplan.framework.runtime import Framework
-from stowplan.framework.status import SUCCESS, Status
-from stowplan.plugins.registry import in_tree_registry
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.framework.status import SUCCESS, Status
+from stowplan.scheduler.plugins.registry import in_tree_registry
 from stowplan.testing import Cluster, PodBuilder, cluster
 from stowplan.testing.clusters import AnyNode, AnyPod
 

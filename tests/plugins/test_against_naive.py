@@ -14,13 +14,16 @@ from plugins.naive.clusters import Surroundings, filling, neighbouring, spreadin
 from plugins.naive.interpod import Neighbourhood
 from plugins.naive.resources import Filling, on_shape, requested
 from reuse.profiles import CURVED, DEFAULT, PACKING, REGISTRY, SPREADING
-from stowplan.cluster.table import ClusterTable
-from stowplan.framework.interface import Point
-from stowplan.framework.profile import ProfileSpec
-from stowplan.framework.runtime import Framework
-from stowplan.framework.status import Code
-from stowplan.plugins.noderesources.resource_allocation import UtilizationShapePoint, utilization_scores
-from stowplan.plugins.podtopologyspread.common import SYSTEM_DEFAULTS
+from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.profile import ProfileSpec
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.framework.status import Code
+from stowplan.scheduler.plugins.noderesources.resource_allocation import (
+    UtilizationShapePoint,
+    utilization_scores,
+)
+from stowplan.scheduler.plugins.podtopologyspread.common import SYSTEM_DEFAULTS
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing.cluster_strategies import FPGA, GPU
 
 MANY = settings(max_examples=examples(120))
@@ -85,8 +88,8 @@ USUALLY = pytest.mark.parametrize("many", [64, 0], ids=["as usual", "as for thou
 def taken_for_many(many: int) -> Iterator[None]:
     """More terms and constraints than this with rare keys are taken for very many."""
     with (
-        patch("stowplan.plugins.interpodaffinity.counts.MANY_RARE_KEYS", many),
-        patch("stowplan.plugins.podtopologyspread.fewnodes.MANY_CONSTRAINTS", many),
+        patch("stowplan.scheduler.plugins.interpodaffinity.counts.MANY_RARE_KEYS", many),
+        patch("stowplan.scheduler.plugins.podtopologyspread.fewnodes.MANY_CONSTRAINTS", many),
     ):
         yield
 

@@ -1,13 +1,13 @@
 """NodeDeclaredFeatures: which features a pod needs depends on the release."""
 
 from releases import V1_37
-from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.pod import Container, VolumeMount
-from stowplan.cluster.table import ClusterTable
+from stowplan.api.releases import Release
+from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config import default_profile
-from stowplan.framework.runtime import Framework
-from stowplan.plugins.registry import in_tree_registry
-from stowplan.releases import Release
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.plugins.registry import in_tree_registry
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing import node, pod
 
 

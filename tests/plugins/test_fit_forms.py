@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from effort import examples
 from stowplan.framework import SUCCESS, Status, unresolvable, unschedulable
-from stowplan.plugins.noderesources import NodeResourcesFit
+from stowplan.scheduler.plugins.noderesources import NodeResourcesFit
 from stowplan.testing import cluster, node, pod
 
 FEW, MANY = 3, 70

@@ -7,7 +7,7 @@ import pytest
 from plugins.answers import points, profile_with, verdicts
 from stowplan.api.meta import ObjectMeta
 from stowplan.api.workloads import Service, ServiceSpec
-from stowplan.framework.status import SUCCESS, unresolvable
+from stowplan.scheduler.framework.status import SUCCESS, unresolvable
 from stowplan.scheduler.node_sampler import nodes_to_find
 from stowplan.testing import PodBuilder, cluster, node, pod
 from stowplan.testing.builders import HOSTNAME, ZONE

@@ -6,7 +6,7 @@ import pytest
 
 from plugins.answers import PASSES, gated_cluster, verdicts
 from stowplan.api.meta import LabelSelector, Namespace, ObjectMeta
-from stowplan.framework.status import Status, unresolvable, unschedulable
+from stowplan.scheduler.framework.status import Status, unresolvable, unschedulable
 from stowplan.testing import cluster, node, pod
 from stowplan.testing.builders import HOSTNAME, ZONE
 

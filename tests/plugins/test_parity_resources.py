@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from plugins.answers import PASSES, profile_with, verdicts
 from stowplan.api.decode import convert
 from stowplan.api.pod import Pod, ResourceList, ResourceRequirements
-from stowplan.framework.status import Status, unresolvable, unschedulable
+from stowplan.scheduler.framework.status import Status, unresolvable, unschedulable
 from stowplan.testing import PodBuilder, cluster, node, pod
 
 GPU = "example.com/gpu"

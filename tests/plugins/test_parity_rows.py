@@ -15,11 +15,11 @@ from stowplan.api.pod import (
     NodeSelectorTerm,
     Toleration,
 )
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.table import ClusterTable
-from stowplan.framework.status import Status, unresolvable, unschedulable
-from stowplan.plugins.prioritysort import PrioritySort
-from stowplan.plugins.schedulinggates import SchedulingGates
+from stowplan.scheduler.framework.status import Status, unresolvable, unschedulable
+from stowplan.scheduler.plugins.prioritysort import PrioritySort
+from stowplan.scheduler.plugins.schedulinggates import SchedulingGates
+from stowplan.scheduler.table.podinfo import PodInfo
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing import PodBuilder, cluster, node, pod
 from stowplan.testing.builders import ZONE
 

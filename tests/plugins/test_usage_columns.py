@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from effort import examples
-from stowplan.plugins.noderesources import NodeResourcesBalancedAllocation, NodeResourcesFit
+from stowplan.scheduler.plugins.noderesources import NodeResourcesBalancedAllocation, NodeResourcesFit
 from stowplan.testing import Cluster, cluster, node, pod
 from stowplan.testing.builders import PodBuilder
 

@@ -3,24 +3,24 @@
 from collections.abc import Iterable
 from typing import Any
 
-from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.pod import Pod
 from stowplan.api.pod_groups import GroupObject
-from stowplan.cluster.table import ClusterTable
+from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.api.releases.v1_37 import RELEASE as V1_37
 from stowplan.config import default_config
 from stowplan.config.build import build
-from stowplan.framework.events import ClusterEvent
-from stowplan.framework.interface import Plugin
-from stowplan.framework.runtime import Framework
-from stowplan.framework.waiting_pods import WaitingPods
-from stowplan.plugins.registry import in_tree_registry
-from stowplan.queue.build import queue_for
-from stowplan.queue.group_queue import GroupSchedulingQueue
-from stowplan.queue.queued_group import QueuedGroup
-from stowplan.queue.queued_pod import QueuedPod
-from stowplan.releases.v1_37 import RELEASE as V1_37
 from stowplan.scheduler.cache import GroupCache
 from stowplan.scheduler.event_handlers import EventHandlers
+from stowplan.scheduler.framework.events import ClusterEvent
+from stowplan.scheduler.framework.interface import Plugin
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.framework.waiting_pods import WaitingPods
+from stowplan.scheduler.plugins.registry import in_tree_registry
+from stowplan.scheduler.queue.build import queue_for
+from stowplan.scheduler.queue.group_queue import GroupSchedulingQueue
+from stowplan.scheduler.queue.queued_group import QueuedGroup
+from stowplan.scheduler.queue.queued_pod import QueuedPod
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing import NodeBuilder, PodBuilder
 
 START = 1_700_000_000.0

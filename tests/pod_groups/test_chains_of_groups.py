@@ -15,13 +15,13 @@ from effort import examples
 from pod_groups.grouprig import TREES, GroupRig
 from scheduler.worlds import World, configured, live
 from stowplan.api.catalogue import COMPOSITE_POD_GROUPS, POD_GROUPS
-from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.pod_groups import MAX_TREE_DEPTH, GroupObject
-from stowplan.cluster.pod_groups import KNOWN, SCHEDULED, GroupLookupError, PodGroups
-from stowplan.framework.placement import Nested, finish, unnested
-from stowplan.inspection import Inspection
-from stowplan.queue.instrument import GATED, INCOMPLETE
-from stowplan.releases import release
+from stowplan.api.releases import release
+from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.explain.web import Inspection
+from stowplan.scheduler.framework.placement import Nested, finish, unnested
+from stowplan.scheduler.queue.instrument import GATED, INCOMPLETE
+from stowplan.scheduler.table.pod_groups import KNOWN, SCHEDULED, GroupLookupError, PodGroups
 from stowplan.testing import pod
 from stowplan.testing.groups import composite_pod_group, pod_group
 

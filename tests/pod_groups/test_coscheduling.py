@@ -17,13 +17,13 @@ from stowplan.api.coscheduling import (
     as_member_by_label,
 )
 from stowplan.api.decode import convert
-from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.api.pod import Pod
+from stowplan.api.releases.feature_gates import DEFAULT_GATES
 from stowplan.api.requests import Json
-from stowplan.clock import VirtualClock, run
 from stowplan.config.legacy import load_any_file
-from stowplan.framework.status import ProfileError
+from stowplan.runtime.clock import VirtualClock, run
 from stowplan.scheduler import Scheduler, Settings
+from stowplan.scheduler.framework.status import ProfileError
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "coscheduling"
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from effort import examples
 from scheduler.worlds import World, live
 from stowplan.api.catalogue import POD_GROUPS, PODS
-from stowplan.api.feature_gates import FeatureGates
+from stowplan.api.releases import release
+from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config import default_config
-from stowplan.releases import release
 
 NODES = 4
 CPUS = 4

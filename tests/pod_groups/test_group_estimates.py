@@ -4,20 +4,20 @@ from random import Random
 
 import pytest
 
-from stowplan.api.feature_gates import FeatureGates
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.table import ClusterTable
+from stowplan.api.releases import release
+from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config import build, default_config
-from stowplan.framework.extension_points import Lifecycle
-from stowplan.framework.placement import finish, group_info
-from stowplan.framework.runtime import Framework
-from stowplan.logs import Logger
-from stowplan.plugins.registry import in_tree_registry
-from stowplan.releases import release
+from stowplan.runtime.logs import Logger
+from stowplan.scheduler.framework.extension_points import Lifecycle
+from stowplan.scheduler.framework.placement import finish, group_info
+from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.node_sampler import NodeSampler
-from stowplan.scheduler.pod_group_algorithm import MANY, GroupAlgorithm
-from stowplan.scheduler.pod_group_result import GroupOutcome
+from stowplan.scheduler.plugins.registry import in_tree_registry
+from stowplan.scheduler.pod_groups.algorithm import MANY, GroupAlgorithm
+from stowplan.scheduler.pod_groups.result import GroupOutcome
 from stowplan.scheduler.scheduling_cycle import NodeFinder
+from stowplan.scheduler.table.podinfo import PodInfo
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing import node, pod
 from stowplan.testing.groups import pod_group
 

@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pod_groups.group_stories import add_group, put_members, with_gates
 from pod_groups.grouprig import GroupRig, names
 from scheduler.worlds import World, live
-from stowplan.metrics.scheduling import SchedulerMetrics
+from stowplan.scheduler.metrics.scheduling import SchedulerMetrics
 from stowplan.testing import pod
 from stowplan.testing.groups import pod_group
 

@@ -5,9 +5,9 @@ from msgspec.structs import replace
 
 from pod_groups.grouprig import TREES, GroupRig, names, single
 from stowplan.api.pod_groups import GangPolicy, SchedulingPolicy
-from stowplan.framework.events import ASSIGNED_POD_DELETE, ClusterEvent
-from stowplan.queue.instrument import QueueInstrument
-from stowplan.queue.sub_queues import AlreadyQueuedError, Backoff
+from stowplan.scheduler.framework.events import ASSIGNED_POD_DELETE, ClusterEvent
+from stowplan.scheduler.queue.instrument import QueueInstrument
+from stowplan.scheduler.queue.sub_queues import AlreadyQueuedError, Backoff
 from stowplan.testing import PodBuilder, node, pod
 from stowplan.testing.groups import composite_pod_group, pod_group
 

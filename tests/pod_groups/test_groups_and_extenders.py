@@ -10,12 +10,12 @@ from pod_groups.group_stories import add_group, put_members, told_of, with_gates
 from scheduler.worlds import World, live
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
-from stowplan.clock import RealClock
 from stowplan.config.types import Extender as ExtenderConfig
-from stowplan.extenders import ExtenderError
-from stowplan.extenders.http import HttpExtender
-from stowplan.extenders.interface import Filtered
-from stowplan.framework.status import SUCCESS, unschedulable
+from stowplan.runtime.clock import RealClock
+from stowplan.scheduler.extenders import ExtenderError
+from stowplan.scheduler.extenders.http import HttpExtender
+from stowplan.scheduler.extenders.interface import Filtered
+from stowplan.scheduler.framework.status import SUCCESS, unschedulable
 from stowplan.testing.extenders import RuleExtender, Rules
 from waiting import eventually
 

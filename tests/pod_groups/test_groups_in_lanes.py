@@ -4,10 +4,10 @@ from msgspec import to_builtins
 
 from scheduler.worlds import World, live
 from stowplan.api.catalogue import POD_GROUPS
-from stowplan.api.feature_gates import FeatureGates
+from stowplan.api.releases import release
+from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config import default_config
-from stowplan.inspection.queues import LANES, lane_pods
-from stowplan.releases import release
+from stowplan.explain.web.queues import LANES, lane_pods
 from stowplan.testing.groups import pod_group
 
 GATES = FeatureGates({"GenericWorkload": True}, release("1.37"))

@@ -10,8 +10,8 @@ from pod_groups.group_stories import add_composite, add_group, put_members, told
 from scheduler.worlds import World, configured, enabling, live, plugin
 from stowplan.api.pod import Pod
 from stowplan.api.status import ApiError
+from stowplan.explain.web.evictions import eviction_facts, explain_gone
 from stowplan.framework import Code, PodGroupPostFilterResult, Status, Wait, unschedulable
-from stowplan.inspection.evictions import eviction_facts, explain_gone
 
 FOUND = "pod group preemption: found a placement for podgroup, preempting {} victims"
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from stowplan.cluster.pod_groups import GroupLookupError, PodGroups
-from stowplan.cluster.table import ClusterTable
 from stowplan.scheduler.cache import GroupCache
+from stowplan.scheduler.table.pod_groups import GroupLookupError, PodGroups
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing import node, pod
 from stowplan.testing.groups import composite_pod_group, pod_group
 

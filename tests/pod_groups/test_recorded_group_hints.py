@@ -3,9 +3,9 @@
 from itertools import islice
 from pathlib import Path
 
-from stowplan.verify.hints import replay_line
-from stowplan.verify.recording import read_lines
-from stowplan.verify.report import Report, render_text
+from stowplan.lab.verify.hints import replay_line
+from stowplan.lab.verify.recording import read_lines
+from stowplan.lab.verify.report import Report, render_text
 
 RECORDING = Path(__file__).parents[1] / "golden-1.37" / "hints.jsonl.gz"
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from stowplan.config import LoadedConfig
 from stowplan.config.legacy import load_any, policy_config
-from stowplan.framework.interface import Point
-from stowplan.framework.profile import ProfileSpec
 from stowplan.scheduler import Settings
+from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.profile import ProfileSpec
 
 SAMPLES = Path(__file__).parent / "samples"
 GROUP = "kubescheduler.config.k8s.io"

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
-from stowplan.plugins.legacy.names import PREDICATES, PRIORITIES, OldName
+from stowplan.scheduler.plugins.legacy.names import PREDICATES, PRIORITIES, OldName
 from stowplan.testing import Cluster, cluster
 from stowplan.testing import cluster_strategies as some
 from stowplan.testing.builders import ZONE

@@ -12,8 +12,8 @@ from policy.random_policies import Scene, policies, scenes
 from stowplan.config import load
 from stowplan.config.legacy import policy_config
 from stowplan.config.migrate import migrate
-from stowplan.framework.profile import ProfileSpec
-from stowplan.plugins.legacy.names import MANDATORY, PREDICATES, PRIORITIES, RELEASES, Use
+from stowplan.scheduler.framework.profile import ProfileSpec
+from stowplan.scheduler.plugins.legacy.names import MANDATORY, PREDICATES, PRIORITIES, RELEASES, Use
 
 RELEASE_AND_POLICY = st.sampled_from(RELEASES).flatmap(
     lambda release: st.tuples(st.just(release), policies(release))

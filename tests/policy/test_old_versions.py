@@ -10,7 +10,7 @@ from policy.documents import GROUP, converted, filters, old, policy, profile_of,
 from stowplan.config import ConfigError, load
 from stowplan.config.legacy import PolicyReference, load_any, load_any_file
 from stowplan.config.legacy.versions import VERSIONS
-from stowplan.framework.interface import Point
+from stowplan.scheduler.framework.interface import Point
 
 NEW = [version for version in VERSIONS if version.startswith(GROUP)]
 PROFILES = [version for version in NEW if "profiles" in VERSIONS[version].fields]

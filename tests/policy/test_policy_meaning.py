@@ -7,8 +7,15 @@ import pytest
 from policy.documents import filters, policy, profile_of, running, scores
 from stowplan.config.legacy import LegacyOptions, policy_config
 from stowplan.config.types import ExtenderTLS
-from stowplan.framework.interface import Point
-from stowplan.plugins.legacy.names import MANDATORY, ORDER, PREDICATES, PRIORITIES, PROVIDERS, RELEASES
+from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.plugins.legacy.names import (
+    MANDATORY,
+    ORDER,
+    PREDICATES,
+    PRIORITIES,
+    PROVIDERS,
+    RELEASES,
+)
 
 ALWAYS_1_18 = ["NodeUnschedulable", "TaintToleration"]
 ARGUMENTS: dict[str, Any] = {

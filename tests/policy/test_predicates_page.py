@@ -5,7 +5,7 @@ from pathlib import Path
 from policy.documents import SAMPLES
 from stowplan.config.legacy.profiles import is_stowplan_only
 from stowplan.config.legacy.versions import VERSIONS
-from stowplan.plugins.legacy.names import PREDICATES, PRIORITIES, PROVIDERS, Meaning, OldName
+from stowplan.scheduler.plugins.legacy.names import PREDICATES, PRIORITIES, PROVIDERS, Meaning, OldName
 
 PAGE = Path(__file__).parents[2] / "docs" / "predicates.md"
 

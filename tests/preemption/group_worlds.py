@@ -7,17 +7,16 @@ from random import Random
 from typing import Any
 
 from releases import V1_37
-from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.pod_groups import PodGroup
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.table import ClusterTable
+from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config import load
 from stowplan.config.build import build
-from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.extension_points import Lifecycle
-from stowplan.framework.nominations import Nominations
-from stowplan.framework.placement import (
+from stowplan.runtime.logs import Logger
+from stowplan.scheduler.framework.evaluation import Evaluation
+from stowplan.scheduler.framework.extension_points import Lifecycle
+from stowplan.scheduler.framework.nominations import Nominations
+from stowplan.scheduler.framework.placement import (
     GroupCycle,
     GroupTrial,
     PodGroupInfo,
@@ -26,13 +25,14 @@ from stowplan.framework.placement import (
     finish,
     group_info,
 )
-from stowplan.framework.profile import ProfileSpec
-from stowplan.framework.runtime import Framework
-from stowplan.logs import Logger
-from stowplan.plugins.registry import in_tree_registry
+from stowplan.scheduler.framework.profile import ProfileSpec
+from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.node_sampler import NodeSampler
-from stowplan.scheduler.pod_group_algorithm import GroupAlgorithm
+from stowplan.scheduler.plugins.registry import in_tree_registry
+from stowplan.scheduler.pod_groups.algorithm import GroupAlgorithm
 from stowplan.scheduler.scheduling_cycle import NodeFinder
+from stowplan.scheduler.table.podinfo import PodInfo
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing import NodeBuilder, PodBuilder
 from stowplan.testing.groups import pod_group
 

@@ -13,10 +13,10 @@ from stowplan.api.workloads import (
     PodDisruptionBudgetSpec,
     PodDisruptionBudgetStatus,
 )
-from stowplan.framework.extension_points import run_to_end
-from stowplan.framework.interface import PostFilterResult
-from stowplan.framework.runtime import Framework
-from stowplan.plugins.defaultpreemption import DefaultPreemption
+from stowplan.scheduler.framework.extension_points import run_to_end
+from stowplan.scheduler.framework.interface import PostFilterResult
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.plugins.defaultpreemption import DefaultPreemption
 from stowplan.testing import Cluster, NodeBuilder, PodBuilder, node, pod
 
 Nominated = Mapping[str, Sequence[PodBuilder]]

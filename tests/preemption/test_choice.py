@@ -17,7 +17,7 @@ from preemption.preempting import (
     victims,
 )
 from stowplan.api.workloads import PodDisruptionBudget
-from stowplan.framework.extension_points import run_to_end
+from stowplan.scheduler.framework.extension_points import run_to_end
 from stowplan.testing import Cluster, PodBuilder, cluster
 
 FULL = 4

@@ -14,13 +14,13 @@ from preemption.preempting import (
     with_status,
 )
 from releases import V1_36
-from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.pod import PodSchedulingGroup
-from stowplan.framework.extension_points import run_to_end
-from stowplan.framework.interface import Handle, PostFilterResult
-from stowplan.framework.status import unresolvable, unschedulable
-from stowplan.plugins.defaultpreemption import DefaultPreemption
-from stowplan.plugins.defaultpreemption.plugin import DefaultPreemptionArgs
+from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.scheduler.framework.extension_points import run_to_end
+from stowplan.scheduler.framework.interface import Handle, PostFilterResult
+from stowplan.scheduler.framework.status import unresolvable, unschedulable
+from stowplan.scheduler.plugins.defaultpreemption import DefaultPreemption
+from stowplan.scheduler.plugins.defaultpreemption.plugin import DefaultPreemptionArgs
 from stowplan.testing import PodBuilder, cluster
 
 TERMINATING = PostFilterResult(

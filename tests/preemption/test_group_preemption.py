@@ -12,16 +12,16 @@ from effort import examples
 from preemption.group_worlds import GroupWorld, gang, names
 from preemption.preempting import budget, leaving, low, small, with_status
 from stowplan.api.meta import Object
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.placement import (
+from stowplan.scheduler.framework.placement import (
     GroupCycle,
     PodGroupPostFilterResult,
     ProposedAssignment,
     finish,
 )
-from stowplan.framework.simulation import SimulatedRows
-from stowplan.plugins.defaultpreemption.importance import violations_of
-from stowplan.plugins.defaultpreemption.units import Units
+from stowplan.scheduler.framework.simulation import SimulatedRows
+from stowplan.scheduler.plugins.defaultpreemption.importance import violations_of
+from stowplan.scheduler.plugins.defaultpreemption.units import Units
+from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.testing import NodeBuilder, PodBuilder, pod
 from stowplan.testing.builders import HOSTNAME, ZONE
 from stowplan.testing.groups import composite_pod_group, pod_group
@@ -306,9 +306,9 @@ def test_a_search_that_is_given_up_at_any_step_leaves_the_table_as_it_was(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Others run between its steps, and the scheduler may stop there."""
-    monkeypatch.setattr("stowplan.plugins.defaultpreemption.units.STEP", 1)
-    monkeypatch.setattr("stowplan.plugins.defaultpreemption.group.STEP", 1)
-    monkeypatch.setattr("stowplan.plugins.defaultpreemption.units.SORTED_AT_ONCE", 2)
+    monkeypatch.setattr("stowplan.scheduler.plugins.defaultpreemption.units.STEP", 1)
+    monkeypatch.setattr("stowplan.scheduler.plugins.defaultpreemption.group.STEP", 1)
+    monkeypatch.setattr("stowplan.scheduler.plugins.defaultpreemption.units.SORTED_AT_ONCE", 2)
     running = [pod(f"low-{number}").requests(cpu=1).on(f"n{number % 2}") for number in range(8)]
     made = GroupWorld([small("n0", 4), small("n1", 4)], running, [gang(count=2, priority=4)])
     group = made.info(HIGH, {"high": members(2, 2, priority=4)})

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from effort import examples
 from preemption.group_worlds import GroupWorld, gang
 from preemption.preempting import low, small
-from stowplan.framework.placement import GroupCycle, PodGroupInfo, PodGroupPostFilterResult, finish
-from stowplan.plugins.defaultpreemption.group import KnownFailures
-from stowplan.plugins.defaultpreemption.plugin import DefaultPreemption
+from stowplan.scheduler.framework.placement import GroupCycle, PodGroupInfo, PodGroupPostFilterResult, finish
+from stowplan.scheduler.plugins.defaultpreemption.group import KnownFailures
+from stowplan.scheduler.plugins.defaultpreemption.plugin import DefaultPreemption
 from stowplan.testing import PodBuilder, pod
 from stowplan.testing.builders import ZONE
 from stowplan.testing.groups import pod_group

@@ -4,10 +4,10 @@ import pytest
 
 from plugins.answers import profile_with
 from preemption.preempting import budget, by_node, framework_of, high, low, plugin_of, preempt, small
-from stowplan.framework.extension_points import run_to_end
-from stowplan.framework.interface import Handle
-from stowplan.plugins.defaultpreemption import DefaultPreemption
-from stowplan.plugins.defaultpreemption.plugin import DefaultPreemptionArgs
+from stowplan.scheduler.framework.extension_points import run_to_end
+from stowplan.scheduler.framework.interface import Handle
+from stowplan.scheduler.plugins.defaultpreemption import DefaultPreemption
+from stowplan.scheduler.plugins.defaultpreemption.plugin import DefaultPreemptionArgs
 from stowplan.testing import Cluster, cluster
 
 NODES = 10

@@ -17,10 +17,10 @@ from stowplan.api.workloads import (
     PodDisruptionBudgetSpec,
     PodDisruptionBudgetStatus,
 )
-from stowplan.cluster.lookups import DisruptionBudgets
-from stowplan.cluster.table import ClusterTable
-from stowplan.framework.interface import PostFilterResult
-from stowplan.plugins.defaultpreemption import importance
+from stowplan.scheduler.framework.interface import PostFilterResult
+from stowplan.scheduler.plugins.defaultpreemption import importance
+from stowplan.scheduler.table.lookups import DisruptionBudgets
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing import cluster, pod
 
 KEYS = st.sampled_from("abc")

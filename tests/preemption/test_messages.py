@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from preemption.preempting import framework_of, high, low, plugin_of, preempt, small
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.view import NodeRow
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.extension_points import run_post_filters
-from stowplan.framework.interface import Plugin, Point, PostFilterResult, Reads
-from stowplan.framework.runtime import Framework
-from stowplan.framework.status import Status, error, unschedulable
-from stowplan.plugins.defaultpreemption.candidates import NO_CANDIDATES
+from stowplan.scheduler.framework.cycle_state import Cycle
+from stowplan.scheduler.framework.extension_points import run_post_filters
+from stowplan.scheduler.framework.interface import Plugin, Point, PostFilterResult, Reads
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.framework.status import Status, error, unschedulable
+from stowplan.scheduler.plugins.defaultpreemption.candidates import NO_CANDIDATES
+from stowplan.scheduler.table.podinfo import PodInfo
+from stowplan.scheduler.table.view import NodeRow
 from stowplan.testing import PodBuilder, cluster
 from stowplan.testing.builders import HOSTNAME
 from stowplan.testing.clusters import AnyNode

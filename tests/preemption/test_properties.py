@@ -17,14 +17,14 @@ from plugins.answers import profile_with
 from preemption.preempting import budget, fresh_chance, plugin_of, told
 from preemption.random_clusters import World, budgets, wanting, worlds
 from stowplan.api.pod import PodAffinityTerm
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.table import ClusterTable
-from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.extension_points import run_to_end
-from stowplan.framework.interface import PostFilterResult
-from stowplan.framework.runtime import Framework
-from stowplan.framework.status import Code
-from stowplan.plugins.registry import in_tree_registry
+from stowplan.scheduler.framework.evaluation import Evaluation
+from stowplan.scheduler.framework.extension_points import run_to_end
+from stowplan.scheduler.framework.interface import PostFilterResult
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.framework.status import Code
+from stowplan.scheduler.plugins.registry import in_tree_registry
+from stowplan.scheduler.table.podinfo import PodInfo
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing import PodBuilder, cluster
 from stowplan.testing.builders import uid_of
 

@@ -7,8 +7,8 @@ import pytest
 
 from preemption.preempting import budget, by_node, high, leaving, low, preempt, small, victims, with_status
 from stowplan.api.meta import Object
-from stowplan.framework.interface import PostFilterResult
-from stowplan.plugins.defaultpreemption.plugin import REASON_TERMINATING
+from stowplan.scheduler.framework.interface import PostFilterResult
+from stowplan.scheduler.plugins.defaultpreemption.plugin import REASON_TERMINATING
 from stowplan.testing import Cluster, PodBuilder, cluster
 from stowplan.testing.builders import HOSTNAME
 from stowplan.testing.groups import composite_pod_group, pod_group

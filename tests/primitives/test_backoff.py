@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.queue.sub_queues import SECOND, Backoff
+from stowplan.scheduler.queue.sub_queues import SECOND, Backoff
 
 durations = st.integers(1, 1000).map(lambda milliseconds: milliseconds * SECOND // 100)
 

@@ -4,7 +4,7 @@ import gc
 import subprocess
 import sys
 
-from stowplan.gc_tuning import (
+from stowplan.runtime.gc_tuning import (
     LOADING,
     THRESHOLDS,
     calm_collector,
@@ -37,7 +37,7 @@ def test_cycles_that_come_and_go_while_something_is_loaded_are_freed() -> None:
     """In a process of its own: it counts what is freed."""
     code = """
 import gc, weakref
-from stowplan.gc_tuning import patient_collector
+from stowplan.runtime.gc_tuning import patient_collector
 class Cycle: pass
 with patient_collector():
     gone = []
@@ -55,7 +55,7 @@ def test_what_was_left_alone_is_freed_when_it_has_been_replaced() -> None:
     """In a process of its own: it counts what is freed."""
     code = """
 import gc, weakref
-from stowplan.gc_tuning import calm_collector, collect_replaced, patient_collector
+from stowplan.runtime.gc_tuning import calm_collector, collect_replaced, patient_collector
 class Cycle: pass
 with patient_collector():
     one = Cycle(); one.me = one; gone = weakref.ref(one)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stowplan.lazy import lazy_module
+from stowplan.runtime.lazy import lazy_module
 
 
 def test_a_lazy_module_runs_when_something_of_it_is_used(

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from stowplan.api.meta import ObjectMeta
 from stowplan.api.node import Node
-from stowplan.cluster.nodetree import NodeTree, NodeTreeError, zone_key
 from stowplan.scheduler.node_sampler import nodes_to_find
+from stowplan.scheduler.table.nodetree import NodeTree, NodeTreeError, zone_key
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"

@@ -15,7 +15,7 @@ from stowplan.api.decode import convert
 from stowplan.api.pod import Pod
 from stowplan.api.quantity import MAX_DIGITS, Quantity, QuantityError, parse, quantity_of
 from stowplan.api.resources import incoming_requests, pod_limits
-from stowplan.cluster.volumepools import exact_size
+from stowplan.scheduler.table.volumepools import exact_size
 
 MAX_INT64 = 2**63 - 1
 MOST_BITS = math.ceil((2 * MAX_DIGITS + 100) * math.log2(10))

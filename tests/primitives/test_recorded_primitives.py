@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from stowplan.verify import primitives
-from stowplan.verify.report import Report, render_text
+from stowplan.lab.verify import primitives
+from stowplan.lab.verify.report import Report, render_text
 
 RECORDING = Path(__file__).parents[1] / "golden" / "primitives.jsonl.gz"
 

@@ -3,16 +3,16 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
-from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource
-from stowplan.framework.interface import Plugin
-from stowplan.framework.status import Status, unresolvable
-from stowplan.queue.build import queue_for
-from stowplan.queue.queued_pod import QueuedPod
-from stowplan.queue.scheduling_queue import SchedulingQueue
+from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.scheduler.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource
+from stowplan.scheduler.framework.interface import Plugin
+from stowplan.scheduler.framework.status import Status, unresolvable
+from stowplan.scheduler.queue.build import queue_for
+from stowplan.scheduler.queue.queued_pod import QueuedPod
+from stowplan.scheduler.queue.scheduling_queue import SchedulingQueue
+from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.testing import PodBuilder, cluster
 
 START = 1_700_000_000.0

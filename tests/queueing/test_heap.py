@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.queue.heaps import KeyedHeap
+from stowplan.scheduler.queue.heaps import KeyedHeap
 
 keys = st.sampled_from("abcdefgh")
 operations = st.lists(

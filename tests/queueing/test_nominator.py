@@ -5,9 +5,9 @@ import pytest
 from queueing.rig import rig
 from releases import GATES_1_36, GATES_1_37
 from stowplan.api.pod import Pod
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.table import ClusterTable
-from stowplan.queue.nominator import Nominator
+from stowplan.scheduler.queue.nominator import Nominator
+from stowplan.scheduler.table.podinfo import PodInfo
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing import PodBuilder, pod
 
 TABLE = ClusterTable()

@@ -5,9 +5,9 @@ from math import floor
 import pytest
 
 from queueing.rig import START, Rig, rig
-from stowplan.api.feature_gates import FeatureGates
-from stowplan.framework.events import NODE_ADD
-from stowplan.queue.queued_pod import QueuedPod
+from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.scheduler.framework.events import NODE_ADD
+from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan.testing import PodBuilder, node, pod
 
 WINDOW = 1.0

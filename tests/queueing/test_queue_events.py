@@ -6,8 +6,7 @@ from typing import Any, ClassVar
 import pytest
 
 from queueing.rig import Patient, Rig, StoppedClock, rig
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.events import (
+from stowplan.scheduler.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
     NODE_ADD,
@@ -19,8 +18,9 @@ from stowplan.framework.events import (
     Resource,
     queue_if,
 )
-from stowplan.framework.interface import Plugin
-from stowplan.queue.build import queue_for
+from stowplan.scheduler.framework.interface import Plugin
+from stowplan.scheduler.queue.build import queue_for
+from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.testing import cluster, node, pod
 
 NEW_NODE = node("n").obj()

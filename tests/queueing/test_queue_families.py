@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from queueing.test_queue_waking import _OFTEN, _SELDOM, _TO_PODS, ManyMoves, Side, Step, Together
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.events import (
+from stowplan.scheduler.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
     NODE_ADD,
@@ -25,8 +24,9 @@ from stowplan.framework.events import (
     Hint,
     queue_if,
 )
-from stowplan.framework.interface import Plugin
-from stowplan.queue.families import Families
+from stowplan.scheduler.framework.interface import Plugin
+from stowplan.scheduler.queue.families import Families
+from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.testing import PodBuilder, pod
 
 

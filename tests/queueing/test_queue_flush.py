@@ -3,7 +3,7 @@
 import pytest
 
 from queueing.rig import START, Doorman, Patient, rig
-from stowplan.framework.events import UNSCHEDULABLE_TIMEOUT
+from stowplan.scheduler.framework.events import UNSCHEDULABLE_TIMEOUT
 from stowplan.testing import pod
 
 

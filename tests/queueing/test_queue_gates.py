@@ -6,10 +6,17 @@ import pytest
 
 from queueing.rig import Doorman, Patient, rig
 from releases import GATES_1_36
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.events import ASSIGNED_POD_DELETE, NODE_ADD, Action, ClusterEvent, Hint, Resource
-from stowplan.framework.interface import Plugin
-from stowplan.framework.status import unresolvable
+from stowplan.scheduler.framework.events import (
+    ASSIGNED_POD_DELETE,
+    NODE_ADD,
+    Action,
+    ClusterEvent,
+    Hint,
+    Resource,
+)
+from stowplan.scheduler.framework.interface import Plugin
+from stowplan.scheduler.framework.status import unresolvable
+from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.testing import node, pod
 
 NEW_NODE = node("n").obj()

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from queueing.rig import Doorman, Patient, Rig, rig
-from stowplan.framework.events import NODE_ADD, Answer, ClusterEvent, Hint
-from stowplan.framework.status import Status
-from stowplan.queue.instrument import Hooks, QueueInstrument
-from stowplan.queue.queued_pod import QueuedPod
+from stowplan.scheduler.framework.events import NODE_ADD, Answer, ClusterEvent, Hint
+from stowplan.scheduler.framework.status import Status
+from stowplan.scheduler.queue.instrument import Hooks, QueueInstrument
+from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan.testing import node, pod
 
 NEW_NODE = node("n").obj()

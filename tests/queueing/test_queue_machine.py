@@ -13,11 +13,11 @@ from queueing.plainqueue import ACTIVE, BACKOFF, FLYING, UNSCHEDULABLE, PlainQue
 from queueing.rig import StoppedClock
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.events import NODE_ADD, EventRegistration, Hint, queue_if
-from stowplan.framework.interface import Plugin
-from stowplan.queue.build import queue_for
-from stowplan.queue.queued_pod import QueuedPod
+from stowplan.scheduler.framework.events import NODE_ADD, EventRegistration, Hint, queue_if
+from stowplan.scheduler.framework.interface import Plugin
+from stowplan.scheduler.queue.build import queue_for
+from stowplan.scheduler.queue.queued_pod import QueuedPod
+from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.testing import PodBuilder, cluster, node, pod
 
 

@@ -9,10 +9,9 @@ from queueing.rig import Rig, rig
 from releases import V1_37
 from stowplan.api.decode import convert
 from stowplan.api.devices import ResourceClaim
-from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.pod import PodResourceClaim
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.events import (
+from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.scheduler.framework.events import (
     Action,
     ClusterEvent,
     EventRegistration,
@@ -20,8 +19,9 @@ from stowplan.framework.events import (
     Resource,
     queue_if,
 )
-from stowplan.framework.interface import Plugin
-from stowplan.queue.instrument import QueueInstrument
+from stowplan.scheduler.framework.interface import Plugin
+from stowplan.scheduler.queue.instrument import QueueInstrument
+from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.testing import PodBuilder, pod
 
 UPDATED = ClusterEvent(Resource.RESOURCE_CLAIM, Action.UPDATE)

@@ -6,8 +6,8 @@ import pytest
 
 from queueing.rig import StoppedClock, rig
 from releases import GATES_1_36
-from stowplan.framework.interface import Plugin
-from stowplan.queue.build import queue_for
+from stowplan.scheduler.framework.interface import Plugin
+from stowplan.scheduler.queue.build import queue_for
 from stowplan.testing import cluster, pod
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from queueing.rig import Patient, rig
-from stowplan.framework.events import (
+from stowplan.scheduler.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
     FORCE_ACTIVATE,
@@ -13,7 +13,7 @@ from stowplan.framework.events import (
     Hint,
     Resource,
 )
-from stowplan.queue.sub_queues import AlreadyQueuedError
+from stowplan.scheduler.queue.sub_queues import AlreadyQueuedError
 from stowplan.testing import node, pod
 
 NEW_NODE = node("n").obj()

@@ -3,7 +3,7 @@
 import pytest
 
 from queueing.rig import Patient, Rig, rig
-from stowplan.framework.events import Hint
+from stowplan.scheduler.framework.events import Hint
 from stowplan.testing import pod
 
 

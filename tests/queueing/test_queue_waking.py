@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from queueing.rig import Rig, rig
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework import held_pods
-from stowplan.framework.events import (
+from stowplan.scheduler.framework import held_pods
+from stowplan.scheduler.framework.events import (
     ASSIGNED_POD_DELETE,
     NODE_ADD,
     UNSCHEDULABLE_TIMEOUT,
@@ -24,12 +23,13 @@ from stowplan.framework.events import (
     Hint,
     queue_if,
 )
-from stowplan.framework.held_pods import HeldPods
-from stowplan.framework.interface import Plugin
-from stowplan.framework.status import Status, unresolvable
-from stowplan.queue import requeue
-from stowplan.queue.instrument import QueueInstrument
-from stowplan.queue.queued_pod import QueuedPod
+from stowplan.scheduler.framework.held_pods import HeldPods
+from stowplan.scheduler.framework.interface import Plugin
+from stowplan.scheduler.framework.status import Status, unresolvable
+from stowplan.scheduler.queue import requeue
+from stowplan.scheduler.queue.instrument import QueueInstrument
+from stowplan.scheduler.queue.queued_pod import QueuedPod
+from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.testing import PodBuilder, node, pod
 
 Step = tuple[str, int, str]

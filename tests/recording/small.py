@@ -6,11 +6,11 @@ from pathlib import Path
 from random import Random
 
 from stowplan.api.catalogue import NODES, PODS
-from stowplan.clock import VirtualClock, run
-from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.store import Store
-from stowplan.recording import Recording, recorded_scheduler
+from stowplan.localcluster.client import InProcessClient
+from stowplan.localcluster.store import Store
+from stowplan.runtime.clock import VirtualClock, run
 from stowplan.scheduler import Settings
+from stowplan.scheduler.recording import Recording, recorded_scheduler
 
 
 def node(name: str, cpu: str = "4") -> dict[str, object]:

@@ -15,8 +15,8 @@ import msgspec
 import pytest
 
 from recording.small import record_small
-from stowplan.recording import decisions
-from stowplan.recording.files import (
+from stowplan.scheduler.recording import decisions
+from stowplan.scheduler.recording.files import (
     MAGIC,
     Header,
     Kind,
@@ -25,10 +25,10 @@ from stowplan.recording.files import (
     first_bytes,
     inflated,
 )
-from stowplan.recording.objects import objects_at
-from stowplan.snapshot import files as snapshots
-from stowplan.snapshot.files import SnapshotError
-from stowplan.snapshot.sources import read_files
+from stowplan.scheduler.recording.objects import objects_at
+from stowplan.simulate.snapshot import files as snapshots
+from stowplan.simulate.snapshot.files import SnapshotError
+from stowplan.simulate.snapshot.sources import read_files
 
 CONFIG = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 POD = {"metadata": {"name": "a", "namespace": "b"}}

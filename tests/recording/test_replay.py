@@ -15,23 +15,23 @@ from click.testing import CliRunner, Result
 from recording.small import node, pod, record_small
 from stowplan.api.catalogue import NODES, PODS
 from stowplan.api.node import Node
-from stowplan.chaos import Plan, plan_of
-from stowplan.chaos.run import execute_recorded
 from stowplan.cli.main import stowplan
-from stowplan.clock import VirtualClock, run
-from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.store import Store
-from stowplan.recording import Decision, Recording, decisions, sessions
-from stowplan.recording.comparing import judged_bindings
-from stowplan.recording.files import Kind, first_bytes, read_header
-from stowplan.recording.objects import objects_at
-from stowplan.recording.reading import settings_of
-from stowplan.recording.replay import ReplayClient, ReplayTurns
-from stowplan.recording.segments import FILES, SegmentWriter
-from stowplan.recording.watching import ClusterRecorder
+from stowplan.lab.chaos import Plan, plan_of
+from stowplan.lab.chaos.run import execute_recorded
+from stowplan.localcluster.client import InProcessClient
+from stowplan.localcluster.store import Store
+from stowplan.runtime.clock import VirtualClock, run
 from stowplan.scheduler import Scheduler, Settings
+from stowplan.scheduler.recording import Decision, Recording, decisions, sessions
+from stowplan.scheduler.recording.files import Kind, first_bytes, read_header
+from stowplan.scheduler.recording.objects import objects_at
+from stowplan.scheduler.recording.reading import settings_of
+from stowplan.scheduler.recording.replay import ReplayClient, ReplayTurns
+from stowplan.scheduler.recording.segments import FILES, SegmentWriter
+from stowplan.scheduler.recording.watching import ClusterRecorder
 from stowplan.scheduler.turns import WRITING
 from stowplan.simulate import Cluster
+from stowplan.simulate.replay_comparison import judged_bindings
 from stowplan.simulate.scenario import read_scenario
 
 MOST_ALLOCATED = """

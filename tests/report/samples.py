@@ -1,6 +1,6 @@
 """A report with one of everything, and names that somebody chose to do harm."""
 
-from stowplan.report import (
+from stowplan.explain.report import (
     Bar,
     Bars,
     Columns,
@@ -18,7 +18,7 @@ from stowplan.report import (
     Tiles,
     TimeSeries,
 )
-from stowplan.report.model import BAD, GOOD
+from stowplan.explain.report.model import BAD, GOOD
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\x1b[31m"
 START = 1_800_000_000.0

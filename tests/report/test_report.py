@@ -7,7 +7,7 @@ from hashlib import sha256
 
 from report.samples import HOSTILE, everything
 from stowplan.explain.layout import Palette, visible
-from stowplan.report import (
+from stowplan.explain.report import (
     Bar,
     Bars,
     Funnel,

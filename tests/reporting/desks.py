@@ -12,7 +12,7 @@ from stowplan.api.requests import ORDINARY_DELETION, DeleteOptions, Json, PatchT
 from stowplan.api.status import ApiError, not_found, unreachable
 from stowplan.api.writes import Binding
 from stowplan.client import Writer
-from stowplan.clock import Clock
+from stowplan.runtime.clock import Clock
 
 
 class HandClock:

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from reporting.desks import Desk, Written, pod
 from stowplan.api.pod import Pod
 from stowplan.api.status import ApiError
-from stowplan.clock import Clock, VirtualClock, run
-from stowplan.reporting import EventRecorder
+from stowplan.runtime.clock import Clock, VirtualClock, run
+from stowplan.scheduler.events import EventRecorder
 
 MINUTE = 60.0
 

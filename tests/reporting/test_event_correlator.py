@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from effort import examples
-from stowplan.reporting.events import SERIES_TIMEOUT, Event, EventCorrelator, EventKey, EventSeries
+from stowplan.scheduler.events.events import SERIES_TIMEOUT, Event, EventCorrelator, EventKey, EventSeries
 
 
 def event(time: float = 0.0, **fields: Any) -> Event:

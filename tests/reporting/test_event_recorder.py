@@ -8,9 +8,9 @@ import pytest
 
 from reporting.desks import Desk, HandClock, Written, pod
 from reporting.office import MINUTE, Nothing, Office, at_work
-from stowplan.clock import VirtualClock, run
-from stowplan.reporting import EventRecorder
-from stowplan.reporting.events import truncate_note
+from stowplan.runtime.clock import VirtualClock, run
+from stowplan.scheduler.events import EventRecorder
+from stowplan.scheduler.events.events import truncate_note
 
 
 def test_reporting_only_takes_note() -> None:

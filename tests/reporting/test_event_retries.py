@@ -8,7 +8,7 @@ from reporting.desks import pod
 from reporting.office import MINUTE, Office, at_work
 from stowplan.api import catalogue as c
 from stowplan.api.status import ApiError, already_exists, unreachable
-from stowplan.clock import VirtualClock, run
+from stowplan.runtime.clock import VirtualClock, run
 
 
 def test_a_server_out_of_reach_is_tried_twelve_times_in_two_minutes() -> None:

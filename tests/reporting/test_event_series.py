@@ -11,10 +11,10 @@ from reporting.office import MINUTE, Office, at_work
 from stowplan.api import catalogue as c
 from stowplan.api.meta import seconds_of
 from stowplan.api.status import already_exists
-from stowplan.clock import VirtualClock, run
-from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.store import Store
-from stowplan.reporting import EventRecorder
+from stowplan.localcluster.client import InProcessClient
+from stowplan.localcluster.store import Store
+from stowplan.runtime.clock import VirtualClock, run
+from stowplan.scheduler.events import EventRecorder
 
 
 def test_a_series_is_written_when_it_begins_and_when_it_has_been_quiet() -> None:

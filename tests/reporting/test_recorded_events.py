@@ -12,8 +12,8 @@ from reporting.desks import Desk, ExactClock, HandClock, pod
 from stowplan.api.meta import seconds_of
 from stowplan.api.pod import Pod
 from stowplan.api.requests import Json
-from stowplan.clock import VirtualClock, run
-from stowplan.reporting import EventRecorder, reference
+from stowplan.runtime.clock import VirtualClock, run
+from stowplan.scheduler.events import EventRecorder, reference
 
 WRITES: dict[str, list[Json]] = recorded("wire/writes")
 GROUPS = ["a-", "b-", "c-", "d-", "e-", "f-", "h-", "i-", "j-names", "j-full", "j-unreachable", "k-"]

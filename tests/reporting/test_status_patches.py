@@ -17,9 +17,9 @@ from stowplan.api.meta import seconds_of, timestamp
 from stowplan.api.pod import Pod, PodCondition, PodStatus
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError, already_exists, conflict, not_found, unreachable
-from stowplan.clock import VirtualClock, run
-from stowplan.embedded.store import Store
-from stowplan.reporting import failure_patch, nomination_patch, patch_status, victim_patch
+from stowplan.localcluster.store import Store
+from stowplan.runtime.clock import VirtualClock, run
+from stowplan.scheduler.events import failure_patch, nomination_patch, patch_status, victim_patch
 
 PATCHES: list[Json] = recorded("wire/status-patches")
 LATER = seconds_of("2026-11-15T23:00:00Z")

@@ -13,24 +13,24 @@ from stowplan.api.pod import (
     PreferredSchedulingTerm,
     TopologySpreadConstraint,
 )
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.view import NodeRow, NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.interface import Codes, Extremes, Plugin, PreFilterResult, Reads, Scores
-from stowplan.framework.profile import PluginUse, ProfileSpec, resolve_plugins
-from stowplan.framework.status import SKIP, Status, unresolvable, unschedulable
-from stowplan.plugins.interpodaffinity.plugin import InterPodAffinityArgs
-from stowplan.plugins.nodeaffinity import NodeAffinityArgs
-from stowplan.plugins.noderesources.balanced_allocation import NodeResourcesBalancedAllocationArgs
-from stowplan.plugins.noderesources.fit import NodeResourcesFitArgs
-from stowplan.plugins.noderesources.resource_allocation import (
+from stowplan.scheduler.framework.cycle_state import Cycle
+from stowplan.scheduler.framework.interface import Codes, Extremes, Plugin, PreFilterResult, Reads, Scores
+from stowplan.scheduler.framework.profile import PluginUse, ProfileSpec, resolve_plugins
+from stowplan.scheduler.framework.status import SKIP, Status, unresolvable, unschedulable
+from stowplan.scheduler.plugins.interpodaffinity.plugin import InterPodAffinityArgs
+from stowplan.scheduler.plugins.nodeaffinity import NodeAffinityArgs
+from stowplan.scheduler.plugins.noderesources.balanced_allocation import NodeResourcesBalancedAllocationArgs
+from stowplan.scheduler.plugins.noderesources.fit import NodeResourcesFitArgs
+from stowplan.scheduler.plugins.noderesources.resource_allocation import (
     RequestedToCapacityRatioParam,
     ResourceSpec,
     ScoringStrategy,
     UtilizationShapePoint,
 )
-from stowplan.plugins.podtopologyspread.plugin import PodTopologySpreadArgs
-from stowplan.plugins.registry import LEGACY, default_plugins, in_tree_points, in_tree_registry
+from stowplan.scheduler.plugins.podtopologyspread.plugin import PodTopologySpreadArgs
+from stowplan.scheduler.plugins.registry import LEGACY, default_plugins, in_tree_points, in_tree_registry
+from stowplan.scheduler.table.podinfo import PodInfo
+from stowplan.scheduler.table.view import NodeRow, NodeRows
 from stowplan.testing.builders import HOSTNAME, ZONE
 from stowplan.testing.cluster_strategies import GPU, RACK
 

@@ -8,8 +8,8 @@ import pytest
 
 from stowplan.api.meta import LabelSelector, Namespace, ObjectMeta
 from stowplan.config import default_profile
-from stowplan.framework.runtime import Framework
-from stowplan.plugins.registry import in_tree_registry
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.plugins.registry import in_tree_registry
 from stowplan.testing import NodeBuilder, PodBuilder, cluster, node, pod
 from stowplan.testing.builders import HOSTNAME, ZONE
 from stowplan.testing.reuse_machine import MirroredCluster, describe_evaluation

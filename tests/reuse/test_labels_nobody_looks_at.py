@@ -1,8 +1,8 @@
 """Pods that differ only in labels that no term looks at share results, for as long as none does."""
 
 from stowplan.config import default_profile
-from stowplan.framework.runtime import Framework
-from stowplan.plugins.registry import in_tree_registry
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.plugins.registry import in_tree_registry
 from stowplan.testing import PodBuilder, node, pod
 from stowplan.testing.builders import ZONE
 from stowplan.testing.reuse_machine import MirroredCluster, describe_evaluation

@@ -6,9 +6,9 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from effort import LONG, examples
 from reuse.machine import AllPlugins
-from stowplan.cluster.changes import ChangeLog
-from stowplan.plugins.interpodaffinity import counts
-from stowplan.plugins.podtopologyspread import fewnodes
+from stowplan.scheduler.plugins.interpodaffinity import counts
+from stowplan.scheduler.plugins.podtopologyspread import fewnodes
+from stowplan.scheduler.table.changes import ChangeLog
 
 SHORT = settings(
     max_examples=examples(60),

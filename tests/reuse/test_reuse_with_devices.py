@@ -17,18 +17,18 @@ from effort import examples
 from releases import EACH
 from stowplan.api.decode import convert
 from stowplan.api.devices import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim
-from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.pod import Pod, PodResourceClaim
-from stowplan.cluster.devices import Claims
-from stowplan.cluster.table import ClusterTable
+from stowplan.api.releases import Release
+from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config import build, default_config
-from stowplan.framework.extension_points import Lifecycle
-from stowplan.framework.runtime import Framework
-from stowplan.framework.status import PluginError
-from stowplan.fuzz.device_world import DRIVER, NODES, TAINT, DeviceWorld
-from stowplan.plugins.dynamicresources import DynamicResources
-from stowplan.plugins.registry import in_tree_registry
-from stowplan.releases import Release
+from stowplan.lab.fuzz.device_world import DRIVER, NODES, TAINT, DeviceWorld
+from stowplan.scheduler.framework.extension_points import Lifecycle
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.framework.status import PluginError
+from stowplan.scheduler.plugins.dynamicresources import DynamicResources
+from stowplan.scheduler.plugins.registry import in_tree_registry
+from stowplan.scheduler.table.devices import Claims
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing import node, pod
 from stowplan.testing.reuse_machine import describe_evaluation
 

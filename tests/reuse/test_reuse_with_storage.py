@@ -28,15 +28,15 @@ from plugins.volumes.objects import (
     with_volumes,
 )
 from stowplan.api.csitranslation import BETA_ZONE, ZONE
-from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.pod import AWSElasticBlockStore, Pod
-from stowplan.cluster.table import ClusterTable
+from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config import build, load
-from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.runtime import Framework
-from stowplan.framework.status import PluginError, Status
-from stowplan.plugins.registry import in_tree_registry
+from stowplan.scheduler.framework.evaluation import Evaluation
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.framework.status import PluginError, Status
+from stowplan.scheduler.plugins.registry import in_tree_registry
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing import PodBuilder, node, pod
 from stowplan.testing.reuse_machine import MirroredCluster, describe_evaluation
 

@@ -4,11 +4,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from effort import examples
-from stowplan.cluster.table import ClusterTable
 from stowplan.config import default_profile
-from stowplan.framework.decision import Record
-from stowplan.framework.runtime import Framework
-from stowplan.plugins.registry import in_tree_registry
+from stowplan.scheduler.framework.decision import Record
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.plugins.registry import in_tree_registry
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing import PodBuilder, node, pod
 from stowplan.testing.builders import ZONE
 from stowplan.testing.reuse_machine import MirroredCluster, describe_evaluation

@@ -15,11 +15,11 @@ from aiohttp import web
 
 from observed.files import recorded
 from run.processes import RunningScheduler, begin
-from stowplan.clock import RealClock
-from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
-from stowplan.embedded.apiserver import ApiServer, Listening
-from stowplan.embedded.apiserver.bodies import as_json
-from stowplan.embedded.store import Store
+from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects
+from stowplan.localcluster.apiserver import ApiServer, Listening
+from stowplan.localcluster.apiserver.bodies import as_json
+from stowplan.localcluster.store import Store
+from stowplan.runtime.clock import RealClock
 
 Act = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 

@@ -20,7 +20,7 @@ from run.lives import ask
 from run.processes import RunningScheduler
 from stowplan.api.catalogue import LEASES
 from stowplan.api.meta import micro_timestamp
-from stowplan.clock import RealClock
+from stowplan.runtime.clock import RealClock
 from stowplan.testing.ports import free_port
 from waiting import eventually
 

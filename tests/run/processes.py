@@ -15,7 +15,7 @@ from httpclient.httpworlds import serving
 from releases import EMULATE_1_36
 from stowplan.api.catalogue import EVENTS, LEASES, NODES, PODS
 from stowplan.api.requests import Json
-from stowplan.embedded.store import Store
+from stowplan.localcluster.store import Store
 from waiting import PATIENCE, eventually
 
 LEASE = ("kube-system", "kube-scheduler")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from run.processes import cluster
 from stowplan.api.catalogue import LEASE_CANDIDATES
-from stowplan.clock import RealClock
-from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.controllers.controller import Context, ControllerManager
-from stowplan.embedded.controllers.leaderelection import LeaderElectionController
+from stowplan.localcluster.client import InProcessClient
+from stowplan.localcluster.controllers.controller import Context, ControllerManager
+from stowplan.localcluster.controllers.leaderelection import LeaderElectionController
+from stowplan.runtime.clock import RealClock
 from waiting import eventually
 
 FLAGS = (

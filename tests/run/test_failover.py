@@ -8,7 +8,7 @@ from pathlib import Path
 
 from run.processes import Cluster, RunningScheduler, cluster
 from stowplan.api.catalogue import PODS
-from stowplan.embedded.store import Change
+from stowplan.localcluster.store import Change
 from waiting import eventually
 
 KILLS = int(os.environ.get("STOWPLAN_KILLS", "3"))

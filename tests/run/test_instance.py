@@ -3,12 +3,12 @@
 import asyncio
 import random
 
-from stowplan.clock import VirtualClock, run
-from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.store import Store
-from stowplan.logs import Logger
-from stowplan.run.instance import SchedulerInstance
+from stowplan.localcluster.client import InProcessClient
+from stowplan.localcluster.store import Store
+from stowplan.runtime.clock import VirtualClock, run
+from stowplan.runtime.logs import Logger
 from stowplan.scheduler import Scheduler, Settings
+from stowplan.server.instance import SchedulerInstance
 
 
 class Mute(InProcessClient):

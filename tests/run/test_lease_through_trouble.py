@@ -11,7 +11,7 @@ import yaml
 
 from run.processes import Cluster, RunningScheduler, cluster
 from stowplan.api.catalogue import LEASES
-from stowplan.embedded.store import Change
+from stowplan.localcluster.store import Change
 from waiting import eventually
 
 SHORT = {"leaderElect": True, "leaseDuration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms"}
@@ -81,7 +81,7 @@ def test_a_loop_that_is_blocked_for_longer_than_the_lease_keeps_it(tmp_path: Pat
 
 FAILING = """
 import asyncio
-from stowplan.run.process import Process
+from stowplan.server.process import Process
 from stowplan.cli.main import main
 
 {patch}

@@ -4,8 +4,8 @@ import asyncio
 import logging
 import warnings
 
-from stowplan.logs import ERROR, WARNING, Logger
-from stowplan.run.process import bridge_logging
+from stowplan.runtime.logs import ERROR, WARNING, Logger
+from stowplan.server.process import bridge_logging
 
 
 def test_an_error_that_nobody_waited_for_becomes_one_line() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from run.processes import Cluster, cluster
 from stowplan.api.catalogue import EVENTS, PODS
-from stowplan.embedded.apiserver import responses
+from stowplan.localcluster.apiserver import responses
 from waiting import eventually
 
 DEEP = b'{"f:a":' * 2_000 + b"{}" + b"}" * 2_000

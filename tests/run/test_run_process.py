@@ -11,7 +11,7 @@ from pathlib import Path
 from run.lives import ask
 from run.processes import Cluster, RunningScheduler, cluster, names
 from stowplan.api.catalogue import PODS
-from stowplan.run.process import FORGOTTEN_WITHIN
+from stowplan.server.process import FORGOTTEN_WITHIN
 from stowplan.testing.ports import free_port
 from waiting import eventually
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from io import StringIO
 
-from stowplan.run.command import main
-from stowplan.run.options import Options
-from stowplan.run.startup import StartupPlan
+from stowplan.server.command import main
+from stowplan.server.options import Options
+from stowplan.server.startup import StartupPlan
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from run_flags.commands import HEADER, Called, call
+from stowplan.client.election import LOCK_KINDS
 from stowplan.config import ConfigError
-from stowplan.election import LOCK_KINDS
-from stowplan.framework.interface import Point
-from stowplan.run.configuration import AlgorithmSource, ConfigMapRef, algorithm_source
-from stowplan.run.flags.parser import Flag, parse
-from stowplan.run.flags.table import GROUPS
-from stowplan.run.options import reload, waiting_for_restart
+from stowplan.scheduler.framework.interface import Point
+from stowplan.server.configuration import AlgorithmSource, ConfigMapRef, algorithm_source
+from stowplan.server.flags.parser import Flag, parse
+from stowplan.server.flags.table import GROUPS
+from stowplan.server.options import reload, waiting_for_restart
 
 MASTER = "--master=http://127.0.0.1:1"
 

@@ -9,13 +9,13 @@ import pytest
 from releases import EMULATE_1_36
 from run_flags.commands import HEADER, KUBECONFIG, Called, call
 from stowplan.api.catalogue import NAMESPACES, NODES, PODS
+from stowplan.api.releases import DEFAULT
 from stowplan.client.http import Address, HttpClient, Server
-from stowplan.clock import RealClock
 from stowplan.config import ConfigError
 from stowplan.gocompat.durations import Duration
-from stowplan.releases import DEFAULT
-from stowplan.run.clients import watch_lists_wanted
-from stowplan.run.options import reload, waiting_for_restart
+from stowplan.runtime.clock import RealClock
+from stowplan.server.clients import watch_lists_wanted
+from stowplan.server.options import reload, waiting_for_restart
 
 MASTER = "--master=http://127.0.0.1:1"
 Write = Callable[[str], str]

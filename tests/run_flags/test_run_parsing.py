@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stowplan.api.releases import DEFAULT
 from stowplan.gocompat.durations import Duration
 from stowplan.gocompat.quoting import quote
-from stowplan.releases import DEFAULT
-from stowplan.run.command import usage_text
-from stowplan.run.flags.parser import Flag, FlagError, Group, parse
-from stowplan.run.flags.table import GROUPS
-from stowplan.run.flags.values import (
+from stowplan.server.command import usage_text
+from stowplan.server.flags.parser import Flag, FlagError, Group, parse
+from stowplan.server.flags.table import GROUPS
+from stowplan.server.flags.values import (
     INT,
     ModuleLevel,
     NamedPair,

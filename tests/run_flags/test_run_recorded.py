@@ -9,9 +9,9 @@ import pytest
 from observed.files import recorded
 from releases import EMULATE_1_36
 from run_flags.commands import HEADER, KUBECONFIG, call
-from stowplan.run.command import help_text, usage_text
-from stowplan.run.flags.table import GROUPS
-from stowplan.run.version import VERSION
+from stowplan.server.command import help_text, usage_text
+from stowplan.server.flags.table import GROUPS
+from stowplan.server.version import VERSION
 
 CASES: dict[str, dict[str, Any]] = {case["name"]: case for case in recorded("cli/cases")}
 

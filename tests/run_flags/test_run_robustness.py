@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from run_flags.commands import call
-from stowplan.run.flags.table import GROUPS
+from stowplan.server.flags.table import GROUPS
 
 _NAMES = [
     f"--{flag.name}"

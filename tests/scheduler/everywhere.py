@@ -6,9 +6,9 @@ so on by a plugin that writes down what it was asked.
 
 from typing import Any
 
-from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, queue_if
-from stowplan.framework.interface import Plugin, PostFilterResult
-from stowplan.framework.status import SKIP, Status, unschedulable
+from stowplan.scheduler.framework.events import Action, ClusterEvent, EventRegistration, Hint, queue_if
+from stowplan.scheduler.framework.interface import Plugin, PostFilterResult
+from stowplan.scheduler.framework.status import SKIP, Status, unschedulable
 
 TICKETS = "tickets.v1.example.com"
 

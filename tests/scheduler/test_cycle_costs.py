@@ -10,14 +10,14 @@ import pytest
 from pod_groups.grouprig import StoppedClock
 from scheduler.worlds import World, configured, live, plugin
 from stowplan.api.catalogue import POD_GROUPS
-from stowplan.api.feature_gates import FeatureGates
-from stowplan.cluster.table import ClusterTable
+from stowplan.api.releases import release
+from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.explain.web import Inspection
 from stowplan.framework import unschedulable
-from stowplan.inspection import Inspection
-from stowplan.logs import Logger
-from stowplan.queue.queued_pod import QueuedPod
-from stowplan.releases import release
+from stowplan.runtime.logs import Logger
 from stowplan.scheduler.cycle_costs import LONGEST_HOLD, MOST_OWNERS, SHARE, CycleCosts
+from stowplan.scheduler.queue.queued_pod import QueuedPod
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing import pod
 
 SLOW = "Scheduling attempts take long"

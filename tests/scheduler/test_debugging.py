@@ -6,7 +6,7 @@ import signal
 
 from scheduler.worlds import World, live, node, pod
 from stowplan.api.catalogue import NODES, PODS
-from stowplan.clock import RealClock
+from stowplan.runtime.clock import RealClock
 from stowplan.scheduler.debugger import Comparison
 from waiting import PATIENCE, eventually
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from scheduler.worlds import World
-from stowplan.clock import VirtualClock, run
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.interface import Plugin, Wait
+from stowplan.runtime.clock import VirtualClock, run
 from stowplan.scheduler.binding_cycle import WORKERS, Unbound
+from stowplan.scheduler.framework.cycle_state import Cycle
+from stowplan.scheduler.framework.interface import Plugin, Wait
+from stowplan.scheduler.table.podinfo import PodInfo
 
 GRACE = 3.0
 NOBODY = Unbound([], [])

@@ -7,11 +7,12 @@ from msgspec.structs import replace
 
 from releases import V1_36, V1_37
 from stowplan.api.devices import DeviceTaintRule
-from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
+from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.api.storage import StorageClass
-from stowplan.framework.events import (
+from stowplan.scheduler.event_handlers import EventHandlers, event_of
+from stowplan.scheduler.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
     ASSIGNED_POD_UPDATE,
@@ -22,8 +23,7 @@ from stowplan.framework.events import (
     Resource,
     pod_resources,
 )
-from stowplan.framework.waiting_pods import WaitingPods
-from stowplan.scheduler.event_handlers import EventHandlers, event_of
+from stowplan.scheduler.framework.waiting_pods import WaitingPods
 from stowplan.testing import PodBuilder, node, pod
 
 

@@ -6,10 +6,10 @@ import pytest
 
 from releases import GATES_1_37
 from scheduler.worlds import World, configured, live
-from stowplan.cluster.podinfo import PodInfo
 from stowplan.explain.state import Explanation
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.interface import Plugin, Wait
+from stowplan.scheduler.framework.cycle_state import Cycle
+from stowplan.scheduler.framework.interface import Plugin, Wait
+from stowplan.scheduler.table.podinfo import PodInfo
 
 
 def explained(world: World, name: str) -> Explanation:

@@ -6,11 +6,11 @@ import pytest
 
 from releases import V1_36, V1_37
 from scheduler.worlds import World, configured, live, plugin
-from stowplan.api.feature_gates import FeatureGates
+from stowplan.api.releases import Release
+from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.api.status import ApiError, unreachable
-from stowplan.framework.status import error, unschedulable
-from stowplan.releases import Release
 from stowplan.scheduler.failure_handler import StatusWriter
+from stowplan.scheduler.framework.status import error, unschedulable
 
 LIMIT = 1024
 """How many bytes an event's note may have."""

@@ -12,15 +12,15 @@ from msgspec import to_builtins
 
 from scheduler.worlds import configured, enabling
 from stowplan.api.catalogue import NODES, PODS
-from stowplan.clock import RealClock
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.store import Store
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.interface import Plugin
-from stowplan.framework.status import Status, unschedulable
+from stowplan.localcluster.client import InProcessClient
+from stowplan.localcluster.store import Store
+from stowplan.runtime.clock import RealClock
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.scheduler.context import SLICE
+from stowplan.scheduler.framework.cycle_state import Cycle
+from stowplan.scheduler.framework.interface import Plugin
+from stowplan.scheduler.framework.status import Status, unschedulable
+from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.testing import node, pod
 
 

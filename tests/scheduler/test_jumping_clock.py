@@ -9,7 +9,7 @@ from clock.jumping import YEAR, JumpingClock
 from scheduler.worlds import World
 from stowplan.api.catalogue import EVENTS, PODS
 from stowplan.api.meta import seconds_of
-from stowplan.clock import VirtualClock, run
+from stowplan.runtime.clock import VirtualClock, run
 
 
 def live(story: Callable[[World, JumpingClock], Awaitable[None]]) -> None:

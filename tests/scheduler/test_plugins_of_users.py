@@ -8,12 +8,12 @@ import pytest
 
 from scheduler.worlds import World, configured, live, plugin
 from stowplan.api.catalogue import Catalogue, Resource
-from stowplan.clock import VirtualClock, run
-from stowplan.framework.events import Action, ClusterEvent, EventRegistration
-from stowplan.framework.events import Resource as Kind
-from stowplan.framework.interface import Plugin
-from stowplan.framework.registry import load_plugin
-from stowplan.framework.status import unschedulable
+from stowplan.runtime.clock import VirtualClock, run
+from stowplan.scheduler.framework.events import Action, ClusterEvent, EventRegistration
+from stowplan.scheduler.framework.events import Resource as Kind
+from stowplan.scheduler.framework.interface import Plugin
+from stowplan.scheduler.framework.registry import load_plugin
+from stowplan.scheduler.framework.status import unschedulable
 
 FILE = Path(__file__).parent / "everywhere.py"
 TICKETS = Resource("example.com", "v1", "tickets", "Ticket", custom=True)

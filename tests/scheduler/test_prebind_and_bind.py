@@ -8,7 +8,7 @@ import pytest
 from releases import GATES_1_36, GATES_1_37
 from scheduler.worlds import World, configured, enabling, live, plugin
 from stowplan.api.status import ApiError, unreachable
-from stowplan.framework.status import SKIP, SUCCESS, error, unschedulable
+from stowplan.scheduler.framework.status import SKIP, SUCCESS, error, unschedulable
 
 
 def _pre_binding(name: str, log: list[str], seconds: float = 0.0, answer: Any = None, **about: Any) -> Any:

@@ -9,9 +9,9 @@ from metrics.reading import scraped
 from releases import GATES_1_37, V1_36, V1_37
 from scheduler.worlds import World, configured, live
 from stowplan.api.catalogue import POD_DISRUPTION_BUDGETS
-from stowplan.api.feature_gates import FeatureGates
+from stowplan.api.releases import Release
+from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.api.status import ApiError
-from stowplan.releases import Release
 from stowplan.scheduler.preemption import AT_A_TIME
 
 MARKED = "default-scheduler: preempting to accommodate a higher priority pod"

@@ -9,8 +9,8 @@ from releases import GATES_1_36
 from scheduler.worlds import World
 from stowplan.api.catalogue import Resource
 from stowplan.api.status import ApiError
-from stowplan.clock import VirtualClock, run
 from stowplan.config import load
+from stowplan.runtime.clock import VirtualClock, run
 from stowplan.scheduler.watched import AROUND_PODS, DEVICES, STORAGE, Watched
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n"

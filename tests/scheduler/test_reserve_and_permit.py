@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from scheduler.worlds import World, configured, enabling, live, plugin
-from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Resource
-from stowplan.framework.interface import Wait
-from stowplan.framework.status import SUCCESS, Code, Status, error, unresolvable, unschedulable
+from stowplan.scheduler.framework.events import Action, ClusterEvent, EventRegistration, Resource
+from stowplan.scheduler.framework.interface import Wait
+from stowplan.scheduler.framework.status import SUCCESS, Code, Status, error, unresolvable, unschedulable
 
 DAY = 86_400.0
 

@@ -9,8 +9,8 @@ import pytest
 
 from scheduler.worlds import World, configured, enabling, live, plugin
 from stowplan.config.types import Extender as ExtenderConfig
-from stowplan.framework.interface import PreFilterResult
-from stowplan.framework.status import SUCCESS, unschedulable
+from stowplan.scheduler.framework.interface import PreFilterResult
+from stowplan.scheduler.framework.status import SUCCESS, unschedulable
 from stowplan.testing.extenders import RuleExtender, Rules
 
 NO_NODES = "no nodes available to schedule pods"

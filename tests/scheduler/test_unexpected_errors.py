@@ -6,15 +6,15 @@ import pytest
 
 from scheduler.worlds import World, live, plugin
 from stowplan.api.pod import Pod
-from stowplan.cluster.table import ClusterTable
-from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.extension_points import Lifecycle
-from stowplan.framework.status import Status, error
-from stowplan.logs import ERROR
-from stowplan.queue.scheduling_queue import SchedulingQueue
+from stowplan.runtime.logs import ERROR
 from stowplan.scheduler import failure_handler
 from stowplan.scheduler.cache import CacheCorruptedError
+from stowplan.scheduler.framework.evaluation import Evaluation
+from stowplan.scheduler.framework.extension_points import Lifecycle
+from stowplan.scheduler.framework.status import Status, error
 from stowplan.scheduler.preemption import Preemption
+from stowplan.scheduler.queue.scheduling_queue import SchedulingQueue
+from stowplan.scheduler.table.table import ClusterTable
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, *, once: bool = True) -> None:

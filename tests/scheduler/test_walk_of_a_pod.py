@@ -11,9 +11,9 @@ from typing import Any
 from msgspec import to_builtins
 
 from stowplan.api.catalogue import NODES, PODS
-from stowplan.clock import VirtualClock, run
-from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.store import Store
+from stowplan.localcluster.client import InProcessClient
+from stowplan.localcluster.store import Store
+from stowplan.runtime.clock import VirtualClock, run
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.testing import node, pod
 

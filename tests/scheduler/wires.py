@@ -14,9 +14,9 @@ from stowplan.api.requests import ORDINARY_DELETION, DeleteOptions, Json, PatchT
 from stowplan.api.status import ApiError
 from stowplan.api.writes import Binding
 from stowplan.client.interface import Body, GeneratorWatch, WatchEvent
-from stowplan.clock import Clock
-from stowplan.embedded.client import InProcessClient, InProcessWatch
-from stowplan.embedded.store import Store
+from stowplan.localcluster.client import InProcessClient, InProcessWatch
+from stowplan.localcluster.store import Store
+from stowplan.runtime.clock import Clock
 
 T = TypeVar("T", bound=Object)
 

@@ -17,15 +17,15 @@ from typing import Any
 
 from scheduler.wires import Wire
 from stowplan.api.catalogue import EVENTS, NODES, PODS, Catalogue
-from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.requests import DeleteOptions, Json
-from stowplan.clock import DEFAULT_START, Clock, VirtualClock, run
 from stowplan.config import LoadedConfig, load
-from stowplan.embedded.store import Store
-from stowplan.extenders import Extender
-from stowplan.framework.interface import Plugin
-from stowplan.logs import ERROR, Logger
+from stowplan.localcluster.store import Store
+from stowplan.runtime.clock import DEFAULT_START, Clock, VirtualClock, run
+from stowplan.runtime.logs import ERROR, Logger
 from stowplan.scheduler import Scheduler, Settings
+from stowplan.scheduler.extenders import Extender
+from stowplan.scheduler.framework.interface import Plugin
 
 Story = Callable[["World"], Awaitable[object]]
 

@@ -20,11 +20,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from observed.files import recorded
 from stowplan.api.catalogue import CONFIG_MAPS, Resource
 from stowplan.api.requests import Json
-from stowplan.clock import RealClock
-from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.store import Store
-from stowplan.serving import Pages, SecureServer, ServingSettings
-from stowplan.serving.certificates import self_signed
+from stowplan.localcluster.client import InProcessClient
+from stowplan.localcluster.store import Store
+from stowplan.runtime.clock import RealClock
+from stowplan.server.serving import Pages, SecureServer, ServingSettings
+from stowplan.server.serving.certificates import self_signed
 from waiting import PATIENCE
 
 NOW = 1_800_000_000.0

@@ -22,9 +22,15 @@ from serving.secureports import (
     recorded_pages,
 )
 from stowplan.api.status import ApiError
-from stowplan.logs import Logger
-from stowplan.serving import AuthenticationSettings, AuthorizationSettings, Limits, SecureServer, ServingError
-from stowplan.serving.authorization import AllowedPaths
+from stowplan.runtime.logs import Logger
+from stowplan.server.serving import (
+    AuthenticationSettings,
+    AuthorizationSettings,
+    Limits,
+    SecureServer,
+    ServingError,
+)
+from stowplan.server.serving.authorization import AllowedPaths
 from waiting import eventually
 
 REFUSALS: dict[str, list[dict[str, Any]]] = recorded("ports/refusals")

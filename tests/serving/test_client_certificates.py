@@ -19,10 +19,15 @@ from serving.secureports import (
     port,
 )
 from stowplan.api.status import ApiError
-from stowplan.clock import RealClock
-from stowplan.logs import Logger
-from stowplan.serving import AuthenticationSettings, RequestHeaderSettings, SecureServer, ServingError
-from stowplan.serving.clientcertificates import UID_OID, CertPool, CredentialsError, user_from_certificate
+from stowplan.runtime.clock import RealClock
+from stowplan.runtime.logs import Logger
+from stowplan.server.serving import AuthenticationSettings, RequestHeaderSettings, SecureServer, ServingError
+from stowplan.server.serving.clientcertificates import (
+    UID_OID,
+    CertPool,
+    CredentialsError,
+    user_from_certificate,
+)
 
 CLIENTS = Authority("client-ca")
 PROXIES = Authority("front-proxy-ca")

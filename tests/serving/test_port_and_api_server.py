@@ -6,9 +6,9 @@ from pathlib import Path
 
 from serving.secureports import Authority, Caller, authentication_settings_in, port
 from stowplan.client.http import HttpClient, load_kubeconfig
-from stowplan.clock import RealClock
-from stowplan.embedded.apiserver import ApiServer
-from stowplan.embedded.store import Store
+from stowplan.localcluster.apiserver import ApiServer
+from stowplan.localcluster.store import Store
+from stowplan.runtime.clock import RealClock
 
 
 def test_tokens_rights_and_authorities_are_those_of_the_cluster(tmp_path: Path) -> None:

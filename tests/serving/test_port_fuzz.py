@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from effort import examples
 from serving.secureports import AllowingApi, page, port, trusting_all
-from stowplan.serving import Pages
+from stowplan.server.serving import Pages
 from waiting import PATIENCE
 
 OPEN = ("/healthz", "/livez", "/readyz")

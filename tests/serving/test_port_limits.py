@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from serving.secureports import Caller, eventually, page, port, trusting_all
-from stowplan.serving import AuthorizationSettings, Limits, SecureServer, connections
+from stowplan.server.serving import AuthorizationSettings, Limits, SecureServer, connections
 from waiting import PATIENCE
 
 OPEN = AuthorizationSettings(always_allow_paths=("*",))

@@ -14,12 +14,12 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from serving.secureports import Caller, certificate_files, eventually, port, trusting_all
-from stowplan.clock import RealClock
-from stowplan.logs import Logger
-from stowplan.serving import ServingError, ServingSettings, SniCertificate
-from stowplan.serving.certificates import Certificate, Certificates, self_signed, signed_by_new_ca
-from stowplan.serving.server import listen
-from stowplan.serving.tls import TLSContexts
+from stowplan.runtime.clock import RealClock
+from stowplan.runtime.logs import Logger
+from stowplan.server.serving import ServingError, ServingSettings, SniCertificate
+from stowplan.server.serving.certificates import Certificate, Certificates, self_signed, signed_by_new_ca
+from stowplan.server.serving.server import listen
+from stowplan.server.serving.tls import TLSContexts
 
 RECORDED_PLAIN = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 

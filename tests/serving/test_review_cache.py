@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from serving.secureports import Clock
-from stowplan.serving.reviews import ReviewCache
+from stowplan.server.serving.reviews import ReviewCache
 
 
 def answering(*values: int | Exception) -> tuple[Callable[[], Awaitable[int]], list[int | Exception]]:

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from stowplan.serving import keys
-from stowplan.serving.keys import new_key, new_key_ahead
+from stowplan.server.serving import keys
+from stowplan.server.serving.keys import new_key, new_key_ahead
 
 
 def test_a_key_made_ahead_is_given_once() -> None:

@@ -17,11 +17,11 @@ from releases import GATES_1_36
 from stowplan.api.pod import Pod
 from stowplan.config import default_config
 from stowplan.config.types import ClientConnection, SchedulerConfig
-from stowplan.logs import Logger
-from stowplan.metrics import HealthMetrics, PodResources, ProcessMetrics, SchedulerMetrics
-from stowplan.serving.filters import Pages, Router, set_common_headers
-from stowplan.serving.pages import Check, Component, Sources, all_pages, checks
-from stowplan.serving.responses import not_found
+from stowplan.runtime.logs import Logger
+from stowplan.scheduler.metrics import HealthMetrics, PodResources, ProcessMetrics, SchedulerMetrics
+from stowplan.server.serving.filters import Pages, Router, set_common_headers
+from stowplan.server.serving.pages import Check, Component, Sources, all_pages, checks
+from stowplan.server.serving.responses import not_found
 
 STARTED = 1_794_771_678.84
 """When the recorded process was started."""

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from serving_pages.pageports import World, answer_of, answers_of
-from stowplan.serving.pages import Check
+from stowplan.server.serving.pages import Check
 
 
 async def _waits() -> str | None:

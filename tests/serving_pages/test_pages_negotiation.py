@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving_pages.pageports import World, answer_of
-from stowplan.serving.pages.zpages import ObjectFormat, negotiate
+from stowplan.server.serving.pages.zpages import ObjectFormat, negotiate
 
 OBJECT = "g=config.k8s.io;as=Statusz"
 

@@ -10,17 +10,17 @@ from msgspec import to_builtins
 
 from effort import LONG
 from stowplan.api.catalogue import NODES, PODS
-from stowplan.cli.shadow import following
-from stowplan.clock import VirtualClock, run
+from stowplan.cli.simulate.shadow import following
 from stowplan.config import load
-from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.store import Store
-from stowplan.report.page import render as render_page
-from stowplan.report.terminal import render
+from stowplan.explain.report.page import render as render_page
+from stowplan.explain.report.terminal import render
+from stowplan.localcluster.client import InProcessClient
+from stowplan.localcluster.store import Store
+from stowplan.runtime.clock import VirtualClock, run
 from stowplan.scheduler import Scheduler, Settings
-from stowplan.shadow import Tally
-from stowplan.shadow.metrics import MetricsServer, ShadowMetrics
-from stowplan.shadow.report import BUCKETS, Timeline, page_of, written
+from stowplan.simulate.shadow import Tally
+from stowplan.simulate.shadow.metrics import MetricsServer, ShadowMetrics
+from stowplan.simulate.shadow.report import BUCKETS, Timeline, page_of, written
 from stowplan.testing import node, pod
 
 PACKING = """

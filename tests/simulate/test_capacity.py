@@ -12,10 +12,10 @@ from simulate.worlds import World, done_for_real
 from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.cli.main import stowplan
-from stowplan.embedded.kubelets.config import named_nodes
+from stowplan.localcluster.kubelets.config import named_nodes
 from stowplan.simulate import Cluster
 from stowplan.simulate.capacity import cheapest, read_catalogue, read_mix, sets_that_fit
-from stowplan.snapshot.shapes import objects_of
+from stowplan.simulate.snapshot.shapes import objects_of
 from stowplan.testing import node
 
 MIX = """

@@ -12,7 +12,7 @@ from stowplan.cli.main import stowplan
 from stowplan.scheduler.settings import Settings
 from stowplan.simulate.scenario import Measures, read_scenario, report_of, run
 from stowplan.simulate.scenario.report import data_of
-from stowplan.snapshot import SnapshotError
+from stowplan.simulate.snapshot import SnapshotError
 
 
 def simulated(folder: Path, text: str, seed: int | None = None) -> Measures:

@@ -15,9 +15,9 @@ from stowplan.api.catalogue import NODES, PODS
 from stowplan.api.meta import Object
 from stowplan.api.node import Node, Taint
 from stowplan.api.pod import Pod
-from stowplan.clock import VirtualClock, run
-from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.store import Store
+from stowplan.localcluster.client import InProcessClient
+from stowplan.localcluster.store import Store
+from stowplan.runtime.clock import VirtualClock, run
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.simulate import Cluster, NoSuchObjectError
 from stowplan.testing import node, pod

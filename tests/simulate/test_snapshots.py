@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from stowplan.cli.snapshot import snapshot as command
+from stowplan.cli.simulate.snapshot import snapshot as command
 from stowplan.simulate import Cluster
-from stowplan.snapshot import (
+from stowplan.simulate.snapshot import (
     Redactor,
     Snapshot,
     SnapshotError,

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.cli.main import stowplan
-from stowplan.snapshot import read_files
+from stowplan.simulate.snapshot import read_files
 
 OPENB_NODES = "sn,cpu_milli,memory_mib,gpu,model\nnode-0,4000,16384,2,T4\nnode-1,8000,32768,0,\n"
 OPENB_PODS = (

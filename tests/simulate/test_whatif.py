@@ -21,9 +21,9 @@ from stowplan.simulate import Cluster
 from stowplan.simulate.changes import Change, Labelling, Tainting
 from stowplan.simulate.measure import skews_of
 from stowplan.simulate.rollout import restarted, strategy_for
+from stowplan.simulate.snapshot.places import Place
+from stowplan.simulate.snapshot.shapes import nodes_of
 from stowplan.simulate.whatif import rolling_drain, what_if
-from stowplan.snapshot.places import Place
-from stowplan.snapshot.shapes import nodes_of
 from stowplan.testing import node, pod
 
 SEED = 3

@@ -14,12 +14,12 @@ from stowplan.api.decode import convert_any
 from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.api.requests import Json
-from stowplan.clock import VirtualClock, run
-from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
-from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.controllers.controller import Context, ControllerManager
-from stowplan.embedded.controllers.manager import all_controllers
-from stowplan.embedded.store import Store
+from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects
+from stowplan.localcluster.client import InProcessClient
+from stowplan.localcluster.controllers.controller import Context, ControllerManager
+from stowplan.localcluster.controllers.manager import all_controllers
+from stowplan.localcluster.store import Store
+from stowplan.runtime.clock import VirtualClock, run
 from stowplan.scheduler import Scheduler, Settings
 
 Story = Callable[["World"], Awaitable[object]]

@@ -13,7 +13,7 @@ from store.stores import HandClock, binding, new_store, pod
 from stowplan.api import catalogue as c
 from stowplan.api.requests import DeleteOptions, Json, Selection
 from stowplan.api.status import ApiError
-from stowplan.embedded.store import Change, WatchStream
+from stowplan.localcluster.store import Change, WatchStream
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 from stowplan.api.requests import Json
-from stowplan.embedded.store import Change, Store
+from stowplan.localcluster.store import Change, Store
 
 START = 1_767_225_600.0
 """2026-01-01T00:00:00Z"""

@@ -8,7 +8,7 @@ from store.stores import Log, new_store, pod
 from stowplan.api import catalogue as c
 from stowplan.api.requests import DeleteOptions, Json
 from stowplan.api.status import ApiError
-from stowplan.embedded.store import Store
+from stowplan.localcluster.store import Store
 
 OVER_BUDGET = "Cannot evict pod as it would violate the pod's disruption budget."
 

@@ -9,7 +9,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from effort import LONG, examples
 from store.machine import StoreMachine
-from stowplan.embedded.store.watchcache import Change, History, Watcher
+from stowplan.localcluster.store.watchcache import Change, History, Watcher
 
 SHORT = settings(
     max_examples=60,

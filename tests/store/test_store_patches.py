@@ -12,9 +12,9 @@ from store.stores import Log, new_store, pod
 from stowplan.api import catalogue as c
 from stowplan.api.requests import Json, PatchType
 from stowplan.api.status import ApiError
-from stowplan.embedded.schema import Form, Schema
-from stowplan.embedded.store.patches import apply_json_patch, merge_patch
-from stowplan.embedded.store.strategicpatch import MergeRules, merge_rules, strategic_merge
+from stowplan.localcluster.schema import Form, Schema
+from stowplan.localcluster.store.patches import apply_json_patch, merge_patch
+from stowplan.localcluster.store.strategicpatch import MergeRules, merge_rules, strategic_merge
 
 TYPES = """
 [example.v1]

@@ -15,7 +15,7 @@ from stowplan.api import catalogue as c
 from stowplan.api.meta import seconds_of
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError, from_status
-from stowplan.embedded.store import Store
+from stowplan.localcluster.store import Store
 
 RECORDED = json.loads(Path(__file__).with_name("recorded.json").read_text())
 

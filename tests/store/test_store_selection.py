@@ -9,7 +9,7 @@ from stowplan.api import catalogue as c
 from stowplan.api.labels import SelectorError
 from stowplan.api.requests import FieldTerm, Selection, parse_field_selector
 from stowplan.api.status import ApiError
-from stowplan.embedded.store import Store
+from stowplan.localcluster.store import Store
 
 
 def populated() -> Store:

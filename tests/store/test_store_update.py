@@ -8,7 +8,7 @@ from store.stores import HandClock, Log, new_store, pod
 from stowplan.api import catalogue as c
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.embedded.store.writer import component
+from stowplan.localcluster.store.writer import component
 
 
 def labelled(obj: Json, **labels: str) -> Json:

@@ -10,9 +10,9 @@ from store.stores import Log, new_store, pod
 from stowplan.api import catalogue as c
 from stowplan.api.requests import DeleteOptions, Selection
 from stowplan.api.status import ApiError
-from stowplan.clock import VirtualClock, run
-from stowplan.embedded.store import Change, Store, WatchStream
-from stowplan.embedded.store.watchcache import Sink, Watcher
+from stowplan.localcluster.store import Change, Store, WatchStream
+from stowplan.localcluster.store.watchcache import Sink, Watcher
+from stowplan.runtime.clock import VirtualClock, run
 
 PHASES = Selection.parse("", "status.phase!=Succeeded,status.phase!=Failed")
 

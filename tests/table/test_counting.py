@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.api.pod import HostPort, conflicts
-from stowplan.cluster.changes import ChangeLog
-from stowplan.cluster.columns import DENSE_FROM, Counts
-from stowplan.cluster.nodecontents import HostPortIndex
-from stowplan.cluster.nodelabels import LabelColumn
+from stowplan.scheduler.table.changes import ChangeLog
+from stowplan.scheduler.table.columns import DENSE_FROM, Counts
+from stowplan.scheduler.table.nodecontents import HostPortIndex
+from stowplan.scheduler.table.nodelabels import LabelColumn
 
 # Counts by index
 

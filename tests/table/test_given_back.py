@@ -15,8 +15,8 @@ from stowplan.api.meta import Namespace
 from stowplan.api.pod import Volume
 from stowplan.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, VolumeAttachment
 from stowplan.api.workloads import PodDisruptionBudget, Service
-from stowplan.cluster.table import ClusterTable
-from stowplan.framework.status import PluginError
+from stowplan.scheduler.framework.status import PluginError
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing import cluster, node, pod
 from stowplan.testing.builders import NodeBuilder, PodBuilder
 from stowplan.testing.clusters import Cluster

@@ -6,7 +6,7 @@ from numpy import int64, zeros
 
 from effort import examples
 from stowplan.api.node import ContainerImage
-from stowplan.cluster.nodecontents import ImageIndex
+from stowplan.scheduler.table.nodecontents import ImageIndex
 
 IMAGES = [
     ContainerImage(names=("a:1", "b@sha256:1"), size_bytes=10),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from stowplan.api.labels import Selector, compile_selector
 from stowplan.api.meta import LabelSelector, LabelSelectorRequirement
-from stowplan.cluster.labelsets import LabelPair, LabelSet, LabelSets, SelectorIndex, needed_pairs
+from stowplan.scheduler.table.labelsets import LabelPair, LabelSet, LabelSets, SelectorIndex, needed_pairs
 
 SELECTORS = [
     None,

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from plugins.answers import verdicts
-from stowplan.cluster.podinfo import PodInfo
+from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.testing import Cluster, cluster, node, pod
 
 HOSTNAME = "kubernetes.io/hostname"

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from stowplan.api.labels import EVERYTHING
 from stowplan.api.pod import HostPort, Pod
-from stowplan.cluster.changes import ChangeLog
-from stowplan.cluster.matchers import PodMatcher
-from stowplan.cluster.table import ClusterTable
 from stowplan.scheduler.cache import Cache
+from stowplan.scheduler.table.changes import ChangeLog
+from stowplan.scheduler.table.matchers import PodMatcher
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing import node, pod
 
 HUGE = str(2**62)

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from stowplan.api.labels import selector_from_labels, sorted_requirement
 from stowplan.api.nodeselector import CompiledNodeSelector, FieldRequirement, RequiredNodeAffinity, Term
-from stowplan.cluster import nodelabels, selection
-from stowplan.cluster.table import ClusterTable
-from stowplan.cluster.view import NodeRows
+from stowplan.scheduler.table import nodelabels, selection
+from stowplan.scheduler.table.table import ClusterTable
+from stowplan.scheduler.table.view import NodeRows
 from stowplan.testing import node
 
 KEYS = st.sampled_from(["zone", "disk", "size", "rare", "nowhere"])

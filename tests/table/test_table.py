@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.api.quantity import QuantityError
-from stowplan.cluster.table import ClusterTable
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing import node, pod
 from stowplan.testing.builders import PodBuilder
 

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from stowplan.api.meta import LabelSelector, Namespace, ObjectMeta
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.view import NodeRow, NodeRows
 from stowplan.config import ConfigError, default_profile
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.interface import Plugin, Reads, Scores
-from stowplan.framework.status import PluginError, ProfileError
+from stowplan.scheduler.framework.cycle_state import Cycle
+from stowplan.scheduler.framework.interface import Plugin, Reads, Scores
+from stowplan.scheduler.framework.status import PluginError, ProfileError
+from stowplan.scheduler.table.podinfo import PodInfo
+from stowplan.scheduler.table.view import NodeRow, NodeRows
 from stowplan.testing import cluster, node, pod
 
 HOSTNAME = "kubernetes.io/hostname"

@@ -33,8 +33,8 @@ from stowplan.framework import (
     Status,
     unschedulable,
 )
-from stowplan.framework.status import PluginError, ProfileError
-from stowplan.plugins.registry import in_tree_registry
+from stowplan.scheduler.framework.status import PluginError, ProfileError
+from stowplan.scheduler.plugins.registry import in_tree_registry
 from stowplan.testing import PluginCheckError, check_plugin, node, pod
 from stowplan.testing.plugin_answers import CHECKS
 

@@ -9,8 +9,8 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from stowplan.api.catalogue import EVENTS
 from stowplan.api.requests import Json
-from stowplan.embedded.apply.managedfields import plain_json
-from stowplan.embedded.store import Store
+from stowplan.localcluster.apply.managedfields import plain_json
+from stowplan.localcluster.store import Store
 
 PRETEND = "pretend.stowplan.io/"
 MOVING = ("lastHeartbeatTime", "renewTime")

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
-from stowplan.embedded.controllers.actors import STORED_ONLY
+from stowplan.localcluster.controllers.actors import STORED_ONLY
 from up.clusters import Up, up
 from waiting import KUBECTL_PATIENCE, PATIENCE
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from effort import examples
 from stowplan.api.catalogue import NODES, PODS
 from stowplan.api.requests import Json, PatchType
-from stowplan.clock import VirtualClock, run
-from stowplan.embedded.kubelets import KubeletSettings, Shape
-from stowplan.up import LocalCluster, Plan
-from stowplan.up.manifests import Manifest
+from stowplan.localcluster.kubelets import KubeletSettings, Shape
+from stowplan.localcluster.up import LocalCluster, Plan
+from stowplan.localcluster.up.manifests import Manifest
+from stowplan.runtime.clock import VirtualClock, run
 from up.dumps import FAILURES, PRETEND, comparable, differences, dump, manifests
 
 SHAPES = (Shape(count=2, cpu="8", zones=("a", "b")), Shape(count=1, name="small", cpu="1"))

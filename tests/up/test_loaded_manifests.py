@@ -16,11 +16,11 @@ from stowplan.api.catalogue import (
     RESOURCE_CLAIMS,
 )
 from stowplan.api.requests import Json
-from stowplan.clock import RealClock
-from stowplan.embedded.admission import ClusterAdmission
-from stowplan.embedded.store import Store
-from stowplan.up.loading import LoadReport, load_cluster
-from stowplan.up.manifests import LoadError, read_manifests
+from stowplan.localcluster.admission import ClusterAdmission
+from stowplan.localcluster.store import Store
+from stowplan.localcluster.up.loading import LoadReport, load_cluster
+from stowplan.localcluster.up.manifests import LoadError, read_manifests
+from stowplan.runtime.clock import RealClock
 
 MANIFEST = """
 apiVersion: v1

@@ -4,9 +4,9 @@ import random
 
 from stowplan.api.catalogue import NODES, PODS
 from stowplan.api.requests import DeleteOptions
-from stowplan.clock import RealClock
-from stowplan.embedded.store import Store
-from stowplan.up.progress import Progress
+from stowplan.localcluster.store import Store
+from stowplan.localcluster.up.progress import Progress
+from stowplan.runtime.clock import RealClock
 
 
 def test_pods_are_counted_by_how_far_they_have_come() -> None:

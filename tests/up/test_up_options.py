@@ -14,7 +14,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from stowplan.cli.up import up as up_command
+from stowplan.cli.hosts.up import up as up_command
 from stowplan.testing.ports import free_port
 from up.clusters import STOWPLAN, Up, up
 from up.dumps import comparable, differences

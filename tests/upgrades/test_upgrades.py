@@ -17,7 +17,7 @@ from store.stores import pod
 from stowplan import __version__
 from stowplan.api.catalogue import LEASES, PODS
 from stowplan.cli.main import stowplan
-from stowplan.clock import VirtualClock, run
+from stowplan.runtime.clock import VirtualClock, run
 
 HERE = Path(__file__).parent
 RELEASES = sorted(path.name for path in HERE.iterdir() if (path / "config.yaml").exists())

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from stowplan.verify.dispatch import replay
-from stowplan.verify.hints import replay as replay_hints
-from stowplan.verify.report import Report
+from stowplan.lab.verify.dispatch import replay
+from stowplan.lab.verify.hints import replay as replay_hints
+from stowplan.lab.verify.report import Report
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "hints.jsonl.gz"
 Case = dict[str, Any]

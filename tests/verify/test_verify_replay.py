@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from stowplan.api.pod import PodCondition
 from stowplan.framework import SKIP, Cycle, NodeRow, NotBuiltError, Plugin, PodInfo, Status
-from stowplan.framework.registry import Registry
-from stowplan.plugins.registry import IN_TREE
+from stowplan.lab.verify.decisions import compare
+from stowplan.lab.verify.replay import Attempt, Candidate, Preemption, PreFilter, Replay, Scenario
+from stowplan.lab.verify.report import Report
+from stowplan.scheduler.framework.registry import Registry
+from stowplan.scheduler.plugins.registry import IN_TREE
 from stowplan.testing import NodeBuilder, PodBuilder, node, pod
-from stowplan.verify.decisions import compare
-from stowplan.verify.replay import Attempt, Candidate, Preemption, PreFilter, Replay, Scenario
-from stowplan.verify.report import Report
 
 NODES = (node("a").allocatable(cpu="2"), node("b").allocatable(cpu="2"))
 

@@ -1,6 +1,6 @@
 """The report on a comparison with recorded facts."""
 
-from stowplan.verify.report import Difference, FactCounts, Report, render_text
+from stowplan.lab.verify.report import Difference, FactCounts, Report, render_text
 
 
 def report_with(*facts: tuple[str, str, bool], keep: int = 20) -> Report:

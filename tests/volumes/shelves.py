@@ -9,10 +9,10 @@ from scheduler.worlds import NAMESPACE, World, configured
 from stowplan.api import catalogue as c
 from stowplan.api.requests import Json, PatchType
 from stowplan.config import LoadedConfig
-from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.controllers.controller import Context, ControllerManager
-from stowplan.embedded.controllers.manager import volume_controllers
-from stowplan.embedded.controllers.provisioner import ProvisionerSettings
+from stowplan.localcluster.client import InProcessClient
+from stowplan.localcluster.controllers.controller import Context, ControllerManager
+from stowplan.localcluster.controllers.manager import volume_controllers
+from stowplan.localcluster.controllers.storage.provisioner import ProvisionerSettings
 
 HOST = "kubernetes.io/hostname"
 CLASSES = {

@@ -3,7 +3,7 @@
 from plugins.volumebinding.servers import Server, with_server
 from plugins.volumebinding.storageobjects import claim, storage_class, using
 from scheduler.worlds import World, live
-from stowplan.embedded.controllers.provisioner import Behaviour, ProvisionerSettings
+from stowplan.localcluster.controllers.storage.provisioner import Behaviour, ProvisionerSettings
 from volumes.shelves import add_claim, add_user, change_claim, looked_after, two_nodes, volume_errors
 
 STAGES = ("predicate", "assume", "bind")

@@ -4,7 +4,7 @@ import pytest
 
 from scheduler.worlds import NAMESPACE, World, live
 from stowplan.api import catalogue as c
-from stowplan.embedded.controllers.provisioner import Behaviour, ProvisionerSettings
+from stowplan.localcluster.controllers.storage.provisioner import Behaviour, ProvisionerSettings
 from volumes.shelves import (
     add_claim,
     add_user,

@@ -9,9 +9,9 @@ from extenders.servers import extender, run, serving
 from observed.files import recorded
 from scheduler.worlds import World, live
 from stowplan.api.catalogue import PODS
-from stowplan.clock import RealClock
 from stowplan.config.types import Extender as ExtenderConfig
-from stowplan.extenders import Extender, ExtenderError
+from stowplan.runtime.clock import RealClock
+from stowplan.scheduler.extenders import Extender, ExtenderError
 from stowplan.testing.extenders import RuleExtender, Rules
 from waiting import eventually
 from wire.comparing import RECORDED, same_as, same_writes

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final, Protocol
 from zoneinfo import ZoneInfo
 
-from stowplan.caching import LONGEST
+from stowplan.gocompat.caching import LONGEST
 from stowplan.gocompat.durations import SECOND, Duration, DurationError
 from stowplan.gocompat.quoting import quote
 

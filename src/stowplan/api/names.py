@@ -2,7 +2,7 @@
 
 import re
 
-from stowplan.caching import cached_by_text
+from stowplan.gocompat.caching import cached_by_text
 
 _SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 _NAME = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"

@@ -15,7 +15,7 @@ import msgspec
 from stowplan.api.names import is_extended_resource
 from stowplan.api.pod import Container, ContainerStatus, Pod, ResourceList, ResourceRequirements
 from stowplan.api.quantity import ZERO, Quantity, QuantityError, quantity_of
-from stowplan.caching import cached_by_text
+from stowplan.gocompat.caching import cached_by_text
 from stowplan.gocompat.numbers import MAX_INT64, MIN_INT64
 
 CPU: Final = "cpu"

@@ -5,12 +5,11 @@ from collections.abc import Callable, Iterable, Iterator
 
 import click
 
-from stowplan import releases
-from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.api import releases
+from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.cli.one_line import one_line_errors
 from stowplan.cli.options import gates_options, plugins_option
 from stowplan.cli.output import say
-from stowplan.cluster.table import ClusterTable
 from stowplan.config import BuiltConfig, LoadedConfig, build, default_config
 from stowplan.config.dump import dump_yaml
 from stowplan.config.emulation import emulated_release
@@ -21,13 +20,14 @@ from stowplan.config.load import read_file
 from stowplan.config.migrate import ALREADY_V1, Migrated, migrate, migrate_provider
 from stowplan.config.types import ATTRIBUTES, Extender
 from stowplan.config.upgrade import settings_of, upgrade_notes
-from stowplan.framework.interface import MULTI_POINT, Point
-from stowplan.framework.profile import PluginUse, ProfileSpec
-from stowplan.framework.registry import installed_plugins, load_plugin
-from stowplan.framework.runtime import Framework
-from stowplan.metrics.catalogue import metric_notes
-from stowplan.plugins.legacy.names import RELEASES
-from stowplan.plugins.registry import in_tree_registry
+from stowplan.scheduler.framework.interface import MULTI_POINT, Point
+from stowplan.scheduler.framework.profile import PluginUse, ProfileSpec
+from stowplan.scheduler.framework.registry import installed_plugins, load_plugin
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.metrics.catalogue import metric_notes
+from stowplan.scheduler.plugins.legacy.names import RELEASES
+from stowplan.scheduler.plugins.registry import in_tree_registry
+from stowplan.scheduler.table.table import ClusterTable
 
 _IN_ORDER = tuple(Point(section) for section in ATTRIBUTES if section != MULTI_POINT)
 

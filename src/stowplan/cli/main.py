@@ -13,34 +13,37 @@ from stowplan.gocompat.quoting import visible
 
 COMMANDS: Final = {
     "Run a scheduler or a cluster": {
-        "up": ("up:up", "Run a Kubernetes cluster in this process."),
-        "run": ("run:run", "Run the scheduler in place of kube-scheduler."),
-        "apiserver": ("apiserver:apiserver", "Run a Kubernetes API server."),
-        "controllers": ("components:controllers", "Run controllers against an API server."),
-        "kubelets": ("components:kubelets", "Run simulated kubelets against an API server."),
-        "node": ("node:node_group", "Make simulated nodes fail and recover."),
+        "up": ("hosts.up:up", "Run a Kubernetes cluster in this process."),
+        "run": ("hosts.run:run", "Run the scheduler in place of kube-scheduler."),
+        "apiserver": ("hosts.apiserver:apiserver", "Run a Kubernetes API server."),
+        "controllers": ("hosts.components:controllers", "Run controllers against an API server."),
+        "kubelets": ("hosts.components:kubelets", "Run simulated kubelets against an API server."),
+        "node": ("explain.node:node_group", "Make simulated nodes fail and recover."),
     },
     "Understand a cluster": {
-        "explain": ("explain:explain", "Explain why a pod or group is pending, or a pod on its node."),
-        "pending": ("explain:pending", "Group waiting pods by cause."),
-        "top": ("top:top", "Show queue, rate, causes and costs of a cluster, live."),
-        "view": ("shadow:view", "Show a cluster on a page, whoever schedules it."),
-        "shadow": ("shadow:shadow", "Judge every binding of a cluster's scheduler."),
-        "doctor": ("doctor:doctor", "Check whether stowplan can schedule a cluster."),
+        "explain": (
+            "explain.explain:explain",
+            "Explain why a pod or group is pending, or a pod on its node.",
+        ),
+        "pending": ("explain.explain:pending", "Group waiting pods by cause."),
+        "top": ("explain.top:top", "Show queue, rate, causes and costs of a cluster, live."),
+        "view": ("simulate.shadow:view", "Show a cluster on a page, whoever schedules it."),
+        "shadow": ("simulate.shadow:shadow", "Judge every binding of a cluster's scheduler."),
+        "doctor": ("explain.doctor:doctor", "Check whether stowplan can schedule a cluster."),
     },
     "Plan changes of a cluster": {
-        "fit": ("fit:fit", "Tell whether a workload fits, and where it would go."),
-        "capacity": ("capacity:capacity", "Count how many sets of a mix of pods fit."),
-        "whatif": ("whatif:whatif", "Try changes of a cluster, and tell what comes of them."),
-        "plan": ("plan:plan", "Plan steps that improve a cluster."),
-        "snapshot": ("snapshot:snapshot", "Write a cluster to one compact file."),
+        "fit": ("simulate.fit:fit", "Tell whether a workload fits, and where it would go."),
+        "capacity": ("simulate.capacity:capacity", "Count how many sets of a mix of pods fit."),
+        "whatif": ("simulate.whatif:whatif", "Try changes of a cluster, and tell what comes of them."),
+        "plan": ("simulate.plan:plan", "Plan steps that improve a cluster."),
+        "snapshot": ("simulate.snapshot:snapshot", "Write a cluster to one compact file."),
     },
     "Simulate, record and replay": {
-        "simulate": ("simulate:simulate", "Run SCENARIO in virtual time with the whole scheduler."),
-        "compare": ("compare:compare", "Compare configurations by simulation."),
-        "sweep": ("sweep:sweep", "Simulate every combination of EXPERIMENT."),
-        "record": ("record:record", "Record what happens in a cluster."),
-        "replay": ("replay:replay", "Replay RECORDING: the same decisions, or others."),
+        "simulate": ("simulate.simulate:simulate", "Run SCENARIO in virtual time with the whole scheduler."),
+        "compare": ("simulate.compare:compare", "Compare configurations by simulation."),
+        "sweep": ("simulate.sweep:sweep", "Simulate every combination of EXPERIMENT."),
+        "record": ("simulate.record:record", "Record what happens in a cluster."),
+        "replay": ("simulate.replay:replay", "Replay RECORDING: the same decisions, or others."),
     },
     "Configuration and help": {
         "config": ("config:config_group", "Show, validate and migrate configurations."),
@@ -49,11 +52,11 @@ COMMANDS: Final = {
         "man": ("man:man", "Print the manual page of a command."),
     },
     "Test stowplan itself": {
-        "demo": ("demo:demo", "Replay kube-scheduler's decisions and explain one."),
-        "verify": ("verify:verify_command", "Compare decisions with recorded ones."),
-        "bench": ("bench:bench", "Measure stowplan on this machine."),
-        "chaos": ("chaos:chaos", "Test the scheduler under random faults."),
-        "fuzz": ("fuzz:fuzz", "Test the scheduler with hostile objects."),
+        "demo": ("hosts.demo:demo", "Replay kube-scheduler's decisions and explain one."),
+        "verify": ("lab.verify:verify_command", "Compare decisions with recorded ones."),
+        "bench": ("lab.bench:bench", "Measure stowplan on this machine."),
+        "chaos": ("lab.chaos:chaos", "Test the scheduler under random faults."),
+        "fuzz": ("lab.fuzz:fuzz", "Test the scheduler with hostile objects."),
     },
 }
 """Commands by what they are for: where each is in `stowplan.cli`, and the first line of its help, so that
@@ -147,9 +150,9 @@ def _user_errors() -> tuple[type[ValueError], ...]:
     """The errors that are about something the user wrote."""
     from stowplan.api.decode import DecodeError
     from stowplan.config import ConfigError
-    from stowplan.framework.status import ProfileError
-    from stowplan.recording.files import RecordingError
-    from stowplan.snapshot.files import SnapshotError
+    from stowplan.scheduler.framework.status import ProfileError
+    from stowplan.scheduler.recording.files import RecordingError
+    from stowplan.simulate.snapshot.files import SnapshotError
 
     return ConfigError, DecodeError, ProfileError, RecordingError, SnapshotError
 

@@ -97,7 +97,7 @@ def _options(command: click.Command, ctx: click.Context) -> Page:
 
 def _run_flags() -> Page:
     """`stowplan run` reads its arguments itself, as kube-scheduler does."""
-    from stowplan.run.flags.table import GROUPS
+    from stowplan.server.flags.table import GROUPS
 
     lines: Page = [".SH FLAGS"]
     for group in GROUPS:

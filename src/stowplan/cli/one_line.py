@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import click
 
 from stowplan.config import ConfigError
-from stowplan.framework.status import ProfileError
+from stowplan.scheduler.framework.status import ProfileError
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
-from stowplan.releases import DEFAULT, NEWEST, OLDEST_EMULATED
+from stowplan.api.releases import DEFAULT, NEWEST, OLDEST_EMULATED
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

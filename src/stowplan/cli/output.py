@@ -11,7 +11,7 @@ import click
 from stowplan.explain.layout import Palette, safe
 
 if TYPE_CHECKING:
-    from stowplan.report import Report
+    from stowplan.explain.report import Report
 
 
 def page_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -38,13 +38,13 @@ def say(text: str, *, err: bool = False, nl: bool = True, color: bool | None = N
 
 def show(report: "Report", *, as_json: bool = False, page: Path | None = None, form: str = "text") -> None:
     """Print a report in the form that was asked for, `text`, `json` or `yaml`, and write the page."""
-    from stowplan.report.page import render as render_page
-    from stowplan.report.terminal import render
+    from stowplan.explain.report.page import render as render_page
+    from stowplan.explain.report.terminal import render
 
     if as_json or form == "json":
         click.echo(report.json())
     elif form == "yaml":
-        from stowplan.cli.explain import dump
+        from stowplan.cli.explain.explain import dump
 
         dump(report.data, "yaml")
     else:

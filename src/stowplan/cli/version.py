@@ -10,8 +10,8 @@ import click
 import msgspec
 
 from stowplan import __version__
-from stowplan.releases import DEFAULT, NEWEST, OLDEST_EMULATED, RELEASES
-from stowplan.run.version import MACHINES, VERSION
+from stowplan.api.releases import DEFAULT, NEWEST, OLDEST_EMULATED, RELEASES
+from stowplan.server.version import MACHINES, VERSION
 
 DEPENDENCIES: Final = (
     "aiohttp",

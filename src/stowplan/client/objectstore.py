@@ -10,7 +10,7 @@ from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
 
 from stowplan.api.meta import Object
 from stowplan.client.interface import Unreadable
-from stowplan.sharding import ShardedDict
+from stowplan.runtime.sharding import ShardedDict
 
 T = TypeVar("T", bound=Object)
 T_contra = TypeVar("T_contra", bound=Object, contravariant=True)

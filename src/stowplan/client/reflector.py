@@ -14,9 +14,9 @@ from stowplan.api.requests import EVERY_OBJECT, Selection
 from stowplan.api.status import ApiError
 from stowplan.client.interface import ANY_VERSION, DELETED, Listing, Reader, Unreadable, Watch, WatchEvent
 from stowplan.client.objectstore import KEYS, Handler, ObjectStore
-from stowplan.clock import Clock
-from stowplan.gc_tuning import leave_alone
-from stowplan.sharding import ShardedDict
+from stowplan.runtime.clock import Clock
+from stowplan.runtime.gc_tuning import leave_alone
+from stowplan.runtime.sharding import ShardedDict
 
 T = TypeVar("T", bound=Object)
 

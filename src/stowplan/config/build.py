@@ -8,20 +8,20 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.fielderrors import Path, aggregate
+from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.config.defaults import enabled_names
 from stowplan.config.extendertls import TlsError, check_extender_tls
 from stowplan.config.load import ConfigError, LoadedConfig, default_config
 from stowplan.config.types import Extender, PluginConfig, Plugins, PluginSet, Profile, SchedulerConfig
-from stowplan.framework.interface import Point
-from stowplan.framework.profile import PluginSelection, PluginUse, ProfileSpec, resolve_plugins
-from stowplan.framework.status import ProfileError
 from stowplan.gocompat.durations import Duration
 from stowplan.gocompat.quoting import quote
-from stowplan.plugins.args import PluginArgs
-from stowplan.plugins.noderesources.fit import NodeResourcesFitArgs
-from stowplan.plugins.registry import in_tree_points
+from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.profile import PluginSelection, PluginUse, ProfileSpec, resolve_plugins
+from stowplan.scheduler.framework.status import ProfileError
+from stowplan.scheduler.plugins.args import PluginArgs
+from stowplan.scheduler.plugins.noderesources.fit import NodeResourcesFitArgs
+from stowplan.scheduler.plugins.registry import in_tree_points
 
 _EXTENDER_TIMEOUT = Duration.of_seconds(5)
 _NOTHING: Mapping[str, frozenset[Point]] = {}

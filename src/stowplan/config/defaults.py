@@ -1,14 +1,15 @@
 """Defaulting: what a configuration leaves out is filled in, plugin lists are merged with the default ones.
 
 This decides what stands in the lists. What runs at each extension point in the end is worked out from the
-merged lists when a profile is built (`stowplan.framework.profile`).
+merged lists when a profile is built (`stowplan.scheduler.framework.profile`).
 """
 
 from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from stowplan.api.feature_gates import FeatureGates
+from stowplan.api.releases import DEFAULT, Release
+from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config.types import (
     ATTRIBUTES,
     SECTIONS,
@@ -21,12 +22,11 @@ from stowplan.config.types import (
     Profile,
     SchedulerConfig,
 )
-from stowplan.framework.interface import MULTI_POINT
-from stowplan.framework.profile import ALL_PLUGINS, PluginUse
 from stowplan.gocompat.durations import Duration
-from stowplan.plugins.args import PluginArgs
-from stowplan.plugins.registry import ARGS_TYPES, default_plugins
-from stowplan.releases import DEFAULT, Release
+from stowplan.scheduler.framework.interface import MULTI_POINT
+from stowplan.scheduler.framework.profile import ALL_PLUGINS, PluginUse
+from stowplan.scheduler.plugins.args import PluginArgs
+from stowplan.scheduler.plugins.registry import ARGS_TYPES, default_plugins
 
 DEFAULT_SCHEDULER_NAME = "default-scheduler"
 

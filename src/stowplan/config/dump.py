@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from stowplan.api.releases import NEWEST
 from stowplan.config.schema import PLUGIN_ARGS, configuration
 from stowplan.config.types import API_VERSION, KIND, SchedulerConfig
 from stowplan.gocompat.yamltext import to_yaml
-from stowplan.plugins.args import PluginArgs
-from stowplan.releases import NEWEST
+from stowplan.scheduler.plugins.args import PluginArgs
 
 
 def dump(config: SchedulerConfig) -> dict[str, Any]:

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from stowplan.api.fielderrors import aggregate
+from stowplan.api.releases import DEFAULT, NEWEST, RELEASES, Release, Version
+from stowplan.api.releases import OLDEST_EMULATED as OLDEST
 from stowplan.config.load import ConfigError
 from stowplan.gocompat.quoting import quote
-from stowplan.releases import DEFAULT, NEWEST, RELEASES, Release, Version
-from stowplan.releases import OLDEST_EMULATED as OLDEST
 
 KUBE: Final = "kube"
 """The only component that versions and gates can be set for."""

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from stowplan.api.feature_gates import GATE_GROUPS, FeatureGates
 from stowplan.api.fielderrors import aggregate
+from stowplan.api.releases import DEFAULT, NEWEST, Release, histories
+from stowplan.api.releases.feature_gates import GATE_GROUPS, FeatureGates
 from stowplan.config.load import ConfigError
 from stowplan.gocompat.quoting import quote
-from stowplan.releases import DEFAULT, NEWEST, Release, histories
 
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})

@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.fielderrors import aggregate
+from stowplan.api.releases import DEFAULT, Release
+from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.config.defaults import complete
 from stowplan.config.schema import PLUGIN_ARGS, kinds
 from stowplan.config.types import GROUP, KIND, PluginConfig, Profile, SchedulerConfig
@@ -32,7 +33,6 @@ from stowplan.gocompat.numbers import fits_int64
 from stowplan.gocompat.quoting import path_error, quote
 from stowplan.gocompat.types import DocumentError, StrictDocumentError, StructOf, decode_strictly
 from stowplan.gocompat.yamltext import yaml_to_json
-from stowplan.releases import DEFAULT, Release
 
 _V1 = "v1"
 _SCHEME = '"pkg/scheduler/apis/config/scheme/scheme.go:29"'

@@ -12,6 +12,7 @@ from stowplan.api.pod import (
     PreferredSchedulingTerm,
     TopologySpreadConstraint,
 )
+from stowplan.api.releases import Release
 from stowplan.config.types import (
     KIND,
     ClientConnection,
@@ -26,7 +27,6 @@ from stowplan.config.types import (
     Profile,
     SchedulerConfig,
 )
-from stowplan.framework.interface import MULTI_POINT
 from stowplan.gocompat.types import (
     Bool,
     Bytes,
@@ -41,14 +41,14 @@ from stowplan.gocompat.types import (
     String,
     StructOf,
 )
-from stowplan.plugins.noderesources.resource_allocation import (
+from stowplan.scheduler.framework.interface import MULTI_POINT
+from stowplan.scheduler.plugins.noderesources.resource_allocation import (
     RequestedToCapacityRatioParam,
     ResourceSpec,
     ScoringStrategy,
     UtilizationShapePoint,
 )
-from stowplan.plugins.registry import ARGS_TYPES
-from stowplan.releases import Release
+from stowplan.scheduler.plugins.registry import ARGS_TYPES
 
 _TEXT = String()
 _BOOL = Bool()

@@ -9,8 +9,8 @@ from typing import Any
 from msgspec import field
 
 from stowplan.api.meta import Struct
-from stowplan.framework.interface import MULTI_POINT, Point
 from stowplan.gocompat.durations import Duration
+from stowplan.scheduler.framework.interface import MULTI_POINT, Point
 
 GROUP = "kubescheduler.config.k8s.io"
 API_VERSION = f"{GROUP}/v1"

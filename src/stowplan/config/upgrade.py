@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from typing import Any
 
-from stowplan.api.feature_gates import FeatureGates
+from stowplan.api.releases import Choice, Gate, Release, differences
+from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config.defaults import complete
 from stowplan.config.dump import dump
 from stowplan.config.load import decode_document
 from stowplan.config.types import SchedulerConfig
 from stowplan.gocompat.jsontext import as_json
-from stowplan.plugins.registry import catalog
-from stowplan.releases import Choice, Gate, Release, differences
+from stowplan.scheduler.plugins.registry import catalog
 
 _PLUGINS = {"devices": "DynamicResources", "preempting": "DefaultPreemption"}
 """Areas of behaviour that concern one plugin alone."""

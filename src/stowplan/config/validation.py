@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.fielderrors import EnumText, Path, duplicate, invalid, required
 from stowplan.api.names import is_extended_resource, label_key_problems
+from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config.schema import PLUGIN_ARGS
 from stowplan.config.types import (
     API_VERSION,
@@ -17,11 +17,11 @@ from stowplan.config.types import (
     Profile,
     SchedulerConfig,
 )
-from stowplan.framework.interface import Point
 from stowplan.gocompat.durations import Duration
 from stowplan.gocompat.quoting import quote
-from stowplan.plugins.args import PluginArgs
-from stowplan.plugins.registry import REMOVED
+from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.plugins.args import PluginArgs
+from stowplan.scheduler.plugins.registry import REMOVED
 
 _CHECKED_WHEN_BUILT = "NodeResourcesFit"
 """Its arguments are looked at only when the plugin is built, so their errors have no path to the profile."""

@@ -19,16 +19,16 @@ from msgspec.structs import replace
 from stowplan.api.devices import ResourceSlice
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.table import ClusterTable
 from stowplan.explain.rejections import NearMiss
-from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.explanation import Remedy, RemedyPlugin
-from stowplan.framework.extension_points import post_filter_steps
-from stowplan.framework.interface import Point
-from stowplan.framework.nominations import Nominations
-from stowplan.framework.runtime import Framework
-from stowplan.framework.status import PluginError
+from stowplan.scheduler.framework.evaluation import Evaluation
+from stowplan.scheduler.framework.explanation import Remedy, RemedyPlugin
+from stowplan.scheduler.framework.extension_points import post_filter_steps
+from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.nominations import Nominations
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.framework.status import PluginError
+from stowplan.scheduler.table.podinfo import PodInfo
+from stowplan.scheduler.table.table import ClusterTable
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 NEAREST: Final = 64

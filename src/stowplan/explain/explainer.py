@@ -14,25 +14,25 @@ from msgspec.structs import replace
 from stowplan.api.amounts import shown_amount
 from stowplan.api.meta import timestamp
 from stowplan.api.pod import Pod
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.table import ClusterTable
 from stowplan.explain.changes import Change, Changes
 from stowplan.explain.facts import pod_facts
 from stowplan.explain.preemption import Preempting
 from stowplan.explain.rejections import FunnelLine, NearMiss, Rejections
 from stowplan.explain.state import Attempted, PodState, Waker, wakers
 from stowplan.explain.states import FITS, PENDING, PLACED
-from stowplan.framework.budget import EXPLAINING, Budget, LongSearchError, Step, run_at_once
-from stowplan.framework.decision import Candidate, Decision, decide
-from stowplan.framework.evaluation import Evaluation, rejectors_of
-from stowplan.framework.explanation import FailurePlugin, PreemptionSearchPlugin
-from stowplan.framework.extension_points import post_filter_steps
-from stowplan.framework.interface import Point
-from stowplan.framework.nominations import NO_NOMINATIONS, Nominations
-from stowplan.framework.runtime import Framework
-from stowplan.framework.status import PluginError
-from stowplan.plugins.noderesources.fit import NodeResourcesFit
-from stowplan.queue.build import rules_of
+from stowplan.scheduler.framework.budget import EXPLAINING, Budget, LongSearchError, Step, run_at_once
+from stowplan.scheduler.framework.decision import Candidate, Decision, decide
+from stowplan.scheduler.framework.evaluation import Evaluation, rejectors_of
+from stowplan.scheduler.framework.explanation import FailurePlugin, PreemptionSearchPlugin
+from stowplan.scheduler.framework.extension_points import post_filter_steps
+from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.nominations import NO_NOMINATIONS, Nominations
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.framework.status import PluginError
+from stowplan.scheduler.plugins.noderesources.fit import NodeResourcesFit
+from stowplan.scheduler.queue.build import rules_of
+from stowplan.scheduler.table.podinfo import PodInfo
+from stowplan.scheduler.table.table import ClusterTable
 
 TOP: Final = 5
 """How many of the best nodes are shown with their scores."""

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from stowplan.api.pod import Pod, PodCondition
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.table import ClusterTable
-from stowplan.cluster.volumepools import class_of
-from stowplan.framework.nominations import Nominations
-from stowplan.plugins.dynamicresources.shortfall import claim_text
-from stowplan.plugins.volumebinding.claims import claim_name
-from stowplan.plugins.volumebinding.shortfall import place_of
+from stowplan.scheduler.framework.nominations import Nominations
+from stowplan.scheduler.plugins.dynamicresources.explanation.shortfall import claim_text
+from stowplan.scheduler.plugins.volumebinding.claims import claim_name
+from stowplan.scheduler.plugins.volumebinding.shortfall import place_of
+from stowplan.scheduler.table.podinfo import PodInfo
+from stowplan.scheduler.table.table import ClusterTable
+from stowplan.scheduler.table.volumepools import class_of
 
 _TARGET: Final = "DisruptionTarget"
 _PREEMPTED: Final = "PreemptionByScheduler"

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 from stowplan.explain.layout import PLAIN, Palette, hanging, middle, plural
 
 if TYPE_CHECKING:
-    from stowplan.framework.explanation import UnitOutcome
-    from stowplan.framework.placement import PodGroupPostFilterResult
+    from stowplan.scheduler.framework.explanation import UnitOutcome
+    from stowplan.scheduler.framework.placement import PodGroupPostFilterResult
 
 Document = Mapping[str, Any]
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stowplan.api.pod import Pod
-from stowplan.cluster.podinfo import PodInfo
 from stowplan.explain.explainer import PodExplanation
 from stowplan.explain.group_members import is_waiting, what_would_help
 from stowplan.explain.states import FITS
 from stowplan.explain.terminal import too_large
 from stowplan.explain.wakes import objects_awaited
+from stowplan.scheduler.table.podinfo import PodInfo
 
 SHOWN = 2
 """How many reasons and changes a cause is told by."""

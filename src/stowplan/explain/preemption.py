@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from stowplan.explain.layout import PLAIN, Palette, hanging, middle, plural
 
 if TYPE_CHECKING:
-    from stowplan.framework.explanation import Choice, RuledOut
-    from stowplan.framework.interface import PostFilterResult
+    from stowplan.scheduler.framework.explanation import Choice, RuledOut
+    from stowplan.scheduler.framework.interface import PostFilterResult
 
 Document = Mapping[str, Any]
 

@@ -9,13 +9,13 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from stowplan.cluster.changes import Rows
-from stowplan.cluster.view import NodeRow
-from stowplan.framework.budget import Step, run_at_once
-from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.explanation import Shortfall, ShortfallPlugin, ShortfallSizesPlugin
-from stowplan.framework.filter_results import FilterColumn
-from stowplan.framework.interface import Codes
+from stowplan.scheduler.framework.budget import Step, run_at_once
+from stowplan.scheduler.framework.evaluation import Evaluation
+from stowplan.scheduler.framework.explanation import Shortfall, ShortfallPlugin, ShortfallSizesPlugin
+from stowplan.scheduler.framework.filter_results import FilterColumn
+from stowplan.scheduler.framework.interface import Codes
+from stowplan.scheduler.table.changes import Rows
+from stowplan.scheduler.table.view import NodeRow
 
 _STEP: Final = 200
 """How many near misses are put into words in one step."""

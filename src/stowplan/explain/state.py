@@ -7,9 +7,9 @@ from typing import Any, Final, NamedTuple
 from stowplan.api.meta import timestamp
 from stowplan.explain.layout import indented, table
 from stowplan.explain.text import explain
-from stowplan.framework.decision import Decision
-from stowplan.framework.events import Action, ClusterEvent
-from stowplan.framework.interface import PREEMPTION_PREFIX
+from stowplan.scheduler.framework.decision import Decision
+from stowplan.scheduler.framework.events import Action, ClusterEvent
+from stowplan.scheduler.framework.interface import PREEMPTION_PREFIX
 
 QUEUES: Final = {
     "active": "It is in activeQ and will be tried.",

@@ -293,7 +293,7 @@ def _scores(found: Document) -> list[str]:
 def _points(points: int, weight: int, old_scale: bool) -> str:
     if not old_scale:
         return str(points)
-    from stowplan.plugins.legacy.names import old_points
+    from stowplan.scheduler.plugins.legacy.names import old_points
 
     return f"{points} ({old_points(points // weight):g})"
 

@@ -1,8 +1,8 @@
 """Decisions as text: from the nodes that were filtered out to the scores of the best ones."""
 
 from stowplan.explain.layout import indented, table
-from stowplan.framework.decision import Candidate, Decision, Rejection
-from stowplan.plugins.legacy.names import old_points
+from stowplan.scheduler.framework.decision import Candidate, Decision, Rejection
+from stowplan.scheduler.plugins.legacy.names import old_points
 
 
 def explain(decision: Decision) -> str:

@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from stowplan.caching import cached_by_text
+from stowplan.gocompat.caching import cached_by_text
 
 MAX_STATES: Final = 20_000
 """States of an automaton; a pattern that needs more is refused."""

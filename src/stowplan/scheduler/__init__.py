@@ -1,28 +1,34 @@
-"""The living scheduler: it watches a cluster, takes pods from its queue, and puts them on nodes.
+"""The scheduler: it watches a cluster, takes pods from its queue, and binds them to nodes.
 
-`Scheduler` (scheduler.py) holds the parts together. The way of a pod through them: news arrives
-(informers.py, news.py), the queue gives out the pod, an attempt finds it a node (attempt.py) which the cache
-holds for it (cache.py), its binding goes through in the background (binding.py); and what becomes of it when
-something is in the way is failure.py. Nothing here reads the machine's clock or rolls its own dice.
+* `scheduler.py` composes the parts and runs the loop; `event_handlers.py` handles watch events;
+  `scheduling_cycle.py` finds a node; `binding_cycle.py` binds; `failure_handler.py` requeues
+* `table/`: the cluster as columns; `queue/`: the scheduling queue; `framework/`: extension points and their
+  runtime; `plugins/`: the in-tree plugins; `extenders/`; `pod_groups/`; `events/`: events and statuses;
+  `metrics/`; `recording/`: recordings and their replay
+
+Nothing here reads the machine's clock or creates its own random numbers.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from stowplan.scheduler.settings import Settings
+from stowplan.runtime.lazy import lazy_attribute
 
 if TYPE_CHECKING:
     from stowplan.scheduler.cache import CacheCorruptedError
     from stowplan.scheduler.context import SchedulingObserver
     from stowplan.scheduler.scheduler import Scheduler
+    from stowplan.scheduler.settings import Settings
 
 __all__ = ["CacheCorruptedError", "Scheduler", "SchedulingObserver", "Settings"]
 
-_PLACES = {"CacheCorruptedError": "cache", "SchedulingObserver": "context", "Scheduler": "scheduler"}
+_MODULES = {
+    "CacheCorruptedError": "cache",
+    "SchedulingObserver": "context",
+    "Scheduler": "scheduler",
+    "Settings": "settings",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """What needs a running scheduler is loaded when it is asked for: settings alone are enough for some."""
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    """Load public names on first use: sub-packages are imported by code that needs no scheduler."""
+    return lazy_attribute(__name__, name, _MODULES)

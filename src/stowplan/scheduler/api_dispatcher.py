@@ -12,9 +12,9 @@ from typing import Final
 
 from stowplan.api.pod import Pod, PodCondition
 from stowplan.api.status import ApiError
-from stowplan.logs import Ref
-from stowplan.reporting import conditions_patch, is_replaced, patch_status
+from stowplan.runtime.logs import Ref
 from stowplan.scheduler.context import Context
+from stowplan.scheduler.events import conditions_patch, is_replaced, patch_status
 
 POD_STATUS_PATCH: Final = "pod_status_patch"
 POD_BINDING: Final = "pod_binding"

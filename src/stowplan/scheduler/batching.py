@@ -16,17 +16,17 @@ from typing import Final
 import numpy as np
 
 from stowplan.api.pod import Pod
-from stowplan.clock import Clock
-from stowplan.cluster.columns import BoolColumn
-from stowplan.cluster.podinfo import PodInfo, storage_volumes
-from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.interface import UNSIGNED, Plugin, Point
-from stowplan.framework.runtime import Framework
-from stowplan.logs import Logger, Ref
-from stowplan.metrics.scheduling import BatchCounts
-from stowplan.plugins.imagelocality import normalized_name
-from stowplan.plugins.podtopologyspread import PodTopologySpread
-from stowplan.releases.behaviour import Batching
+from stowplan.api.releases.behaviour import Batching
+from stowplan.runtime.clock import Clock
+from stowplan.runtime.logs import Logger, Ref
+from stowplan.scheduler.framework.evaluation import Evaluation
+from stowplan.scheduler.framework.interface import UNSIGNED, Plugin, Point
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.metrics.scheduling import BatchCounts
+from stowplan.scheduler.plugins.imagelocality import normalized_name
+from stowplan.scheduler.plugins.podtopologyspread import PodTopologySpread
+from stowplan.scheduler.table.columns import BoolColumn
+from stowplan.scheduler.table.podinfo import PodInfo, storage_volumes
 
 MAX_AGE: Final = 0.5
 """Seconds for which a batch can be used."""

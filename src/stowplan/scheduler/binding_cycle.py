@@ -14,19 +14,12 @@ import msgspec
 
 from stowplan.api.pod import Pod
 from stowplan.api.status import ApiError
-from stowplan.extenders import ExtenderError
-from stowplan.extenders.rounds import bind_round
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.events import ASSIGNED_POD_DELETE
-from stowplan.framework.interface import Plugin
-from stowplan.framework.status import SUCCESS, Code, Status, error
-from stowplan.logs import Ref
-from stowplan.metrics.scheduling import BINDING
-from stowplan.queue.queued_pod import QueuedPod
-from stowplan.queue.sub_queues import AlreadyQueuedError
-from stowplan.reporting import NORMAL, nomination_patch, patch_status
+from stowplan.runtime.logs import Ref
 from stowplan.scheduler.cache import CacheCorruptedError
 from stowplan.scheduler.context import Context, Profile, describe
+from stowplan.scheduler.events import NORMAL, nomination_patch, patch_status
+from stowplan.scheduler.extenders import ExtenderError
+from stowplan.scheduler.extenders.rounds import bind_round
 from stowplan.scheduler.failure_handler import (
     OVERRIDING,
     UNHANDLED,
@@ -36,6 +29,13 @@ from stowplan.scheduler.failure_handler import (
     failed_late,
     failed_on_node,
 )
+from stowplan.scheduler.framework.cycle_state import Cycle
+from stowplan.scheduler.framework.events import ASSIGNED_POD_DELETE
+from stowplan.scheduler.framework.interface import Plugin
+from stowplan.scheduler.framework.status import SUCCESS, Code, Status, error
+from stowplan.scheduler.metrics.scheduling import BINDING
+from stowplan.scheduler.queue.queued_pod import QueuedPod
+from stowplan.scheduler.queue.sub_queues import AlreadyQueuedError
 from stowplan.scheduler.turns import BOUND, FAIL, on_behalf_of
 
 WORKERS: Final = 64

@@ -9,9 +9,9 @@ from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.pod_groups import GroupObject
 from stowplan.api.quantity import QuantityError
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.table import ClusterTable
 from stowplan.scheduler.node_sampler import NodeSampler
+from stowplan.scheduler.table.podinfo import PodInfo
+from stowplan.scheduler.table.table import ClusterTable
 
 
 class CacheCorruptedError(RuntimeError):

@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stowplan.api.pod import Pod
 from stowplan.client import Client
-from stowplan.clock import Clock
-from stowplan.clock.virtual import VirtualTimeLoop
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.extenders import Extender
-from stowplan.framework.budget import Step
-from stowplan.framework.extension_points import Lifecycle
-from stowplan.framework.held_pods import AwaitedDeletions
-from stowplan.framework.interface import Plugin, Point
-from stowplan.framework.protocols import PreemptionPlugin
-from stowplan.framework.runtime import Framework
-from stowplan.framework.waiting_pods import WaitingPods
-from stowplan.logs import Logger
-from stowplan.logs.tracebacks import formatted
-from stowplan.metrics import SchedulerMetrics
-from stowplan.queue.queued_pod import QueuedPod
-from stowplan.queue.scheduling_queue import SchedulingQueue
-from stowplan.reporting import EventRecorder
+from stowplan.runtime.clock import Clock
+from stowplan.runtime.clock.virtual import VirtualTimeLoop
+from stowplan.runtime.logs import Logger
+from stowplan.runtime.logs.tracebacks import formatted
 from stowplan.scheduler.cache import Cache
 from stowplan.scheduler.cycle_costs import CycleCosts
 from stowplan.scheduler.decisions import LastDecisions
+from stowplan.scheduler.events import EventRecorder
+from stowplan.scheduler.extenders import Extender
+from stowplan.scheduler.framework.budget import Step
+from stowplan.scheduler.framework.extension_points import Lifecycle
+from stowplan.scheduler.framework.held_pods import AwaitedDeletions
+from stowplan.scheduler.framework.interface import Plugin, Point
+from stowplan.scheduler.framework.protocols import PreemptionPlugin
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.framework.waiting_pods import WaitingPods
+from stowplan.scheduler.metrics import SchedulerMetrics
+from stowplan.scheduler.queue.queued_pod import QueuedPod
+from stowplan.scheduler.queue.scheduling_queue import SchedulingQueue
+from stowplan.scheduler.table.podinfo import PodInfo
 
 if TYPE_CHECKING:
     from stowplan.scheduler.api_dispatcher import ApiDispatcher

@@ -13,10 +13,10 @@ from math import ceil
 from typing import Final, NamedTuple
 
 from stowplan.api.pod import Pod
-from stowplan.clock import Clock
-from stowplan.logs import Logger, Ref
-from stowplan.queue.queued_group import QueuedGroup
-from stowplan.queue.queued_pod import QueuedPod
+from stowplan.runtime.clock import Clock
+from stowplan.runtime.logs import Logger, Ref
+from stowplan.scheduler.queue.queued_group import QueuedGroup
+from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 SLOW: Final = 1.0
 """Seconds from which on an attempt is slow."""

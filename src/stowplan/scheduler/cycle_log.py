@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from stowplan.client import Reflector
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.interface import PREEMPTION_PREFIX, Point, PostFilterResult
-from stowplan.framework.protocols import RejectionLogger
-from stowplan.framework.runtime import Framework
-from stowplan.framework.status import Code
-from stowplan.logs import Logger, Ref
+from stowplan.runtime.logs import Logger, Ref
+from stowplan.scheduler.framework.cycle_state import Cycle
+from stowplan.scheduler.framework.evaluation import Evaluation
+from stowplan.scheduler.framework.interface import PREEMPTION_PREFIX, Point, PostFilterResult
+from stowplan.scheduler.framework.protocols import RejectionLogger
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.framework.status import Code
+from stowplan.scheduler.table.podinfo import PodInfo
 
 if TYPE_CHECKING:
     from stowplan.scheduler.scheduling_cycle import ScheduleResult

@@ -12,12 +12,12 @@ from typing import Final
 from stowplan.api import catalogue
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
-from stowplan.cluster.columns import CORE_RESOURCES
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.table import ClusterTable
-from stowplan.queue.scheduling_queue import SchedulingQueue
 from stowplan.scheduler.context import Context
 from stowplan.scheduler.informers import UNFINISHED, Informers
+from stowplan.scheduler.queue.scheduling_queue import SchedulingQueue
+from stowplan.scheduler.table.columns import CORE_RESOURCES
+from stowplan.scheduler.table.podinfo import PodInfo
+from stowplan.scheduler.table.table import ClusterTable
 
 _MISMATCH: Final = "Cache mismatch"
 

@@ -8,11 +8,11 @@ import msgspec
 from msgspec.structs import replace
 
 from stowplan.api.meta import timestamp
-from stowplan.clock import as_date
 from stowplan.explain.preemption import Preempting
 from stowplan.explain.state import Attempted, Explanation, PodState, wakers
-from stowplan.framework.decision import Record
-from stowplan.queue.queued_pod import QueuedPod
+from stowplan.runtime.clock import as_date
+from stowplan.scheduler.framework.decision import Record
+from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 if TYPE_CHECKING:
     from stowplan.scheduler.context import Context

@@ -11,16 +11,16 @@ import numpy as np
 from msgspec.structs import replace
 
 from stowplan.api.node import Node
-from stowplan.cluster.changes import Rows
-from stowplan.cluster.columns import IntColumn
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.table import ClusterTable
-from stowplan.cluster.view import NodeRow, NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.interface import IGNORED, Extremes
-from stowplan.framework.protocols import EmptyNodeScorer
-from stowplan.framework.score_results import ScoreColumn
+from stowplan.scheduler.framework.cycle_state import Cycle
+from stowplan.scheduler.framework.evaluation import Evaluation
+from stowplan.scheduler.framework.interface import IGNORED, Extremes
+from stowplan.scheduler.framework.protocols import EmptyNodeScorer
+from stowplan.scheduler.framework.score_results import ScoreColumn
+from stowplan.scheduler.table.changes import Rows
+from stowplan.scheduler.table.columns import IntColumn
+from stowplan.scheduler.table.podinfo import PodInfo
+from stowplan.scheduler.table.table import ClusterTable
+from stowplan.scheduler.table.view import NodeRow, NodeRows
 
 Difference = dict[str, list[int]]
 

@@ -10,14 +10,17 @@ from typing import Any, Final, Protocol
 
 from stowplan.api.catalogue import Resource as Served
 from stowplan.api.devices import DeviceTaintRule
-from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.pod_groups import GroupObject, PodGroup
 from stowplan.api.quantity import QuantityError
+from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.resources import is_resize_deferred
-from stowplan.framework.events import (
+from stowplan.runtime.logs import Logger, Ref
+from stowplan.scheduler.cache import CacheCorruptedError
+from stowplan.scheduler.context import Context
+from stowplan.scheduler.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
     NODE_ADD,
@@ -27,13 +30,10 @@ from stowplan.framework.events import (
     Resource,
     pod_resources,
 )
-from stowplan.framework.held_pods import AwaitedDeletions, is_going
-from stowplan.framework.resizes import RESIZE_PREEMPTION
-from stowplan.framework.waiting_pods import WaitingPods
-from stowplan.logs import Logger, Ref
-from stowplan.queue.cluster_events import UpdateEvents
-from stowplan.scheduler.cache import CacheCorruptedError
-from stowplan.scheduler.context import Context
+from stowplan.scheduler.framework.held_pods import AwaitedDeletions, is_going
+from stowplan.scheduler.framework.resizes import RESIZE_PREEMPTION
+from stowplan.scheduler.framework.waiting_pods import WaitingPods
+from stowplan.scheduler.queue.cluster_events import UpdateEvents
 
 _LOGGED: Final = 3
 """From this verbosity on the log has a line for every watch event."""

@@ -9,15 +9,9 @@ from msgspec.structs import replace
 from stowplan.api.pod import Pod
 from stowplan.api.quantity import QuantityError
 from stowplan.api.status import ApiError
-from stowplan.framework.decision import NO_NODES, fit_error_text
-from stowplan.framework.evaluation import Rejectors
-from stowplan.framework.events import SCHEDULE_ATTEMPT_FAILURE
-from stowplan.framework.status import Code, Status
-from stowplan.logs import Logger, Ref
-from stowplan.metrics.scheduling import ERROR, UNSCHEDULABLE_RESULT
-from stowplan.queue.queued_pod import QueuedPod
-from stowplan.queue.sub_queues import MOVED, QUEUES, AlreadyQueuedError, Strategy
-from stowplan.reporting import (
+from stowplan.runtime.logs import Logger, Ref
+from stowplan.scheduler.context import Context
+from stowplan.scheduler.events import (
     SCHEDULER_ERROR,
     UNSCHEDULABLE,
     WARNING,
@@ -26,7 +20,13 @@ from stowplan.reporting import (
     not_scheduled,
     patch_status,
 )
-from stowplan.scheduler.context import Context
+from stowplan.scheduler.framework.decision import NO_NODES, fit_error_text
+from stowplan.scheduler.framework.evaluation import Rejectors
+from stowplan.scheduler.framework.events import SCHEDULE_ATTEMPT_FAILURE
+from stowplan.scheduler.framework.status import Code, Status
+from stowplan.scheduler.metrics.scheduling import ERROR, UNSCHEDULABLE_RESULT
+from stowplan.scheduler.queue.queued_pod import QueuedPod
+from stowplan.scheduler.queue.sub_queues import MOVED, QUEUES, AlreadyQueuedError, Strategy
 
 _NOBODY: Final = Rejectors()
 

@@ -12,9 +12,7 @@ from stowplan.api.pod import Pod
 from stowplan.api.pod_groups import GroupObject
 from stowplan.api.requests import EVERY_OBJECT, FieldTerm, Selection
 from stowplan.client import Handler, Reader, Reflector, Unreadable
-from stowplan.clock import Clock
-from stowplan.framework.events import Action, Resource
-from stowplan.framework.runtime import Framework
+from stowplan.runtime.clock import Clock
 from stowplan.scheduler.event_handlers import (
     Dispatcher,
     GroupEventHandler,
@@ -22,6 +20,8 @@ from stowplan.scheduler.event_handlers import (
     ObjectEventHandler,
     PodEventHandler,
 )
+from stowplan.scheduler.framework.events import Action, Resource
+from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.watched import (
     AROUND_PODS,
     COMPOSITE_POD_GROUPS,

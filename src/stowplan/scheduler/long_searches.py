@@ -15,10 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from stowplan.framework.budget import Budget, Work
-from stowplan.logs import Ref
-from stowplan.queue.queued_pod import QueuedPod
+from stowplan.runtime.logs import Ref
 from stowplan.scheduler.context import SLICE, Context, TimeSlice
+from stowplan.scheduler.framework.budget import Budget, Work
+from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 MOST: Final = 16
 """Pods that are put aside at a time. The attempt of another one whose search is long is ended as if its time

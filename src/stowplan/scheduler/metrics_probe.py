@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from stowplan.framework.interface import Point
-from stowplan.framework.runtime import Framework
-from stowplan.metrics import CallCounter, SchedulerMetrics
-from stowplan.metrics.buffers import BUFFER_SIZE
+from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.metrics import CallCounter, SchedulerMetrics
+from stowplan.scheduler.metrics.buffers import BUFFER_SIZE
 
 _COUNTED = (Point.PRE_FILTER, Point.FILTER, Point.PRE_SCORE, Point.SCORE)
 

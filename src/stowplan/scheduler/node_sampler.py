@@ -10,11 +10,11 @@ from typing import Final
 import numpy as np
 
 from stowplan.api.node import Node
-from stowplan.cluster.changes import Rows
-from stowplan.cluster.nodetree import NodeTree, zone_key
-from stowplan.cluster.table import ClusterTable
-from stowplan.framework.evaluation import Evaluation
-from stowplan.logs import Logger, Ref
+from stowplan.runtime.logs import Logger, Ref
+from stowplan.scheduler.framework.evaluation import Evaluation
+from stowplan.scheduler.table.changes import Rows
+from stowplan.scheduler.table.nodetree import NodeTree, zone_key
+from stowplan.scheduler.table.table import ClusterTable
 
 MIN_NODES: Final = 100
 MIN_PERCENTAGE: Final = 5

@@ -18,19 +18,11 @@ from stowplan.api.pod_groups import (
 )
 from stowplan.api.requests import DeleteOptions
 from stowplan.api.status import ApiError
-from stowplan.cluster.podinfo import PodInfo
 from stowplan.explain.preemption import Preempting
-from stowplan.extenders import Extender, ExtenderError
-from stowplan.extenders.rounds import preempt_round
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.extension_points import PostFilterRound, ask_post_filter
-from stowplan.framework.held_pods import is_going
-from stowplan.framework.interface import PREEMPTION_PREFIX, Plugin, PostFilterResult
-from stowplan.framework.placement import PodGroupInfo, PodGroupPostFilterResult
-from stowplan.framework.protocols import PreemptionPlugin
-from stowplan.framework.status import error
-from stowplan.logs import Ref
-from stowplan.reporting import (
+from stowplan.runtime.logs import Ref
+from stowplan.scheduler.binding_cycle import BindingCycle
+from stowplan.scheduler.context import Context, Profile, TimeSlice
+from stowplan.scheduler.events import (
     NORMAL,
     Related,
     is_replaced,
@@ -39,8 +31,16 @@ from stowplan.reporting import (
     related,
     victim_patch,
 )
-from stowplan.scheduler.binding_cycle import BindingCycle
-from stowplan.scheduler.context import Context, Profile, TimeSlice
+from stowplan.scheduler.extenders import Extender, ExtenderError
+from stowplan.scheduler.extenders.rounds import preempt_round
+from stowplan.scheduler.framework.cycle_state import Cycle
+from stowplan.scheduler.framework.extension_points import PostFilterRound, ask_post_filter
+from stowplan.scheduler.framework.held_pods import is_going
+from stowplan.scheduler.framework.interface import PREEMPTION_PREFIX, Plugin, PostFilterResult
+from stowplan.scheduler.framework.placement import PodGroupInfo, PodGroupPostFilterResult
+from stowplan.scheduler.framework.protocols import PreemptionPlugin
+from stowplan.scheduler.framework.status import error
+from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.scheduler.turns import DELETED, FOR, LAST_VICTIM, PREEMPTED, PREEMPTING, VICTIM
 
 T = TypeVar("T")

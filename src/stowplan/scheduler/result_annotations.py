@@ -14,11 +14,11 @@ from stowplan.api.catalogue import PODS
 from stowplan.api.pod import Pod
 from stowplan.api.requests import PatchType
 from stowplan.api.status import ApiError
-from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.interface import Point
-from stowplan.framework.runtime import Framework
-from stowplan.logs import Ref
+from stowplan.runtime.logs import Ref
 from stowplan.scheduler.context import Context
+from stowplan.scheduler.framework.evaluation import Evaluation
+from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.runtime import Framework
 
 PREFIX: Final = "kube-scheduler-simulator.sigs.k8s.io/"
 LIMIT: Final = 256 * 1024

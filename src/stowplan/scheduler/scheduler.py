@@ -10,23 +10,9 @@ from stowplan.api.coscheduling import see_pod
 from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
 from stowplan.client import Client, Reflector, Writer
-from stowplan.clock import Clock
-from stowplan.cluster.table import ClusterTable
 from stowplan.explain.state import Explanation
-from stowplan.extenders import Extender
-from stowplan.framework.events import Action
-from stowplan.framework.held_pods import AwaitedDeletions
-from stowplan.framework.interface import DeviceMetrics
-from stowplan.framework.resizes import RESIZE_PREEMPTION
-from stowplan.framework.runtime import Framework
-from stowplan.framework.waiting_pods import WaitingPods
-from stowplan.logs import Logger
-from stowplan.metrics import SchedulerMetrics
-from stowplan.queue.build import queue_for, rules_of
-from stowplan.queue.group_queue import GroupSchedulingQueue
-from stowplan.queue.queued_group import QueuedGroup
-from stowplan.queue.queued_pod import QueuedPod
-from stowplan.reporting import EventRecorder
+from stowplan.runtime.clock import Clock
+from stowplan.runtime.logs import Logger
 from stowplan.scheduler.api_dispatcher import ApiDispatcher
 from stowplan.scheduler.batching import Batch
 from stowplan.scheduler.binding_cycle import WORKERS, BindingCycle, Unbound
@@ -37,16 +23,30 @@ from stowplan.scheduler.cycle_log import log_plugins, reflector_values
 from stowplan.scheduler.debugger import Debugger
 from stowplan.scheduler.decisions import Explainer, LastDecisions
 from stowplan.scheduler.event_handlers import Dispatcher, EventHandlers
+from stowplan.scheduler.events import EventRecorder
+from stowplan.scheduler.extenders import Extender
 from stowplan.scheduler.failure_handler import FailureHandler
+from stowplan.scheduler.framework.events import Action
+from stowplan.scheduler.framework.held_pods import AwaitedDeletions
+from stowplan.scheduler.framework.interface import DeviceMetrics
+from stowplan.scheduler.framework.resizes import RESIZE_PREEMPTION
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.framework.waiting_pods import WaitingPods
 from stowplan.scheduler.informers import Informers, kinds_to_watch, needed_objects
+from stowplan.scheduler.metrics import SchedulerMetrics
 from stowplan.scheduler.metrics_probe import ProfileProbe
 from stowplan.scheduler.node_sampler import NodeSampler
-from stowplan.scheduler.pod_group_cycle import PodGroupCycle
+from stowplan.scheduler.pod_groups.cycle import PodGroupCycle
 from stowplan.scheduler.preemption import Preemption
+from stowplan.scheduler.queue.build import queue_for, rules_of
+from stowplan.scheduler.queue.group_queue import GroupSchedulingQueue
+from stowplan.scheduler.queue.queued_group import QueuedGroup
+from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan.scheduler.random_sources import RandomSources
 from stowplan.scheduler.result_annotations import ResultAnnotations
 from stowplan.scheduler.scheduling_cycle import NodeFinder, SchedulingCycle
 from stowplan.scheduler.settings import Settings
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.scheduler.turns import FLUSH_BACKOFF, FLUSH_UNSCHEDULABLE, GOING_ON, Turns
 from stowplan.scheduler.unreadable import UnreadableObjects
 

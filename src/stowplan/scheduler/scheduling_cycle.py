@@ -12,39 +12,39 @@ from random import Random
 import numpy as np
 
 from stowplan.api.node import Node
-from stowplan.cluster.changes import Rows
-from stowplan.cluster.columns import IntColumn
-from stowplan.cluster.podinfo import PodInfo
 from stowplan.explain.preemption import Preempting
-from stowplan.extenders import Extender, ExtenderError
-from stowplan.extenders.rounds import ExtenderScores, filter_round, prioritize_round
-from stowplan.framework.budget import Budget, LongSearchError
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.decision import NO_NODES, Record, fit_error
-from stowplan.framework.evaluation import Evaluation, Rejectors, rejectors_of
-from stowplan.framework.events import EXTENDER
-from stowplan.framework.extension_points import carry_out_writes, post_filter_steps
-from stowplan.framework.interface import PostFilterResult
-from stowplan.framework.nominations import NO_NOMINATIONS, NominatedRows, Nominations
-from stowplan.framework.placement import PlacementCycle, Waited
-from stowplan.framework.runtime import Framework
-from stowplan.framework.status import SUCCESS, Code, PluginError, Status, error, unresolvable
-from stowplan.framework.waiting_pods import WaitingPod
 from stowplan.gocompat.quoting import quote
-from stowplan.logs import Logger, Ref
-from stowplan.queue.queued_pod import QueuedPod
-from stowplan.queue.sub_queues import AlreadyQueuedError
-from stowplan.reporting import WARNING
+from stowplan.runtime.logs import Logger, Ref
 from stowplan.scheduler import empty_node_scores
 from stowplan.scheduler.binding_cycle import Assignment, BindingCycle
 from stowplan.scheduler.cache import CacheCorruptedError
 from stowplan.scheduler.context import Context, Profile, TimeSlice, describe
 from stowplan.scheduler.cycle_log import SLOW, log_preemption, log_result, log_slow_cycle
 from stowplan.scheduler.decisions import LastDecision
+from stowplan.scheduler.events import WARNING
+from stowplan.scheduler.extenders import Extender, ExtenderError
+from stowplan.scheduler.extenders.rounds import ExtenderScores, filter_round, prioritize_round
 from stowplan.scheduler.failure_handler import UNHANDLED, Failure, FailureHandler, failed_on_node
+from stowplan.scheduler.framework.budget import Budget, LongSearchError
+from stowplan.scheduler.framework.cycle_state import Cycle
+from stowplan.scheduler.framework.decision import NO_NODES, Record, fit_error
+from stowplan.scheduler.framework.evaluation import Evaluation, Rejectors, rejectors_of
+from stowplan.scheduler.framework.events import EXTENDER
+from stowplan.scheduler.framework.extension_points import carry_out_writes, post_filter_steps
+from stowplan.scheduler.framework.interface import PostFilterResult
+from stowplan.scheduler.framework.nominations import NO_NOMINATIONS, NominatedRows, Nominations
+from stowplan.scheduler.framework.placement import PlacementCycle, Waited
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.framework.status import SUCCESS, Code, PluginError, Status, error, unresolvable
+from stowplan.scheduler.framework.waiting_pods import WaitingPod
 from stowplan.scheduler.long_searches import LongSearches, PutAsideError
 from stowplan.scheduler.node_sampler import NodeSampler
 from stowplan.scheduler.preemption import Preemption, post_filter_with_extenders
+from stowplan.scheduler.queue.queued_pod import QueuedPod
+from stowplan.scheduler.queue.sub_queues import AlreadyQueuedError
+from stowplan.scheduler.table.changes import Rows
+from stowplan.scheduler.table.columns import IntColumn
+from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.scheduler.turns import before_writing
 
 TOP = 5

@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.api.releases import Release
+from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.config import LoadedConfig, default_config
 from stowplan.config.build import BuiltConfig, build
-from stowplan.framework.interface import Plugin
-from stowplan.framework.registry import Registry
-from stowplan.plugins.coscheduling import Coscheduling
-from stowplan.plugins.registry import in_tree_registry
-from stowplan.queue.scheduling_queue import LONGEST_WAIT
-from stowplan.releases import Release
+from stowplan.scheduler.framework.interface import Plugin
+from stowplan.scheduler.framework.registry import Registry
+from stowplan.scheduler.plugins.coscheduling import Coscheduling
+from stowplan.scheduler.plugins.registry import in_tree_registry
+from stowplan.scheduler.queue.scheduling_queue import LONGEST_WAIT
 
 
 @dataclass(frozen=True, slots=True)

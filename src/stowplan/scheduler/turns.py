@@ -12,9 +12,9 @@ from contextvars import ContextVar
 from typing import Any, Final, Protocol, TypeVar
 
 from stowplan.client import Client, Handler
-from stowplan.clock import Clock
-from stowplan.queue.queued_pod import QueuedPod
+from stowplan.runtime.clock import Clock
 from stowplan.scheduler.failure_handler import Failure
+from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 T = TypeVar("T")
 

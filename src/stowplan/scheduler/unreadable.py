@@ -10,9 +10,9 @@ from stowplan.api.catalogue import PODS, Resource
 from stowplan.api.meta import ObjectMeta
 from stowplan.api.pod import Pod
 from stowplan.client import Unreadable
-from stowplan.clock import Clock
-from stowplan.logs import Logger, Ref
-from stowplan.reporting import WARNING, EventRecorder
+from stowplan.runtime.clock import Clock
+from stowplan.runtime.logs import Logger, Ref
+from stowplan.scheduler.events import WARNING, EventRecorder
 
 REASON: Final = "FailedDecoding"
 _ACTION: Final = "Decoding"

@@ -25,7 +25,7 @@ from stowplan.api.workloads import (
     Service,
     StatefulSet,
 )
-from stowplan.framework.events import Resource
+from stowplan.scheduler.framework.events import Resource
 
 
 class Watched(NamedTuple):

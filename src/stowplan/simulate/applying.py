@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from stowplan.api.meta import seconds_of
 from stowplan.api.pod import Pod
 from stowplan.api.workloads import ReplicaSet
-from stowplan.embedded.controllers.replicaset import pods_to_delete
+from stowplan.localcluster.controllers.workloads.replicaset import pods_to_delete
 from stowplan.simulate.cluster import Cluster, NoSuchObjectError
 from stowplan.simulate.outcome import Outcome
 from stowplan.simulate.workloads import DAEMON_SET, RESOURCES, Manifests, Workload, read_manifests

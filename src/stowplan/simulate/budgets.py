@@ -12,7 +12,7 @@ from typing import Any
 from stowplan.api.labels import Selector, SelectorError, compile_selector
 from stowplan.api.pod import Pod
 from stowplan.api.workloads import PodDisruptionBudget
-from stowplan.embedded.controllers.podcontrol import scaled_value
+from stowplan.localcluster.controllers.workloads.podcontrol import scaled_value
 from stowplan.simulate.cluster import Cluster, is_daemon
 from stowplan.simulate.outcome import Outcome
 

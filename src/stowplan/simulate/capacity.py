@@ -15,15 +15,15 @@ from msgspec.structs import replace
 
 from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
-from stowplan.cluster.changes import NO_ROWS
-from stowplan.embedded.kubelets.config import Shape, ShapeError, named_nodes, shapes_of
-from stowplan.report import Bar, Bars, Figure, Figures, Part, Report, Table, Text
+from stowplan.explain.report import Bar, Bars, Figure, Figures, Part, Report, Table, Text
+from stowplan.localcluster.kubelets.config import Shape, ShapeError, named_nodes, shapes_of
 from stowplan.scheduler.settings import Settings
+from stowplan.scheduler.table.changes import NO_ROWS
 from stowplan.simulate.cluster import Cluster
 from stowplan.simulate.counting import Stop, stop_of
+from stowplan.simulate.snapshot.places import Place, read_document
+from stowplan.simulate.snapshot.shapes import objects_of, wrong_shape
 from stowplan.simulate.workloads import DAEMON_SET, Manifests, Workload, read_manifests, take_in
-from stowplan.snapshot.places import Place, read_document
-from stowplan.snapshot.shapes import objects_of, wrong_shape
 
 SHOWN: Final = 20
 _FINEST: Final = 1000

@@ -11,14 +11,14 @@ from stowplan.api.labels import SelectorError, parse_selector
 from stowplan.api.node import Node, Taint
 from stowplan.api.pod import Pod
 from stowplan.api.taints import NO_EXECUTE, untolerated
-from stowplan.embedded.kubelets.config import EFFECTS, NamedNode, named_nodes
+from stowplan.localcluster.kubelets.config import EFFECTS, NamedNode, named_nodes
 from stowplan.simulate.applying import kind_and_name, pods_of
 from stowplan.simulate.budgets import Budgets, Drained, drain
 from stowplan.simulate.cluster import Cluster, has_controller, is_daemon
 from stowplan.simulate.outcome import Eviction, Outcome
-from stowplan.snapshot.files import SnapshotError
-from stowplan.snapshot.places import Place, read_document
-from stowplan.snapshot.shapes import objects_of, shapes_at
+from stowplan.simulate.snapshot.files import SnapshotError
+from stowplan.simulate.snapshot.places import Place, read_document
+from stowplan.simulate.snapshot.shapes import objects_of, shapes_at
 
 Names = str | list[str]
 _SELECTING: Final = ("=", "!", " in ", " notin ")

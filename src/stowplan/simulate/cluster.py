@@ -21,27 +21,27 @@ from msgspec.structs import replace
 from stowplan.api.meta import Object
 from stowplan.api.node import Node, Taint
 from stowplan.api.pod import Pod
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.table import ClusterTable
 from stowplan.config import load, load_file
 from stowplan.explain.explainer import Explainer, PodExplanation
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.decision import NO_NODES, fit_error
-from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.extension_points import Lifecycle, post_filter_steps, run_to_end
-from stowplan.framework.interface import Plugin, Point
-from stowplan.framework.nominations import Nominations
-from stowplan.framework.runtime import Framework
-from stowplan.framework.status import Code, PluginError
-from stowplan.logs import Logger
-from stowplan.queue.queued_pod import QueuedPod
+from stowplan.runtime.logs import Logger
+from stowplan.scheduler.framework.cycle_state import Cycle
+from stowplan.scheduler.framework.decision import NO_NODES, fit_error
+from stowplan.scheduler.framework.evaluation import Evaluation
+from stowplan.scheduler.framework.extension_points import Lifecycle, post_filter_steps, run_to_end
+from stowplan.scheduler.framework.interface import Plugin, Point
+from stowplan.scheduler.framework.nominations import Nominations
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.framework.status import Code, PluginError
 from stowplan.scheduler.node_sampler import NodeSampler
+from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan.scheduler.random_sources import RandomSources
 from stowplan.scheduler.scheduling_cycle import NodeFinder
 from stowplan.scheduler.settings import Settings
+from stowplan.scheduler.table.podinfo import PodInfo
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.simulate.outcome import Eviction, Outcome
-from stowplan.snapshot.files import Snapshot
-from stowplan.snapshot.sources import read_files
+from stowplan.simulate.snapshot.files import Snapshot
+from stowplan.simulate.snapshot.sources import read_files
 
 if TYPE_CHECKING:
     from stowplan.simulate.workloads import Manifests, Surroundings

@@ -5,7 +5,7 @@ from statistics import mean
 from typing import Any, Final
 
 from stowplan.explain.layout import plural
-from stowplan.report import Cell, Figure, Figures, Part, Report, Table
+from stowplan.explain.report import Cell, Figure, Figures, Part, Report, Table
 from stowplan.simulate.sweep import Row
 
 _ABOUT: Final = ("run", "seed")

@@ -14,12 +14,12 @@ from typing import Any, Final
 import numpy as np
 
 from stowplan.api.pod import Pod
-from stowplan.cluster.changes import Rows
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.decision import NO_NODES, fit_error_text
-from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.interface import Point
-from stowplan.framework.runtime import Framework
+from stowplan.scheduler.framework.decision import NO_NODES, fit_error_text
+from stowplan.scheduler.framework.evaluation import Evaluation
+from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.table.changes import Rows
+from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.simulate.cluster import Cluster
 
 HARD: Final = "DoNotSchedule"
@@ -28,7 +28,7 @@ INSUFFICIENT: Final = "Insufficient "
 _CHECKED: Final = 2
 _MOST_PLACED: Final = 300
 """So many pods are put on a node to see whether the count is right."""
-_OWN: Final = "stowplan.plugins."
+_OWN: Final = "stowplan.scheduler.plugins."
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from itertools import count as numbers
 from typing import Any, Final
 
 from stowplan.api.pod import Pod
-from stowplan.report import Bar, Bars, Figure, Figures, Part, Report, Table, Text
-from stowplan.report.model import BAD, GOOD
+from stowplan.explain.report import Bar, Bars, Figure, Figures, Part, Report, Table, Text
+from stowplan.explain.report.model import BAD, GOOD
 from stowplan.simulate.applying import new_pods
 from stowplan.simulate.cluster import Cluster
 from stowplan.simulate.counting import Count, Stop, count_more, stop_of

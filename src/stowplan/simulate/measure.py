@@ -11,7 +11,7 @@ from stowplan.api.labels import Selector, SelectorError, compile_selector
 from stowplan.api.meta import LabelSelector
 from stowplan.api.nodeselector import required_node_affinity
 from stowplan.api.pod import Pod, TopologySpreadConstraint
-from stowplan.cluster.podinfo import PodTemplate
+from stowplan.scheduler.table.podinfo import PodTemplate
 from stowplan.simulate.cluster import Cluster, is_daemon
 
 ZONE: Final = "topology.kubernetes.io/zone"

@@ -13,7 +13,7 @@ import numpy as np
 
 from stowplan.api.pod import Pod
 from stowplan.explain.layout import plural
-from stowplan.report import Figure, Figures, Part, Report, Table, Text
+from stowplan.explain.report import Figure, Figures, Part, Report, Table, Text
 from stowplan.simulate.budgets import Budgets
 from stowplan.simulate.changes import movable
 from stowplan.simulate.cluster import Cluster, is_daemon

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from stowplan.api.meta import LabelSelector
 from stowplan.api.pod import Pod
 from stowplan.api.workloads import ReplicaSet
-from stowplan.embedded.controllers.podcontrol import scaled_value
-from stowplan.embedded.controllers.rollout import Strategy
-from stowplan.report import Figure, Figures, Report, Table, Text
-from stowplan.report.model import BAD, GOOD
+from stowplan.explain.report import Figure, Figures, Report, Table, Text
+from stowplan.explain.report.model import BAD, GOOD
+from stowplan.localcluster.controllers.workloads.podcontrol import scaled_value
+from stowplan.localcluster.controllers.workloads.rollout import Strategy
 from stowplan.simulate.applying import HASH, copy_of, going, kind_and_name, new_pods, pods_of
 from stowplan.simulate.cluster import Cluster
 from stowplan.simulate.measure import Skew, skews_of

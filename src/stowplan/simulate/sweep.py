@@ -18,8 +18,8 @@ import yaml
 from stowplan.gocompat.durations import Duration, DurationError
 from stowplan.gocompat.jsontext import TextError
 from stowplan.gocompat.yamltext import load_yaml
-from stowplan.snapshot.files import SnapshotError
-from stowplan.snapshot.places import Place, convert_at, not_yaml, read_text
+from stowplan.simulate.snapshot.files import SnapshotError
+from stowplan.simulate.snapshot.places import Place, convert_at, not_yaml, read_text
 
 DEFAULT: Final = "default"
 """The name of the configuration of a scheduler without one."""
@@ -225,8 +225,8 @@ def carry_out(run: Run) -> Row:
     """Carry out a run; returns its row. Raises SnapshotError, ConfigError, ProfileError."""
     from stowplan.config import default_config
     from stowplan.config.legacy import load_any_file
-    from stowplan.framework.registry import installed_plugins, load_plugin
     from stowplan.scheduler import Settings
+    from stowplan.scheduler.framework.registry import installed_plugins, load_plugin
     from stowplan.simulate.scenario import read_scenario
     from stowplan.simulate.scenario import run as simulate
     from stowplan.simulate.scenario.report import figures_of

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from stowplan.report import Columns, Figure, Figures, Part, Report, Section, Table, TileGroup, Tiles
-from stowplan.report.model import BAD, GOOD
+from stowplan.explain.report import Columns, Figure, Figures, Part, Report, Section, Table, TileGroup, Tiles
+from stowplan.explain.report.model import BAD, GOOD
 from stowplan.scheduler.settings import Settings
 from stowplan.simulate.budgets import Budgets, Drained, drain
 from stowplan.simulate.changes import Change, make, movable

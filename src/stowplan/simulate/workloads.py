@@ -23,25 +23,25 @@ from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.api.storage import StorageClass
 from stowplan.api.workloads import PriorityClass
-from stowplan.embedded.admission.defaults import DEFAULTS
-from stowplan.embedded.admission.strategy import PREPARE_CREATED
-from stowplan.embedded.admission.validation import check_created
-from stowplan.embedded.controllers.daemonset import Daemon, affinity_for, tolerations_of
-from stowplan.embedded.controllers.objects import (
+from stowplan.localcluster.admission.defaults import DEFAULTS
+from stowplan.localcluster.admission.strategy import PREPARE_CREATED
+from stowplan.localcluster.admission.validation import check_created
+from stowplan.localcluster.controllers.devices.resourceclaim import claim_from
+from stowplan.localcluster.controllers.objects import (
     count_in,
     name_of,
     namespace_of,
     spec_of,
 )
-from stowplan.embedded.controllers.podcontrol import pod_from
-from stowplan.embedded.controllers.resourceclaim import claim_from
-from stowplan.embedded.controllers.rollout import Strategy, new_set
-from stowplan.embedded.controllers.statefulset import claims_for, volumes_for
-from stowplan.embedded.schema import the_schema
-from stowplan.embedded.schema.strict import struct_of
-from stowplan.snapshot.files import SnapshotError
-from stowplan.snapshot.places import Place
-from stowplan.snapshot.sources import documents
+from stowplan.localcluster.controllers.workloads.daemonset import Daemon, affinity_for, tolerations_of
+from stowplan.localcluster.controllers.workloads.podcontrol import pod_from
+from stowplan.localcluster.controllers.workloads.rollout import Strategy, new_set
+from stowplan.localcluster.controllers.workloads.statefulset import claims_for, volumes_for
+from stowplan.localcluster.schema import the_schema
+from stowplan.localcluster.schema.strict import struct_of
+from stowplan.simulate.snapshot.files import SnapshotError
+from stowplan.simulate.snapshot.places import Place
+from stowplan.simulate.snapshot.sources import documents
 
 RESOURCES: Final[Mapping[str, Resource]] = {
     one.kind: one

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
-from stowplan.clock import DEFAULT_START
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.extension_points import Lifecycle
-from stowplan.framework.held_pods import AwaitedDeletions
-from stowplan.framework.interface import DeviceMetrics
-from stowplan.framework.runtime import Framework
-from stowplan.framework.status import Code, Status, unschedulable
-from stowplan.framework.waiting_pods import LONGEST_WAIT
 from stowplan.gocompat.durations import SECOND, Duration
-from stowplan.logs import Logger
+from stowplan.runtime.clock import DEFAULT_START
+from stowplan.runtime.logs import Logger
+from stowplan.scheduler.framework.cycle_state import Cycle
+from stowplan.scheduler.framework.extension_points import Lifecycle
+from stowplan.scheduler.framework.held_pods import AwaitedDeletions
+from stowplan.scheduler.framework.interface import DeviceMetrics
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.framework.status import Code, Status, unschedulable
+from stowplan.scheduler.framework.waiting_pods import LONGEST_WAIT
+from stowplan.scheduler.table.podinfo import PodInfo
 
 if TYPE_CHECKING:
     from stowplan.testing.clusters import Cluster

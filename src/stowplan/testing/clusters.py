@@ -8,23 +8,23 @@ from typing import Any, cast
 
 import msgspec
 
-from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
-from stowplan.cluster.table import ClusterTable
+from stowplan.api.releases import DEFAULT, Release
+from stowplan.api.releases import release as release_of
+from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config import LoadedConfig, build, load, load_file
 from stowplan.config.types import API_VERSION, KIND
-from stowplan.framework.decision import Decision, decide
-from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.interface import Plugin, Services
-from stowplan.framework.profile import ProfileSpec
-from stowplan.framework.registry import Registry, load_plugin
-from stowplan.framework.runtime import Framework
-from stowplan.framework.status import Code
-from stowplan.plugins.registry import in_tree_registry
-from stowplan.releases import DEFAULT, Release
-from stowplan.releases import release as release_of
+from stowplan.scheduler.framework.decision import Decision, decide
+from stowplan.scheduler.framework.evaluation import Evaluation
+from stowplan.scheduler.framework.interface import Plugin, Services
+from stowplan.scheduler.framework.profile import ProfileSpec
+from stowplan.scheduler.framework.registry import Registry, load_plugin
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.framework.status import Code
+from stowplan.scheduler.plugins.registry import in_tree_registry
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing.binding import Binder, RecordedEvent, TestClock, TestServices
 from stowplan.testing.builders import NodeBuilder, PodBuilder
 

@@ -12,9 +12,9 @@ from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.config.build import BuiltConfig
 from stowplan.config.types import Extender as ExtenderConfig
-from stowplan.extenders.interface import ConfiguredExtender, ExtenderError, Filtered, FindPod
-from stowplan.framework.interface import Victims
-from stowplan.framework.status import SUCCESS, Code, Status, unresolvable, unschedulable
+from stowplan.scheduler.extenders.interface import ConfiguredExtender, ExtenderError, Filtered, FindPod
+from stowplan.scheduler.framework.interface import Victims
+from stowplan.scheduler.framework.status import SUCCESS, Code, Status, unresolvable, unschedulable
 
 LEFT_OUT: Final = None
 """What a rule says of a node that is to be left out of the answer without a word."""

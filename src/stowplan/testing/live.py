@@ -25,21 +25,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from stowplan.api.releases import DEFAULT, Release
+from stowplan.api.releases import release as release_of
 from stowplan.api.requests import Json
-from stowplan.embedded.apiserver.server import write_kubeconfig
-from stowplan.embedded.kubelets import KubeletSettings, Pretend, Shape
-from stowplan.embedded.kubelets.config import shapes_of
-from stowplan.embedded.kubelets.pretend import pretend_of
-from stowplan.framework.interface import Plugin
-from stowplan.framework.registry import load_plugin
-from stowplan.releases import DEFAULT, Release
-from stowplan.releases import release as release_of
+from stowplan.localcluster.apiserver.server import write_kubeconfig
+from stowplan.localcluster.kubelets import KubeletSettings, Pretend, Shape
+from stowplan.localcluster.kubelets.config import shapes_of
+from stowplan.localcluster.kubelets.pretend import pretend_of
+from stowplan.localcluster.up import LocalCluster, Plan
+from stowplan.localcluster.up.loading import LoadReport
+from stowplan.localcluster.up.manifests import Manifest, read_manifests
+from stowplan.localcluster.up.readiness import not_ready, shown, until_ready
 from stowplan.scheduler import Settings
+from stowplan.scheduler.framework.interface import Plugin
+from stowplan.scheduler.framework.registry import load_plugin
 from stowplan.testing.clusters import loaded_config
-from stowplan.up import LocalCluster, Plan
-from stowplan.up.loading import LoadReport
-from stowplan.up.manifests import Manifest, read_manifests
-from stowplan.up.readiness import not_ready, shown, until_ready
 
 if TYPE_CHECKING:
     from kubernetes.client import ApiClient

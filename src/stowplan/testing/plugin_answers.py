@@ -9,22 +9,22 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from stowplan.cluster.columns import BoolColumn
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.table import ClusterTable
-from stowplan.cluster.view import NodeRow, NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.events import (
+from stowplan.scheduler.framework.cycle_state import Cycle
+from stowplan.scheduler.framework.events import (
     HintError,
 )
-from stowplan.framework.interface import (
+from stowplan.scheduler.framework.interface import (
     IGNORED,
     Extremes,
     Plugin,
     PreFilterResult,
     Unsigned,
 )
-from stowplan.framework.status import SUCCESS, Code, PluginError, Status
+from stowplan.scheduler.framework.status import SUCCESS, Code, PluginError, Status
+from stowplan.scheduler.table.columns import BoolColumn
+from stowplan.scheduler.table.podinfo import PodInfo
+from stowplan.scheduler.table.table import ClusterTable
+from stowplan.scheduler.table.view import NodeRow, NodeRows
 from stowplan.testing.reuse_machine import rows_by_name
 
 CHECKS: Final[Mapping[str, str]] = {

@@ -18,11 +18,11 @@ from hypothesis.stateful import initialize, precondition, rule, run_state_machin
 
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
-from stowplan.framework.interface import (
+from stowplan.scheduler.framework.interface import (
     Point,
     points_of,
 )
-from stowplan.framework.status import PluginError
+from stowplan.scheduler.framework.status import PluginError
 from stowplan.testing.builders import builder_text
 from stowplan.testing.clusters import AnyPlugin, Config
 from stowplan.testing.plugin_answers import PluginCheckError, describe_answer

@@ -10,32 +10,32 @@ import numpy as np
 
 from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
-from stowplan.cluster.changes import Rows
-from stowplan.cluster.columns import BoolColumn
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.table import ClusterTable
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.evaluation import rejectors_of
-from stowplan.framework.events import (
+from stowplan.scheduler.framework.cycle_state import Cycle
+from stowplan.scheduler.framework.evaluation import rejectors_of
+from stowplan.scheduler.framework.events import (
     Answer,
     ClusterEvent,
     Hint,
     Registered,
     build_hint_map,
 )
-from stowplan.framework.extension_points import rows_read
-from stowplan.framework.interface import (
+from stowplan.scheduler.framework.extension_points import rows_read
+from stowplan.scheduler.framework.interface import (
     MAX_NODE_SCORE,
     AllRows,
     PreFilterResult,
     Traits,
 )
-from stowplan.framework.simulation import SimulatedRow, Simulations
-from stowplan.framework.status import SKIP_CLASS, SUCCESS, Code, PluginError, Status
-from stowplan.queue.queued_pod import QueuedPod
-from stowplan.queue.requeue import worth_requeuing
-from stowplan.queue.sub_queues import Strategy
+from stowplan.scheduler.framework.simulation import SimulatedRow, Simulations
+from stowplan.scheduler.framework.status import SKIP_CLASS, SUCCESS, Code, PluginError, Status
+from stowplan.scheduler.queue.queued_pod import QueuedPod
+from stowplan.scheduler.queue.requeue import worth_requeuing
+from stowplan.scheduler.queue.sub_queues import Strategy
+from stowplan.scheduler.table.changes import Rows
+from stowplan.scheduler.table.columns import BoolColumn
+from stowplan.scheduler.table.podinfo import PodInfo
+from stowplan.scheduler.table.table import ClusterTable
+from stowplan.scheduler.table.view import NodeRows
 from stowplan.testing.builders import builder_text
 from stowplan.testing.plugin_answers import (
     Answers,

@@ -8,27 +8,27 @@ from typing import Any
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
-from stowplan.cluster.table import ClusterTable
-from stowplan.framework.events import (
+from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.scheduler.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
     NODE_ADD,
     NODE_DELETE,
     ClusterEvent,
 )
-from stowplan.framework.interface import (
+from stowplan.scheduler.framework.interface import (
     Plugin,
     Point,
     points_of,
 )
-from stowplan.framework.profile import PluginUse, ProfileSpec, resolve_plugins
-from stowplan.framework.registry import Registry, checked, load_plugin
-from stowplan.framework.runtime import Framework
-from stowplan.plugins.registry import default_plugins, in_tree_points, in_tree_registry
-from stowplan.queue.cluster_events import UpdateEvents
+from stowplan.scheduler.framework.profile import PluginUse, ProfileSpec, resolve_plugins
+from stowplan.scheduler.framework.registry import Registry, checked, load_plugin
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.plugins.registry import default_plugins, in_tree_points, in_tree_registry
+from stowplan.scheduler.queue.cluster_events import UpdateEvents
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing import cluster_strategies as some
 from stowplan.testing.builders import HOSTNAME, NodeBuilder, PodBuilder, builder_text
 from stowplan.testing.clusters import AnyNode, AnyPlugin, AnyPod, Config, profiles_of

@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields
 from typing import Final, NamedTuple
 
-from stowplan.clock import Clock, RealClock
-from stowplan.embedded.apiserver.server import kubeconfig, self_signed
-from stowplan.serving.certificates import Certificate
+from stowplan.localcluster.apiserver.server import kubeconfig, self_signed
+from stowplan.runtime.clock import Clock, RealClock
+from stowplan.server.serving.certificates import Certificate
 
 _LIMIT: Final = 1 << 20
 _BUSY: Final = (

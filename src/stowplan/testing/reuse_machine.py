@@ -17,15 +17,15 @@ from msgspec.structs import replace
 from stowplan.api.meta import Object, ObjectMeta
 from stowplan.api.node import Node, NodeStatus
 from stowplan.api.pod import Pod
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.table import ClusterTable
-from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.interface import Point
-from stowplan.framework.nominations import NominatedRows, Nominations
-from stowplan.framework.profile import ProfileSpec
-from stowplan.framework.registry import Registry
-from stowplan.framework.runtime import Framework
-from stowplan.framework.status import SUCCESS, PluginError, Status
+from stowplan.scheduler.framework.evaluation import Evaluation
+from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.nominations import NominatedRows, Nominations
+from stowplan.scheduler.framework.profile import ProfileSpec
+from stowplan.scheduler.framework.registry import Registry
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.framework.status import SUCCESS, PluginError, Status
+from stowplan.scheduler.table.podinfo import PodInfo
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing import cluster_strategies as some
 from stowplan.testing.builders import HOSTNAME, ZONE
 from stowplan.testing.cluster_strategies import RACK

@@ -13,8 +13,14 @@ from typing import Any
 from controllers.stories.transports import MERGE, STRATEGIC, Answer, Transport, path_of
 from stowplan.api.meta import micro_timestamp, timestamp
 from stowplan.api.requests import Json
-from stowplan.clock import Clock
-from stowplan.embedded.controllers.objects import annotations_of, is_deleting, is_finished, node_of, uid_of
+from stowplan.localcluster.controllers.objects import (
+    annotations_of,
+    is_deleting,
+    is_finished,
+    node_of,
+    uid_of,
+)
+from stowplan.runtime.clock import Clock
 
 POOL = "stories/pool"
 START_DELAY = 0.25

@@ -16,8 +16,8 @@ from yarl import URL
 
 from stowplan.api.catalogue import Catalogue, Resource
 from stowplan.api.requests import Json
-from stowplan.embedded.apiserver.handler import Handler
-from stowplan.embedded.store import Change, Store
+from stowplan.localcluster.apiserver.handler import Handler
+from stowplan.localcluster.store import Change, Store
 
 JSON = "application/json"
 MERGE = "application/merge-patch+json"

@@ -6,9 +6,9 @@ from controllers.stories.comparison import differences
 from controllers.stories.player import Player
 from controllers.stories.recording import Observation, Story, recorded_stories
 from controllers.stories.transports import HandlerTransport
-from stowplan.clock import VirtualClock, run
-from stowplan.embedded.controllers.nodelifecycle import LifecycleSettings
-from stowplan.up.cluster import LocalCluster, Plan
+from stowplan.localcluster.controllers.nodes.nodelifecycle import LifecycleSettings
+from stowplan.localcluster.up.cluster import LocalCluster, Plan
+from stowplan.runtime.clock import VirtualClock, run
 
 LIFECYCLE = LifecycleSettings(period=2.0, grace=8.0)
 """How soon a silent node was noticed in the recording."""

@@ -2,19 +2,19 @@
 
 from collections.abc import Iterable, Mapping
 
-from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
-from stowplan.cluster.table import ClusterTable, load
-from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.extension_points import Lifecycle
-from stowplan.framework.interface import points_of
-from stowplan.framework.profile import PluginUse, ProfileSpec
-from stowplan.framework.runtime import Framework
-from stowplan.framework.status import Status
-from stowplan.plugins.registry import in_tree_registry
-from stowplan.plugins.volumebinding import VolumeBinding
-from stowplan.plugins.volumebinding.plugin import VolumeBindingArgs
+from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.scheduler.framework.evaluation import Evaluation
+from stowplan.scheduler.framework.extension_points import Lifecycle
+from stowplan.scheduler.framework.interface import points_of
+from stowplan.scheduler.framework.profile import PluginUse, ProfileSpec
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.framework.status import Status
+from stowplan.scheduler.plugins.registry import in_tree_registry
+from stowplan.scheduler.plugins.volumebinding import VolumeBinding
+from stowplan.scheduler.plugins.volumebinding.plugin import VolumeBindingArgs
+from stowplan.scheduler.table.table import ClusterTable, load
 from stowplan.testing import node
 from stowplan.testing.builders import ZONE
 

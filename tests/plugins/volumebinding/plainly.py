@@ -12,7 +12,7 @@ from stowplan.api.nodeselector import compile_node_selector
 from stowplan.api.pod import Pod
 from stowplan.api.quantity import quantity_of
 from stowplan.api.storage import PersistentVolume, PersistentVolumeClaim
-from stowplan.cluster.storage import Storage
+from stowplan.scheduler.table.storage import Storage
 
 SELECTED = "volume.kubernetes.io/selected-node"
 

@@ -17,19 +17,19 @@ from stowplan.api.pod import Pod
 from stowplan.api.requests import Json
 from stowplan.api.storage import PersistentVolume, PersistentVolumeClaim
 from stowplan.client import DELETED
-from stowplan.clock import VirtualClock, run
-from stowplan.cluster.table import ClusterTable, load
-from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.store import Store
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.extension_points import Lifecycle
-from stowplan.framework.interface import DeviceMetrics, Handle
-from stowplan.framework.profile import ProfileSpec
-from stowplan.framework.runtime import Framework
-from stowplan.framework.status import Status
-from stowplan.framework.waiting_pods import WaitingPods
-from stowplan.plugins.registry import in_tree_registry
-from stowplan.plugins.volumebinding.plugin import VolumeBindingArgs
+from stowplan.localcluster.client import InProcessClient
+from stowplan.localcluster.store import Store
+from stowplan.runtime.clock import VirtualClock, run
+from stowplan.scheduler.framework.cycle_state import Cycle
+from stowplan.scheduler.framework.extension_points import Lifecycle
+from stowplan.scheduler.framework.interface import DeviceMetrics, Handle
+from stowplan.scheduler.framework.profile import ProfileSpec
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.framework.status import Status
+from stowplan.scheduler.framework.waiting_pods import WaitingPods
+from stowplan.scheduler.plugins.registry import in_tree_registry
+from stowplan.scheduler.plugins.volumebinding.plugin import VolumeBindingArgs
+from stowplan.scheduler.table.table import ClusterTable, load
 
 TIMEOUT = 30
 WATCHED: dict[c.Resource, type[Object]] = {

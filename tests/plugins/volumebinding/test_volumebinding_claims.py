@@ -14,7 +14,7 @@ from plugins.volumebinding.storageobjects import (
 )
 from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
-from stowplan.framework.status import SUCCESS, PluginError, unresolvable
+from stowplan.scheduler.framework.status import SUCCESS, PluginError, unresolvable
 
 P = using("p", "c")
 EPHEMERAL = using("p", ephemeral=["scratch"])

@@ -17,7 +17,7 @@ from plugins.volumebinding.storageobjects import (
 from stowplan.api.meta import LabelSelector, Object, ObjectMeta
 from stowplan.api.pod import AWSElasticBlockStore, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from stowplan.api.storage import CSINode, PersistentVolume, VolumeNodeAffinity
-from stowplan.framework.status import PluginError
+from stowplan.scheduler.framework.status import PluginError
 from stowplan.testing import node
 from stowplan.testing.builders import ZONE
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plugins.volumebinding.storageobjects import volume
-from stowplan.cluster import volumepools
-from stowplan.cluster.volumepools import VolumeGroups
+from stowplan.scheduler.table import volumepools
+from stowplan.scheduler.table.volumepools import VolumeGroups
 
 NAMES = st.sampled_from([f"v{number}" for number in range(12)])
 

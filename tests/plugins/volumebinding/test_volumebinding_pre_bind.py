@@ -8,7 +8,7 @@ import pytest
 from plugins.volumebinding.servers import TIMEOUT, Server, with_server
 from plugins.volumebinding.storageobjects import NAMESPACE, claim, storage_class, using, volume
 from stowplan.api import catalogue as c
-from stowplan.framework.status import SUCCESS, Status, error
+from stowplan.scheduler.framework.status import SUCCESS, Status, error
 from stowplan.testing import node
 from stowplan.testing.builders import ZONE
 

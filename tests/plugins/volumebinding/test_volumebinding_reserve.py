@@ -3,7 +3,7 @@
 from plugins.volumebinding.binding import World, three_zones
 from plugins.volumebinding.storageobjects import NAMESPACE, claim, storage_class, using, volume
 from stowplan.api.storage import ObjectReference
-from stowplan.framework.status import error
+from stowplan.scheduler.framework.status import error
 from stowplan.testing import node
 
 MAKES = storage_class(provisioner="csi.example.com")

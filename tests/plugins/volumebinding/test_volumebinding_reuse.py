@@ -23,9 +23,9 @@ from plugins.volumebinding.storageobjects import (
     volume,
 )
 from stowplan.api.meta import LabelSelector
-from stowplan.cluster.storage import Storage
-from stowplan.framework.evaluation import Evaluation
-from stowplan.plugins.volumebinding import results
+from stowplan.scheduler.framework.evaluation import Evaluation
+from stowplan.scheduler.plugins.volumebinding import results
+from stowplan.scheduler.table.storage import Storage
 from stowplan.testing import node
 from stowplan.testing.builders import HOSTNAME, ZONE
 

@@ -20,7 +20,7 @@ from plugins.volumes.objects import (
 from stowplan.api.meta import Object
 from stowplan.api.pod import AWSElasticBlockStore, Volume
 from stowplan.config import ConfigError, default_profile, load
-from stowplan.framework.status import PluginError, unresolvable, unschedulable
+from stowplan.scheduler.framework.status import PluginError, unresolvable, unschedulable
 from stowplan.testing import Cluster, NodeBuilder, PodBuilder, cluster, node, pod
 
 LABEL = "node.kubernetes.io/instance-type"

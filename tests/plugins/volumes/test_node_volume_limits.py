@@ -23,9 +23,9 @@ from plugins.volumes.objects import (
 )
 from stowplan.api.meta import Object
 from stowplan.api.pod import AWSElasticBlockStore, GCEPersistentDisk, Volume
-from stowplan.framework.events import Hint, HintError
-from stowplan.framework.status import PluginError, Status, unresolvable, unschedulable
-from stowplan.plugins.nodevolumelimits.csi import after_csi_node_update, after_detachment
+from stowplan.scheduler.framework.events import Hint, HintError
+from stowplan.scheduler.framework.status import PluginError, Status, unresolvable, unschedulable
+from stowplan.scheduler.plugins.nodevolumelimits.csi import after_csi_node_update, after_detachment
 from stowplan.testing import Cluster, PodBuilder, cluster, node, pod
 
 TOO_MANY = unschedulable("node(s) exceed max volume count").by("NodeVolumeLimits")

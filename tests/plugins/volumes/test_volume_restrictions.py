@@ -16,10 +16,10 @@ from plugins.volumes.objects import (
 )
 from stowplan.api.meta import Object
 from stowplan.api.pod import Volume
-from stowplan.cluster.volumesinuse import conflict
-from stowplan.framework.extension_points import run_post_filters
-from stowplan.framework.runtime import Framework
-from stowplan.framework.status import unresolvable, unschedulable
+from stowplan.scheduler.framework.extension_points import run_post_filters
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.framework.status import unresolvable, unschedulable
+from stowplan.scheduler.table.volumesinuse import conflict
 from stowplan.testing import Cluster, PodBuilder, cluster, node, pod
 
 TAKEN = unschedulable("node(s) had no available disk").by("VolumeRestrictions")

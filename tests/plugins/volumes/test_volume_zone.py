@@ -5,7 +5,7 @@ import pytest
 from plugins.answers import PASSES, verdicts
 from plugins.volumes.objects import LATE, claim, own, storage_class, using, volume, with_volumes
 from stowplan.api.meta import Object
-from stowplan.framework.status import unresolvable
+from stowplan.scheduler.framework.status import unresolvable
 from stowplan.testing import cluster, node, pod
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"

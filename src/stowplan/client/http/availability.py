@@ -19,7 +19,7 @@ import random
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final, Protocol
 
-from stowplan.logs import Logger
+from stowplan.runtime.logs import Logger
 
 QUIET: Final = 1.0
 """Seconds without a byte from a server of which something is expected, until it is asked for a sign."""

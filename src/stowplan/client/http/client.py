@@ -47,9 +47,9 @@ from stowplan.client.http.transport import (
 from stowplan.client.http.watch import HttpWatch
 from stowplan.client.interface import ANY_VERSION, Client, Listing, Unreadable
 from stowplan.client.interface import Body as Sent
-from stowplan.clock import Clock
 from stowplan.gocompat.durations import Duration
 from stowplan.gocompat.quoting import quote
+from stowplan.runtime.clock import Clock
 
 T = TypeVar("T", bound=Object)
 

@@ -22,7 +22,7 @@ from stowplan.client.http.pool import Pool
 from stowplan.client.http.requests import Common, Message
 from stowplan.client.http.settings import AccessError, Address, ExecPlugin, Identity, OpenIdConnect, Trust
 from stowplan.client.http.tls import Tls
-from stowplan.clock import Clock
+from stowplan.runtime.clock import Clock
 
 
 class CredentialsError(Exception):

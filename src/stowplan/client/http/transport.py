@@ -18,7 +18,7 @@ from stowplan.client.http.requests import Common, Message, with_timeout
 from stowplan.client.http.settings import Server
 from stowplan.client.http.tls import Tls
 from stowplan.client.reflector import Retries
-from stowplan.clock import Clock
+from stowplan.runtime.clock import Clock
 
 LOST = 0
 """The status of an answer that did not come."""

@@ -18,10 +18,10 @@ from stowplan.config.legacy.profiles import (
 )
 from stowplan.config.legacy.versions import LEGACY_LOCKS, VERSIONS, Lists, Version
 from stowplan.config.load import ConfigError, LegacySettings
-from stowplan.framework.interface import Point
 from stowplan.gocompat.jsontext import ObjectNode, to_python
 from stowplan.gocompat.quoting import quote
-from stowplan.plugins.legacy.names import PROVIDERS
+from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.plugins.legacy.names import PROVIDERS
 
 _UNCHANGED_FIELDS: Final = (
     "parallelism",

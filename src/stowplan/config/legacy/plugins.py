@@ -8,11 +8,11 @@ from stowplan.config.legacy.fields import Fields, refuse
 from stowplan.config.legacy.profiles import COMMON_PLUGINS, ProfileBuilder, name_notes, plugin_notes
 from stowplan.config.legacy.versions import VERSIONS, Lists, Version
 from stowplan.config.types import GROUP, Plugin, PluginSet
-from stowplan.framework.interface import MULTI_POINT, Point, points_of
 from stowplan.gocompat.jsontext import ObjectNode, Tree, to_python
 from stowplan.gocompat.quoting import quote
-from stowplan.plugins.legacy.names import PREDICATES, PRIORITIES, Use
-from stowplan.plugins.registry import LEGACY, in_tree_points
+from stowplan.scheduler.framework.interface import MULTI_POINT, Point, points_of
+from stowplan.scheduler.plugins.legacy.names import PREDICATES, PRIORITIES, Use
+from stowplan.scheduler.plugins.registry import LEGACY, in_tree_points
 
 LEAST_ALLOCATED: Final = "NodeResourcesLeastAllocated"
 _COMPANIONS: Final = {

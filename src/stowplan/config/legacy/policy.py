@@ -8,8 +8,8 @@ from stowplan.config.legacy.fields import Fields, parse_document, refuse
 from stowplan.gocompat.durations import Duration
 from stowplan.gocompat.jsontext import ObjectNode, Tree
 from stowplan.gocompat.quoting import quote
-from stowplan.plugins.legacy.names import PREDICATES, PRIORITIES, OldName
-from stowplan.plugins.noderesources.resource_allocation import MAX_SHAPE_SCORE, ResourceSpec
+from stowplan.scheduler.plugins.legacy.names import PREDICATES, PRIORITIES, OldName
+from stowplan.scheduler.plugins.noderesources.resource_allocation import MAX_SHAPE_SCORE, ResourceSpec
 
 _MAX_WEIGHT: Final = 2**31 - 1
 _EXTENDER_FIELDS: Final = (

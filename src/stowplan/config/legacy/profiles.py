@@ -8,9 +8,9 @@ from stowplan.config.legacy.fields import refuse
 from stowplan.config.legacy.policy import Policy, PolicyEntry, read_policy
 from stowplan.config.load import ConfigError, LegacySettings
 from stowplan.config.types import API_VERSION, ATTRIBUTES, KIND
-from stowplan.framework.interface import MULTI_POINT, Point
 from stowplan.gocompat.quoting import quote
-from stowplan.plugins.legacy.names import (
+from stowplan.scheduler.framework.interface import MULTI_POINT, Point
+from stowplan.scheduler.plugins.legacy.names import (
     MANDATORY,
     ORDER,
     PREDICATES,
@@ -21,7 +21,7 @@ from stowplan.plugins.legacy.names import (
     OldName,
     Use,
 )
-from stowplan.plugins.registry import LEGACY, catalog
+from stowplan.scheduler.plugins.registry import LEGACY, catalog
 
 DEFAULT_PROVIDER: Final = "DefaultProvider"
 LATEST_POLICY_RELEASE: Final = "1.18"

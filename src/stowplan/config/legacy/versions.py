@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from stowplan.config.types import GROUP
-from stowplan.framework.interface import MULTI_POINT
-from stowplan.plugins.legacy.names import OLD_PLUGINS
+from stowplan.scheduler.framework.interface import MULTI_POINT
+from stowplan.scheduler.plugins.legacy.names import OLD_PLUGINS
 
 Lists = Mapping[str, tuple[tuple[str, int], ...]]
 """By section: plugins by the names of their version, and weights."""

@@ -17,7 +17,7 @@ from stowplan.api.decode import convert
 from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
-from stowplan.framework.status import PluginError
+from stowplan.scheduler.framework.status import PluginError
 from stowplan.scheduler.settings import Settings
 from stowplan.simulate.cluster import Cluster
 from stowplan.simulate.scenario.model import NodeGroup

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from math import inf, sqrt
 from typing import Any, Final
 
-from stowplan.report import Cell, Figure, Figures, Part, Report, Series, Table, TimeSeries
-from stowplan.report.model import BAD, GOOD
+from stowplan.explain.report import Cell, Figure, Figures, Part, Report, Series, Table, TimeSeries
+from stowplan.explain.report.model import BAD, GOOD
 
 _T: Final = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from stowplan.api.requests import Json
-from stowplan.cluster.table import ClusterTable
+from stowplan.scheduler.table.table import ClusterTable
 from stowplan.simulate.scenario.model import Scenario
 
 PERCENTILES: Final = (50, 90, 99)

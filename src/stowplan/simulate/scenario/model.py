@@ -17,15 +17,15 @@ from stowplan.api.pod import Pod
 from stowplan.api.quantity import QuantityError, quantity_of
 from stowplan.api.requests import Json
 from stowplan.api.workloads import PriorityClass
-from stowplan.embedded.kubelets.config import Shape, ShapeError, shapes_of
 from stowplan.gocompat.durations import Duration, DurationError
 from stowplan.gocompat.jsontext import TextError
 from stowplan.gocompat.yamltext import load_yaml
-from stowplan.recording.files import is_recording
-from stowplan.snapshot.files import SnapshotError
-from stowplan.snapshot.places import Place, convert_at, not_yaml, read_text
-from stowplan.snapshot.sources import read_files
-from stowplan.snapshot.traces import Trace, TracePod, TraceSpec, read_trace
+from stowplan.localcluster.kubelets.config import Shape, ShapeError, shapes_of
+from stowplan.scheduler.recording.files import is_recording
+from stowplan.simulate.snapshot.files import SnapshotError
+from stowplan.simulate.snapshot.places import Place, convert_at, not_yaml, read_text
+from stowplan.simulate.snapshot.sources import read_files
+from stowplan.simulate.snapshot.traces import Trace, TracePod, TraceSpec, read_trace
 
 DAY: Final = 86_400.0
 _RATE: Final = re.compile(r"(?P<number>[0-9]++(?:\.[0-9]++)?|\.[0-9]++)\s*/\s*(?P<unit>s|m|h|d)")

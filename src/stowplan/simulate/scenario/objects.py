@@ -7,13 +7,13 @@ import msgspec
 
 from stowplan.api.node import Taint
 from stowplan.api.pod import Toleration
+from stowplan.api.releases import DEFAULT
 from stowplan.api.requests import Json
 from stowplan.api.taints import tolerates
-from stowplan.embedded.kubelets.config import NamedNode
-from stowplan.embedded.kubelets.nodes import node_object
-from stowplan.releases import DEFAULT
+from stowplan.localcluster.kubelets.config import NamedNode
+from stowplan.localcluster.kubelets.nodes import node_object
 from stowplan.simulate.scenario.model import NodeGroup
-from stowplan.snapshot.traces import TracePod
+from stowplan.simulate.snapshot.traces import TracePod
 
 EVICTED_AFTER: Final = 300
 """Seconds that a pod without a toleration of its own stays on such a node (DefaultTolerationSeconds)."""

@@ -16,11 +16,11 @@ from stowplan.api.meta import AnyObject, Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.explain.layout import plural
-from stowplan.recording.files import Kind, RecordingError, Session, sessions
-from stowplan.recording.objects import changes
+from stowplan.scheduler.recording.files import Kind, RecordingError, Session, sessions
+from stowplan.scheduler.recording.objects import changes
 from stowplan.simulate.scenario.model import Lifetime, Scenario, Workload
-from stowplan.snapshot.files import SnapshotError
-from stowplan.snapshot.traces import TracePod
+from stowplan.simulate.snapshot.files import SnapshotError
+from stowplan.simulate.snapshot.traces import TracePod
 
 _GAP: Final = 0.5
 """Seconds without an event after which a cluster that is recorded from outside has been listed."""

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from stowplan.explain.layout import plural, span
-from stowplan.report import Cell, Figure, Figures, Part, Report, Series, Table, TimeSeries
-from stowplan.report.model import BAD, GOOD
+from stowplan.explain.report import Cell, Figure, Figures, Part, Report, Series, Table, TimeSeries
+from stowplan.explain.report.model import BAD, GOOD
 from stowplan.simulate.scenario.measures import PERCENTILES, Measures, Sample, percentile
 
 MOST_ROWS: Final = 20

@@ -21,12 +21,12 @@ from stowplan.api.requests import ORDINARY_DELETION, DeleteOptions, Json, PatchT
 from stowplan.api.writes import Binding
 from stowplan.client import Writer
 from stowplan.client.interface import Body
-from stowplan.clock import VirtualClock
-from stowplan.clock import run as run_virtual
 from stowplan.config import ConfigError
-from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.store import DELETED, Change, Store
-from stowplan.gc_tuning import calm_collector
+from stowplan.localcluster.client import InProcessClient
+from stowplan.localcluster.store import DELETED, Change, Store
+from stowplan.runtime.clock import VirtualClock
+from stowplan.runtime.clock import run as run_virtual
+from stowplan.runtime.gc_tuning import calm_collector
 from stowplan.scheduler.scheduler import Scheduler
 from stowplan.scheduler.settings import Settings
 from stowplan.simulate.cluster import as_listed

@@ -1,0 +1,371 @@
+"""`stowplan explain`, also `kubectl why`, and `stowplan pending`: why pods are where they are.
+
+Where a stowplan runs it is asked, and this is all that is needed. Everything with an engine in it is in
+`offline`, which is imported only where decisions are made here: it takes three times as long to start.
+"""
+
+import asyncio
+import os
+import random
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import click
+import msgspec
+import yaml
+
+from stowplan.api.catalogue import PODS, REPLICA_SETS
+from stowplan.api.pod import Pod
+from stowplan.api.workloads import ReplicaSet
+from stowplan.cli.explain.running import Document, RunningScheduler
+from stowplan.cli.explain.targets import chosen, groups_and_rest, single_pods, some_pods
+from stowplan.cli.options import gates_options, plugins_option
+from stowplan.cli.output import say
+from stowplan.client.http import AccessError, HttpClient, default_kubeconfigs, load_kubeconfig
+from stowplan.explain.group_text import render_group
+from stowplan.explain.layout import Palette
+from stowplan.explain.pending_text import only_of
+from stowplan.explain.pending_text import render as render_pending
+from stowplan.explain.terminal import render
+from stowplan.runtime.clock import RealClock
+
+if TYPE_CHECKING:
+    from stowplan.api.releases.feature_gates import FeatureGates
+
+_FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+_AGENT: Final = "stowplan-explain"
+_NO_CLUSTER: Final = " (name a cluster with --kubeconfig or KUBECONFIG, or start one: stowplan up)"
+
+
+class Configuration(NamedTuple):
+    """The options that say what decides where there is no running scheduler to ask."""
+
+    config: Path | None
+    gates: "FeatureGates | None"
+    plugins: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where the cluster comes from and which scheduler is asked."""
+
+    kubeconfig: Path | None
+    context: str
+    files: tuple[Path, ...]
+    configuration: Configuration
+    asks_running: bool
+    """Whether the scheduler of the cluster is asked, if it is a stowplan."""
+
+    @classmethod
+    def of(
+        cls,
+        kubeconfig: Path | None,
+        context: str,
+        files: tuple[Path, ...],
+        offline: bool,
+        config: Path | None,
+        gates: "FeatureGates | None",
+        plugins: tuple[str, ...],
+    ) -> "Where":
+        """Where options lead. Somebody who names a configuration wants to know what that one decides."""
+        own = offline or config is not None or gates is not None or bool(plugins)
+        return cls(kubeconfig, context, files, Configuration(config, gates, plugins), not own)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The pods that are asked for."""
+
+    targets: tuple[str, ...]
+    namespace: str
+    selector: str
+    manifests: tuple[Path, ...]
+
+
+def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say which cluster to look at and with which configuration (one argument, `where`), and
+    the form of the answer (`output`)."""
+
+    @wraps(command)
+    def with_where(
+        kubeconfig: Path | None,
+        context: str,
+        files: tuple[Path, ...],
+        offline: bool,
+        config: Path | None,
+        gates: "FeatureGates | None",
+        plugins: tuple[str, ...],
+        output: str,
+        as_json: bool,
+        **others: Any,
+    ) -> Any:
+        where = Where.of(kubeconfig, context, files, offline, config, gates, plugins)
+        return command(where=where, output="json" if as_json else output, **others)
+
+    decorated: Callable[..., Any] = with_where
+    for option in reversed(
+        (
+            click.option("--kubeconfig", type=_FILE, help="Kubeconfig of the cluster [default: as kubectl]."),
+            click.option("--context", default="", help="Context of the kubeconfig to use."),
+            click.option(
+                "--from",
+                "files",
+                type=click.Path(path_type=Path),
+                multiple=True,
+                help="File or directory written by `kubectl get … -o yaml`, instead of a cluster; or -.",
+            ),
+            click.option(
+                "--offline", is_flag=True, help="Decide here even if the scheduler of the cluster answers."
+            ),
+            click.option("--config", type=_FILE, help="KubeSchedulerConfiguration to decide with."),
+            gates_options,
+            plugins_option,
+            click.option(
+                "-o",
+                "--output",
+                type=click.Choice(["text", "json", "yaml"]),
+                default="text",
+                show_default=True,
+                help="Output format.",
+            ),
+            click.option("--json", "as_json", is_flag=True, help="The same as -o json."),
+        )
+    ):
+        decorated = option(decorated)
+    return decorated
+
+
+@click.command("explain")
+@click.argument("targets", nargs=-1, metavar="[TYPE/NAME | NAME]…")
+@click.option("-n", "--namespace", default="", help="Namespace of the pods [default: that of the context].")
+@click.option("-l", "--selector", default="", help="Label selector of pods.")
+@click.option(
+    "-f", "--filename", type=_FILE, multiple=True, help="Manifest of something that does not exist yet."
+)
+@click.option("--all-nodes", is_flag=True, help="Show every near miss.")
+@cluster_options
+def explain(
+    targets: tuple[str, ...],
+    namespace: str,
+    selector: str,
+    filename: tuple[Path, ...],
+    all_nodes: bool,
+    where: Where,
+    output: str,
+) -> None:
+    """Explain why a pod or group is pending, or a pod on its node.
+
+    If a stowplan schedules the cluster and serves its API, it is asked what really happened. Any other
+    cluster is only read, and decisions are made here, by the default profile or that of --config. A
+    Deployment, ReplicaSet, StatefulSet, DaemonSet or Job stands for its pods; a PodGroup is explained as a
+    whole.
+
+    \b
+      stowplan explain pod/web-7 -n shop
+      stowplan explain deployment/web
+      stowplan explain podgroup/training
+      stowplan explain -f new-job.yaml
+      kubectl get nodes,pods -A -o yaml | stowplan explain --from - pod/web-7
+    """
+    if not (targets or selector or filename):
+        raise click.UsageError("expected a pod, such as pod/web-7, --selector or --filename")
+    wanted = Wanted(targets, namespace, selector, filename)
+    found, notes = asyncio.run(_explanations(where, wanted))
+    _show(found, output, all_nodes)
+    _tell(notes)
+
+
+@click.command("pending")
+@click.option("-n", "--namespace", default="", help="Only pods of this namespace [default: all].")
+@click.option("-w", "--watch", is_flag=True, help="Show the causes again whenever they change.")
+@click.option(
+    "--every",
+    type=click.FloatRange(min=0.2),
+    default=5.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often --watch looks.",
+)
+@cluster_options
+def pending(
+    namespace: str,
+    watch: bool,
+    every: float,
+    where: Where,
+    output: str,
+) -> None:
+    """Group waiting pods by cause.
+
+    Every cause comes with the changes that would place its pods, each tried on this state of the cluster.
+    """
+    if watch and where.files:
+        raise click.UsageError("--watch follows a cluster, --from is a moment")
+    if not watch:
+        document, notes = asyncio.run(_pending_once(where, namespace))
+        _show_pending(document, output)
+        _tell(notes)
+        return
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_follow_pending(where, namespace, every, output))
+
+
+def kubectl_why() -> None:
+    """The console script `kubectl-why`, which kubectl runs as `kubectl why`."""
+    explain.main(prog_name="kubectl why")
+
+
+# The cluster
+
+
+class NoServerError(click.ClickException):
+    """There is no kubeconfig, or it names no API server that could be asked."""
+
+
+@asynccontextmanager
+async def connect(
+    kubeconfig: Path | None, context: str, agent: str
+) -> AsyncIterator[tuple[HttpClient, str, str]]:
+    """A client of the cluster that kubectl would use, the address of its API server, and the namespace."""
+    paths = [kubeconfig] if kubeconfig else default_kubeconfigs(os.environ, Path.home())
+    try:
+        server = load_kubeconfig(*paths, context=context)
+        client = HttpClient(server, clock=RealClock(), rng=random.Random(), qps=-1, user_agent=agent)
+    except AccessError as error:
+        hint = "" if kubeconfig or any(path.exists() for path in paths) else _NO_CLUSTER
+        raise NoServerError(f"{error}{hint}") from None
+    async with client:
+        yield client, f"{server.address.host}:{server.address.port}", server.namespace
+
+
+# Explanations
+
+
+async def _explanations(where: Where, wanted: Wanted) -> tuple[list[Document], list[str]]:
+    """The explanations that are asked for, and what is to be noted about them."""
+    if where.files:
+        from stowplan.cli.explain import offline
+
+        engine = offline.engine_of_files(where.files, where.configuration)
+        return offline.evaluated(engine, wanted, wanted.namespace or "default"), engine.snapshot.notes
+    async with connect(where.kubeconfig, where.context, _AGENT) as (client, address, own_namespace):
+        namespace = wanted.namespace or own_namespace
+        if where.asks_running and not wanted.manifests:
+            running = await RunningScheduler.find(client)
+            told = None if running is None else await _told(running, client, wanted, namespace)
+            if told is not None:
+                return told, []
+        from stowplan.cli.explain import offline
+
+        return await offline.explained(client, address, where.configuration, wanted, namespace)
+
+
+async def _told(
+    running: RunningScheduler, client: HttpClient, wanted: Wanted, namespace: str
+) -> list[Document] | None:
+    """What the running scheduler says; None where it does not know all of the pods and groups."""
+    groups, rest = groups_and_rest(wanted.targets)
+    if groups:
+        told = [await running.group(kind, namespace, name) for kind, name in groups]
+        known = [one for one in told if one is not None]
+        if len(known) < len(groups) or not (rest or wanted.selector):
+            return known if len(known) == len(groups) else None
+        others = await _told(running, client, replace(wanted, targets=tuple(rest)), namespace)
+        return None if others is None else [*known, *others]
+    names = single_pods(wanted.targets, wanted.selector)
+    if names is not None:
+        return await running.pods([f"{namespace}/{name}" for name in names])
+    from stowplan.cli.explain.offline import one_of_each
+
+    pods = {pod.key: pod for pod in (await client.list(PODS, Pod, namespace=namespace)).items}
+    sets = (await client.list(REPLICA_SETS, ReplicaSet, namespace=namespace)).items
+    meant = chosen(pods, sets, wanted.targets, namespace, wanted.selector)
+    return await running.pods([pod.key for pod in one_of_each(some_pods(meant, namespace))])
+
+
+# Causes
+
+
+async def _pending_once(where: Where, namespace: str) -> tuple[Document, list[str]]:
+    if where.files:
+        from stowplan.cli.explain import offline
+
+        return offline.causes_of(offline.engine_of_files(where.files, where.configuration), namespace)
+    async with connect(where.kubeconfig, where.context, _AGENT) as (client, address, _):
+        return await pending_document(where, client, address, namespace)
+
+
+async def pending_document(
+    where: Where, client: HttpClient, address: str, namespace: str
+) -> tuple[Document, list[str]]:
+    """The causes that pods of a cluster wait for, and notes; from the running scheduler if there is one."""
+    if where.asks_running:
+        running = await RunningScheduler.find(client)
+        document = None if running is None else await running.pending()
+        if document is not None:
+            return only_of(document, namespace), []
+    from stowplan.cli.explain import offline
+
+    engine = await offline.engine_of_cluster(client, address, where.configuration)
+    return offline.causes_of(engine, namespace)
+
+
+async def _follow_pending(where: Where, namespace: str, every: float, output: str) -> None:
+    """Show causes whenever they change, until interrupted."""
+    shown = None
+    async with connect(where.kubeconfig, where.context, _AGENT) as (client, address, _):
+        while True:
+            document, _ = await pending_document(where, client, address, namespace)
+            lines = [(cause["name"], cause["count"], cause["reason"]) for cause in document["causes"]]
+            if lines != shown:
+                if shown is not None and output == "text":
+                    say(f"\n{datetime.now().astimezone():%H:%M:%S}")
+                _show_pending(document, output)
+                shown = lines
+            await asyncio.sleep(every)
+
+
+# Output
+
+
+def _show(found: Sequence[Document], output: str, all_nodes: bool) -> None:
+    if output == "text":
+        palette, now = Palette.of(sys.stdout, os.environ), time.time()
+        texts = [
+            render_group(one, all_nodes=all_nodes, palette=palette)
+            if "domains" in one
+            else render(one, all_nodes=all_nodes, palette=palette, now=now)
+            for one in found
+        ]
+        say("\n".join(texts), nl=False, color=palette.enabled)
+        return
+    dump(found[0] if len(found) == 1 else {"items": found}, output)
+
+
+def _show_pending(document: Document, output: str) -> None:
+    if output == "text":
+        palette = Palette.of(sys.stdout, os.environ)
+        say(render_pending(document, palette), nl=False, color=palette.enabled)
+    else:
+        dump(document, output)
+    sys.stdout.flush()
+
+
+def _tell(notes: Sequence[str]) -> None:
+    for note in notes:
+        say(f"note: {note}", err=True)
+
+
+def dump(document: Any, output: str) -> None:
+    """Write plain data as JSON or YAML."""
+    if output == "json":
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
+    else:
+        plain = msgspec.json.decode(msgspec.json.encode(document))
+        yaml.safe_dump(plain, sys.stdout, sort_keys=False, allow_unicode=True)

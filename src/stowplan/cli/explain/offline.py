@@ -1,0 +1,239 @@
+"""Explanations that are made here: of the lists of an API server, or of files."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec.structs import replace
+
+from stowplan.api.node import Node
+from stowplan.api.pod import Pod
+from stowplan.api.pod_groups import GATES, PodGroup
+from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates, gates_with
+from stowplan.cli.explain.running import Document
+from stowplan.cli.explain.targets import NoSuchPodError, chosen, groups_and_rest, some_pods
+from stowplan.cli.one_line import one_line_errors
+from stowplan.cli.progress import Progress, elapsed, ticking
+from stowplan.client.http import HttpClient
+from stowplan.config import default_config
+from stowplan.config.legacy import load_any_file
+from stowplan.explain.explainer import PodExplanation
+from stowplan.explain.group_members import explained_as_member, is_waiting
+from stowplan.explain.pending import NEAREST, causes
+from stowplan.explain.states import GONE
+from stowplan.scheduler.framework.registry import installed_plugins, load_plugin
+from stowplan.scheduler.settings import Settings
+from stowplan.scheduler.table.podinfo import PodInfo
+from stowplan.scheduler.table.table import ClusterTable
+from stowplan.simulate.snapshot import Engine, Snapshot, read_cluster, read_files
+from stowplan.simulate.snapshot.preemptions import last_preemption
+
+if TYPE_CHECKING:
+    from stowplan.cli.explain.explain import Configuration, Wanted
+
+# The cluster
+
+
+def scheduler_settings(config: Path | None, gates: FeatureGates | None, plugins: Sequence[str]) -> Settings:
+    """The settings that options stand for; mistakes are reported in one line."""
+    given = DEFAULT_GATES if gates is None else gates
+    with one_line_errors("" if config is None else f"{config}: "):
+        loaded = default_config(given) if config is None else load_any_file(config, given)
+    with one_line_errors():
+        return Settings.of(loaded, [*installed_plugins(), *map(load_plugin, plugins)])
+
+
+def read_dump(files: Sequence[Path]) -> Snapshot:
+    """The cluster of files, with a line that says how far they are read."""
+    with ticking(Progress("reading", unit="objects")) as progress:
+        return read_files(files, lambda file, count: progress.advance(count, file))
+
+
+async def read_lists(client: HttpClient, address: str) -> Snapshot:
+    """The lists of a cluster, with a line that says how far they are."""
+    with ticking(Progress("reading the cluster", unit="objects")) as progress:
+        return await read_cluster(
+            client, f"the API server at {address}", lambda resource, count: progress.advance(count, resource)
+        )
+
+
+def engine_of_files(files: Sequence[Path], configuration: "Configuration") -> Engine:
+    """The engine of a configuration over the cluster of files."""
+    scheduler_settings(*configuration)
+    snapshot = read_dump(files)
+    return _engine(snapshot, configuration)
+
+
+async def engine_of_cluster(client: HttpClient, address: str, configuration: "Configuration") -> Engine:
+    """The engine of a configuration over the lists of a cluster."""
+    scheduler_settings(*configuration)
+    snapshot = await read_lists(client, address)
+    return _engine(snapshot, configuration)
+
+
+def _engine(snapshot: Snapshot, configuration: "Configuration") -> Engine:
+    """The engine of a configuration over a snapshot.
+
+    A cluster that has PodGroups has them for a scheduler that knows them: unless gates say otherwise, those
+    of pod groups are taken to be on.
+    """
+    gates = configuration.gates
+    if gates is None and any(type(obj) is PodGroup for obj in snapshot.objects):
+        gates = gates_with(GATES)
+        snapshot.notes.append("there are PodGroups: explained with the feature gates of pod groups")
+    settings = scheduler_settings(configuration.config, gates, configuration.plugins)
+    with elapsed("building the table"):
+        return Engine(snapshot, settings)
+
+
+# Explanations
+
+
+async def explained(
+    client: HttpClient, address: str, configuration: "Configuration", wanted: "Wanted", namespace: str
+) -> tuple[list[Document], list[str]]:
+    """The explanations of pods of a cluster, and notes."""
+    engine = await engine_of_cluster(client, address, configuration)
+    try:
+        found = evaluated(engine, wanted, namespace)
+    except NoSuchPodError as error:
+        gone = await _gone(client, engine, error.namespace, error.name)
+        if gone is None:
+            raise
+        return [gone], engine.snapshot.notes
+    await _add_evictors(client, engine, found)
+    return found, engine.snapshot.notes
+
+
+def evaluated(engine: Engine, wanted: "Wanted", namespace: str) -> list[Document]:
+    """The explanations by an engine of our own."""
+    groups, targets = groups_and_rest(wanted.targets)
+    found = [_group(engine, kind, namespace, name) for kind, name in groups]
+    if wanted.manifests:
+        pods = from_manifests(wanted.manifests, namespace, engine.snapshot)
+    elif groups and not targets and not wanted.selector:
+        return found
+    else:
+        pods = chosen(engine.pods, engine.replica_sets, targets, namespace, wanted.selector)
+    alike = one_of_each(some_pods(pods, namespace), engine.table)
+    with Progress("explaining", len(alike), "pods") as progress:
+        for pod in alike:
+            progress.tick(pod.key)
+            document = engine.explainer_for(pod).explain(engine.info(pod)).document()
+            group = _group_of(engine, pod)
+            found.append(document if group is None else explained_as_member(document, group))
+            progress.advance()
+    return found
+
+
+def _group(engine: Engine, kind: str, namespace: str, name: str) -> Document:
+    found = engine.explain_group(f"{kind.lower()}/{namespace}/{name}")
+    if found is None:
+        if not engine.table.groups.enabled:
+            raise click.ClickException(
+                f"{kind.lower()}/{name}: groups need --feature-gates GenericWorkload=true or a profile with "
+                "Coscheduling"
+            )
+        raise click.ClickException(f'{kind.lower()}s "{name}" not found in namespace {namespace}')
+    return found.document()
+
+
+def _group_of(engine: Engine, pod: Pod) -> Document | None:
+    """The explanation of the group of a pod that waits: that above it if its own could be placed."""
+    groups = engine.table.groups
+    key = None if pod.spec.node_name else groups.key_of(pod)
+    found = None if key is None else engine.explain_group(key)
+    root = groups.root_of(pod) if found is not None else None
+    if found is not None and root not in (None, key) and not is_waiting(found.document()):
+        found = engine.explain_group(str(root)) or found
+    return None if found is None else found.document()
+
+
+async def _gone(client: HttpClient, engine: Engine, namespace: str, name: str) -> Document | None:
+    """What is known of a pod that is not there any more: that it was evicted, and for whom."""
+    event = await last_preemption(client, namespace, name)
+    if event is None:
+        return None
+    by = _key_of(engine, event.by)
+    text = f"evicted from {event.node} for {by}, {event.time}"
+    found = PodExplanation(f"{namespace}/{name}", GONE, engine.snapshot.source, engine.table.node_count, text)
+    found.facts["evicted"] = {"message": "", "by": [by], "node": event.node}
+    return found.document()
+
+
+async def _add_evictors(client: HttpClient, engine: Engine, found: Sequence[Document]) -> None:
+    """Say for whom victims go, where the cluster's events tell."""
+    for document in found:
+        evicted = document.get("evicted")
+        if evicted and not evicted["by"]:
+            namespace, _, name = document["pod"].partition("/")
+            event = await last_preemption(client, namespace, name)
+            if event is not None:
+                evicted["by"] = [_key_of(engine, event.by)]
+
+
+def _key_of(engine: Engine, uid: str) -> str:
+    known = (pod.key for pod in engine.pods.values() if pod.metadata.uid == uid)
+    return next(known, f"a pod that is gone (uid {uid})")
+
+
+# Causes
+
+
+def causes_of(engine: Engine, namespace: str) -> tuple[Document, list[str]]:
+    waiting = [pod for pod in engine.waiting if not namespace or pod.namespace == namespace]
+    with Progress("explaining", unit="templates") as progress:
+
+        def explained(info: PodInfo) -> PodExplanation:
+            progress.tick(info.key)
+            found = engine.explainer_for(info.pod).explain(info, nearest=NEAREST)
+            progress.advance()
+            return found
+
+        groups: dict[str, Document | None] = {}
+
+        def group_of(pod: Pod) -> Document | None:
+            key = engine.table.groups.whole_of(pod)
+            if key is not None and key not in groups:
+                whole = engine.explain_group(key)
+                groups[key] = None if whole is None else whole.document()
+            return None if key is None else groups[key]
+
+        found = causes(waiting, engine.info, explained, group_of)
+    document = {
+        "pods": len(waiting),
+        "causes": [cause.document() for cause in found],
+        "source": engine.snapshot.source,
+    }
+    return document, engine.snapshot.notes
+
+
+# Pods that do not exist yet, and those that are alike
+
+
+def from_manifests(paths: Sequence[Path], namespace: str, snapshot: Snapshot) -> list[Pod]:
+    """A pod of everything in manifests that makes pods, as it would be created in a cluster."""
+    from stowplan.simulate.workloads import Surroundings, read_manifests
+
+    manifests = read_manifests(paths, namespace)
+    objects = [*snapshot.objects, *manifests.objects]
+    nodes = [one for one in objects if isinstance(one, Node)]
+    around = Surroundings.of(nodes, objects, manifests.claim_templates)
+    found = []
+    for workload in manifests.workloads:
+        for pod in workload.pods(1, around).pods[:1]:
+            metadata = replace(pod.metadata, name=workload.name, uid=f"new-{workload.name}")
+            found.append(replace(pod, metadata=metadata))
+    if not found:
+        raise click.ClickException(f"{paths[0]}: expected a pod or something that makes pods")
+    return found
+
+
+def one_of_each(pods: Iterable[Pod], table: ClusterTable | None = None) -> list[Pod]:
+    """Of waiting pods that are alike one is enough."""
+    table = ClusterTable() if table is None else table
+    alike: dict[Any, Pod] = {}
+    for pod in pods:
+        alike.setdefault(pod.key if pod.spec.node_name else table.info(pod).template, pod)
+    return list(alike.values())

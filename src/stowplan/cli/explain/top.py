@@ -1,0 +1,201 @@
+"""`stowplan top`: queue, rate and causes of a cluster, live, for people who stay in the terminal."""
+
+import asyncio
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from stowplan.api.catalogue import NODES, PODS
+from stowplan.api.node import Node
+from stowplan.api.pod import Pod
+from stowplan.api.status import ApiError
+from stowplan.cli.explain.explain import Where, cluster_options, connect, dump, pending_document
+from stowplan.cli.explain.running import RunningScheduler
+from stowplan.cli.output import say
+from stowplan.client.http import HttpClient
+from stowplan.explain.board import LANES, Board, Rates, render
+from stowplan.explain.layout import Palette, safe
+from stowplan.simulate.snapshot import SnapshotError
+
+_SHOWN = 200
+"""How many of the pods that wait are kept to be shown."""
+_COSTLY = 20
+"""Of how many owners of pods it is told what their scheduling cycles cost."""
+_CAUSES_EVERY = 5.0
+"""Seconds between two looks at the causes: they are more work than everything else."""
+
+
+@click.command("top")
+@click.option(
+    "--every",
+    type=click.FloatRange(min=0.2),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often to look.",
+)
+@click.option("--once", is_flag=True, help="Look once and end, as it does where output is no terminal.")
+@cluster_options
+def top(
+    every: float,
+    once: bool,
+    where: Where,
+    output: str,
+) -> None:
+    """Show queue, rate, causes and costs of a cluster, live.
+
+    A running stowplan is asked through its API. Any other cluster is looked at through its lists: then pods
+    are either waiting or gated, and the rate is that of pods that get nodes. Ctrl-C ends it.
+    """
+    if where.files:
+        raise click.UsageError("top looks at a cluster, --from is a moment: see stowplan pending --from")
+    live = not once and output == "text" and sys.stdout.isatty()
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_top(where, every, output, live))
+
+
+async def _top(where: Where, every: float, output: str, live: bool) -> None:
+    async with connect(where.kubeconfig, where.context, "stowplan-top") as (client, address, _):
+        looking = _Looking(where, client, address)
+        if not live:
+            _print(await looking.board(), output)
+            return
+        rates = Rates()
+        with _screen():
+            while True:
+                try:
+                    board = await looking.board()
+                except SnapshotError as error:
+                    _draw([f"{address} does not answer: {error}", "Still trying. Ctrl-C ends it."])
+                else:
+                    size = shutil.get_terminal_size()
+                    now = time.time()
+                    rate = rates.add(board, now)
+                    palette = Palette.of(sys.stdout, os.environ)
+                    _draw(
+                        render(
+                            board,
+                            rate,
+                            rates.history,
+                            palette=palette,
+                            now=now,
+                            height=size.lines,
+                            width=size.columns,
+                        )
+                    )
+                await asyncio.sleep(every)
+
+
+class _Looking:
+    """Looks at a cluster again and again; at the causes less often than at the rest."""
+
+    def __init__(self, where: Where, client: HttpClient, address: str) -> None:
+        self._where = where
+        self._client = client
+        self._address = address
+        self._causes: list[dict[str, Any]] = []
+        self._looked = -_CAUSES_EVERY
+        self._waited = -1
+
+    async def board(self) -> Board:
+        """What there is now. Raises SnapshotError."""
+        running = await RunningScheduler.find(self._client) if self._where.asks_running else None
+        board = None if running is None else await self._told(running)
+        if board is None:
+            board = await self._listed()
+        board.causes = await self._current_causes(board.waiting)
+        return board
+
+    async def _told(self, running: RunningScheduler) -> Board | None:
+        overview, queue, decisions, costs = [
+            await running.ask(path)
+            for path in ("", "/queue", "/decisions?limit=1", f"/costs?limit={_COSTLY}")
+        ]
+        if overview is None or queue is None or not overview.get("pods"):
+            return None
+        lanes = {lane["name"]: lane for lane in queue["lanes"]}
+        waiting = [pod for name in LANES[:4] if name in lanes for pod in lanes[name]["pods"]]
+        waiting.sort(key=lambda pod: pod.get("since") or "~")
+        return Board(
+            overview["cluster"],
+            "the running scheduler",
+            overview["nodes"],
+            overview["pods"]["assigned"],
+            overview["pods"]["waiting"],
+            {name: lane["total"] for name, lane in lanes.items()},
+            oldest=waiting[:_SHOWN],
+            rate=overview["rate"],
+            latency=(decisions or {}).get("latency"),
+            costs=costs,
+        )
+
+    async def _listed(self) -> Board:
+        try:
+            pods = (await self._client.list(PODS, Pod, not_older_than="0")).items
+            nodes = (await self._client.list(NODES, Node, not_older_than="0")).items
+        except ApiError as error:
+            raise SnapshotError(error.message) from None
+        alive = [pod for pod in pods if not pod.is_finished]
+        waiting = [pod for pod in alive if not pod.spec.node_name]
+        gated = sum(bool(pod.spec.scheduling_gates) for pod in waiting)
+        waiting.sort(key=lambda pod: pod.metadata.creation_timestamp or "~")
+        oldest = [
+            {"pod": pod.key, "since": pod.metadata.creation_timestamp, "cause": _said(pod)}
+            for pod in waiting[:_SHOWN]
+        ]
+        return Board(
+            self._address,
+            f"the lists of {self._address}",
+            len(nodes),
+            len(alive) - len(waiting),
+            len(waiting),
+            {"unschedulable": len(waiting) - gated, "gated": gated},
+            oldest=oldest,
+        )
+
+    async def _current_causes(self, waiting: int) -> list[dict[str, Any]]:
+        now = time.monotonic()
+        if now - self._looked >= _CAUSES_EVERY or (not waiting) != (not self._waited):
+            document, _ = await pending_document(self._where, self._client, self._address, "")
+            self._causes, self._looked, self._waited = document["causes"], time.monotonic(), waiting
+        return self._causes
+
+
+def _said(pod: Pod) -> str:
+    """What the scheduler last said about a pod."""
+    conditions = pod.status.conditions
+    return next(
+        (one.message for one in conditions if one.type == "PodScheduled" and one.status == "False"), ""
+    )
+
+
+def _print(board: Board, output: str) -> None:
+    if output != "text":
+        dump(asdict(board), output)
+        return
+    palette = Palette.of(sys.stdout, os.environ)
+    lines = render(board, board.rate, palette=palette, now=time.time(), height=60)
+    say("\n".join(lines), color=palette.enabled)
+
+
+@contextmanager
+def _screen() -> Iterator[None]:
+    """A screen of its own, and the old one again afterwards."""
+    sys.stdout.write("\x1b[?1049h\x1b[?25l")
+    try:
+        yield
+    finally:
+        sys.stdout.write("\x1b[?25h\x1b[?1049l")
+        sys.stdout.flush()
+
+
+def _draw(lines: list[str]) -> None:
+    sys.stdout.write("\x1b[H" + "".join(f"{safe(line, coloured=True)}\x1b[K\n" for line in lines) + "\x1b[J")
+    sys.stdout.flush()

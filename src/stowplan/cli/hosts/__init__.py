@@ -1,0 +1,1 @@
+"""Commands that run a scheduler, a cluster or parts of one."""

@@ -1,0 +1,62 @@
+"""`stowplan capacity`: how many sets of a mix fit, and the cheapest nodes for them."""
+
+from pathlib import Path
+from typing import Final
+
+import click
+
+from stowplan.cli.progress import elapsed
+from stowplan.cli.simulate.simulation import Simulation, simulation_options
+from stowplan.cli.values import AtLeast
+
+_FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command("capacity")
+@click.option("--mix", type=_FILE, required=True, help="Templates with counts or proportions.")
+@click.option("--shapes", type=_FILE, help="Node types with prices: find the cheapest nodes for the mix.")
+@click.option(
+    "--sets", type=AtLeast(1), help="How many sets [default: with --shapes 1, else as many as fit]."
+)
+@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of what names none.")
+@simulation_options
+def capacity(
+    mix: Path, shapes: Path | None, sets: int | None, namespace: str, simulation: Simulation
+) -> None:
+    """Count how many sets of a mix of pods fit.
+
+    A set has so many pods of each template. Sets are placed one after the other until one is not complete;
+    the resource or constraint that ends it is told. With --shapes no cluster is needed: combinations of node
+    types are proposed in the order of their prices, and the first on which the scheduler really places
+    everything is the answer.
+
+    \b
+      stowplan capacity --mix mix.yaml --from cluster.snap
+      stowplan capacity --mix mix.yaml --shapes catalogue.yaml --sets 40
+    """
+    from stowplan.simulate.capacity import (
+        cheapest,
+        read_catalogue,
+        read_mix,
+        report_of,
+        report_of_cheapest,
+        sets_that_fit,
+    )
+
+    wanted = read_mix(mix, namespace)
+    if shapes is None:
+        cluster = simulation.cluster()
+        with elapsed("placing sets"):
+            found = sets_that_fit(cluster, wanted, sets)
+        simulation.show(report_of(found))
+        if sets is not None and found.sets < sets:
+            raise SystemExit(1)
+        return
+    if simulation.files:
+        raise click.UsageError("--shapes is about new nodes: expected no --from")
+    types = read_catalogue(shapes)
+    with elapsed("looking for the cheapest nodes"):
+        best = cheapest(types, wanted, sets or 1, settings=simulation.settings(), seed=simulation.seed)
+    simulation.show(report_of_cheapest(best))
+    if not best.fits:
+        raise SystemExit(1)

@@ -1,0 +1,1 @@
+"""Packs of plugins that are not part of kube-scheduler."""

@@ -1,5 +1,0 @@
-"""The store spoken to over HTTP, as any Kubernetes API server is."""
-
-from stowplan.embedded.apiserver.server import ApiServer, Listening
-
-__all__ = ["ApiServer", "Listening"]

@@ -1,5 +1,0 @@
-"""The API described in its own documents, for kubectl's validation and `kubectl explain`."""
-
-from stowplan.embedded.apiserver.openapi.documents import OpenApi
-
-__all__ = ["OpenApi"]

@@ -1,0 +1,507 @@
+"""What the API says about a scheduler: plain data, made when somebody asks."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Generator
+from contextlib import asynccontextmanager
+from functools import partial
+from heapq import nsmallest
+from itertools import islice
+from random import Random
+from typing import Any, Final, TypeVar
+
+import numpy as np
+
+from stowplan import __version__
+from stowplan.api.meta import timestamp
+from stowplan.api.pod import Pod
+from stowplan.explain.explainer import Explainer, PodExplanation
+from stowplan.explain.group_members import explained_as_member, is_waiting
+from stowplan.explain.pending import NEAREST, Cause, causes
+from stowplan.explain.web.evictions import SOURCE, eviction_facts, explain_gone
+from stowplan.explain.web.groups import group_facts, group_lines, group_map, namespaces
+from stowplan.explain.web.history import EVERY, History, percentiles
+from stowplan.explain.web.nodes import (
+    Templates,
+    no_nodes,
+    node_document,
+    node_rows,
+    nodes_document,
+    turned_away,
+)
+from stowplan.explain.web.queues import LANES, Oldest, decision_line, lane_of, lane_pods
+from stowplan.explain.web.turns import in_turns
+from stowplan.scheduler import Scheduler
+from stowplan.scheduler.framework.evaluation import Evaluation
+from stowplan.scheduler.framework.nominations import Nominations
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.pod_groups.explainer import GroupExplainer, GroupExplanation
+from stowplan.scheduler.table.podinfo import PodInfo
+from stowplan.scheduler.table.table import ClusterTable
+
+T = TypeVar("T")
+
+MOST_PODS: Final = 500
+"""How many pods a lane or a search shows at most."""
+AT_ONCE: Final = 0.01
+"""Seconds of work on an explanation before everybody else gets a turn: a turn costs more than most steps."""
+FORGET_AFTER: Final = 24
+"""After how many samples without any explanation what is kept for them is let go."""
+
+
+class Inspection:
+    """A running scheduler as people look at it. `scheduler` gives the current one: a reload replaces it."""
+
+    def __init__(
+        self,
+        scheduler: Callable[[], Scheduler | None],
+        *,
+        cluster: str,
+        release: str,
+        leads: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._scheduler = scheduler
+        self._cluster = cluster
+        self._release = release
+        self._leads = leads
+        self.history = History(scheduler, self.lanes)
+        self._namespaces: tuple[tuple[int, int, int], set[str]] | None = None
+        self._idle = 0
+        """How many samples were taken since the last explanation."""
+        self._templates = Templates()
+        self._twins: dict[str, tuple[Framework, Framework]] = {}
+        """Frameworks for explanations by profile, each with the one whose twin it is."""
+
+    @asynccontextmanager
+    async def following(self) -> AsyncIterator[None]:
+        """Keep the history for as long as the block takes, and let go of what nobody asks for any more."""
+        task = asyncio.get_running_loop().create_task(self._follow(), name="inspection")
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _follow(self) -> None:
+        while True:
+            self.history.sample()
+            self._idle += 1
+            if self._idle == FORGET_AFTER:
+                self.forget()
+            await asyncio.sleep(EVERY)
+
+    @property
+    def scheduler(self) -> Scheduler | None:
+        return self._scheduler()
+
+    @property
+    def table(self) -> ClusterTable | None:
+        scheduler = self.scheduler
+        return None if scheduler is None else scheduler.context.cache.table
+
+    # The whole
+
+    def overview(self) -> dict[str, Any]:
+        scheduler = self.scheduler
+        document: dict[str, Any] = {
+            "apiVersion": "stowplan/v1",
+            "cluster": self._cluster,
+            "scheduler": {
+                "name": "stowplan",
+                "release": self._release,
+                "version": __version__,
+                "leader": self._leads(),
+                "profiles": [],
+            },
+            "nodes": 0,
+            "pods": {"assigned": 0, "waiting": 0},
+            "rate": 0.0,
+        }
+        if scheduler is None:
+            return document
+        context = scheduler.context
+        document["scheduler"]["profiles"] = list(context.profiles)
+        document["time"] = timestamp(context.clock.now())
+        document["nodes"] = context.cache.table.node_count
+        document["pods"] = {"assigned": len(context.cache.table.pods), "waiting": len(context.queue)}
+        document["rate"] = self._rate(scheduler)
+        return document
+
+    def _rate(self, scheduler: Scheduler) -> float:
+        """Pods bound in a second, over the last ten seconds or the kept decisions, whichever is less."""
+        now = scheduler.context.clock.now()
+        times = [
+            made.time
+            for made in islice(scheduler.context.decisions.latest(), 2000)
+            if made.outcome == "bound" and now - made.time <= 10
+        ]
+        return round(len(times) / max(now - times[-1], 1.0), 1) if times else 0.0
+
+    # Nodes
+
+    def nodes(self) -> dict[str, Any]:
+        """All nodes by column, in an order that stays as long as no node comes or goes."""
+        table = self.table
+        return no_nodes() if table is None else nodes_document(table)
+
+    async def node(self, name: str, visible: Collection[str]) -> dict[str, Any] | None:
+        """One node; pods only of visible namespaces."""
+        scheduler = self.scheduler
+        if scheduler is None:
+            return None
+        table = scheduler.context.cache.table
+        row = table.row_of(name)
+        node = None if row is None else table.nodes[row]
+        if row is None or node is None:
+            return None
+        return {
+            **node_document(table, row, node, visible),
+            "couldTake": await self._templates.could_take(scheduler, name, visible),
+            "turnedAway": await turned_away(scheduler, name, visible, partial(self._evaluated, scheduler)),
+        }
+
+    def _evaluated(self, scheduler: Scheduler, info: PodInfo) -> Evaluation:
+        return self.framework_of(scheduler, info.pod).evaluate(info)
+
+    # Pods
+
+    def namespaces(self) -> set[str]:
+        """The namespaces that have pods or groups the scheduler knows; new after a second at the latest."""
+        scheduler = self.scheduler
+        if scheduler is None:
+            return set()
+        pods = scheduler.informers.pods.objects
+        state = (id(pods), len(pods), int(scheduler.context.clock.monotonic()))
+        if self._namespaces is None or self._namespaces[0] != state:
+            groups = scheduler.context.cache.table.groups
+            self._namespaces = (state, {key.partition("/")[0] for key in pods} | namespaces(groups))
+        return self._namespaces[1]
+
+    def named_namespaces(self) -> set[str]:
+        """The namespaces of all pods that documents can name: of those that exist or were evicted."""
+        scheduler = self.scheduler
+        return set() if scheduler is None else self.namespaces() | scheduler.context.decisions.namespaces()
+
+    async def pods(
+        self, visible: Collection[str], search: str = "", state: str = "", limit: int = MOST_PODS
+    ) -> dict[str, Any]:
+        """Pods whose name, node, labels or cause contain a text, waiting ones first."""
+        scheduler = self.scheduler
+        if scheduler is None:
+            return {"items": [], "total": 0}
+        wanted = search.lower()
+        found = [
+            pod
+            async for pods in in_turns(list(scheduler.informers.pods.objects.values()))
+            for pod in pods
+            if pod.namespace in visible
+            and _has_state(pod, state)
+            and (not wanted or _mentions(pod, wanted) or wanted in self._cause(scheduler, pod).lower())
+        ]
+        shown = nsmallest(min(limit, MOST_PODS), found, key=lambda pod: (bool(pod.spec.node_name), pod.key))
+        return {"items": [self._line(scheduler, pod) for pod in shown], "total": len(found)}
+
+    @staticmethod
+    def _cause(scheduler: Scheduler, pod: Pod) -> str:
+        """What was last said about a pod that has no node."""
+        made = None if pod.spec.node_name else scheduler.context.decisions.by_key(pod.key)
+        return "" if made is None else made.message
+
+    def _line(self, scheduler: Scheduler, pod: Pod) -> dict[str, Any]:
+        place = scheduler.context.queue.place_of(pod.key)
+        return {
+            "pod": pod.key,
+            "state": "placed" if pod.spec.node_name else place or "in flight",
+            "node": pod.spec.node_name or None,
+            "created": pod.metadata.creation_timestamp,
+            "priority": pod.spec.priority or 0,
+            "cause": self._cause(scheduler, pod),
+        }
+
+    async def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """Everything about one pod; lets the scheduler go on between the steps."""
+        scheduler = self.scheduler
+        pod = None if scheduler is None else scheduler.pod(f"{namespace}/{name}")
+        if scheduler is None:
+            return None
+        if pod is None:
+            gone = explain_gone(scheduler, f"{namespace}/{name}")
+            return None if gone is None else gone.document()
+        found = await self._explain(scheduler, self._info(scheduler, pod))
+        found.facts |= eviction_facts(scheduler, pod)
+        known = scheduler.explain(pod.key)
+        if known is not None:
+            found.now, found.attempt = known.state, known.attempt
+            found.wakes = known.state.wakers or found.wakes
+        document = found.document()
+        group = await self._group_of(scheduler, pod)
+        if group is not None:
+            document = explained_as_member(document, group)
+        key = scheduler.context.cache.table.groups.key_of(pod)
+        document["podGroup"] = None if key is None else key.split("/", 1)[1]
+        document["labels"] = pod.metadata.labels
+        document["priority"] = pod.spec.priority or 0
+        document["nominatedNode"] = pod.status.nominated_node_name or None
+        return document
+
+    # Groups of pods
+
+    def groups(self, visible: Collection[str], search: str = "", limit: int = MOST_PODS) -> dict[str, Any]:
+        """Groups whose name contains a text, waiting ones first."""
+        scheduler = self.scheduler
+        found = [] if scheduler is None else group_lines(scheduler, visible, search)
+        return {"items": found[: min(limit, MOST_PODS)], "total": len(found)}
+
+    async def group(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
+        """Everything about one group of pods; `kind` is `podgroup` or `compositepodgroup`."""
+        scheduler = self.scheduler
+        if scheduler is None:
+            return None
+        key = f"{kind}/{namespace}/{name}"
+        found = await self._explain_group(scheduler, key)
+        return None if found is None else {**found.document(), **group_facts(scheduler, key)}
+
+    def group_map(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
+        """The domains of a group and its members by node, in the order of `nodes`."""
+        scheduler = self.scheduler
+        key = f"{kind}/{namespace}/{name}"
+        groups = None if scheduler is None else scheduler.context.cache.table.groups
+        if scheduler is None or groups is None or (groups.object(key) is None and groups.group(key) is None):
+            return None
+        return group_map(scheduler, key, self._group_explainer(scheduler, key).placements(key))
+
+    async def _group_of(self, scheduler: Scheduler, pod: Pod) -> dict[str, Any] | None:
+        """The explanation of the group of a pod that waits for a node: that above it if its own could go."""
+        groups = scheduler.context.cache.table.groups
+        key = None if pod.spec.node_name else groups.key_of(pod)
+        if key is None:
+            return None
+        found = await self._explain_group(scheduler, key)
+        root = groups.root_of(pod)
+        if found is not None and root not in (None, key) and not is_waiting(found.document()):
+            found = await self._explain_group(scheduler, str(root)) or found
+        return None if found is None else found.document()
+
+    async def _explain_group(self, scheduler: Scheduler, key: str) -> GroupExplanation | None:
+        return await self._in_steps(scheduler, self._group_explainer(scheduler, key).steps(key))
+
+    def _group_explainer(self, scheduler: Scheduler, key: str) -> GroupExplainer:
+        state = scheduler.context.cache.table.groups.group(key)
+        first = None if state is None else next(iter(state.pods.values()), None)
+        return GroupExplainer(
+            self.framework_of(scheduler, first),
+            SOURCE,
+            self._nominations(scheduler),
+            placements=scheduler.settings.gates["TopologyAwareWorkloadScheduling"],
+        )
+
+    async def _explain(
+        self, scheduler: Scheduler, info: PodInfo, nearest: int | None = None
+    ) -> PodExplanation:
+        steps = self.explainer_for(scheduler, info.pod).steps(info, nearest=nearest)
+        return await self._in_steps(scheduler, steps)
+
+    async def _in_steps(self, scheduler: Scheduler, steps: Generator[Any, None, T]) -> T:
+        """The result of steps, between which the scheduler goes on; long ones are done in a thread."""
+        context = scheduler.context
+        while True:
+            await asyncio.sleep(0)
+            await context.freeze.free()
+            until = context.timer() + AT_ONCE
+            try:
+                step = next(steps)
+                while step is None and context.timer() < until:
+                    step = next(steps)
+            except StopIteration as end:
+                found: T = end.value
+                return found
+            if step is not None:
+                await context.slice.compute(step)
+
+    def map(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """What rejects a pod on each node, in the order of `nodes`: a place in `legend`, -1 where it fits."""
+        scheduler = self.scheduler
+        pod = None if scheduler is None else scheduler.pod(f"{namespace}/{name}")
+        if scheduler is None or pod is None:
+            return None
+        table = scheduler.context.cache.table
+        info = self._info(scheduler, pod)
+        if info.row >= 0:
+            return {"legend": [], "nodes": [-1] * table.node_count, "node": table.name_of(info.row)}
+        evaluation = self.framework_of(scheduler, pod).evaluate(info, self._nominations(scheduler))
+        column = np.full(table.capacity, -1, dtype=np.int64)
+        legend: list[dict[str, Any]] = []
+        outright = evaluation.rejected_outright
+        if outright is not None:
+            column[:] = 0
+            legend.append({"plugin": outright.plugin, "reason": outright.message, "nodes": table.node_count})
+        else:
+            rejections = sorted(evaluation.rejections().items(), key=lambda one: -len(one[1]))
+            for status, rows in rejections:
+                column[rows] = len(legend)
+                legend.append({"plugin": status.plugin, "reason": status.message, "nodes": len(rows)})
+        return {"legend": legend, "nodes": column[node_rows(table)].tolist(), "node": None}
+
+    async def pending(self, visible: Collection[str]) -> dict[str, Any]:
+        """All pods that wait now, by cause. Each group and template is explained once, with pauses.
+
+        Meanwhile pods may be placed and others come: those of the beginning are told of.
+        """
+        scheduler = self.scheduler
+        if scheduler is None:
+            return {"pods": 0, "causes": []}
+        waiting = [queued.pod.pod for queued in scheduler.context.queue if queued.pod.namespace in visible]
+        table = scheduler.context.cache.table
+        infos = {pod.metadata.uid: table.info(pod) for pod in waiting}
+        whole_of = {pod.metadata.uid: table.groups.whole_of(pod) for pod in waiting}
+        groups: dict[str | None, dict[str, Any] | None] = {None: None}
+        for key in whole_of.values():
+            if key is not None and key not in groups:
+                whole = await self._explain_group(scheduler, key)
+                groups[key] = None if whole is None else whole.document()
+        explained: dict[Any, PodExplanation] = {}
+        for pod in waiting:
+            info, group = infos[pod.metadata.uid], groups[whole_of[pod.metadata.uid]]
+            told = pod.spec.scheduling_gates or (group is not None and is_waiting(group))
+            if not told and info.template not in explained:
+                explained[info.template] = await self._explain(scheduler, info, NEAREST)
+        found: list[Cause] = causes(
+            waiting,
+            lambda pod: infos[pod.metadata.uid],
+            lambda info: explained[info.template],
+            lambda pod: groups[whole_of[pod.metadata.uid]],
+        )
+        return {"pods": len(waiting), "causes": [cause.document() for cause in found]}
+
+    # The queue and the decisions
+
+    def lanes(self) -> dict[str, int]:
+        """How many pods are in every lane."""
+        scheduler = self.scheduler
+        if scheduler is None:
+            return dict.fromkeys(LANES, 0)
+        context = scheduler.context
+        counts = dict.fromkeys(LANES, 0)
+        for place, count in context.queue.counts().items():
+            counts[lane_of(place)] += count
+        binding = len(context.cache.assumed) - len(context.waiting)
+        return {**counts, "permit": len(context.waiting), "binding": max(binding, 0)}
+
+    def queue(self, visible: Collection[str], *, whole: bool = True) -> dict[str, Any]:
+        """The lanes, each with its oldest pods; totals and rates are for those who may see the `whole`."""
+        scheduler = self.scheduler
+        pods = dict.fromkeys(LANES, Oldest([], 0)) if scheduler is None else lane_pods(scheduler, visible)
+        totals, rates = self.lanes(), self.history.rates()
+        lanes = []
+        for name, found in pods.items():
+            incoming, outgoing = rates.get(name, (None, None)) if whole else (None, None)
+            lanes.append(
+                {
+                    "name": name,
+                    "total": totals[name] if whole else found.total,
+                    "groups": found.groups,
+                    "in": incoming,
+                    "out": outgoing,
+                    "pods": found.pods,
+                }
+            )
+        return {"lanes": lanes}
+
+    def decisions(self, visible: Collection[str], limit: int = 100, *, whole: bool = True) -> dict[str, Any]:
+        """The latest decisions, newest first, and for those who may see the `whole` what they add up to."""
+        scheduler = self.scheduler
+        if scheduler is None:
+            return {"items": [], "rate": 0.0, "latency": None, "history": None, "plugins": []}
+        latest = [
+            made
+            for made in islice(scheduler.context.decisions.latest(), MOST_PODS * 4)
+            if made.key.partition("/")[0] in visible
+        ]
+        p50, p99 = percentiles([made.seconds for made in latest if made.seconds is not None])
+        return {
+            "items": [
+                {**decision_line(made), "group": self._group_name(scheduler, made.key)}
+                for made in latest[: min(limit, MOST_PODS)]
+            ],
+            "rate": self._rate(scheduler) if whole else None,
+            "latency": None if p50 is None else {"p50": p50, "p99": p99},
+            "history": self.history.document() if whole else None,
+            "plugins": self.history.plugins() if whole else [],
+        }
+
+    # Costs
+
+    def costs(self, visible: Collection[str], limit: int = 100, *, whole: bool = True) -> dict[str, Any]:
+        """Whose scheduling cycles took most time, and for those who may see the `whole` what all took."""
+        scheduler = self.scheduler
+        if scheduler is None:
+            return {"items": [], "attempts": None, "seconds": None}
+        costs = scheduler.context.costs
+        attempts, seconds = costs.total
+        found = costs.most_costly(min(limit, MOST_PODS), visible)
+        return {
+            "items": [cost.document() for cost in found],
+            "attempts": attempts if whole else None,
+            "seconds": round(seconds, 6) if whole else None,
+        }
+
+    def cost_namespaces(self) -> set[str]:
+        """The namespaces of those whose cycles are kept, whether they have pods now or not."""
+        return set() if self.scheduler is None else self.scheduler.context.costs.namespaces()
+
+    @staticmethod
+    def _group_name(scheduler: Scheduler, key: str) -> str | None:
+        """The PodGroup of the pod that a decision was about."""
+        groups = scheduler.context.cache.table.groups
+        pod = scheduler.pod(key) if groups.enabled else None
+        group = None if pod is None else groups.key_of(pod)
+        return None if group is None else group.split("/", 1)[1]
+
+    # Explaining on the live table
+
+    def explainer_for(self, scheduler: Scheduler, pod: Pod) -> Explainer:
+        return Explainer(self.framework_of(scheduler, pod), SOURCE, self._nominations(scheduler))
+
+    def framework_of(self, scheduler: Scheduler, pod: Pod | None) -> Framework:
+        """A framework like that of the pod's profile, with results and chance of its own.
+
+        So whatever is asked here changes nothing about the decisions of the scheduler.
+        """
+        self._idle = 0
+        profiles = scheduler.context.profiles
+        name = "" if pod is None else pod.spec.scheduler_name
+        name = name if name in profiles else next(iter(profiles))
+        original = profiles[name].framework
+        kept = self._twins.get(name)
+        if kept is None or kept[1] is not original:
+            kept = self._twins[name] = (original.twin(Random(0)), original)
+        return kept[0]
+
+    def forget(self) -> None:
+        """Let go of everything kept for explanations: nobody has asked for a while."""
+        for twin, _ in self._twins.values():
+            twin.forget_classes()
+
+    @staticmethod
+    def _info(scheduler: Scheduler, pod: Pod) -> PodInfo:
+        table = scheduler.context.cache.table
+        return table.pods.get(pod.metadata.uid) or table.info(pod)
+
+    @staticmethod
+    def _nominations(scheduler: Scheduler) -> Nominations:
+        row_of = scheduler.context.cache.table.row_of
+        by_node = scheduler.context.queue.nominator.by_node
+        by_row = ((row_of(node), list(pods.values())) for node, pods in by_node.items())
+        return {row: pods for row, pods in by_row if row is not None}
+
+
+def _mentions(pod: Pod, wanted: str) -> bool:
+    """Whether a text in lower case, as names are, is in the name, the node or a label of a pod."""
+    return (
+        wanted in pod.key
+        or wanted in pod.spec.node_name
+        or any(wanted in f"{name}={value}".lower() for name, value in pod.metadata.labels.items())
+    )
+
+
+def _has_state(pod: Pod, state: str) -> bool:
+    return not state or (state == "placed") == bool(pod.spec.node_name)

@@ -1,0 +1,174 @@
+"""The API and the page over HTTP: on a port that others serve, or on one of its own on loopback.
+
+A port of its own is plain HTTP on loopback, opened by an address with a token in it. The token buys a session
+cookie once, so that the address that stays in the browser's history is worth nothing.
+"""
+
+import hmac
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+from stowplan.explain.report.page import FOLDER
+from stowplan.explain.web.access import EVERYTHING, MayRead, Viewer
+from stowplan.explain.web.routes import PREFIX, Routes
+from stowplan.explain.web.stream import Stream
+
+PAGE: Final = "/stowplan/"
+STREAM: Final = f"{PREFIX}/stream"
+COOKIE: Final = "stowplan"
+
+_TYPES: Final = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS: Final = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+def serves(path: str) -> bool:
+    """Whether a path belongs to the API or the page."""
+    return path == PREFIX or path.startswith((f"{PREFIX}/", PAGE)) or path == PAGE.rstrip("/")
+
+
+async def respond(routes: Routes, request: web.BaseRequest, viewer: Viewer) -> web.StreamResponse:
+    """Answer a request of somebody who is known."""
+    path = request.path
+    if request.method not in ("GET", "HEAD"):
+        return _json(405, _status(405, "MethodNotAllowed", "only GET is supported"))
+    if path == STREAM:
+        return await _stream(routes, request, viewer)
+    if path == PREFIX or path.startswith(f"{PREFIX}/"):
+        answer = await routes.answer(path, request.query, viewer)
+        return _json(answer.code, answer.document)
+    return _file(path.removeprefix(PAGE.rstrip("/")).strip("/"))
+
+
+def _json(code: int, document: object) -> web.Response:
+    headers = {**_HEADERS, "Content-Type": "application/json"}
+    return web.Response(status=code, body=msgspec.json.encode(document), headers=headers)
+
+
+def _status(code: int, reason: str, message: str) -> Mapping[str, object]:
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "code": code,
+    }
+
+
+async def _stream(routes: Routes, request: web.BaseRequest, viewer: Viewer) -> web.StreamResponse:
+    response = web.StreamResponse(headers={**_HEADERS, "Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    with suppress(ConnectionError):
+        async for one in Stream(routes.inspection, viewer).events():
+            await response.write(one)
+    return response
+
+
+def _file(name: str) -> web.Response:
+    """A file of the page; every place of the page that is no file is the page itself."""
+    suffix = name[name.rfind(".") :] if "." in name else ""
+    if suffix not in _TYPES:
+        name, suffix = "index.html", ".html"
+    found = None if "/" in name else next((one for one in _folders(name) if one.is_file()), None)
+    if found is None:
+        return _json(404, _status(404, "NotFound", "no such file"))
+    return web.Response(body=found.read_bytes(), headers={**_HEADERS, "Content-Type": _TYPES[suffix]})
+
+
+def _folders(name: str) -> Iterator[Traversable]:
+    """Where a file may be: of the page alone, or shared with reports."""
+    for folder in (files(__package__).joinpath("page"), FOLDER):
+        yield folder.joinpath(name)
+
+
+class Extension:
+    """The API and the page as part of an API server."""
+
+    def __init__(self, routes: Routes, *, page: bool = True) -> None:
+        self._routes = routes
+        self._page = page
+
+    def serves(self, path: str) -> bool:
+        return serves(path) and (self._page or path.startswith(PREFIX))
+
+    async def respond(self, request: web.BaseRequest, may_read: MayRead) -> web.StreamResponse:
+        return await respond(self._routes, request, Viewer(may_read))
+
+
+class PageServer:
+    """The API and the page on a loopback port of their own, for whoever has the address with the token."""
+
+    def __init__(self, routes: Routes, port: int = 0) -> None:
+        self._routes = routes
+        self._wanted = port
+        self._token: str | None = secrets.token_urlsafe(24)
+        self._session = secrets.token_urlsafe(24)
+        self._runner: web.ServerRunner | None = None
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        """The address to open; its token is good for one browser."""
+        return f"http://127.0.0.1:{self.port}{PAGE}?token={self._token or ''}"
+
+    async def __aenter__(self) -> "PageServer":
+        self._runner = web.ServerRunner(web.Server(self._handle))
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", self._wanted)
+        await site.start()
+        address = self._runner.addresses[0]
+        self.port = int(address[1])
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.headers.get("Host", "").rpartition(":")[0] not in ("127.0.0.1", "localhost"):
+            return _json(403, _status(403, "Forbidden", "expected a request to 127.0.0.1"))
+        if request.path == "/":
+            return web.Response(status=302, headers={"Location": PAGE})
+        if "token" in request.query and request.path == PAGE:
+            return self._sign_in(request.query["token"])
+        if not self._is_signed_in(request):
+            return _json(401, _status(401, "Unauthorized", "open the address that stowplan printed"))
+        if not serves(request.path):
+            return _json(404, _status(404, "NotFound", "the server could not find the requested resource"))
+        return await respond(self._routes, request, EVERYTHING)
+
+    def _sign_in(self, token: str) -> web.Response:
+        if self._token is None or not hmac.compare_digest(token.encode(), self._token.encode()):
+            return _json(401, _status(401, "Unauthorized", "this token is not valid, or was used before"))
+        self._token = None
+        response = web.Response(status=302, headers={"Location": PAGE})
+        response.set_cookie(COOKIE, self._session, httponly=True, samesite="Strict", path="/")
+        return response
+
+    def _is_signed_in(self, request: web.BaseRequest) -> bool:
+        given = request.cookies.get(COOKIE, "") or request.headers.get("Authorization", "").removeprefix(
+            "Bearer "
+        )
+        return hmac.compare_digest(given.encode("utf-8", "replace"), self._session.encode())

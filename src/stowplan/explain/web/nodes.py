@@ -1,0 +1,236 @@
+"""What is told about nodes: all of them by column, and one in detail."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import takewhile
+from typing import Any, Final
+
+from stowplan.api.meta import timestamp
+from stowplan.api.node import Node
+from stowplan.explain.web.turns import in_turns
+from stowplan.scheduler import Scheduler
+from stowplan.scheduler.decisions import LastDecision
+from stowplan.scheduler.framework.evaluation import Evaluation
+from stowplan.scheduler.table.podinfo import PodInfo
+from stowplan.scheduler.table.table import ClusterTable
+
+TURNED_AWAY: Final = 50
+"""How many pods that a node did not take are shown."""
+LATELY: Final = 600.0
+"""Only those of so many seconds."""
+MOST_LOOKED_AT: Final = 2000
+"""Of how many pods without a node it is found out whether this node took them, and of how many templates."""
+MOST_TEMPLATES: Final = 100
+TEMPLATES: Final = 5
+"""Of how many templates it is shown how often a node could take them."""
+TEMPLATES_FOR: Final = 30.0
+"""Seconds for which it is remembered which templates are the most frequent ones."""
+
+_GROUPING: Final = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
+_MOST_KEYS: Final = 24
+_MOST_VALUES: Final = 200
+"""Label keys with more values than this do not group nodes in any useful way."""
+
+# All nodes
+
+
+def no_nodes() -> dict[str, Any]:
+    return {
+        "names": [],
+        "keys": [],
+        "labels": {},
+        "resources": [],
+        "allocatable": {},
+        "requested": {},
+        "unschedulable": [],
+        "ready": [],
+    }
+
+
+def nodes_document(table: ClusterTable) -> dict[str, Any]:
+    """All nodes by column."""
+    rows = node_rows(table)
+    nodes = [node for row in rows if (node := table.nodes[row]) is not None]
+    lines = {name: line for line, name in enumerate(table.resources.names) if name is not None}
+    shown = {name: line for name, line in lines.items() if table.allocatable[line, rows].any()}
+    keys = grouping_keys(nodes)
+    return {
+        "names": [node.name for node in nodes],
+        "keys": keys,
+        "labels": {key: _indexed([node.metadata.labels.get(key, "") for node in nodes]) for key in keys},
+        "resources": [*shown, "pods"],
+        "allocatable": {
+            **{name: table.allocatable[line, rows].tolist() for name, line in shown.items()},
+            "pods": table.allowed_pods[rows].tolist(),
+        },
+        "requested": requested(table, rows, shown),
+        "unschedulable": [int(node.spec.unschedulable) for node in nodes],
+        "ready": [int(_is_ready(node)) for node in nodes],
+    }
+
+
+def requested(table: ClusterTable, rows: Sequence[int], lines: Mapping[str, int]) -> dict[str, list[int]]:
+    """What is requested of each resource on each row."""
+    found = {name: table.requested[line, rows].tolist() for name, line in lines.items()}
+    return {**found, "pods": table.pod_count[rows].tolist()}
+
+
+def node_rows(table: ClusterTable) -> list[int]:
+    """The rows that have a node, in the order of everything that is told by column."""
+    return [row for row in range(table.rows_in_use) if table.nodes[row] is not None]
+
+
+def grouping_keys(nodes: Sequence[Node]) -> list[str]:
+    """The label keys that nodes can be grouped by, those first that people look for."""
+    values: dict[str, set[str]] = {}
+    for node in nodes:
+        for key, value in node.metadata.labels.items():
+            values.setdefault(key, set()).add(value)
+    most = min(_MOST_VALUES, max(len(nodes) // 2, 1))
+    useful = [key for key, found in values.items() if key in _GROUPING or 1 < len(found) <= most]
+    return sorted(useful, key=lambda key: (key not in _GROUPING, key))[:_MOST_KEYS]
+
+
+def _indexed(values: Sequence[str]) -> dict[str, Any]:
+    """A column of few different values: the values, and for every row which one it has."""
+    distinct = sorted(set(values))
+    place = {value: index for index, value in enumerate(distinct)}
+    return {"values": distinct, "index": [place[value] for value in values]}
+
+
+def _is_ready(node: Node) -> bool:
+    return all(one.status == "True" for one in node.status.conditions if one.type == "Ready")
+
+
+# One node
+
+
+def node_document(table: ClusterTable, row: int, node: Node, visible: Collection[str]) -> dict[str, Any]:
+    """What a node is and has on it; pods only of visible namespaces."""
+    on_it = list(table.pods_on[row].values())
+    return {
+        "name": node.name,
+        "labels": node.metadata.labels,
+        "taints": [
+            {"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in node.spec.taints
+        ],
+        "unschedulable": node.spec.unschedulable,
+        "conditions": [
+            {"type": one.type, "status": one.status, "reason": one.reason} for one in node.status.conditions
+        ],
+        "resources": {
+            resource: {
+                "allocatable": table.allocatable.item(line, row),
+                "requested": table.requested.item(line, row),
+            }
+            for line, resource in enumerate(table.resources.names)
+            if resource is not None and table.allocatable.item(line, row)
+        }
+        | {"pods": {"allocatable": table.allowed_pods.item(row), "requested": len(on_it)}},
+        "pods": [_pod_on_node(info) for info in on_it if info.namespace in visible],
+        "hiddenPods": sum(info.namespace not in visible for info in on_it),
+    }
+
+
+def _pod_on_node(info: PodInfo) -> dict[str, Any]:
+    return {"pod": info.key, "priority": info.priority, "requests": info.template.accounted.amounts()}
+
+
+class Templates:
+    """The pods that have most siblings: counted over all pods, so that is remembered for a while."""
+
+    def __init__(self) -> None:
+        self._known: tuple[ClusterTable, Collection[str], list[tuple[PodInfo, int]]] | None = None
+        self._until = 0.0
+
+    async def could_take(
+        self, scheduler: Scheduler, name: str, visible: Collection[str]
+    ) -> list[dict[str, Any]]:
+        """How many more pods of the most frequent templates the free part of a node covers.
+
+        Pods with device claims are left out: what is free of devices is not a matter of amounts.
+        """
+        table = scheduler.context.cache.table
+        frequent = await self._most_frequent(table, visible, scheduler.context.clock.monotonic())
+        row = table.row_of(name)
+        if row is None:
+            return []
+        found = []
+        for info, count in frequent:
+            more = table.allowed_pods.item(row) - table.pod_count.item(row)
+            for line, amount in table.taken_by(info.template):
+                if amount:
+                    left = table.allocatable.item(line, row) - table.requested.item(line, row)
+                    more = min(more, left // amount)
+            found.append({"like": info.key, "pods": count, "more": max(int(more), 0)})
+        return found
+
+    async def _most_frequent(
+        self, table: ClusterTable, visible: Collection[str], now: float
+    ) -> list[tuple[PodInfo, int]]:
+        if self._known is not None and now < self._until:
+            of, whose, known = self._known
+            if of is table and whose == visible:
+                return known
+        makers: Counter[tuple[str, str]] = Counter()
+        examples: dict[tuple[str, str], PodInfo] = {}
+        async for pods in in_turns(list(table.pods.values())):
+            for info in pods:
+                if info.namespace in visible and not info.spec.resource_claims:
+                    owners = info.pod.metadata.owner_references
+                    maker = (info.namespace, owners[0].name if owners else info.key)
+                    makers[maker] += 1
+                    examples[maker] = info
+        found = [(examples[maker], count) for maker, count in makers.most_common(TEMPLATES)]
+        self._known, self._until = (table, visible, found), now + TEMPLATES_FOR
+        return found
+
+
+async def turned_away(
+    scheduler: Scheduler,
+    name: str,
+    visible: Collection[str],
+    evaluate: Callable[[PodInfo], Evaluation],
+) -> list[dict[str, Any]]:
+    """Pods that found no node lately and why this one did not take them, newest first.
+
+    Each template is evaluated once, with a pause after each, and not more of them than are looked at.
+    """
+    found: list[dict[str, Any]] = []
+    verdicts: dict[tuple[str, object], dict[str, str] | None] = {}
+    for made, info in list(_without_node(scheduler, visible)):
+        kind = (info.namespace, info.template)
+        if kind not in verdicts:
+            if len(verdicts) == MOST_TEMPLATES:
+                break
+            await asyncio.sleep(0)
+            await scheduler.context.freeze.free()
+            row = scheduler.context.cache.table.row_of(name)
+            if row is None:
+                break
+            status = evaluate(info).status(row)
+            rejected = {"plugin": status.plugin, "reason": status.message}
+            verdicts[kind] = None if status.is_success else rejected
+        verdict = verdicts[kind]
+        if verdict is not None:
+            found.append({"pod": made.key, "time": timestamp(made.time), **verdict})
+            if len(found) == TURNED_AWAY:
+                break
+    return found
+
+
+def _without_node(scheduler: Scheduler, visible: Collection[str]) -> Iterator[tuple[LastDecision, PodInfo]]:
+    """The latest decisions that found no node, with pods that still have none."""
+    context = scheduler.context
+    since = context.clock.now() - LATELY
+    looked_at = 0
+    for made in takewhile(lambda made: made.time >= since, context.decisions.latest()):
+        if made.outcome != "unschedulable" or made.key.partition("/")[0] not in visible:
+            continue
+        queued = context.queue.get(made.key)
+        if queued is not None:
+            yield made, queued.pod
+        looked_at += 1
+        if looked_at == MOST_LOOKED_AT:
+            return

@@ -1,0 +1,148 @@
+"""The API: from a path and a query to a document, for a viewer. Knows nothing of HTTP servers."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from stowplan.api.status import ApiError
+from stowplan.explain.web.access import Viewer
+from stowplan.explain.web.documents import MOST_PODS, Inspection
+from stowplan.explain.web.redaction import namespaces_in, redacted
+
+PREFIX: Final = "/stowplan/v1"
+STATES: Final = ("", "placed", "waiting")
+
+Query = Mapping[str, str]
+
+
+class Answer(NamedTuple):
+    """A status code and the document to go with it."""
+
+    code: int
+    document: Any
+
+
+Config = Callable[[], Any]
+_Route = Callable[[Viewer, Query], Awaitable[Any]]
+
+
+class Routes:
+    """Everything that can be asked below `/stowplan/v1`, except the stream."""
+
+    def __init__(self, inspection: Inspection, config: Config) -> None:
+        self.inspection = inspection
+        self._config = config
+        self._fixed: Mapping[str, _Route] = {
+            "": self._overview,
+            "nodes": self._nodes,
+            "pods": self._pods,
+            "podgroups": self._groups,
+            "pending": self._pending,
+            "queue": self._queue,
+            "decisions": self._decisions,
+            "costs": self._costs,
+            "config": self._effective_config,
+        }
+
+    async def answer(self, path: str, query: Query, viewer: Viewer) -> Answer:
+        """What to say to a GET of a path. Errors are Kubernetes Status objects."""
+        try:
+            document = await self._find(path, query, viewer)
+            named = namespaces_in(document) & self.inspection.named_namespaces()
+            return Answer(200, redacted(document, await viewer.hidden(named)))
+        except ApiError as error:
+            return Answer(error.code, error.status())
+
+    async def _find(self, path: str, query: Query, viewer: Viewer) -> Any:
+        rest = path.removeprefix(PREFIX).strip("/")
+        route = self._fixed.get(rest)
+        if route is not None:
+            return await route(viewer, query)
+        match rest.split("/"):
+            case ["nodes", name]:
+                return await self._node(viewer, name)
+            case ["pods", namespace, name]:
+                await viewer.require_pod(namespace, name)
+                return _found(await self.inspection.pod(namespace, name), "pods", name)
+            case ["podgroups" | "compositepodgroups" as plural, namespace, name]:
+                await viewer.require_pod(namespace, name)
+                found = await self.inspection.group(plural.removesuffix("s"), namespace, name)
+                return _found(found, plural, name)
+            case ["podgroups" | "compositepodgroups" as plural, namespace, name, "map"]:
+                await viewer.require_pod(namespace, name)
+                await viewer.require_nodes()
+                return _found(
+                    self.inspection.group_map(plural.removesuffix("s"), namespace, name), plural, name
+                )
+            case ["pods", namespace, name, "map"]:
+                await viewer.require_pod(namespace, name)
+                await viewer.require_nodes()
+                return _found(self.inspection.map(namespace, name), "pods", name)
+        raise ApiError(404, "NotFound", "the server could not find the requested resource")
+
+    # Routes
+
+    async def _overview(self, viewer: Viewer, query: Query) -> Any:
+        document = self.inspection.overview()
+        if not await viewer.may_see_nodes():
+            document |= {"nodes": None, "pods": None, "rate": None}
+        return document
+
+    async def _nodes(self, viewer: Viewer, query: Query) -> Any:
+        await viewer.require_nodes()
+        return self.inspection.nodes()
+
+    async def _node(self, viewer: Viewer, name: str) -> Any:
+        await viewer.require_nodes()
+        visible = await viewer.visible(self.inspection.namespaces())
+        return _found(await self.inspection.node(name, visible), "nodes", name)
+
+    async def _pods(self, viewer: Viewer, query: Query) -> Any:
+        visible = await self._visible(viewer, query)
+        state = query.get("state", "")
+        if state not in STATES:
+            raise ApiError(400, "BadRequest", f"state: expected placed or waiting, got {state!r}")
+        return await self.inspection.pods(visible, query.get("search", ""), state, _limit(query))
+
+    async def _groups(self, viewer: Viewer, query: Query) -> Any:
+        return self.inspection.groups(
+            await self._visible(viewer, query), query.get("search", ""), _limit(query)
+        )
+
+    async def _visible(self, viewer: Viewer, query: Query) -> frozenset[str]:
+        """The namespaces that a list may be of: all that may be seen, or the one that is asked for."""
+        namespaces, wanted = self.inspection.namespaces(), query.get("namespace", "")
+        return await viewer.visible({wanted} & namespaces if wanted else namespaces)
+
+    async def _pending(self, viewer: Viewer, query: Query) -> Any:
+        return await self.inspection.pending(await viewer.visible(self.inspection.namespaces()))
+
+    async def _queue(self, viewer: Viewer, query: Query) -> Any:
+        visible = await viewer.visible(self.inspection.namespaces())
+        return self.inspection.queue(visible, whole=await viewer.may_see_nodes())
+
+    async def _decisions(self, viewer: Viewer, query: Query) -> Any:
+        visible = await viewer.visible(self.inspection.namespaces())
+        return self.inspection.decisions(visible, _limit(query, 100), whole=await viewer.may_see_nodes())
+
+    async def _costs(self, viewer: Viewer, query: Query) -> Any:
+        visible = await viewer.visible(self.inspection.namespaces() | self.inspection.cost_namespaces())
+        return self.inspection.costs(visible, _limit(query, 100), whole=await viewer.may_see_nodes())
+
+    async def _effective_config(self, viewer: Viewer, query: Query) -> Any:
+        await viewer.require_nodes()
+        return self._config()
+
+
+def _limit(query: Query, default: int = MOST_PODS) -> int:
+    text = query.get("limit", str(default))
+    if not text.isdecimal() or len(text) > 9:
+        raise ApiError(400, "BadRequest", f"limit: expected a whole number, got {text[:40]!r}")
+    return int(text)
+
+
+def _found(document: Any, plural: str, name: str) -> Any:
+    if document is None:
+        raise ApiError(
+            404, "NotFound", f'{plural} "{name[:253]}" not found', {"name": name[:253], "kind": plural}
+        )
+    return document

@@ -1,0 +1,1 @@
+"""How stowplan itself is tested and measured: benchmarks, fault injection, fuzzing, recorded decisions."""

@@ -1,0 +1,1 @@
+"""Benchmarks of the scheduling engine and of single parts of it, in memory."""

@@ -1,0 +1,1 @@
+"""Benchmarks of growth: large clusters, long runs, expensive objects."""

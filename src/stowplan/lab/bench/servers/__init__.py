@@ -1,0 +1,1 @@
+"""Benchmarks with servers and processes: HTTP, the API server, start, soak."""

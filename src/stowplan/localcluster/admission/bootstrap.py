@@ -1,0 +1,121 @@
+"""Objects that every cluster has from the start."""
+
+import ipaddress
+from typing import Final
+
+from stowplan.api.catalogue import (
+    ENDPOINT_SLICES,
+    ENDPOINTS,
+    NAMESPACES,
+    PRIORITY_CLASSES,
+    SERVICE_ACCOUNTS,
+    SERVICE_CIDRS,
+    SERVICES,
+    Resource,
+)
+from stowplan.api.requests import Json
+from stowplan.localcluster.auth.policy import create_bootstrap_policy
+from stowplan.localcluster.store import Store
+
+SERVICE_RANGE: Final = ipaddress.IPv4Network("10.96.0.0/16")
+"""The addresses of services. The first is that of the Service `kubernetes`."""
+
+_KUBERNETES: Final = "kubernetes"
+DEFAULT_ACCOUNT: Final = "default"
+BOOTSTRAP_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
+SYSTEM_PRIORITIES: Final = {
+    "system-cluster-critical": (
+        2_000_000_000,
+        "For pods the cluster cannot do without, wherever they run.",
+    ),
+    "system-node-critical": (
+        2_000_001_000,
+        "For pods a node cannot do without.",
+    ),
+}
+
+
+def create_bootstrap_objects(store: Store) -> None:
+    """Make the objects that are always there, where they are not yet."""
+    for name in BOOTSTRAP_NAMESPACES:
+        _ensure(store, NAMESPACES, {"metadata": {"name": name}})
+        create_default_account(store, name)
+    for name, (value, description) in SYSTEM_PRIORITIES.items():
+        _ensure(
+            store,
+            PRIORITY_CLASSES,
+            {"metadata": {"name": name}, "value": value, "description": description},
+        )
+    _ensure_service_range(store)
+    create_bootstrap_policy(store)
+
+
+def _ensure_service_range(store: Store) -> None:
+    """The addresses that services are given, as an object that is ready."""
+    body: Json = {"metadata": {"name": _KUBERNETES}, "spec": {"cidrs": [str(SERVICE_RANGE)]}}
+    made = _ensure(store, SERVICE_CIDRS, body)
+    if not (made.get("status") or {}).get("conditions"):
+        ready = {
+            "type": "Ready",
+            "status": "True",
+            "lastTransitionTime": made["metadata"]["creationTimestamp"],
+            "reason": "",
+            "message": "Kubernetes default Service CIDR is ready",
+        }
+        store.update(SERVICE_CIDRS, {**made, "status": {"conditions": [ready]}}, subresource="status")
+
+
+def create_default_account(store: Store, namespace: str) -> None:
+    """Have a namespace's default account at once, for pods that cannot wait for a controller to make it."""
+    _ensure(store, SERVICE_ACCOUNTS, {"metadata": {"name": DEFAULT_ACCOUNT, "namespace": namespace}})
+
+
+KUBERNETES_IP: Final = str(SERVICE_RANGE[1])
+_PORT_NAME: Final = "https"
+
+
+def publish_server(store: Store, address: str, port: int) -> None:
+    """Make the Service `kubernetes`, by which pods find the API server, with its endpoints.
+
+    A server that is started again on other data may have moved: then it says where to.
+    """
+    labels = {"component": "apiserver", "provider": "kubernetes"}
+    ports = [{"name": _PORT_NAME, "port": 443, "protocol": "TCP", "targetPort": port}]
+    service: Json = {
+        "metadata": {"name": _KUBERNETES, "namespace": "default", "labels": labels},
+        "spec": {"clusterIP": KUBERNETES_IP, "ipFamilyPolicy": "SingleStack", "ports": ports},
+    }
+    _publish(store, SERVICES, service, "spec")
+    serving = [{"name": _PORT_NAME, "port": port, "protocol": "TCP"}]
+    skipped = {"endpointslice.kubernetes.io/skip-mirror": "true"}
+    endpoints: Json = {
+        "metadata": {"name": _KUBERNETES, "namespace": "default", "labels": skipped},
+        "subsets": [{"addresses": [{"ip": address}], "ports": serving}],
+    }
+    _publish(store, ENDPOINTS, endpoints, "subsets")
+    slice_: Json = {
+        "metadata": {
+            "name": _KUBERNETES,
+            "namespace": "default",
+            "labels": {"kubernetes.io/service-name": _KUBERNETES},
+        },
+        "addressType": "IPv6" if ":" in address else "IPv4",
+        "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
+        "ports": serving,
+    }
+    _publish(store, ENDPOINT_SLICES, slice_, "ports")
+
+
+def _ensure(store: Store, resource: Resource, body: Json) -> Json:
+    metadata = body["metadata"]
+    found = store.find(resource, metadata.get("namespace", ""), metadata["name"])
+    return store.create(resource, body) if found is None else found
+
+
+def _publish(store: Store, resource: Resource, body: Json, section: str) -> None:
+    found = _ensure(store, resource, body)
+    written, wanted = found.get(section), body[section]
+    if isinstance(wanted, dict):
+        wanted = {**(written or {}), **wanted}
+    if written != wanted:
+        store.update(resource, {**found, section: wanted})

@@ -1,0 +1,149 @@
+"""The scale subresource: how many pods an object makes, as one view of all kinds that make pods."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from stowplan.api import status
+from stowplan.api.catalogue import SCALES as SCALE
+from stowplan.api.fielderrors import invalid
+from stowplan.api.requests import Json, PatchType
+from stowplan.gocompat.quoting import quote
+from stowplan.localcluster.apiserver.bodies import as_json, decode_as, read_body, yaml_as_json
+from stowplan.localcluster.apiserver.request import Options, Target, flag, negotiated, write_context
+from stowplan.localcluster.apiserver.responses import Views, json_response, response_of
+from stowplan.localcluster.apiserver.verbs import APPLY, check_address
+from stowplan.localcluster.schema import the_schema
+from stowplan.localcluster.store import Store
+from stowplan.localcluster.store.patches import patched
+from stowplan.localcluster.store.writer import UserInfo, WriteContext
+
+Query = Mapping[str, str]
+_PATCHES: Final = {kind.value: kind for kind in PatchType}
+_KEPT: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+
+
+class Scales:
+    """Reads and changes the number of replicas of the kinds that have one."""
+
+    def __init__(self, store: Store, views: Views) -> None:
+        self._store = store
+        self._views = views
+
+    async def get(
+        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
+    ) -> web.Response:
+        obj = await self._store.read_committed(
+            lambda: self._store.get(target.resource, target.namespace, target.name)
+        )
+        custom = self._store.definitions.version_of(target.resource)
+        if custom is not None and not custom.scale_of(obj)[1]:
+            path = (custom.scale or {}).get("specReplicasPath", "")
+            raise status.internal_error(f"the spec replicas field {quote(path)} does not exist")
+        return self._shown(request, target, obj)
+
+    async def put(
+        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
+    ) -> web.Response:
+        text = as_json(await read_body(request), request.content_type)
+        by = write_context(Options.UPDATE, request.headers, query, user)
+        return self._shown(request, target, self._rescale(target, text, by))
+
+    async def patch(
+        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
+    ) -> web.Response:
+        text = await read_body(request)
+        by = write_context(Options.PATCH, request.headers, query, user)
+        if request.content_type == APPLY and not target.resource.defined:
+            applied = self._apply(target, yaml_as_json(text), by, force=flag(query, "force"))
+            return self._shown(request, target, applied)
+        kind = _PATCHES.get(request.content_type)
+        if kind is None:
+            raise status.unsupported_media_type(list(_PATCHES))
+        change = decode_as(None, text, SCALE).data
+        old = self._scale_of(target, self._store.get(target.resource, target.namespace, target.name))
+        new = msgspec.json.encode(patched(SCALE, old, change, kind))
+        return self._shown(request, target, self._rescale(target, new, by))
+
+    def _rescale(self, target: Target, text: bytes, by: WriteContext) -> Json:
+        scale = _read(target, text)
+        old = self._store.get(target.resource, target.namespace, target.name)
+        metadata = {**old["metadata"]}
+        metadata.update(
+            {key: scale["metadata"][key] for key in ("uid", "resourceVersion") if key in scale["metadata"]}
+        )
+        custom = self._store.definitions.version_of(target.resource)
+        if custom is not None:
+            shown = custom.shown({**old, "metadata": metadata})
+            scaled = custom.with_replicas(shown, _replicas(scale))
+            return self._store.update(target.resource, scaled, tracked=False, by=by)
+        spec = {**old.get("spec", {}), "replicas": _replicas(scale)}
+        new = {**old, "metadata": metadata, "spec": spec}
+        return self._store.update(target.resource, new, subresource="scale", by=by)
+
+    def _scale_of(self, target: Target, obj: Json) -> Json:
+        custom = self._store.definitions.version_of(target.resource)
+        return scale_of(obj) if custom is None else custom.scale_of(obj)[0]
+
+    def _apply(self, target: Target, text: bytes, by: WriteContext, *, force: bool) -> Json:
+        scale, resource = _read(target, text), target.resource
+        wanted = {
+            "apiVersion": resource.api_version,
+            "kind": resource.kind,
+            "metadata": {"name": target.name, "namespace": target.namespace},
+            "spec": {"replicas": _replicas(scale)},
+        }
+        return self._store.apply(resource, wanted, by, force=force, subresource="scale")
+
+    def _shown(self, request: web.BaseRequest, target: Target, obj: Json) -> web.Response:
+        form = negotiated(request.headers.get("Accept", ""))
+        scale = self._scale_of(target, obj)
+        if not form.form:
+            return json_response(scale)
+        return response_of(self._views.view(SCALE, form).raw(scale))
+
+
+def _read(target: Target, text: bytes) -> Any:
+    scale: Any = decode_as(the_schema().types["autoscaling.v1.Scale"], text, SCALE).data
+    check_address(target, scale)
+    if _replicas(scale) < 0:
+        wrong = invalid("spec.replicas", _replicas(scale), "must be greater than or equal to 0")
+        raise status.invalid(SCALE, target.name, [wrong])
+    return scale
+
+
+def _replicas(scale: Any) -> int:
+    replicas: int = (scale.get("spec") or {}).get("replicas", 0)
+    return replicas
+
+
+def scale_of(obj: Json) -> Json:
+    """How many there are and shall be of what an object makes, and how to find them."""
+    metadata, spec = obj["metadata"], obj.get("spec", {})
+    shown: Json = {"replicas": (obj.get("status") or {}).get("replicas", 0)}
+    selector = _selector_text(spec.get("selector") or {})
+    if selector:
+        shown["selector"] = selector
+    wanted = spec.get("replicas", 1)
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {key: metadata[key] for key in _KEPT if key in metadata},
+        "spec": {"replicas": wanted} if wanted else {},
+        "status": shown,
+    }
+
+
+def _selector_text(selector: Json) -> str:
+    labels = selector.get("matchLabels", {})
+    if "matchLabels" not in selector and "matchExpressions" not in selector:
+        labels = selector
+    terms = [f"{key}={value}" for key, value in sorted(labels.items())]
+    for term in selector.get("matchExpressions") or ():
+        operator, key = term.get("operator", ""), term.get("key", "")
+        values = ",".join(term.get("values") or ())
+        written = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key}
+        terms.append(written.get(operator, f"!{key}"))
+    return ",".join(terms)

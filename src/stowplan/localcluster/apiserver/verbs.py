@@ -1,0 +1,481 @@
+"""The verbs of the API: get, list, watch, create, update, patch, apply, delete, deletecollection.
+
+Each decodes what the request says, calls the store (admission, then storage) and encodes the result.
+"""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Mapping
+from itertools import chain
+from typing import Any, Final
+
+from aiohttp import web
+
+from stowplan.api import status
+from stowplan.api.catalogue import CUSTOM_RESOURCE_DEFINITIONS, JOBS, NAMESPACES, PODS, Resource
+from stowplan.api.fielderrors import forbidden, required
+from stowplan.api.requests import FieldTerm, Json, PatchType, Selection
+from stowplan.localcluster.admission.devicefeatures import OPTIONAL_FIELDS_OF, dropped_fields
+from stowplan.localcluster.admission.groupfeatures import DROPPED
+from stowplan.localcluster.apiserver.bodies import (
+    Decoded,
+    as_json,
+    decode_custom,
+    decode_object,
+    decode_patch,
+    deletion_body,
+    read_body,
+    undecodable_patch,
+    yaml_as_json,
+)
+from stowplan.localcluster.apiserver.request import (
+    METADATA,
+    PROTOBUF,
+    YAML,
+    ListOptions,
+    Options,
+    Target,
+    continue_token,
+    delete_options,
+    flag,
+    list_options,
+    negotiated,
+    options_invalid,
+    propagation,
+    version_of,
+    write_context,
+)
+from stowplan.localcluster.apiserver.responses import (
+    View,
+    Views,
+    encode,
+    response_of,
+    success_response,
+    warning_header,
+)
+from stowplan.localcluster.apiserver.sending import stream
+from stowplan.localcluster.apiserver.watch import HEADERS, HttpWatch
+from stowplan.localcluster.customresources.definitions import definition_warnings
+from stowplan.localcluster.store import Store, Watcher
+from stowplan.localcluster.store.fieldmanager import without_managed_fields
+from stowplan.localcluster.store.patches import apply_patch
+from stowplan.localcluster.store.selection import Page
+from stowplan.localcluster.store.writer import UserInfo, WriteContext
+from stowplan.runtime.gc_tuning import return_free_memory
+
+MIN_WATCH_SECONDS: Final = 1800.0
+_SHORT: Final = 256 * 1024
+"""Bytes of a list up to which it is made as a whole, and has a length."""
+_MANY_WATCHES: Final = 50
+_TOO_OLD: Final = (
+    "The provided continue parameter is too old to display a consistent list result. You must start a new "
+    "list without the continue parameter."
+)
+
+
+class ReadVerbs:
+    """The verbs that change nothing."""
+
+    def __init__(self, store: Store, views: Views, rng: random.Random, watch_limit: int) -> None:
+        self._store = store
+        self._views = views
+        self._rng = rng
+        self._watch_limit = watch_limit
+        self._watches: dict[HttpWatch, Watcher] = {}
+        self._watches_ended = 0
+
+    async def get(self, request: web.BaseRequest, target: Target, query: Mapping[str, str]) -> web.Response:
+        conversion = self._views.conversion(target.resource)
+        version = version_of(query.get("resourceVersion", ""), of_list=False)
+        if version is not None and version > self._store.version:
+            raise status.too_large_version(version, self._store.version)
+        obj = await self._store.read_committed(
+            lambda: self._store.get(conversion.stored, target.namespace, target.name)
+        )
+        return response_of(self._view(request, target, query).raw(obj))
+
+    async def list(
+        self, request: web.BaseRequest, target: Target, query: Mapping[str, str]
+    ) -> web.StreamResponse:
+        """A list, or the watch of it."""
+        options = list_options(query)
+        if options.watch:
+            return await self._watch(request, target, query, options)
+        if options.version is not None and options.version > self._store.version:
+            raise status.too_large_version(options.version, self._store.version)
+        page = await self._store.read_committed(lambda: self._page(target, options))
+        metadata: Json = {"resourceVersion": str(page.version)}
+        if page.last is not None:
+            metadata["continue"] = continue_token(page.version, page.last)
+            if page.remaining is not None and options.selection.is_empty:
+                metadata["remainingItemCount"] = page.remaining
+        view = self._view(request, target, query)
+        pieces = view.pieces(page.items, metadata)
+        if not _takes_json(request) or target.resource.deprecation:
+            return response_of(b"".join(pieces))
+        first: list[bytes] = []
+        size = 0
+        for piece in pieces:
+            first.append(piece)
+            size += len(piece)
+            if size > _SHORT:
+                return await stream(request, chain(first, pieces), headers=HEADERS)
+        return response_of(b"".join(first))
+
+    def end_watches(self) -> None:
+        """End all watches, as a server does that stops."""
+        for watch in list(self._watches):
+            watch.end()
+
+    def return_memory_of_watches(self) -> None:
+        """Give back what watches that have ended had, if there were many."""
+        if self._watches_ended >= _MANY_WATCHES:
+            return_free_memory()
+        self._watches_ended = 0
+
+    def _page(self, target: Target, options: ListOptions) -> Page:
+        conversion = self._views.conversion(target.resource)
+        try:
+            return self._store.page(
+                conversion.stored, target.namespace, conversion.selection(options.selection), options.place
+            )
+        except status.ApiError as error:
+            if error.is_expired and options.place.after is not None:
+                raise status.expired(_TOO_OLD) from None
+            raise
+
+    async def _watch(
+        self, request: web.BaseRequest, target: Target, query: Mapping[str, str], options: ListOptions
+    ) -> web.StreamResponse:
+        conversion = self._views.conversion(target.resource)
+        view = self._view(request, target, query)
+        watch = HttpWatch(view, self._store.kept, self._watch_limit)
+        selection = conversion.selection(options.selection)
+        if target.name:
+            selection = by_name(selection, target.name)
+        any_version = options.version is None
+        try:
+            watcher = self._store.watch_committed(
+                conversion.stored,
+                watch.send,
+                namespace=target.namespace,
+                selection=selection,
+                since=options.version,
+                initial_events=options.initial_events or any_version,
+                bookmarks=options.bookmarks,
+                waits=True,
+            )
+        except status.ApiError as error:
+            if not error.is_expired:
+                raise
+            return await _ended_with(request, error)
+        backlog = list(watcher.backlog)
+        watcher.backlog = ()
+        watcher.on_end = watch.end
+        if backlog and backlog[-1].ends_initial_state and not (options.initial_events and options.bookmarks):
+            backlog.pop()
+        self._watches[watch] = watcher
+        seconds = options.timeout or MIN_WATCH_SECONDS * (1 + self._rng.random())
+        try:
+            return await watch.serve(request, backlog, asyncio.get_running_loop().time() + seconds)
+        finally:
+            del self._watches[watch]
+            watcher.close()
+            self._watches_ended += 1
+
+    def _view(self, request: web.BaseRequest, target: Target, query: Mapping[str, str]) -> View:
+        form = negotiated(request.headers.get("Accept", ""))
+        if form.form == METADATA and not target.name and not flag(query, "watch"):
+            listed = f"*{target.resource.group.partition('.')[0] or 'core'}.{target.resource.kind}List"
+            text = f"you requested {METADATA}, but the requested object is a list ({listed})"
+            raise status.ApiError(406, "NotAcceptable", text)
+        return self._views.view(target.resource, form, query.get("includeObject", ""))
+
+
+def _takes_json(request: web.BaseRequest) -> bool:
+    accept = request.headers.get("Accept", "")
+    return YAML not in accept and PROTOBUF not in accept
+
+
+async def _ended_with(request: web.BaseRequest, error: status.ApiError) -> web.StreamResponse:
+    """A watch that says only why there is nothing to watch."""
+    line = b'{"type":"ERROR","object":' + encode(error.status()) + b"}\n"
+    return await stream(request, [line], headers=HEADERS)
+
+
+def by_name(selection: Selection, name: str) -> Selection:
+    """The selection, of one object only."""
+    return Selection(selection.labels, (*selection.fields, FieldTerm("metadata.name", name)))
+
+
+Query = Mapping[str, str]
+APPLY: Final = "application/apply-patch+yaml"
+_PODS_PRESERVED: Final = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove "
+    "them or set propagationPolicy=Orphan to suppress this warning"
+)
+_PATCH_TYPES: Final = {kind.value: kind for kind in PatchType}
+
+
+class WriteVerbs:
+    """The verbs that change something. What comes back is shown in the form the writer asks for."""
+
+    def __init__(self, store: Store, views: Views, stored_only: frozenset[Resource] = frozenset()) -> None:
+        self._store = store
+        self._views = views
+        self._stored_only = stored_only
+
+    def _decoded(self, target: Target, text: bytes, query: Query) -> Decoded:
+        """A body as an object of the target's kind."""
+        validation = query.get("fieldValidation", "")
+        custom = self._store.definitions.version_of(target.resource)
+        if custom is not None:
+            read = decode_custom(custom, text, validation)
+        else:
+            read = decode_object(target.resource, text, validation)
+        if target.name and (custom is not None or target.resource == CUSTOM_RESOURCE_DEFINITIONS):
+            read.before = self._store.find(target.resource, target.namespace, target.name)
+        return read
+
+    async def create(
+        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
+    ) -> web.Response:
+        resource = target.resource
+        if resource.namespaced and not target.namespace:
+            raise status.method_not_allowed()
+        by = write_context(Options.CREATE, request.headers, query, user)
+        text = as_json(await read_body(request), request.content_type, resource)
+        read = self._decoded(target, text, query)
+        dedup_owners(read)
+        if isinstance(read.data, dict) and (read.data.get("metadata") or {}).get("resourceVersion"):
+            raise status.bad_request("resourceVersion should not be set on objects to be created")
+        conversion = self._views.conversion(resource)
+        obj = self._store.create(
+            conversion.stored, conversion.to_stored(read.data), target.namespace, by=conversion.context(by)
+        )
+        return self._shown(request, target, obj, 201, read)
+
+    async def update(
+        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
+    ) -> web.Response:
+        text = as_json(await read_body(request), request.content_type, target.resource)
+        read = self._decoded(target, text, query)
+        conversion = self._views.conversion(target.resource)
+        existed = self._store.find(conversion.stored, target.namespace, target.name) is not None
+        by = write_context(Options.UPDATE, request.headers, query, user)
+        obj = self._replace(target, read, by)
+        return self._shown(request, target, obj, 200 if existed else 201, read)
+
+    async def patch(
+        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
+    ) -> web.Response:
+        text = await read_body(request)
+        by = write_context(Options.PATCH, request.headers, query, user)
+        if request.content_type == APPLY:
+            return self._apply(request, target, query, yaml_as_json(text), by)
+        kind = _PATCH_TYPES.get(request.content_type)
+        if kind is None:
+            raise status.ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+        if kind is PatchType.STRATEGIC and target.resource.custom:
+            known = [name for name in _PATCH_TYPES if "strategic" not in name]
+            raise status.unsupported_media_type([*known, APPLY])
+        if "force" in query:
+            wrong = forbidden("force", "may not be specified for non-apply patch")
+            raise options_invalid(Options.PATCH, [wrong])
+        change = decode_patch(text)
+        conversion = self._views.conversion(target.resource)
+        old = self._store.get(conversion.stored, target.namespace, target.name)
+        if b"managedFields" not in text:
+            old = without_managed_fields(old)
+        new = encode(apply_patch(target.resource, conversion.to_served(old), change, kind))
+        try:
+            read = self._decoded(target, new, query)
+        except status.ApiError as error:
+            raise undecodable_patch(error, target.resource, new) from None
+        obj = self._replace(target, read, by, uid_precondition=False)
+        return self._shown(request, target, obj, 200, read)
+
+    async def delete(
+        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
+    ) -> web.Response:
+        body = deletion_body(await read_body(request), request.content_type)
+        conversion = self._views.conversion(target.resource)
+        by = write_context(Options.DELETE, request.headers, query, user, body)
+        obj = self._store.delete(
+            conversion.stored, target.namespace, target.name, delete_options(query, body), by=by
+        )
+        resource, metadata = target.resource, obj["metadata"]
+        stays = "deletionTimestamp" in metadata
+        if stays or resource.returns_deleted:
+            response = self._shown(request, target, obj, 200)
+        else:
+            details = {"name": metadata["name"], "group": resource.group, "kind": resource.plural}
+            response = success_response(
+                **{key: value for key, value in details.items() if value}, uid=metadata["uid"]
+            )
+        if resource == JOBS and not propagation(query, body):
+            response.headers.add("Warning", warning_header(_PODS_PRESERVED))
+        return response
+
+    async def delete_collection(
+        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
+    ) -> web.Response:
+        if target.resource.namespaced and not target.namespace:
+            raise status.method_not_allowed()
+        body = deletion_body(await read_body(request), request.content_type)
+        options = list_options({key: value for key, value in query.items() if key != "watch"})
+        conversion = self._views.conversion(target.resource)
+        gone = self._store.delete_collection(
+            conversion.stored,
+            target.namespace,
+            conversion.selection(options.selection),
+            delete_options(query, body),
+            by=write_context(Options.DELETE, request.headers, query, user, body),
+        )
+        view = self._views.view(target.resource, negotiated(request.headers.get("Accept", "")))
+        return response_of(view.listing([*gone], {"resourceVersion": str(self._store.version)}))
+
+    def _replace(
+        self, target: Target, read: Decoded, by: WriteContext, *, uid_precondition: bool = True
+    ) -> Json:
+        dedup_owners(read)
+        conversion = self._views.conversion(target.resource)
+        data = conversion.to_stored(read.data)
+        check_address(target, data)
+        return self._store.update(
+            conversion.stored,
+            data,
+            subresource=target.subresource,
+            uid_precondition=uid_precondition,
+            by=conversion.context(by),
+        )
+
+    def _apply(
+        self, request: web.BaseRequest, target: Target, query: Query, text: bytes, by: WriteContext
+    ) -> web.Response:
+        if not query.get("fieldManager"):
+            missing = required("fieldManager", "is required for apply patch")
+            raise options_invalid(Options.PATCH, [missing])
+        read = self._decoded(target, text, {**query, "fieldValidation": "Strict"})
+        conversion = self._views.conversion(target.resource)
+        existed = self._store.find(conversion.stored, target.namespace, target.name) is not None
+        check_configuration(target, read.data, creates=not existed)
+        obj = self._store.apply(
+            conversion.stored,
+            read.data,
+            conversion.context(by),
+            namespace=target.namespace,
+            name=target.name,
+            force=flag(query, "force"),
+            subresource=target.subresource,
+        )
+        return self._shown(request, target, obj, 200 if existed else 201, read)
+
+    def _shown(
+        self, request: web.BaseRequest, target: Target, obj: Json, code: int, read: Decoded | None = None
+    ) -> web.Response:
+        view = self._views.view(target.resource, negotiated(request.headers.get("Accept", "")))
+        warnings = [] if read is None else [*read.warnings]
+        if read is not None and target.resource in self._stored_only and not target.subresource:
+            warnings.append(f"stored only: nothing acts on {target.resource.kind} here")
+        if read is not None and target.resource == PODS and _lost_its_group(read.data, obj):
+            warnings.append(DROPPED)
+        if read is not None:
+            warnings += self._dropped(target, read, obj)
+        if read is not None and target.resource == CUSTOM_RESOURCE_DEFINITIONS and not target.subresource:
+            warnings += definition_warnings(obj, read.before)
+        if read is not None and target.resource == NAMESPACES and not target.subresource:
+            warnings += _pod_security_warnings(obj)
+        custom = self._store.definitions.version_of(target.resource)
+        if read is not None and custom is not None and not target.subresource:
+            warnings += custom.finalizer_warnings(obj, read.before)
+        return response_of(view.raw(obj), code, warnings=warnings)
+
+    def _dropped(self, target: Target, read: Decoded, obj: Json) -> list[str]:
+        """Fields of devices that were given and not taken."""
+        conversion = self._views.conversion(target.resource)
+        if conversion.stored not in OPTIONAL_FIELDS_OF or not isinstance(read.data, dict):
+            return []
+        given, of_status = conversion.to_stored(read.data), target.subresource == "status"
+        return dropped_fields(conversion.stored, given, obj, status=of_status)
+
+
+def _lost_its_group(given: Json, pod: Json) -> bool:
+    spec = given.get("spec")
+    return (
+        isinstance(spec, dict) and bool(spec.get("schedulingGroup")) and "schedulingGroup" not in pod["spec"]
+    )
+
+
+_POD_SECURITY: Final = ("enforce", "audit", "warn")
+
+
+def _pod_security_warnings(namespace: Json) -> list[str]:
+    """Labels that ask for Pod Security admission, which there is none of here."""
+    labels = namespace["metadata"].get("labels") or {}
+    asked = [f"pod-security.kubernetes.io/{mode}" for mode in _POD_SECURITY]
+    levels = (
+        f"{label}={labels[label]}" for label in asked if labels.get(label, "privileged") != "privileged"
+    )
+    return [
+        f"{level}: stored only: pods are not checked against Pod Security standards here" for level in levels
+    ]
+
+
+def check_address(target: Target, data: Any) -> None:
+    """See to it that a body is about the object its address names. Raises `ApiError` 400."""
+    if not isinstance(data, dict) or not isinstance(data.setdefault("metadata", {}), dict):
+        raise status.bad_request("the object provided is unrecognized: expected a map with metadata")
+    metadata: Json = data["metadata"]
+    if metadata.get("name") and metadata["name"] != target.name:
+        raise status.bad_request(
+            f"the name of the object ({metadata['name']}) does not match the name on the URL ({target.name})"
+        )
+    if metadata.get("namespace") and metadata["namespace"] != target.namespace:
+        raise status.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    for field, value in (("name", target.name), ("namespace", target.namespace)):
+        if value:
+            metadata[field] = value
+
+
+def dedup_owners(read: Decoded) -> None:
+    """Leave out references to the same owner, with a warning."""
+    metadata = read.data.get("metadata") if isinstance(read.data, dict) else None
+    owners = metadata.get("ownerReferences") if isinstance(metadata, dict) else None
+    if not owners or not isinstance(metadata, dict):
+        return
+    kept = {owner.get("uid"): owner for owner in reversed(owners)}
+    if len(kept) == len(owners):
+        return
+    twice = sorted(
+        str(uid) for uid, count in Counter(owner.get("uid") for owner in owners).items() if count > 1
+    )
+    metadata["ownerReferences"] = list(reversed(kept.values()))
+    read.warnings.append(
+        ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, "
+        "and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "
+        + ", ".join(twice)
+    )
+
+
+def check_configuration(target: Target, data: Any, *, creates: bool) -> None:
+    """See to it that what is applied says what it is. Raises `ApiError` 400."""
+    if not isinstance(data, dict):
+        raise status.bad_request("the object provided is unrecognized: expected a map")
+    version, kind = data.get("apiVersion") or "", data.get("kind") or ""
+    if not version or not kind:
+        raise status.bad_request(
+            f"invalid object type: {version if '/' in version else '/' + version}, Kind={kind}"
+        )
+    metadata = data.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    if metadata.get("managedFields") is not None:
+        raise status.bad_request("metadata.managedFields must be nil")
+    if creates and not metadata.get("name"):
+        raise status.bad_request(
+            f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
+        )
+    check_address(target, {"metadata": {**metadata}})

@@ -1,0 +1,142 @@
+"""Watches over HTTP: events are encoded once for all watchers, and what one leaves unread is limited."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final
+
+from aiohttp import web
+
+from stowplan.localcluster.apiserver.responses import View
+from stowplan.localcluster.apiserver.sending import limit_buffer, slices
+from stowplan.localcluster.store import Change
+
+BUFFER_LIMIT: Final = 16 * 1024 * 1024
+"""How many bytes a watcher may lag behind before it is cut off."""
+
+PAUSE: Final = 0.002
+"""Seconds between two batches to one watcher while changes keep coming."""
+
+GRACE: Final = 5.0
+"""Seconds that what is left may take to be read when the time of a watch is over."""
+
+HEADERS: Final = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
+
+
+class HttpWatch:
+    """One watch of one connection. `send` is its sink; `serve` writes until the time is over.
+
+    A client that reads more slowly than things change is disconnected rather than waited for, as
+    kube-apiserver does: it resumes from what it saw last. kube-apiserver counts events (10 to 1,000); here
+    bytes count, until they are with the transport, which gets a slice at a time. Events that wait are shared
+    with the other watchers of their form. `kept` waits until every change is durable: no client sees one
+    before.
+    """
+
+    def __init__(self, view: View, kept: Callable[[], Awaitable[None]], limit: int = BUFFER_LIMIT) -> None:
+        self._view = view
+        self._kept = kept
+        self._limit = limit
+        self._waiting: deque[bytes] = deque()
+        self._size = 0
+        self._begins = True
+        self._wake: asyncio.Future[None] | None = None
+        self._ended = False
+        self._transport: asyncio.Transport | None = None
+        self.cut_off = False
+
+    @property
+    def unread(self) -> int:
+        """Bytes of events that the transport has not got yet."""
+        return self._size
+
+    def send(self, change: Change) -> None:
+        if self._ended:
+            return
+        line = self._line(change)
+        self._waiting.append(line)
+        self._size += len(line)
+        if self._size > self._limit:
+            self.cut_off = True
+            self._waiting.clear()
+            self._size = 0
+            self._ended = True
+            self._abort()
+        self._notify()
+
+    def end(self) -> None:
+        """Write what is waiting, and no more."""
+        self._ended = True
+        self._notify()
+
+    async def serve(
+        self, request: web.BaseRequest, backlog: list[Change], deadline: float
+    ) -> web.StreamResponse:
+        """Write everything there was and everything that comes, until `deadline` on the loop's clock.
+
+        Whoever has left, in whatever way, is not written to any more; that is no fault of the server.
+        """
+        self._begins = not backlog
+        response = web.StreamResponse(headers=HEADERS)
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        limit_buffer(request)
+        self._transport = request.transport
+        if self.cut_off:
+            self._abort()
+        loop = asyncio.get_running_loop()
+        timers = (loop.call_at(deadline, self.end), loop.call_at(deadline + GRACE, self._abort))
+        try:
+            lines = (self._view.line(change, begins=not place) for place, change in enumerate(backlog))
+            for piece in slices(lines):
+                await response.write(piece)
+            while await self._has_lines():
+                count = len(self._waiting)
+                await self._kept()
+                for piece in slices(self._taken(count)):
+                    await response.write(piece)
+                if not self._ended:
+                    await asyncio.sleep(PAUSE)
+            if not self.cut_off:
+                await response.write_eof()
+        except ConnectionResetError:
+            self._abort()
+        finally:
+            self._ended = True
+            self._waiting.clear()
+            for timer in timers:
+                timer.cancel()
+        return response
+
+    def _line(self, change: Change) -> bytes:
+        line = self._view.line(change, begins=self._begins)
+        self._begins = False
+        return line
+
+    def _taken(self, count: int) -> Iterator[bytes]:
+        """The next events that wait, each no longer waiting when it is taken."""
+        for _ in range(count):
+            if not self._waiting:
+                return
+            line = self._waiting.popleft()
+            self._size -= len(line)
+            yield line
+
+    def _abort(self) -> None:
+        """End the connection itself: whoever does not read would not notice anything less."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def _has_lines(self) -> bool:
+        """Wait for something to write; False when nothing will come any more."""
+        while not self._waiting and not self._ended:
+            self._wake = asyncio.get_running_loop().create_future()
+            try:
+                await self._wake
+            finally:
+                self._wake = None
+        return bool(self._waiting)
+
+    def _notify(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)

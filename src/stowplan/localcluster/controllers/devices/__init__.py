@@ -1,0 +1,1 @@
+"""Controllers of resource claims, device taints and pod groups."""

@@ -1,0 +1,1 @@
+"""Controllers of nodes: their lifecycle, taint-based eviction, and garbage collection of pods."""

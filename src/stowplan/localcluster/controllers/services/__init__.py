@@ -1,0 +1,1 @@
+"""Controllers of services: Endpoints and EndpointSlices."""

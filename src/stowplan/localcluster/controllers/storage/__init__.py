@@ -1,0 +1,1 @@
+"""Controllers of storage: volumes, claims, a provisioner, and their protection."""

@@ -1,0 +1,266 @@
+"""The status that a simulated kubelet writes of a pod."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from stowplan.api.meta import timestamp
+from stowplan.api.requests import Json
+from stowplan.localcluster.controllers.objects import (
+    condition_of,
+    name_of,
+    namespace_of,
+    spec_of,
+    status_of,
+    uid_of,
+)
+
+_STARTED: Final = ("PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready")
+_READINESS: Final = ("ContainersReady", "Ready")
+
+
+def started(pod: Json, host: str, ip: str, now: float, *, ready: bool = True) -> Json:
+    """The status of a pod that runs: it has begun to, or its node has come back."""
+    stamp = timestamp(now)
+    return {
+        "phase": "Running",
+        "hostIP": host,
+        "hostIPs": [{"ip": host}],
+        "podIP": ip,
+        "podIPs": [{"ip": ip}],
+        "startTime": status_of(pod).get("startTime") or stamp,
+        "observedGeneration": pod["metadata"].get("generation", 1),
+        "conditions": _conditions(pod, dict.fromkeys(_STARTED, "True"), "", stamp)
+        if ready
+        else [*_conditions(pod, dict.fromkeys(_STARTED[:2], "True"), "", stamp), *_unready(pod, stamp)],
+        "initContainerStatuses": [
+            _init_status(container, pod, stamp) for container in spec_of(pod).get("initContainers") or ()
+        ],
+        "containerStatuses": [
+            _container(one, pod, {"running": {"startedAt": stamp}}, ready=ready) for one in containers_of(pod)
+        ],
+    }
+
+
+def creating(pod: Json, host: str, now: float) -> Json:
+    """The status of a pod whose containers cannot be created yet."""
+    stamp = timestamp(now)
+    waiting = {"waiting": {"reason": "ContainerCreating"}}
+    status: Json = {
+        "phase": "Pending",
+        "startTime": status_of(pod).get("startTime") or stamp,
+        "observedGeneration": pod["metadata"].get("generation", 1),
+        "conditions": [
+            *_conditions(pod, {"PodReadyToStartContainers": "False", "Initialized": "True"}, "", stamp),
+            *_unready(pod, stamp),
+        ],
+        "containerStatuses": [
+            {
+                "name": one.get("name", ""),
+                "image": one.get("image", ""),
+                "imageID": "",
+                "lastState": {},
+                "ready": False,
+                "started": False,
+                "restartCount": 0,
+                "state": waiting,
+            }
+            for one in containers_of(pod)
+        ],
+    }
+    return {**status, "hostIP": host, "hostIPs": [{"ip": host}]} if host else status
+
+
+def made_ready(pod: Json, now: float) -> Json:
+    """The status of a running pod that is ready from now on."""
+    stamp = timestamp(now)
+    running = {"running": {"startedAt": stamp}}
+    return {
+        "conditions": _conditions(pod, dict.fromkeys(_STARTED, "True"), "", stamp),
+        "containerStatuses": [
+            {**_container(one, pod, running, ready=True), **_kept(one, pod)} for one in containers_of(pod)
+        ],
+    }
+
+
+def ended(pod: Json, phase: str, now: float, exit_code: int) -> Json:
+    """The status of a pod that has ended."""
+    stamp = timestamp(now)
+    over = {"terminated": _terminated(pod, exit_code, stamp)}
+    why = "PodCompleted" if phase == "Succeeded" else "PodFailed"
+    values = {**dict.fromkeys(_STARTED, "False"), "Initialized": "True"}
+    status = {
+        "phase": phase,
+        "conditions": _conditions(pod, values, why, stamp),
+        "containerStatuses": [_container(one, pod, over, ready=False) for one in containers_of(pod)],
+    }
+    ephemeral = [_ephemeral_status(one, pod, over) for one in _ephemeral_of(pod)]
+    return {**status, "ephemeralContainerStatuses": ephemeral} if ephemeral else status
+
+
+def crashed(pod: Json, now: float, exit_code: int, wait: float) -> Json:
+    """The status of a pod whose containers have ended and wait to be restarted."""
+    stamp = timestamp(now)
+    name = f"{name_of(pod)}_{namespace_of(pod)}({uid_of(pod)})"
+    last = {"lastState": {"terminated": _terminated(pod, exit_code, stamp)}}
+    statuses: list[Json] = []
+    for one in containers_of(pod):
+        message = f"back-off {_duration(wait)} restarting failed container={one.get('name')} pod={name}"
+        waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": message}}
+        statuses.append({**_container(one, pod, waiting, ready=False), **last})
+    return {"conditions": _unready(pod, stamp), "containerStatuses": statuses}
+
+
+def restarted(pod: Json, now: float, exit_code: int, *, ready: bool) -> Json:
+    """The status of a pod whose containers have ended and run again."""
+    stamp = timestamp(now)
+    running = {"running": {"startedAt": stamp}}
+    last = {"terminated": _terminated(pod, exit_code, stamp)}
+    statuses = [
+        {**_container(one, pod, running, ready=ready, restarts=1), "lastState": _last(one, pod) or last}
+        for one in containers_of(pod)
+    ]
+    conditions = (
+        _conditions(pod, dict.fromkeys(_READINESS, "True"), "", stamp) if ready else _unready(pod, stamp)
+    )
+    return {"conditions": conditions, "containerStatuses": statuses}
+
+
+def observed(pod: Json, now: float) -> Json:
+    """The status of a running pod whose spec was changed: other resources, images, ephemeral containers."""
+    stamp = timestamp(now)
+    status: Json = {
+        "observedGeneration": pod["metadata"].get("generation", 1),
+        "containerStatuses": [_observed_container(one, pod, stamp) for one in containers_of(pod)],
+    }
+    known = {one.get("name"): one for one in status_of(pod).get("ephemeralContainerStatuses") or ()}
+    running = {"running": {"startedAt": stamp}}
+    ephemeral = [
+        known.get(one.get("name")) or _ephemeral_status(one, pod, running) for one in _ephemeral_of(pod)
+    ]
+    return {**status, "ephemeralContainerStatuses": ephemeral} if ephemeral else status
+
+
+def has_changed(pod: Json) -> bool:
+    """Whether the spec of a running pod was changed since the status was written."""
+    seen = status_of(pod).get("observedGeneration")
+    return seen is not None and pod["metadata"].get("generation", 0) > seen
+
+
+def containers_of(pod: Json) -> Iterable[Json]:
+    return spec_of(pod).get("containers") or ()
+
+
+def statuses_of(pod: Json) -> Iterable[Json]:
+    """What is known of its containers."""
+    return status_of(pod).get("containerStatuses") or ()
+
+
+def _conditions(pod: Json, values: dict[str, str], reason: str, stamp: str, message: str = "") -> list[Json]:
+    """Conditions with such values; what an earlier one said more than the new one does is taken back."""
+    found: list[Json] = []
+    for kind, value in values.items():
+        old = condition_of(pod, kind) or {}
+        since = old.get("lastTransitionTime", stamp) if old.get("status") == value else stamp
+        one: Json = {"type": kind, "status": value, "lastProbeTime": None, "lastTransitionTime": since}
+        for field, text in (("reason", reason), ("message", message)):
+            if text or field in old:
+                one[field] = text or None
+        found.append(one)
+    return found
+
+
+def _unready(pod: Json, stamp: str) -> list[Json]:
+    names = " ".join(str(one.get("name")) for one in containers_of(pod))
+    message = f"containers with unready status: [{names}]"
+    return _conditions(pod, dict.fromkeys(_READINESS, "False"), "ContainersNotReady", stamp, message)
+
+
+def _terminated(pod: Json, exit_code: int, stamp: str) -> Json:
+    return {
+        "exitCode": exit_code,
+        "reason": "Completed" if exit_code == 0 else "Error",
+        "startedAt": _running_since(pod) or status_of(pod).get("startTime") or stamp,
+        "finishedAt": stamp,
+    }
+
+
+def _running_since(pod: Json) -> str:
+    """When its containers last started, "" if none runs."""
+    states = (one.get("state") or {} for one in statuses_of(pod))
+    return next((str(state["running"].get("startedAt") or "") for state in states if "running" in state), "")
+
+
+def _status_of(container: Json, pod: Json) -> Json:
+    return next((one for one in statuses_of(pod) if one.get("name") == container.get("name")), {})
+
+
+def _last(container: Json, pod: Json) -> Json:
+    """How a container that waits ended."""
+    before = _status_of(container, pod)
+    return before.get("lastState") or {} if "waiting" in (before.get("state") or {}) else {}
+
+
+def _kept(container: Json, pod: Json) -> Json:
+    """What of a container's status stays when it becomes ready."""
+    before = _status_of(container, pod)
+    return {field: before[field] for field in ("state", "lastState") if field in before}
+
+
+def _observed_container(container: Json, pod: Json, stamp: str) -> Json:
+    """The status of a container with its resources. One that has got another image is restarted with it."""
+    before = _status_of(container, pod)
+    status = before
+    if before.get("image") != container.get("image"):
+        running, ready = {"running": {"startedAt": stamp}}, bool(before.get("ready"))
+        status = _container(container, pod, running, ready=ready, restarts=1)
+        status["lastState"] = {"terminated": _terminated(pod, 0, stamp)}
+    resources = container.get("resources") or {}
+    if not resources:
+        return status
+    requests = {"allocatedResources": resources["requests"]} if resources.get("requests") else {}
+    return {**status, **requests, "resources": resources}
+
+
+_RESOURCES: Final = ("allocatedResources", "resources")
+
+
+def _container(container: Json, pod: Json, state: Json, *, ready: bool, restarts: int = 0) -> Json:
+    name, image = container.get("name", ""), container.get("image", "")
+    before = _status_of(container, pod)
+    return {
+        **{field: before[field] for field in _RESOURCES if field in before},
+        "name": name,
+        "image": image,
+        "imageID": f"pretend://{image}",
+        "containerID": f"pretend://{uid_of(pod)}/{name}",
+        "lastState": {},
+        "ready": ready,
+        "started": "running" in state,
+        "restartCount": int(before.get("restartCount") or 0) + restarts,
+        "state": state,
+    }
+
+
+def _ephemeral_of(pod: Json) -> Sequence[Json]:
+    found: Sequence[Json] = spec_of(pod).get("ephemeralContainers") or ()
+    return found
+
+
+def _ephemeral_status(container: Json, pod: Json, state: Json) -> Json:
+    """The status of an ephemeral container, which has no probes and so is never ready."""
+    status = _container(container, pod, state, ready=False)
+    del status["started"]
+    return status
+
+
+def _init_status(container: Json, pod: Json, stamp: str) -> Json:
+    if container.get("restartPolicy") == "Always":
+        return _container(container, pod, {"running": {"startedAt": stamp}}, ready=True)
+    over = {"exitCode": 0, "reason": "Completed", "startedAt": stamp, "finishedAt": stamp}
+    return _container(container, pod, {"terminated": over}, ready=True)
+
+
+def _duration(seconds: float) -> str:
+    """Seconds as the kubelet writes a duration."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}m{rest}s" if minutes else f"{rest}s"

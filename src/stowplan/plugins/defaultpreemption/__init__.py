@@ -1,5 +1,0 @@
-"""DefaultPreemption: pods of lower priority are evicted for one that fits nowhere."""
-
-from stowplan.plugins.defaultpreemption.plugin import DefaultPreemption
-
-__all__ = ["DefaultPreemption"]

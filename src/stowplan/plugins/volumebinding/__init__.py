@@ -1,5 +1,0 @@
-"""VolumeBinding: a pod goes where its volumes are, can be had, or can be made."""
-
-from stowplan.plugins.volumebinding.plugin import VolumeBinding
-
-__all__ = ["VolumeBinding"]

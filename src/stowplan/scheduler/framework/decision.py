@@ -1,0 +1,302 @@
+"""The lasting record of one scheduling cycle, and the message about it.
+
+An `Evaluation` reads arrays that the next cycle overwrites. A `Decision` is small, of bounded size and keeps:
+events, conditions, explanations and tests all read it. `Decision.document()` is what JSON shows. The message
+(`0/5 nodes are available: 3 Insufficient cpu, ...`) is kube-scheduler's to the letter: people search for it.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from stowplan.scheduler.framework.evaluation import Evaluation
+from stowplan.scheduler.framework.ranking import Share
+from stowplan.scheduler.framework.status import Status
+
+NO_NODES = "no nodes available to schedule pods"
+"""Said of a cluster without a single node, where no plugin is asked anything."""
+
+
+def fit_error(evaluation: Evaluation, post_filter_message: str = "") -> str:
+    """Why an evaluation found no node; `post_filter_message` is what was said about making room."""
+    node_count = evaluation.node_count
+    if not node_count:
+        return NO_NODES
+    outright = evaluation.rejected_outright
+    if outright is not None:
+        return fit_error_text(node_count, {}, outright.message, post_filter_message)
+    counts = every_reason(evaluation) if evaluation.profile.all_reasons else evaluation.reason_counts()
+    return fit_error_text(node_count, counts, "", post_filter_message)
+
+
+def every_reason(evaluation: Evaluation) -> Counter[str]:
+    """How many nodes each reason stands against, also where an earlier filter has rejected the node.
+
+    A filter written by node is not asked about nodes that are out of the question already.
+    """
+    counts: Counter[str] = Counter()
+    cycle, nodes_at_hand = evaluation.cycle, evaluation.all_rows()
+    for column in evaluation.filters():
+        if column.codes is None:
+            continue
+        for code, nodes in zip(*np.unique(column.codes[nodes_at_hand], return_counts=True), strict=True):
+            if code:
+                reasons = column.status(cycle, cycle.pod, int(code)).reasons
+                counts.update(dict.fromkeys(reasons, int(nodes)))
+    for status, rows in evaluation.rejections().items():
+        if status.plugin not in {column.plugin.name for column in evaluation.filters()}:
+            counts.update(dict.fromkeys(status.reasons, len(rows)))
+    return counts
+
+
+def fit_error_text(
+    node_count: int,
+    reason_counts: Mapping[str, int],
+    pre_filter_message: str = "",
+    post_filter_message: str = "",
+) -> str:
+    """The message itself: reasons with the number of nodes they stand against, or what PreFilter said.
+
+    Entries are sorted as text, so `10 Too many pods` comes before `2 Insufficient cpu`.
+    """
+    why = pre_filter_message or ", ".join(
+        sorted(f"{count} {reason}" for reason, count in reason_counts.items())
+    )
+    parts = [f"{none_available(node_count)}:"]
+    if why:
+        parts.append(f"{why}.")
+    if post_filter_message:
+        parts.append(post_filter_message)
+    return " ".join(parts)
+
+
+def none_available(node_count: int) -> str:
+    """How every such message begins."""
+    return f"0/{node_count} nodes are available"
+
+
+EXAMPLES = 3
+"""How many nodes are named per reason."""
+GROUPS = 24
+"""How many different verdicts are kept; what the rest amount to is summed up in one more."""
+
+_OTHER_REASONS = "for other reasons"
+
+
+class _Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
+    """Immutable plain data, camelCase as JSON."""
+
+
+class Rejection(_Record, frozen=True):
+    """Nodes that one plugin was the first to rule out, for the same reasons.
+
+    `near_misses` counts those that no other plugin rules out. A filter written by node is only asked about
+    nodes that are still left when its turn comes, so for nodes rejected earlier its word is not known.
+    """
+
+    plugin: str
+    code: str
+    reasons: tuple[str, ...]
+    nodes: int
+    examples: tuple[str, ...] = ()
+    near_misses: int = 0
+
+
+class Candidate(_Record, frozen=True):
+    """A node that can take the pod, with its total and what each plugin added to it (score times weight)."""
+
+    node: str
+    total: int
+    scores: dict[str, int]
+
+
+class Decision(_Record, frozen=True):
+    """What came of one attempt.
+
+    `funnel` is in the order in which filters run. `best` begins with the chosen node; it is empty where no
+    scores were asked for or there was nothing to choose from. `ties` is how many nodes share the highest
+    total, `margin` how far the next best one is behind (None: not known, or there is none).
+    """
+
+    pod: str
+    node: str | None
+    nodes: int
+    feasible: int
+    message: str
+    ties: int = 0
+    margin: int | None = None
+    nominated: bool = False
+    """The pod was given the node that an earlier attempt had made room on; no other was looked at."""
+    funnel: tuple[Rejection, ...] = ()
+    best: tuple[Candidate, ...] = ()
+    weights: dict[str, int] = {}
+    old_names: dict[str, str] = {}
+    """The priorities that plugins stand for, if the profile was made of predicates and priorities."""
+
+    @property
+    def scheduled(self) -> bool:
+        return self.node is not None
+
+    def document(self) -> dict[str, Any]:
+        """The decision as plain data, ready for JSON."""
+        document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
+        return document
+
+
+class Record:
+    """What a decision is made of, as it is found: making a `Decision` of it can wait until somebody asks.
+
+    Every pod that is placed leaves one, so it is little work to make.
+    """
+
+    __slots__ = (
+        "feasible",
+        "funnel",
+        "message",
+        "names",
+        "node",
+        "nodes",
+        "nominated",
+        "old_names",
+        "pod",
+        "shares",
+        "ties",
+        "totals",
+        "varying",
+    )
+
+    def __init__(self, evaluation: Evaluation, row: int | None, ties: int, top: int) -> None:
+        table = evaluation.cycle.table
+        self.pod = evaluation.cycle.pod.key
+        self.node = None if row is None else table.name_of(row)
+        self.nodes = evaluation.node_count
+        self.feasible = evaluation.feasible_count
+        self.ties = ties
+        self.nominated = evaluation.only_row is not None
+        self.message = ""
+        self.funnel: tuple[Rejection, ...] = ()
+        self.names: Sequence[str] = ()
+        self.totals: Sequence[int] = ()
+        self.shares: tuple[Share, ...] = ()
+        self.varying: Sequence[list[int]] = ()
+        """By plugin that does not give every node the same, the scores of the best rows."""
+        self.old_names = evaluation.profile.old_names
+        if row is None:
+            self.message = fit_error(evaluation)
+            outright = evaluation.rejected_outright
+            self.funnel = _funnel(evaluation) if outright is None else (_rejection(outright, self.nodes),)
+        elif top and not self.nominated:
+            self.funnel = _funnel(evaluation)
+        if row is not None and top and evaluation.scored:
+            # The next best total is wanted for the margin, however few nodes are kept.
+            rows = evaluation.top_rows(min(max(top, 2), self.feasible), row)
+            scores = evaluation.pod_class.scores
+            self.names = [table.names[best] for best in rows[:top]]
+            self.totals = list(map(scores.ranking.totals.item, rows))
+            self.shares = scores.shares
+            self.varying = [list(map(final.item, rows)) for final, _ in scores.varying]
+
+    def decision(self) -> Decision:
+        totals = self.totals
+        margin = None
+        if totals:
+            margin = 0 if self.ties > 1 else totals[0] - totals[1]
+        best = tuple(
+            Candidate(node=name, total=totals[place], scores=self._scores(place))
+            for place, name in enumerate(self.names)
+        )
+        weights = {share.plugin: share.weight for share in self.shares}
+        return Decision(
+            pod=self.pod,
+            node=self.node,
+            nodes=self.nodes,
+            feasible=self.feasible,
+            message=self.message or f"Successfully assigned {self.pod} to {self.node}",
+            ties=self.ties,
+            margin=margin if len(totals) > 1 else None,
+            nominated=self.nominated,
+            funnel=self.funnel,
+            best=best,
+            weights=weights,
+            old_names={plugin: name for plugin, name in self.old_names.items() if plugin in weights},
+        )
+
+    def _scores(self, place: int) -> dict[str, int]:
+        """What each plugin added to the total of one of the best nodes."""
+        varying = iter(self.varying)
+        return {
+            share.plugin: next(varying)[place] * share.weight if share.points is None else share.points
+            for share in self.shares
+        }
+
+
+def decide(evaluation: Evaluation, choose: Callable[[int], int], top: int = 5) -> Decision:
+    """Choose a node and record why.
+
+    `choose(n)` picks one of n equally good nodes, by its number from 0. `top` is how many of the best nodes
+    are kept with their scores. With 0 a pod that finds a node gets a short record without funnel and scores;
+    one that finds none always gets the whole funnel.
+    """
+    if not evaluation.feasible_count:
+        return Record(evaluation, None, 0, top).decision()
+    row, ties = evaluation.choose(choose)
+    return Record(evaluation, row, ties, top).decision()
+
+
+def _funnel(evaluation: Evaluation) -> tuple[Rejection, ...]:
+    """Why nodes are out of the question; the same as for the pod before where nothing about that changed."""
+    pod_class = evaluation.pod_class
+    version = pod_class.filters.rejections_version
+    kept = pod_class.funnel
+    if kept is not None and kept[0] == version and not evaluation.overruled:
+        known: tuple[Rejection, ...] = kept[1]
+        return known
+    found = _made_funnel(evaluation)
+    pod_class.funnel = None if evaluation.overruled else (version, found)
+    return found
+
+
+def _made_funnel(evaluation: Evaluation) -> tuple[Rejection, ...]:
+    rejections = evaluation.rejections()
+    if not rejections:
+        return ()
+    name_of = evaluation.cycle.table.name_of
+    against = _plugins_against(evaluation)
+    largest = sorted(rejections, key=lambda status: len(rejections[status]), reverse=True)
+    kept, rest = set(largest[:GROUPS]), largest[GROUPS:]
+    funnel = [
+        _rejection(
+            status,
+            len(rows),
+            tuple(name_of(row) for row in rows[:EXAMPLES].tolist()),
+            int(np.count_nonzero(against[rows] <= 1)) if status.plugin else 0,
+        )
+        for status, rows in rejections.items()
+        if status in kept
+    ]
+    if rest:
+        others = sum(len(rejections[status]) for status in rest)
+        funnel.append(Rejection(plugin="", code="", reasons=(_OTHER_REASONS,), nodes=others))
+    return tuple(funnel)
+
+
+def _rejection(status: Status, nodes: int, examples: tuple[str, ...] = (), near_misses: int = 0) -> Rejection:
+    return Rejection(
+        plugin=status.plugin,
+        code=status.code.label,
+        reasons=status.reasons,
+        nodes=nodes,
+        examples=examples,
+        near_misses=near_misses,
+    )
+
+
+def _plugins_against(evaluation: Evaluation) -> "np.ndarray[tuple[int], np.dtype[np.int16]]":
+    """By row, how many filters reject it."""
+    against = np.zeros(evaluation.cycle.table.capacity, dtype=np.int16)
+    for codes in evaluation.codes().values():
+        against += codes != 0
+    return against

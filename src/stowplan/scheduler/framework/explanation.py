@@ -1,0 +1,189 @@
+"""What a plugin can add to explanations: what exactly a node lacks for a pod, what would help, and why
+preemption chose one node and not another.
+
+All of it is optional and never asked while pods are scheduled: only when somebody wants to know why. A remedy
+is a proposal. Whether the pod really fits with it is found out by running the filters again on the changed
+pod.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from stowplan.api.devices import ResourceClaim
+from stowplan.scheduler.table.changes import Rows
+from stowplan.scheduler.table.podinfo import PodInfo
+
+if TYPE_CHECKING:
+    from stowplan.scheduler.framework.cycle_state import Cycle
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class Shortfall(NamedTuple):
+    """What a node lacks for a pod, in words, and how much that is: 0 is nearly nothing, 1 all there is.
+
+    `about` names it in a word or two for a table: `1 nvidia.com/gpu short`, `taint`; `text` has the details.
+    `devices` says of every device why it cannot be used, as plain data.
+    """
+
+    about: str
+    text: str = ""
+    size: float = 1.0
+    devices: tuple[Mapping[str, Any], ...] = ()
+
+
+class Remedy(NamedTuple):
+    """A change that may make a node acceptable to the plugin that rejected it.
+
+    `patch` is a strategic merge patch of the pod, `node_patch` one of the node for the rare thing that is
+    wrong with the node itself. `size` orders remedies of one kind: smaller changes less.
+
+    `claims` are resource claims as they would be. Then `patch` is one of the claim `of_claim` names, or
+    `action` says what has to happen to the cluster.
+    """
+
+    kind: str
+    text: str
+    patch: Mapping[str, Any]
+    size: float = 1.0
+    node_patch: Mapping[str, Any] | None = None
+    claims: Sequence[ResourceClaim] = ()
+    of_claim: str = ""
+    action: Mapping[str, str] | None = None
+
+
+@runtime_checkable
+class ShortfallPlugin(Protocol):
+    """A Filter plugin that can say what a node it rejected lacks. Provisional."""
+
+    def shortfall(self, cycle: "Cycle", pod: PodInfo, row: int, /) -> Shortfall | None: ...
+
+
+@runtime_checkable
+class ShortfallSizesPlugin(Protocol):
+    """One that can say of many nodes at once how much they lack, as `shortfall` says of each. Provisional."""
+
+    def shortfall_sizes(self, cycle: "Cycle", pod: PodInfo, rows: Rows, /) -> FloatArray: ...
+
+
+@runtime_checkable
+class RemedyPlugin(Protocol):
+    """A Filter plugin that can propose changes of the pod for a node it rejected. Provisional."""
+
+    def remedies(self, cycle: "Cycle", pod: PodInfo, row: int, /) -> Iterable[Remedy]: ...
+
+
+@runtime_checkable
+class FailurePlugin(Protocol):
+    """A Filter plugin that can say more about why it failed than its message does. Provisional."""
+
+    def failure(self, pod: PodInfo, nodes: Sequence[str], /) -> str: ...
+
+
+# Preemption
+
+
+class RuledOutNode(NamedTuple):
+    """A node that preemption did not choose, what exactly stands against it, and who would have had to go."""
+
+    node: str
+    text: str = ""
+    victims: tuple[str, ...] = ()
+
+
+class RuledOut(NamedTuple):
+    """Nodes that preemption did not choose for the same reason, with examples.
+
+    `criterion` names the criterion by which candidates were worse than the chosen one; the other nodes were
+    no candidates.
+    """
+
+    reason: str
+    nodes: int
+    examples: tuple[RuledOutNode, ...] = ()
+    criterion: str = ""
+
+
+class Choice(Protocol):
+    """How the node was chosen among the candidates of a preemption: little data, put into words when asked.
+
+    Provisional. It is kept with the decision, so it must not hold on to pods or tables.
+    """
+
+    @property
+    def criterion(self) -> str:
+        """What decided: the name of a criterion, `only` for the only candidate, `random` among equals."""
+        ...
+
+    @property
+    def text(self) -> str:
+        """The same in words."""
+        ...
+
+    @property
+    def spared(self) -> Sequence[str]:
+        """Some pods of lower priority that stay on the node."""
+        ...
+
+    @property
+    def spared_count(self) -> int:
+        """How many there are."""
+        ...
+
+    def ruled_out(self) -> Sequence[RuledOut]:
+        """The other candidates by the criterion that ruled them out."""
+        ...
+
+
+@runtime_checkable
+class PreemptionSearchPlugin(Protocol):
+    """A preemption plugin that can say which nodes its last search found to be no candidates. Provisional."""
+
+    keeps_search: bool
+    """Whether searches are kept for that: only while somebody asks."""
+
+    def not_candidates(self) -> Sequence[RuledOut]:
+        """Asked right after `post_filter`; empty if it did not come to a search, or it was not kept."""
+        ...
+
+
+# Preemption for a group
+
+
+class UnitOutcome(NamedTuple):
+    """What becomes of pods that go together or not at all, when a group preempts.
+
+    `unit` is the key of a group (`podgroup/namespace/name`), or of a pod (`pod/namespace/name`). `problem`
+    says why they have to go, empty if they stay: the first member that would not fit beside them.
+    """
+
+    unit: str
+    priority: int
+    pods: int
+    violations: int
+    problem: str
+
+
+class GroupPreemption(NamedTuple):
+    """How a group's search for victims went; little data, to be kept with the decision.
+
+    `candidates` is how many units have a lower priority than the group. `victims` are those that have to go,
+    `spared` some of the others, both the most important first and not all if there are many. `disruptions`
+    is how many of the victims are groups or pods of one, `violations` how many pods violate a disruption
+    budget. `without_victims` is why the group finds no place even if all candidates were gone. `result` is
+    the label of the status code that it came to, `seconds` how long it took; None if the group may not
+    preempt, or its victims are going already.
+    """
+
+    result: str
+    seconds: float | None = None
+    candidates: int = 0
+    victims: tuple[UnitOutcome, ...] = ()
+    victim_units: int = 0
+    spared: tuple[UnitOutcome, ...] = ()
+    violations: int = 0
+    disruptions: int = 0
+    without_victims: str = ""

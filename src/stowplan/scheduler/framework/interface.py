@@ -1,0 +1,558 @@
+"""The plugin interface: the base class, what methods are given and give back, and the handle to the
+scheduler.
+
+A plugin is a class. It takes part in an extension point by having that point's method; protocols.py has the
+signature of every one. Filter and Score can be written two ways:
+
+*by column*, over many rows at once, for speed::
+
+    def filter(self, cycle, pod, nodes) -> codes       # 0: passes; else a number that `reason` explains
+    def score(self, cycle, pod, nodes) -> scores       # int64, one per row
+
+*by node*, one node at a time, for ten readable lines::
+
+    def filter_node(self, cycle, pod, node) -> Status | None
+    def score_node(self, cycle, pod, node) -> int
+
+What the runtime may reuse between pods is declared, never guessed:
+
+* `sign(pod)` returns what the plugin reads of the pod. Pods with equal signatures form an equivalence class.
+  Without it nothing of this plugin's is reused.
+* `reads` says what of a row the plugin looks at; results are refreshed in rows where that changed.
+* A plugin whose answer for a row also depends on other rows sets `row_local = False` and names the rows that
+  changed with `stale_filter_rows` / `stale_score_rows`, which are given what the plugin wrote in PreFilter or
+  PreScore (or what its `score_basis` returned) then and now; without these every row is asked again.
+"""
+
+from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from enum import IntFlag, StrEnum
+from itertools import count
+from random import Random
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from stowplan.api.meta import Object
+from stowplan.api.pod import Pod
+from stowplan.api.releases import Behaviour, Release
+from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.client import Client
+from stowplan.runtime.clock import Clock
+from stowplan.runtime.logs import Logger
+from stowplan.scheduler.framework.budget import standing_still
+from stowplan.scheduler.framework.explanation import Choice
+from stowplan.scheduler.framework.held_pods import AwaitedDeletions
+from stowplan.scheduler.framework.status import Status
+from stowplan.scheduler.framework.waiting_pods import WaitingPods
+from stowplan.scheduler.table.changes import Rows
+from stowplan.scheduler.table.podinfo import PodInfo
+from stowplan.scheduler.table.table import ClusterTable
+
+if TYPE_CHECKING:
+    from stowplan.scheduler.framework.cycle_state import Cycle
+
+
+class Point(StrEnum):
+    """A place in the scheduling of a pod where plugins are called; the value is its name in a config.
+
+    The order is that in which plugin lists are resolved when a profile is built, so with several
+    mistakes in a configuration it decides which one is reported.
+    """
+
+    PRE_FILTER = "preFilter"
+    FILTER = "filter"
+    POST_FILTER = "postFilter"
+    RESERVE = "reserve"
+    PRE_SCORE = "preScore"
+    SCORE = "score"
+    PRE_BIND = "preBind"
+    BIND = "bind"
+    POST_BIND = "postBind"
+    PERMIT = "permit"
+    PRE_ENQUEUE = "preEnqueue"
+    QUEUE_SORT = "queueSort"
+    PLACEMENT_GENERATE = "placementGenerate"
+    PLACEMENT_SCORE = "placementScore"
+    POD_GROUP_POST_FILTER = "podGroupPostFilter"
+
+    @property
+    def type_name(self) -> str:
+        """The name of the plugin type in error messages, such as `PreFilterPlugin`."""
+        return f"{self.value[0].upper()}{self.value[1:]}Plugin"
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether plugins have weights here."""
+        return self in (Point.SCORE, Point.PLACEMENT_SCORE)
+
+
+MULTI_POINT = "multiPoint"
+"""The section of a config that enables plugins at every point they implement."""
+
+
+class Services(Protocol):
+    """What a running scheduler offers its plugins. Everything is on the scheduler's event loop."""
+
+    @property
+    def client(self) -> Client:
+        """The API server."""
+        ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def logger(self) -> Logger:
+        """The log. Ask `logger.enabled(level)` before putting a message together on the way of every pod."""
+        ...
+
+    @property
+    def waiting(self) -> WaitingPods:
+        """Pods of all profiles that wait at Permit, to be let go or turned away."""
+        ...
+
+    def activate(self, pods: Iterable[Pod]) -> None:
+        """Requeue pods now that wait in the queue."""
+        ...
+
+    def pod(self, key: str) -> Pod | None:
+        """A pod as the informer last saw it, by `namespace/name`."""
+        ...
+
+    @property
+    def deletions(self) -> AwaitedDeletions:
+        """Pods whose deletion plugins wait to be told of."""
+        ...
+
+    def objects(self, kind: str) -> Mapping[str, Object]:
+        """The objects of a kind as their informer last saw them, by `namespace/name`.
+
+        Kinds are named as in events: `<plural>.<version>.<group>` for those that are not built in, which come
+        as `AnyObject`. Raises LookupError for a kind that no plugin registered for.
+        """
+        ...
+
+    async def in_turn(self, pod: Pod) -> None:
+        """Go on when it is this pod's turn: at once, but for a replay, where it was then.
+
+        For work in the background before what Unreserve asks about: whether it came before or after has to be
+        the same in a replay.
+        """
+        ...
+
+    def event(self, pod: Pod, *, type: str, reason: str, action: str, note: str) -> None:
+        """Record an event about a pod, in the name of its profile."""
+        ...
+
+    async def dispatch_binding(self, pod: Pod, send: Callable[[], Awaitable[None]]) -> None:
+        """Send the binding of a pod when no other call about it is being executed, and wait for it.
+
+        With the feature gate SchedulerAsyncAPICalls it goes through the queue of calls, and takes the place
+        of what has not been sent yet; without, it is sent at once.
+        """
+        ...
+
+    def count_volume_error(self, operation: str) -> None:
+        """Volumes of a pod could not be looked for, reserved or bound: `predicate`, `assume`, `bind`."""
+        ...
+
+    @property
+    def device_metrics(self) -> "DeviceMetrics":
+        """Where dynamic resource allocation is counted."""
+        ...
+
+
+class DeviceMetrics:
+    """What is counted about devices; this one counts nothing."""
+
+    def claim_created(self, created: bool) -> None:
+        """A ResourceClaim was created, or could not be."""
+
+    def waited(self, profile: str, driver: str, status: str, seconds: float) -> None:
+        """Waiting for binding conditions ended: `success`, `failure`, `timeout` or `error`."""
+
+    def allocated(self, profile: str, driver: str, status: str) -> None:
+        """A device with binding conditions was waited for, with that outcome."""
+
+
+Codes = npt.NDArray[np.int64]
+Scores = npt.NDArray[np.int64]
+
+MAX_NODE_SCORE = 100
+
+IGNORED = int(np.iinfo(np.int64).min)
+"""A raw score that means "not scored": it stays out of the extremes, and the plugin's `normalize` sees it."""
+
+_UNSIGNED: dict[Any, Any] = {np.dtype(np.int64): np.uint64, np.dtype(np.int32): np.uint32}
+
+
+def as_unsigned(scores: Scores) -> "npt.NDArray[np.uint64]":
+    """Scores without their sign: negative ones are higher than all others then."""
+    unsigned = _UNSIGNED.get(scores.dtype)
+    seen: npt.NDArray[np.uint64] = (
+        scores.astype(np.int64).view(np.uint64) if unsigned is None else scores.view(unsigned)
+    )
+    return seen
+
+
+def highest_score(scores: Scores) -> int:
+    """The highest of scores without their sign: 0 if all are 0."""
+    highest: int = np.maximum.reduce(as_unsigned(scores), initial=0)
+    return highest
+
+
+def all_in_range(scores: Scores) -> bool:
+    """Whether scores are 0 to 100."""
+    return bool(highest_score(scores) <= MAX_NODE_SCORE)
+
+
+_serials = count()
+
+
+class Unsigned:
+    """The type of UNSIGNED."""
+
+    def __repr__(self) -> str:
+        return "UNSIGNED"
+
+
+UNSIGNED = Unsigned()
+"""What `sign` returns when a plugin cannot say what it reads: nothing of it is reused."""
+
+
+class AllRows:
+    """The type of ALL_ROWS."""
+
+    def __repr__(self) -> str:
+        return "ALL_ROWS"
+
+
+ALL_ROWS = AllRows()
+"""Every row may have changed."""
+
+
+class Reads(IntFlag):
+    """What of a row a plugin looks at."""
+
+    NOTHING = 0
+    NODE = 1
+    """Labels, taints, annotations, features, conditions: what the node is."""
+    USAGE = 2
+    """Allocatable resources and the pods on the node: what it can hold and holds."""
+    ANYTHING = 3
+
+
+class PreFilterResult(NamedTuple):
+    """The only nodes worth looking at, by name."""
+
+    node_names: frozenset[str]
+
+
+class Wait(NamedTuple):
+    """What `permit` returns to keep a pod waiting, for so many seconds at most (15 minutes are the limit)."""
+
+    seconds: float
+
+
+class Victims(NamedTuple):
+    """Pods that would have to be evicted from a node, the most important first.
+
+    `violations` counts those that a disruption budget protects.
+    """
+
+    pods: tuple[Pod, ...]
+    violations: int
+
+
+_NO_CANDIDATES: Mapping[str, Victims] = {}
+
+
+class PostFilterResult(NamedTuple):
+    """What a PostFilter plugin found.
+
+    `nominated_node` is the node the pod is nominated to, "" to clear a nomination, None to leave it as it is.
+    `victims` are the pods to evict. A plugin with nothing to say about either returns its status alone.
+    `candidates` are the nodes there were to choose from and `ties` those as good as the chosen one, itself
+    among them. `writes` are what the plugin wants written: a running scheduler calls each and awaits it, and
+    who only wants to know what would happen does not. A status that comes back from one is an error, and the
+    result then says `write_failed`. `choice` tells why this candidate was chosen and no other.
+    """
+
+    status: Status
+    nominated_node: str | None = None
+    victims: tuple[Pod, ...] = ()
+    candidates: Mapping[str, Victims] = _NO_CANDIDATES
+    ties: tuple[str, ...] = ()
+    writes: tuple[Callable[[], Awaitable[Status | None]], ...] = ()
+    choice: Choice | None = None
+    write_failed: bool = False
+
+
+PREEMPTION_PREFIX = "preemption: "
+"""How the reasons of preemption begin in messages, whichever plugin gives them."""
+
+Steps = Generator[None, None, PostFilterResult]
+"""A search in steps: at each `yield` the scheduler may let others run; what it returns is the result."""
+
+
+class Extremes(NamedTuple):
+    """Lowest and highest raw score over the feasible nodes that count."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """What a plugin may use of the scheduler it is part of. `rng` is the only chance a plugin may use.
+
+    `services` is what a running scheduler offers beyond its table. There are none where decisions are only
+    worked out, as in a what-if; a plugin that needs them then fails when asked to act.
+
+    `timer` gives seconds that pass, for `Budget`; without a running scheduler time stands still.
+    """
+
+    table: ClusterTable
+    gates: FeatureGates
+    rng: Random = field(default_factory=lambda: Random(0))
+    services: Services | None = None
+    timer: Callable[[], float] = standing_still
+
+    @property
+    def release(self) -> Release:
+        """The release of Kubernetes that the scheduler is."""
+        return self.gates.release
+
+    @property
+    def behaviour(self) -> Behaviour:
+        """The choices of the release where rules differ. A plugin picks its variant when it is made."""
+        return self.gates.release.behaviour
+
+    @property
+    def scheduler(self) -> Services:
+        """The services of the running scheduler. Raises LookupError if there is none."""
+        if self.services is None:
+            raise LookupError("this needs a running scheduler")
+        return self.services
+
+
+_NOBODY: Final[AbstractSet[str]] = frozenset()
+
+
+class Plugin:
+    """Base of all plugins. See protocols.py for the methods to add."""
+
+    name: ClassVar[str] = ""
+    """Defaults to the name of the class."""
+
+    args_type: ClassVar[type[Any] | None] = None
+    """A msgspec struct for the plugin's `args` in a configuration; None: they arrive as a plain dict."""
+
+    reads: ClassVar[Reads] = Reads.ANYTHING
+    row_local: ClassVar[bool] = True
+    depends_on_pods: ClassVar[bool] = True
+    """False: what it looks at in other rows is their nodes; its answers change only when some node does."""
+    filters_by_pods: bool = True
+    """False: which pods are on nodes makes no difference to `filter`. What it looks at besides nodes may be
+    claims and volumes."""
+    signs_template: ClassVar[bool] = False
+    """`sign` looks only at what all pods of one template share (not at names, annotations or status)."""
+    signs_labels: ClassVar[bool] = True
+    """False: `sign` does not look at the pod's labels. Of pods that differ in these only it is asked once."""
+    signs_volumes: ClassVar[bool] = False
+    """Pods without volumes that are or become disks are all alike to it, and `pre_filter` skips them."""
+    signs_node_name: ClassVar[bool] = False
+    """Pods without `spec.nodeName` are all alike to it, as are all that wait for a node."""
+    idle_for_plain_pods: ClassVar[bool] = False
+    """`reserve` has nothing to do, and `pre_bind_pre_flight` skips, for pods without such volumes, resource
+    claims and extended resources."""
+    scores_only_if_filtering: ClassVar[bool] = False
+    """`score` gives all nodes the same to pods that `pre_filter` skips."""
+    constant_pre_filter: ClassVar[bool] = False
+    """What `pre_filter` says, and leaves in the cycle, depends on the signature alone."""
+    constant_pre_score: ClassVar[bool] = False
+    """What `pre_score` says, and leaves in the cycle, depends on the signature alone."""
+    constant_normalize: ClassVar[bool] = False
+    """What `normalize` says depends on the scores and their extremes alone, whoever the pod is."""
+
+    skips_deferred_resizes: ClassVar[bool] = False
+    """Whether `pre_filter` skips pods that run and wait for room to be resized: what it looks at was decided
+    when they got their node. Counts with the gate InPlacePodVerticalScalingSchedulerPreemption."""
+
+    can_fail: ClassVar[bool] = False
+    """`filter` gives some rows codes below zero: whoever gets as far as such a row fails the attempt."""
+
+    pre_enqueue_by_group: ClassVar[bool] = False
+    """`pre_enqueue` gives one answer to all pods of a group, or of a tree of groups: it is asked once."""
+
+    sorts_by_priority: ClassVar[bool] = False
+    """`sort_key` goes by `queued.priority`, the highest first, then by `queued.timestamp`. Then many pods
+    that are alike move through the queue as one."""
+
+    changes_assumed_pods: bool = False
+    """`assumed_pod` may give a pod another status as soon as it is assumed on a node."""
+
+    scores_placements_by_count: ClassVar[bool] = False
+    """`score_placements` goes by which pods are placed and by the nodes of the placement, not by which of
+    these nodes the pods get. Then placements need not be worked out pod by pod to be compared."""
+
+    parallel_pre_bind: ClassVar[bool] = False
+    """`pre_bind` may run beside that of its neighbours."""
+
+    needs: ClassVar[frozenset[str]] = frozenset()
+    """The resources whose objects the plugin looks up in the table, by their plural (`services`). Only what
+    some plugin needs or registered for is watched."""
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        self.args = args
+        self.handle = handle
+        self.serial = next(_serials)
+        """Tells this plugin object from every other, for what is kept under its name elsewhere."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" not in cls.__dict__:
+            cls.name = cls.__name__
+        if "pre_enqueue" in cls.__dict__ and "always_enqueues" not in cls.__dict__:
+            cls.always_enqueues = Plugin.always_enqueues  # type: ignore[method-assign]
+        if "sort_key" in cls.__dict__ and "sorts_by_priority" not in cls.__dict__:
+            cls.sorts_by_priority = False
+
+    def sign(self, pod: PodInfo) -> Hashable | Unsigned:
+        """What this plugin reads of the pod, as something hashable."""
+        return UNSIGNED
+
+    def reason(self, cycle: "Cycle", pod: PodInfo, code: int) -> Status:
+        """What a non-zero code of `filter` means. Asked only when somebody wants to know.
+
+        A code below zero (see `can_fail`) means an error: its status is one, and its message is what is told.
+        """
+        raise LookupError(f"plugin {self.name!r} has no reason for code {code}")
+
+    def passes_with_fewer(self, pod: PodInfo) -> bool:
+        """Does a node that this filter passes always pass when pods are taken off it?
+
+        Asked only of filters that look at pods. Where the answer is yes preemption judges many nodes at once.
+        """
+        return False
+
+    def ignores_pods(self, pod: PodInfo, row: int, others: Sequence[PodInfo]) -> bool:
+        """Is what this filter says of a node the same with some other pods there as without, whoever else is?
+
+        Asked only of filters that look at pods. Where the answer is yes nominated pods need not be put on the
+        node to find out.
+        """
+        return False
+
+    def needed_objects(self) -> frozenset[str]:
+        """The same for this plugin with its arguments."""
+        return self.needs
+
+    def held_pods(self) -> AbstractSet[str]:
+        """Uids of pods that `pre_enqueue` is sure to reject again, for the reason it gave last.
+
+        The queue does not ask about them again when an event comes. Any others are asked about. Of a
+        `HeldPods` the queue looks only at those that were let go since the last event.
+        """
+        return _NOBODY
+
+    def always_enqueues(self, pod: PodInfo) -> bool:
+        """Whether `pre_enqueue` accepts a pod whenever it is asked, for as long as the pod does not change.
+
+        Then it is not asked. Only pods that are among `held_pods` at the time may be rejected all the same.
+        Who overrides `pre_enqueue` has to say it anew.
+        """
+        return False
+
+    def release(self, memo: Any) -> None:
+        """Give back what was kept for a class of pods that is no longer needed."""
+
+    def drop_stale(self) -> None:
+        """Free what is kept of objects that are gone.
+
+        A scheduler calls this every 30 s: what a plugin would only notice at the next pod that needs it would
+        stay in memory until then.
+        """
+
+    def close(self) -> None:
+        """The scheduler stops: give back what the plugin holds."""
+
+
+_METHODS: dict[Point, tuple[str, ...]] = {
+    Point.PRE_ENQUEUE: ("pre_enqueue",),
+    Point.QUEUE_SORT: ("sort_key",),
+    Point.PRE_FILTER: ("pre_filter",),
+    Point.FILTER: ("filter", "filter_node"),
+    Point.POST_FILTER: ("post_filter",),
+    Point.PRE_SCORE: ("pre_score",),
+    Point.SCORE: ("score", "score_node"),
+    Point.RESERVE: ("reserve",),
+    Point.PERMIT: ("permit",),
+    Point.PRE_BIND: ("pre_bind",),
+    Point.BIND: ("bind",),
+    Point.POST_BIND: ("post_bind",),
+    Point.PLACEMENT_GENERATE: ("generate_placements",),
+    Point.PLACEMENT_SCORE: ("score_placements", "score_placement"),
+    Point.POD_GROUP_POST_FILTER: ("pod_group_post_filter",),
+}
+
+
+def points_of(cls: type[Plugin]) -> frozenset[Point]:
+    """The extension points a plugin class takes part in: those whose method it has."""
+    return frozenset(
+        point for point, methods in _METHODS.items() if any(hasattr(cls, method) for method in methods)
+    )
+
+
+class Traits:
+    """What the runtime needs to know of a plugin at every turn, looked up once."""
+
+    __slots__ = (
+        "by_node_filter",
+        "by_node_score",
+        "filter_copies",
+        "filter_row",
+        "filter_row_with_pods",
+        "normalized_zero",
+        "normalizes",
+        "reads_node",
+        "reads_usage",
+        "row_local",
+        "score_basis",
+        "score_row",
+        "stale_filter_rows",
+        "stale_score_rows",
+        "watches",
+    )
+
+    def __init__(self, plugin: Plugin) -> None:
+        self.reads_node = bool(plugin.reads & Reads.NODE)
+        self.reads_usage = bool(plugin.reads & Reads.USAGE)
+        self.row_local = plugin.row_local
+        self.watches = self.reads_usage or (plugin.depends_on_pods and not plugin.row_local)
+        """Its answers can change although no node did."""
+        self.by_node_filter = not hasattr(plugin, "filter")
+        self.by_node_score = not hasattr(plugin, "score")
+        self.normalizes = hasattr(plugin, "normalize")
+        self.normalized_zero: int | None = None
+        """What `normalize` makes of raw scores that are all 0, once that is known and always the same."""
+        self.filter_row_with_pods: Callable[..., int] | None = getattr(plugin, "filter_row_with_pods", None)
+        self.filter_row: Callable[..., int] | None = getattr(plugin, "filter_row", None)
+        self.filter_copies: Callable[..., Scores | None] | None = getattr(plugin, "filter_copies", None)
+        self.score_row: Callable[..., int] | None = getattr(plugin, "score_row", None)
+        self.score_basis: Callable[..., Any] | None = getattr(plugin, "score_basis", None)
+        self.stale_filter_rows: Callable[..., StaleRows] = getattr(plugin, "stale_filter_rows", _all_rows)
+        self.stale_score_rows: Callable[..., StaleRows] = getattr(plugin, "stale_score_rows", _all_rows)
+
+
+def _all_rows(*_: Any) -> AllRows:
+    return ALL_ROWS
+
+
+StaleRows = Rows | AllRows
+
+FEW_ROWS = 16
+"""Up to this many changed rows are gone through one by one."""

@@ -1,0 +1,699 @@
+"""The framework runtime: one profile's plugins, run from PreFilter to Score over the cluster table.
+
+Results are kept per equivalence class of pods and refreshed only where something changed. The extension
+points after Score are in extension_points.py.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from itertools import count
+from random import Random
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.scheduler.framework.budget import AT_ONCE, Budget, standing_still
+from stowplan.scheduler.framework.cycle_state import Cycle
+from stowplan.scheduler.framework.equivalence_class import (
+    ClassKey,
+    ClassKeys,
+    EquivalenceClass,
+    EquivalenceClasses,
+    Settled,
+)
+from stowplan.scheduler.framework.evaluation import NOTHING_SAID, Evaluation, PreFiltering
+from stowplan.scheduler.framework.extension_points import (
+    Probe,
+    call_plugin,
+    checked_pre_filter,
+    count_calls,
+    guarded,
+    plugin_error,
+)
+from stowplan.scheduler.framework.filter_results import FilterColumn, FilterResults, SharedCodes
+from stowplan.scheduler.framework.interface import (
+    UNSIGNED,
+    Handle,
+    Plugin,
+    Point,
+    Services,
+    Traits,
+    Unsigned,
+)
+from stowplan.scheduler.framework.nominations import NO_NOMINATIONS, Nominations
+from stowplan.scheduler.framework.placement import PlacementCycle
+from stowplan.scheduler.framework.profile import ProfileSpec
+from stowplan.scheduler.framework.protocols import GroupMemberPlugin, PreFilterPlugin, PreScorePlugin
+from stowplan.scheduler.framework.registry import Registry
+from stowplan.scheduler.framework.resizes import leave_out_deferred_resizes
+from stowplan.scheduler.framework.score_results import ScoreColumn, ScoreResults
+from stowplan.scheduler.framework.simulation import Simulations, filter_with_nominated_pods, try_nominated
+from stowplan.scheduler.framework.status import SKIP_CLASS, Code, PluginError, Status, unresolvable
+from stowplan.scheduler.table.columns import BoolColumn, IntColumn
+from stowplan.scheduler.table.podinfo import PodInfo, PodTemplate
+from stowplan.scheduler.table.table import ClusterTable
+
+_serials = count()
+_MOST_PROFILES = 16
+"""Profiles that were replaced leave their keys in templates: at so many all are worked out anew."""
+
+
+class _Latest(NamedTuple):
+    """The class of the last pod, and what made it one: most pods come right after another one like them.
+
+    `signatures` are those of the plugins that look beyond the template.
+    """
+
+    template: PodTemplate
+    version: int
+    signatures: tuple[Hashable, ...]
+    pod_class: EquivalenceClass
+
+
+class Framework:
+    """The plugins of one profile and what is kept of their answers.
+
+    `evaluate` is the heart: which nodes can take a pod, and how good each of them is. It neither waits nor
+    changes the table. With `reuse=False` every answer is computed from scratch, which is slow and must give
+    the same results. `class_memory` bounds what is kept for reuse, in bytes. `rng` is the chance that plugins
+    may use; without one it is the same in every run. `services` is what plugins can use of a living
+    scheduler, `probe` watches how long everything takes. `timer` measures budgets, by default the probe's.
+    """
+
+    def __init__(
+        self,
+        profile: ProfileSpec,
+        table: ClusterTable,
+        registry: Registry,
+        gates: FeatureGates | None = None,
+        *,
+        reuse: bool = True,
+        class_memory: int = 512 << 20,
+        rng: Random | None = None,
+        services: Services | None = None,
+        probe: Probe | None = None,
+        timer: Callable[[], float] | None = None,
+    ) -> None:
+        self.profile = profile
+        self.table = table
+        self._registry = registry
+        self._gates = gates
+        self._services = services
+        self.probe = probe
+        self._reuse = reuse
+        self._serial = next(_serials)
+        gates = FeatureGates(release=table.release) if gates is None else gates
+        if gates.release.name != table.release.name:
+            raise ValueError(f"the table is of {table.release}, the feature gates are of {gates.release}")
+        if gates.pod_groups:
+            table.groups.enable(composite=gates["CompositePodGroup"])
+        self.timer = timer or (standing_still if probe is None else probe.timer)
+        self._hurries = False
+        handle = Handle(table, gates, rng or Random(0), services, self.timer)
+        self.plugins: dict[str, Plugin] = registry.instantiate(profile, handle)
+        leave_out_deferred_resizes(self.plugins.values(), gates)
+        self._traits = {name: Traits(plugin) for name, plugin in self.plugins.items()}
+        self._trusted = registry.own
+        if any(self._traits[name].reads_usage for name in self.plugins.keys() - self._trusted):
+            table.pods_are_read = True
+        self._classes = EquivalenceClasses(self.plugins, class_memory)
+        self._latest: _Latest | None = None
+        self._keys = ClassKeys()
+        self._pre_filters = self.at(Point.PRE_FILTER)
+        self._filters = self.at(Point.FILTER)
+        self._filters_with_traits = [(plugin, self._traits[plugin.name]) for plugin in self._filters]
+        self._pre_scores = self.at(Point.PRE_SCORE)
+        self._scores = self.at(Point.SCORE)
+        self._weights = {use.name: use.weight for use in profile.plugins.get(Point.SCORE, ())}
+        self._pre_filter_names = tuple(plugin.name for plugin in self._pre_filters)
+        self._filter_names = tuple(plugin.name for plugin in self._filters)
+        self._pre_score_names = tuple(plugin.name for plugin in self._pre_scores)
+        self._score_names = tuple(plugin.name for plugin in self._scores)
+        involved = {
+            plugin.name: plugin
+            for plugin in (*self._pre_filters, *self._filters, *self._pre_scores, *self._scores)
+        }
+        self._of_members: list[Any] = [p for p in involved.values() if isinstance(p, GroupMemberPlugin)]
+        self.assuming = [plugin for plugin in involved.values() if plugin.changes_assumed_pods]
+        by_template = [plugin for plugin in involved.values() if plugin.signs_template]
+        self._by_shape = [plugin for plugin in by_template if not plugin.signs_labels]
+        self._by_labels = [plugin for plugin in by_template if plugin.signs_labels]
+        self._fixed: _Fixed = {}
+        self._shared_codes = SharedCodes()
+        self._shared_filters = {
+            plugin.name: place
+            for place, plugin in enumerate(self._by_shape, start=1)
+            if plugin in self._filters and SharedCodes.has(plugin, self._traits[plugin.name])
+        }
+        """Filters whose answers are shared, with the place of what they read in the signature."""
+        self._by_pod = [plugin for plugin in involved.values() if not plugin.signs_template]
+        self._by_plain_pod = [p for p in self._by_pod if not (p.signs_volumes or p.signs_node_name)]
+
+    def twin(self, rng: Random, class_memory: int = 64 << 20) -> "Framework":
+        """Another framework of the profile over the same table; its results and chance are its own.
+
+        It answers while a scheduler waits, so its filters have little time unless they are given a budget.
+        """
+        profile, table, registry, gates = self.profile, self.table, self._registry, self._gates
+        services, timer = self._services, self.timer
+        twin = Framework(
+            profile,
+            table,
+            registry,
+            gates,
+            class_memory=class_memory,
+            rng=rng,
+            services=services,
+            timer=timer,
+        )
+        twin._hurries = True
+        return twin
+
+    def at(self, point: Point) -> list[Plugin]:
+        """The plugins of an extension point, in the order they run."""
+        return [
+            self.plugins[use.name] for use in self.profile.plugins.get(point, ()) if use.name in self.plugins
+        ]
+
+    @property
+    def reuses(self) -> bool:
+        """Whether what was found for one pod may serve another."""
+        return self._reuse
+
+    def trusts(self, plugins: Iterable[str]) -> bool:
+        """Whether plugins are part of this project."""
+        return self._trusted.issuperset(plugins)
+
+    def sizes(self) -> dict[str, int]:
+        """How many entries every table of the profile has, by name."""
+        return {"signatures": len(self._keys), **self._classes.sizes()}
+
+    def forget_classes(self) -> None:
+        """Let go of everything kept for reuse, as before a profile is replaced."""
+        self._latest = None
+        self._classes.clear()
+        self._shared_codes = SharedCodes()
+
+    def drop_stale(self) -> None:
+        """Have plugins free what they keep of objects that are gone."""
+        for plugin in self.plugins.values():
+            plugin.drop_stale()
+
+    # The scheduling of one pod, up to the choice
+
+    def evaluate(
+        self, pod: PodInfo, nominations: Nominations = NO_NOMINATIONS, nominated_row: int | None = None
+    ) -> Evaluation:
+        """Filter and score every node for a pod: `run_filters`, then `run_scores` what passed."""
+        evaluation = self.run_filters(pod, nominations, nominated_row)
+        self.run_scores(evaluation)
+        return evaluation
+
+    def run_filters(
+        self,
+        pod: PodInfo,
+        nominations: Nominations = NO_NOMINATIONS,
+        nominated_row: int | None = None,
+        placement: PlacementCycle | None = None,
+        budget: Budget | None = None,
+    ) -> Evaluation:
+        """Filter every node for a pod.
+
+        `nominations` are the nominated pods by row: a row must be able to take the pod with and without those
+        of at least its priority. `nominated_row` is the row of this pod's own nominated node: if it passes,
+        it is the only one considered. `placement` is where the group is tried that the pod belongs to: other
+        nodes are not looked at. `budget` is the time that the attempt may take. Raises PluginError if a
+        plugin fails, and LongSearchError if one has to work ahead and the budget allows for a pause.
+        """
+        pod_class = self._class_of(pod)
+        cycle = Cycle(self.table, pod, pod_class.memos)
+        cycle.budget = Budget(self.timer, AT_ONCE) if budget is None and self._hurries else budget
+        probe = self.probe
+        if probe is not None and probe.begins():
+            cycle.watch = probe
+        if placement is not None:
+            cycle.placement, cycle.group = placement, placement.group_cycle
+        try:
+            evaluation = self._run_filters(cycle, pod_class, nominations, nominated_row)
+            if placement is not None:
+                for plugin in self._of_members:
+                    guarded(plugin, "Filter", plugin.member_filtered, cycle, evaluation)
+        except BaseException:
+            self._classes.drop(pod_class)
+            raise
+        if not evaluation.feasible_count:
+            cycle.evaluation = evaluation
+            self._let_go(evaluation)
+        return evaluation
+
+    def run_scores(self, evaluation: Evaluation) -> None:
+        """Score the nodes that passed, if there is a choice. Ends the evaluation: nothing more is asked.
+
+        Between `run_filters` and this, `Evaluation.leave_out` may take nodes out. Raises PluginError.
+        """
+        cycle, pod_class = evaluation.cycle, evaluation.pod_class
+        if evaluation.ended:
+            return
+        try:
+            if evaluation.only_row is None:
+                self._score(cycle, pod_class, evaluation)
+        except BaseException:
+            self._classes.drop(pod_class)
+            raise
+        if not evaluation.feasible_count:
+            cycle.evaluation = evaluation
+        self._let_go(evaluation)
+
+    def _score(self, cycle: Cycle, pod_class: EquivalenceClass, evaluation: Evaluation) -> None:
+        filters = pod_class.filters
+        cycle.feasible = filters.feasible
+        cycle.feasible_count = filters.count
+        cycle.feasible_version = filters.version
+        if filters.count <= 1:
+            return
+        probe = self.probe
+        began = probe.timer() if probe is not None else 0.0
+        pre_score(self._pre_scores, cycle, pod_class, self._fixed)
+        if probe is not None:
+            now = probe.timer()
+            probe.took["PreScore", "Success"](now - began)
+            count_calls(probe, pod_class, "PreScore", self._pre_score_names, cycle.skipped_score, 1)
+            began = now
+        scores = pod_class.scores
+        if not scores.is_started:
+            scores.start(self._score_columns(pod_class))
+        scores.sync(cycle)
+        evaluation.scored = True
+        if probe is not None:
+            probe.took["Score", "Success"](probe.timer() - began)
+            count_calls(probe, pod_class, "Score", self._score_names, cycle.skipped_score, filters.count)
+
+    def _let_go(self, evaluation: Evaluation) -> None:
+        """Keep of an evaluation that is over only what the next pod of the class can use."""
+        evaluation.ended = True
+        if not self._reuse:
+            self._classes.drop(evaluation.pod_class)
+        elif evaluation.pod_class.unsigned:
+            self._let_go_unsigned(evaluation.pod_class)
+
+    def _run_filters(
+        self, cycle: Cycle, pod_class: EquivalenceClass, nominations: Nominations, nominated_row: int | None
+    ) -> Evaluation:
+        probe = self.probe
+        began = probe.timer() if probe is not None else 0.0
+        pre_filtering = pre_filter(self._pre_filters, cycle, pod_class, self._fixed)
+        if probe is not None:
+            code = Code.SUCCESS if pre_filtering.status is None else pre_filtering.status.code
+            now = probe.timer()
+            probe.took["PreFilter", code.label](now - began)
+            count_calls(probe, pod_class, "PreFilter", self._pre_filter_names, cycle.skipped, 1)
+            began = now
+        if pre_filtering.status is not None:
+            return Evaluation(self, cycle, pod_class, pre_filtering, nominations=nominations)
+        evaluation = self._filter(cycle, pod_class, pre_filtering, nominations, nominated_row)
+        if probe is not None:
+            probe.took["Filter", "Success"](probe.timer() - began)
+            count_calls(probe, pod_class, "Filter", self._filter_names, cycle.skipped, self.table.node_count)
+        return evaluation
+
+    def _filter(
+        self,
+        cycle: Cycle,
+        pod_class: EquivalenceClass,
+        pre_filtering: PreFiltering,
+        nominations: Nominations,
+        nominated_row: int | None,
+    ) -> Evaluation:
+        filters = pod_class.filters
+        if not filters.columns:
+            filters.start(self._filter_columns(pod_class))
+        placement = cycle.placement
+        inside = None if placement is None else placement.placement.mask(self.table)
+        if pre_filtering.node_names is not None or inside is not None or filters.is_restricted:
+            filters.restrict(self._rows_named(pre_filtering.node_names), inside)
+        filters.sync(cycle)
+        evaluation = Evaluation(self, cycle, pod_class, pre_filtering, nominations=nominations)
+        if nominated_row is None:
+            if nominations:
+                self._leave_room(evaluation, nominations)
+            return evaluation
+        if nominated_row in nominations:
+            self._leave_room(evaluation, {nominated_row: nominations[nominated_row]}, nominated_row)
+        status = try_nominated(self, evaluation, nominated_row)
+        if status is None:
+            evaluation.keep_to(nominated_row)
+        else:
+            evaluation.pre_filtering = pre_filtering._replace(
+                rejectors=pre_filtering.rejectors | {status.plugin}
+            )
+            self.consider_others(evaluation, nominated_row)
+        return evaluation
+
+    def consider_others(self, evaluation: Evaluation, nominated_row: int) -> None:
+        """The nominated node of a pod cannot take it: consider all nodes."""
+        if evaluation.nominations:
+            self._leave_room(evaluation, evaluation.nominations, but=nominated_row)
+        evaluation.keep_to(None)
+
+    def _leave_room(
+        self,
+        evaluation: Evaluation,
+        nominations: Nominations,
+        nominated_row: int | None = None,
+        but: int | None = None,
+    ) -> None:
+        """Take out the nodes that could not take the pod beside the pods nominated to them, but for one."""
+        overruled = filter_with_nominated_pods(
+            self, evaluation.cycle, evaluation.pod_class, nominations, nominated_row, but
+        )
+        evaluation.overruled.update(overruled)
+        evaluation.keep_to(None)
+
+    # Classes
+
+    def _let_go_unsigned(self, pod_class: EquivalenceClass) -> None:
+        """What plugins keep that could not say what they read of the pod is of no use to the next one."""
+        for name in pod_class.unsigned:
+            memo = pod_class.memos.pop(name, None)
+            if memo is not None:
+                self.plugins[name].release(memo)
+
+    def _class_of(self, pod: PodInfo) -> EquivalenceClass:
+        """The class of a pod, found or begun."""
+        latest = self._latest
+        template = pod.template
+        signing = self._signing(pod)
+        signatures = tuple([_signature(plugin, pod) for plugin in signing]) if signing else ()
+        if (
+            latest is not None
+            and template is latest.template
+            and signatures == latest.signatures
+            and self.table.lookups.groups_version == latest.version
+            and self.table.capacity == latest.pod_class.capacity
+            and not latest.pod_class.released
+        ):
+            return latest.pod_class
+        key, by_template = self._template_key(pod)
+        unsigned = list(by_template)
+        if signing:
+            unsigned += [
+                plugin.name for plugin, part in zip(signing, signatures, strict=True) if part is UNSIGNED
+            ]
+            key = (key, signatures)
+        pod_class = self._classes.get(key) if self._reuse else None
+        if pod_class is not None and pod_class.capacity != self.table.capacity:
+            self._classes.drop(pod_class)
+            pod_class = None
+        if pod_class is None:
+            pod_class = self._new_class(key, frozenset(unsigned))
+            self._classes.put(pod_class)
+        else:
+            self._latest = _Latest(template, self.table.lookups.groups_version, signatures, pod_class)
+        return pod_class
+
+    def common_class(self, pods: Sequence[PodInfo]) -> Hashable:
+        """The key of the class that pods have in common: whatever is said of one of them is said of all.
+
+        None if they are of several, or if nothing of them is reused. Labels that nobody looks at make other
+        templates of them, but no other class.
+        """
+        first = pods[0]
+        key, unsigned = self._template_key(first)
+        signing = self._signing(first)
+        signatures = [_signature(plugin, first) for plugin in signing]
+        alike = (
+            not unsigned
+            and UNSIGNED not in signatures
+            and all(
+                (pod.template is first.template or self._template_key(pod)[0] is key)
+                and self._signing(pod) is signing
+                and [_signature(plugin, pod) for plugin in signing] == signatures
+                for pod in pods
+            )
+        )
+        return (key, *signatures) if alike else None
+
+    def _signing(self, pod: PodInfo) -> list[Plugin]:
+        """The plugins that look at more of a pod than its template."""
+        return self._by_pod if pod.template.volumes or pod.pod.spec.node_name else self._by_plain_pod
+
+    def copies(self, evaluation: Evaluation) -> IntColumn | None:
+        """By row, how many pods like that of an evaluation the filters pass one after the other.
+
+        None if that cannot be told: a filter goes by more than the row, or does not know it. The evaluation
+        must be the last one.
+        """
+        if evaluation.rejected_outright is not None or not self._trusted.issuperset(self._pre_filter_names):
+            return None
+        cycle = evaluation.cycle
+        counts: IntColumn = np.zeros(self.table.capacity, dtype=np.int64)
+        rows = evaluation.feasible_rows
+        fitting = np.full(len(rows), np.iinfo(np.int64).max, dtype=np.int64)
+        limited = False
+        for column in evaluation.filters():
+            if not column.reusable:
+                return None
+            if not column.traits.watches:
+                continue
+            count = column.traits.filter_copies if column.traits.row_local else None
+            found = None if count is None else column.call(count, cycle, rows)
+            if found is None:
+                return None
+            limited = True
+            np.minimum(fitting, found, out=fitting)
+        if not limited:
+            return None
+        counts[rows] = fitting
+        return counts
+
+    def _template_key(self, pod: PodInfo) -> tuple[Hashable, tuple[str, ...]]:
+        """The part of the signature that all pods of a template share, worked out once for them, and the
+        plugins that could not give theirs."""
+        kept = pod.template.class_keys.get(self._serial)
+        version = self.table.lookups.groups_version
+        if kept is not None and kept[0] == version:
+            return kept[1]
+        shape = self._shape_key(pod, version)
+        by_labels = [_signature(plugin, pod) for plugin in self._by_labels]
+        key = self._keys.of((shape, *by_labels))
+        unsigned: tuple[str, ...] = ()
+        if UNSIGNED in shape.parts or UNSIGNED in by_labels:
+            signed = zip((*self._by_shape, *self._by_labels), (*shape.parts[1:], *by_labels), strict=True)
+            unsigned = tuple(plugin.name for plugin, part in signed if part is UNSIGNED)
+        if len(pod.template.class_keys) >= _MOST_PROFILES:
+            pod.template.class_keys.clear()
+        pod.template.class_keys[self._serial] = (version, (key, unsigned))
+        return key, unsigned
+
+    def _shape_key(self, pod: PodInfo, version: int) -> ClassKey:
+        """The part of the signature that all pods share that differ in labels only."""
+        signatures = pod.template.shape.signatures
+        kept = signatures.get(self._serial)
+        if kept is not None and kept[0] == version:
+            known: ClassKey = kept[1]
+            return known
+        deferred = pod.template.resize_deferred
+        key = self._keys.of((deferred, *[_signature(plugin, pod) for plugin in self._by_shape]))
+        if len(signatures) >= _MOST_PROFILES:
+            signatures.clear()
+        signatures[self._serial] = (version, key)
+        return key
+
+    def _new_class(self, key: Hashable, unsigned: frozenset[str]) -> EquivalenceClass:
+        table = self.table
+        return EquivalenceClass(key, unsigned, table.capacity, FilterResults(table), ScoreResults(table))
+
+    def _filter_columns(self, pod_class: EquivalenceClass) -> list[FilterColumn]:
+        """Columns for the filters that take part: those that skip every pod of the class need none."""
+        settled = pod_class.settled_pre_filters
+        never = settled.skipped if settled is not None else frozenset()
+        filters = [plugin for plugin in self._filters if plugin.name not in never]
+        signed = pod_class.key[0] if isinstance(pod_class.key, tuple) else pod_class.key
+        shape = signed.parts[0] if self._reuse and isinstance(signed, ClassKey) else None
+        parts = shape.parts if isinstance(shape, ClassKey) else None
+        columns = []
+        for index, plugin in enumerate(filters):
+            traits, reusable = self._traits[plugin.name], plugin.name not in pod_class.unsigned
+            place = self._shared_filters.get(plugin.name) if reusable else None
+            if parts is None or place is None:
+                columns.append(FilterColumn(index, plugin, traits, reusable))
+            else:
+                columns.append(FilterColumn(index, plugin, traits, True, self._shared_codes, parts[place]))
+        return columns
+
+    def _score_columns(self, pod_class: EquivalenceClass) -> list[ScoreColumn]:
+        """Columns for the scores that take part."""
+        settled = pod_class.settled_pre_scores
+        never = settled.skipped if settled is not None else frozenset()
+        return [
+            ScoreColumn(
+                plugin,
+                self._traits[plugin.name],
+                self._weights[plugin.name],
+                plugin.name not in pod_class.unsigned,
+                plugin.name in self._trusted,
+            )
+            for plugin in self._scores
+            if plugin.name not in never
+        ]
+
+    # In detail
+
+    def _rows_named(self, names: frozenset[str] | None) -> BoolColumn | None:
+        if names is None:
+            return None
+        mask = np.zeros(self.table.capacity, dtype=np.bool_)
+        for name in names:
+            row = self.table.row_of(name)
+            if row is not None:
+                mask[row] = True
+        return mask
+
+    def simulations(
+        self, attempt: Cycle, memos: Mapping[str, Any], nominations: Nominations = NO_NOMINATIONS
+    ) -> Simulations:
+        """For trying the pod of an attempt on single rows. `memos` is what plugins keep for its class."""
+        return Simulations(
+            self.table, self._pre_filters, self._filters_with_traits, attempt, memos, nominations
+        )
+
+
+# PreFilter and PreScore: plugins whose answer depends on the signature alone are asked once per class
+
+
+_Circumstances = tuple[str, frozenset[str], bool, tuple[str, ...]]
+"""What decides whose answers hold for a class: the point, who could not sign, no volumes, who skips alike."""
+_Fixed = dict[_Circumstances, tuple[frozenset[str], tuple[Plugin, ...]]]
+"""By that, the names of plugins that are not asked again for pods of the class, and the others."""
+
+
+def pre_filter(
+    plugins: Sequence[Plugin], cycle: Cycle, pod_class: EquivalenceClass, known: _Fixed
+) -> PreFiltering:
+    """What PreFilter plugins say together. Raises PluginError if one fails."""
+    settled = pod_class.settled_pre_filters
+    asked = plugins
+    skipping: tuple[str, ...] = ()
+    if settled is not None:
+        cycle.adopt(settled.states)
+        asked = settled.asking
+    elif not cycle.pod.template.volumes and not pod_class.unsigned:
+        asked = [plugin for plugin in plugins if not plugin.signs_volumes]
+        skipping = tuple([plugin.name for plugin in plugins if plugin.signs_volumes])
+    result = NOTHING_SAID
+    alike: list[Plugin] = []
+    complete = True
+    for plugin in asked:
+        filterer: PreFilterPlugin = plugin  # type: ignore[assignment]
+        answer = call_plugin(plugin, "PreFilter", filterer.pre_filter, cycle, cycle.pod)
+        if answer is None:
+            continue
+        if not isinstance(answer, Status):
+            answer = checked_pre_filter(plugin, answer)
+            complete = complete and not plugin.constant_pre_filter
+            result = _narrowed(result, plugin, answer.node_names)
+            if result.status is not None:
+                break
+        elif answer.code is Code.SKIP:
+            skipping += (plugin.name,)
+            if answer is SKIP_CLASS:
+                alike.append(plugin)
+        elif answer.code.is_rejection:
+            result = result._replace(status=answer.by(plugin.name))
+            if answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                break
+        elif answer.code is not Code.SUCCESS:
+            raise plugin_error(plugin, "PreFilter", answer.message)
+    if settled is not None:
+        cycle.skipped = settled.skipped_with(skipping)
+        return result
+    cycle.skipped = frozenset(skipping)
+    if complete and result.status is None:
+        pod_class.settled_pre_filters = _settle(
+            cycle, pod_class, plugins, alike, "constant_pre_filter", known
+        )
+    return result
+
+
+def pre_score(plugins: Sequence[Plugin], cycle: Cycle, pod_class: EquivalenceClass, known: _Fixed) -> None:
+    """Ask PreScore plugins. Raises PluginError if one fails."""
+    settled = pod_class.settled_pre_scores
+    asked = plugins
+    if settled is not None:
+        cycle.adopt_score(settled.states)
+        asked = settled.asking
+    skipping: tuple[str, ...] = ()
+    alike: list[Plugin] = []
+    for plugin in asked:
+        scorer: PreScorePlugin = plugin  # type: ignore[assignment]
+        answer: Status | None = call_plugin(plugin, "PreScore", scorer.pre_score, cycle, cycle.pod)
+        if answer is None or answer.code is Code.SUCCESS:
+            continue
+        if answer.code is not Code.SKIP:
+            raise plugin_error(plugin, "PreScore", answer.message)
+        skipping += (plugin.name,)
+        if answer is SKIP_CLASS:
+            alike.append(plugin)
+    if settled is not None:
+        cycle.skipped_score = settled.skipped_with(skipping)
+        return
+    cycle.skipped_score = frozenset(skipping)
+    pod_class.settled_pre_scores = _settle(cycle, pod_class, plugins, alike, "constant_pre_score", known)
+
+
+def _narrowed(result: PreFiltering, plugin: Plugin, names: frozenset[str]) -> PreFiltering:
+    """Only nodes that every such plugin asks for are looked at."""
+    rejectors = result.rejectors | {plugin.name}
+    left = names if result.node_names is None else result.node_names & names
+    status = result.status
+    if not left:
+        asked = sorted(rejectors)
+        if len(asked) == 1:
+            reason = f"node(s) didn't satisfy plugin {asked[0]}"
+        else:
+            reason = f"node(s) didn't satisfy plugin(s) [{' '.join(asked)}] simultaneously"
+        status = unresolvable(reason)
+    return PreFiltering(status, left, rejectors)
+
+
+def _settle(
+    cycle: Cycle,
+    pod_class: EquivalenceClass,
+    plugins: Sequence[Plugin],
+    alike: Sequence[Plugin],
+    constant: str,
+    known: _Fixed,
+) -> Settled:
+    """What the first pod's answers mean for the next pods of the class.
+
+    Fixed are those of plugins that go by the signature alone, or that skip all that is `alike`.
+    """
+    unsigned = pod_class.unsigned
+    plain = not cycle.pod.template.volumes
+    circumstances = (constant, unsigned, plain, tuple([plugin.name for plugin in alike]))
+    found = known.get(circumstances)
+    if found is None:
+        names = frozenset(
+            plugin.name
+            for plugin in plugins
+            if plugin.name not in unsigned
+            and (getattr(plugin, constant) or plugin in alike or (plain and plugin.signs_volumes))
+        )
+        found = known[circumstances] = (names, tuple(p for p in plugins if p.name not in names))
+    fixed, asking = found
+    if constant == "constant_pre_score":
+        return Settled(fixed & cycle.skipped_score, cycle.score_states_of(fixed), asking, {})
+    return Settled(fixed & cycle.skipped, cycle.states_of(fixed), asking, {})
+
+
+def _signature(plugin: Plugin, pod: PodInfo) -> Hashable:
+    """What a plugin reads of a pod, made sure that it can be looked up."""
+    try:
+        signature = plugin.sign(pod)
+        if isinstance(signature, Unsigned):
+            return UNSIGNED
+        hash(signature)
+    except Exception as cause:
+        message = f'signing a pod with plugin "{plugin.name}": {type(cause).__name__}: {cause}'
+        raise PluginError(plugin.name, message) from cause
+    return signature

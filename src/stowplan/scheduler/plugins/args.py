@@ -1,0 +1,24 @@
+"""The base class of plugin arguments. Those of a plugin stand beside the plugin."""
+
+from typing import Self
+
+from stowplan.api.fielderrors import Path
+from stowplan.api.meta import Struct
+from stowplan.api.releases.feature_gates import DEFAULT_GATES
+from stowplan.scheduler.framework import FeatureGates
+
+
+class PluginArgs(Struct, frozen=True):
+    """Arguments of one plugin. The class name is the `kind` they carry in a configuration.
+
+    Field defaults are those of an absent field. What an empty or zero value or a feature gate changes on
+    top of that is applied by `completed`, which the configuration loader always calls.
+    """
+
+    def completed(self, gates: FeatureGates = DEFAULT_GATES) -> Self:
+        """These arguments with every default filled in."""
+        return self
+
+    def validate(self, path: Path, gates: FeatureGates = DEFAULT_GATES) -> list[str]:
+        """Everything wrong with these (completed) arguments; `path` is where they stand."""
+        return []

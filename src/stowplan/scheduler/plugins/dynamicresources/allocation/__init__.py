@@ -1,0 +1,1 @@
+"""The structured allocator: the search for devices, their pools, selectors and constraints."""

@@ -1,0 +1,1 @@
+"""Explanations of claims without devices: diagnosis, shortfall, remedies."""

@@ -1,0 +1,58 @@
+"""NodeName: a pod that names its node runs there or nowhere."""
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from stowplan.scheduler.framework import (
+    NODE_ADD,
+    Codes,
+    Cycle,
+    EventRegistration,
+    NodeRows,
+    Plugin,
+    PodInfo,
+    PreFilterResult,
+    Reads,
+    Shortfall,
+    Status,
+    unresolvable,
+)
+
+REASON = "node(s) didn't match the requested node name"
+
+
+class NodeName(Plugin):
+    """Compares `spec.nodeName`, where it is set, with the node."""
+
+    reads = Reads.NODE
+    signs_node_name = True
+    constant_pre_filter = True
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        return pod.pod.spec.node_name
+
+    def events(self) -> Sequence[EventRegistration]:
+        return (EventRegistration(NODE_ADD),)
+
+    def pre_filter(self, cycle: Cycle, pod: PodInfo) -> PreFilterResult | None:
+        """Since 1.37 only the named node is looked at."""
+        name = pod.spec.node_name
+        return PreFilterResult(frozenset({name})) if name else None
+
+    def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes | None:
+        wanted = pod.spec.node_name
+        if not wanted:
+            return None
+        codes = np.ones(nodes.table.capacity, dtype=np.int64)
+        row = nodes.table.row_of(wanted)
+        if row is not None:
+            codes[row] = 0
+        result: Codes = codes[nodes.rows]
+        return result
+
+    def shortfall(self, cycle: Cycle, pod: PodInfo, row: int) -> Shortfall | None:
+        return Shortfall("another node", f"the pod names node {pod.spec.node_name}")
+
+    def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
+        return unresolvable(REASON)

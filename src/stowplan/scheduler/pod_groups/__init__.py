@@ -1,0 +1,1 @@
+"""Pod groups: the scheduling cycle of a group, its algorithm, results and status."""

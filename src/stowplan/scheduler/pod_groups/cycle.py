@@ -1,0 +1,478 @@
+"""The scheduling cycle of a group: a whole tree of pod groups, from the queue to nodes for its members.
+
+The group is checked, placed as a whole, and, if that is not possible, PodGroupPostFilter plugins may make
+room. Then every member is carried out or fails on its own, as single pods do; the group gets its condition,
+and goes back to the queue if members are left.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from random import Random
+from typing import Final
+
+from stowplan.api.pod import Pod
+from stowplan.api.pod_groups import (
+    PREEMPT_LOWER_PRIORITY,
+    REASON_SCHEDULED,
+    REASON_SCHEDULER_ERROR,
+    REASON_UNSCHEDULABLE,
+    PodGroup,
+)
+from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.gocompat.quoting import quote
+from stowplan.runtime.logs import Ref
+from stowplan.scheduler.cache import CacheCorruptedError
+from stowplan.scheduler.context import Context, Profile, describe
+from stowplan.scheduler.failure_handler import UNHANDLED, Failure, FailureHandler
+from stowplan.scheduler.framework.budget import Budget
+from stowplan.scheduler.framework.placement import (
+    GroupCycle,
+    GroupTrial,
+    PodGroupInfo,
+    PodGroupPostFilterResult,
+    Waited,
+    carry_out,
+    group_info,
+)
+from stowplan.scheduler.framework.status import Code, error
+from stowplan.scheduler.pod_groups.algorithm import GroupAlgorithm, GroupObserver, PlacementMetrics
+from stowplan.scheduler.pod_groups.result import (
+    UNSCHEDULABLE_GROUP,
+    GroupOutcome,
+    GroupResult,
+    GroupStatus,
+    PodResult,
+)
+from stowplan.scheduler.pod_groups.status import GroupStatusWriter
+from stowplan.scheduler.preemption import Preemption
+from stowplan.scheduler.queue.group_queue import GroupSchedulingQueue
+from stowplan.scheduler.queue.queued_group import QueuedGroup
+from stowplan.scheduler.queue.queued_pod import QueuedPod
+from stowplan.scheduler.queue.sub_queues import AlreadyQueuedError
+from stowplan.scheduler.scheduling_cycle import TOP, NodeFinder, SchedulingCycle
+from stowplan.scheduler.table.pod_groups import GroupLookupError, GroupTree
+from stowplan.scheduler.turns import before_writing
+
+SUCCESS: Final = "success"
+REJECTED: Final = "rejected"
+ERROR: Final = "error"
+"""What the queue is told of a group's attempt."""
+
+
+class GroupConflictError(Exception):
+    """What is wrong with a group before anything is tried; the text is kube-scheduler's."""
+
+
+class PodGroupCycle:
+    """Schedules groups, one after the other.
+
+    `observer` is told of everything in detail.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        queue: GroupSchedulingQueue,
+        finder: NodeFinder,
+        single: SchedulingCycle,
+        preemption: Preemption,
+        failures: FailureHandler,
+        gates: FeatureGates,
+        rng: Random,
+        observer: GroupObserver | None = None,
+    ) -> None:
+        self._context = context
+        self._queue = queue
+        self._single = single
+        self._finder = finder
+        self._failures = failures
+        self._statuses = GroupStatusWriter(context)
+        self._own_policy = gates["PodGroupPreemptionPolicy"]
+        self._preemption = preemption
+        self._paused = 0.0
+        """`TimeSlice.paused` when the cycle began."""
+        self._told = ""
+        """The sentence for the events of members if their group is held back."""
+        self._observer = observer
+        self.algorithms = {
+            profile.name: GroupAlgorithm(
+                profile.framework,
+                profile.lifecycle,
+                finder,
+                rng,
+                placements=gates["TopologyAwareWorkloadScheduling"],
+                nominations=single.nominations,
+                timer=context.timer,
+                extenders=bool(context.extenders),
+                records=TOP if context.decisions.wanted else 0,
+                metrics=_Placements(context, profile.name),
+                observer=observer,
+            )
+            for profile in context.profiles.values()
+        }
+
+    def observe(self, observer: GroupObserver) -> None:
+        """Tell an observer of everything in detail."""
+        self._observer = observer
+        for algorithm in self.algorithms.values():
+            algorithm.observer = observer
+
+    async def schedule(self, entity: QueuedGroup) -> None:
+        """Schedule one group that was popped from the queue.
+
+        An exception that nobody expected is the group's error, not the scheduler's end.
+        """
+        context = self._context
+        began = context.timer()
+        self._paused = context.slice.paused
+        self._told = ""
+        entity.cost = entity.held_until = 0
+        try:
+            await self._schedule(entity, began)
+        except asyncio.CancelledError:
+            for queued in list(entity.pods()):
+                self._single.put_back(queued)
+            self._end(entity, SUCCESS, any_failed=True)
+            raise
+        except CacheCorruptedError:
+            raise
+        except GroupConflictError as problem:
+            self._fail_before(entity, str(problem), began)
+        except Exception as cause:  # noqa: BLE001 - it is this group's error, and nobody else's
+            about = Ref(f"{entity.namespace}/{entity.name}")
+            context.unexpected("Group scheduling failed", cause, source="pod_group_cycle", podGroup=about)
+            self._fail_before(entity, describe(cause), began)
+
+    async def _schedule(self, entity: QueuedGroup, began: float) -> None:
+        context = self._context
+        tree = self._tree(entity)
+        profile = self._checked(entity, tree)
+        members = self._members(entity)
+        if not members:
+            self._end(entity, SUCCESS, any_failed=False)
+            return
+        about = Ref(f"{entity.namespace}/{entity.name}")
+        context.logger.info(3, "Attempting to schedule pod group", podGroup=about)
+        root = group_info(
+            tree,
+            {key: [queued.pod for queued in pods] for key, pods in entity.members.items()},
+            context.cache.table,
+        )
+        algorithm = self.algorithms[profile.name]
+        with context.freeze.hold(), self._budgeted(began):
+            cycle = GroupCycle(context.cache.table, root)
+            result = await carry_out(algorithm.run(root, cycle), context.slice.pause_if_over)
+            before = result.status.code
+            result.complete()
+            context.metrics.pod_groups.algorithm(context.timer() - began)
+            found = None
+            if before is Code.UNSCHEDULABLE:
+                found = await self._post_filter(algorithm, cycle, root)
+                _apply(result, found)
+            if self._observer is not None:
+                self._observer.decided(result, found)
+            if found is None:
+                self._charge(entity, began, before)
+                # The rows that members get are those of the table as it is while it is frozen.
+                any_failed = await self._submit(profile, entity, result)
+        if found is not None:
+            self._charge(entity, began, before)
+            await self._preemption.prepare_for_group(root, found)
+            any_failed = await self._submit(profile, entity, result)
+        self._count(profile, result, began)
+        self._end(entity, _code(before), any_failed)
+
+    @contextmanager
+    def _budgeted(self, began: float) -> Iterator[None]:
+        """Have the members of a group share the budget of one attempt."""
+        context = self._context
+        budget = Budget(context.timer, None, began=began, pauses=lambda: context.slice.is_over)
+        self._finder.in_slices = (budget, context.slice)
+        try:
+            yield
+        finally:
+            self._finder.in_slices = None
+
+    def _charge(self, entity: QueuedGroup, began: float, code: Code) -> None:
+        """Add the time of the cycle so far to the group's; one that found no place may be held back."""
+        context = self._context
+        context.costs.spent(entity, context.timer() - began - context.slice.paused + self._paused)
+        if code is not Code.SUCCESS:
+            self._told = context.costs.hold_back(entity)
+
+    # Before anything is tried
+
+    def _tree(self, entity: QueuedGroup) -> GroupTree:
+        """The tree of the group as it is now. Raises GroupConflictError."""
+        groups = self._context.cache.groups
+        tree = groups.tree(entity.root)
+        if tree is not None:
+            return tree
+        try:
+            if entity.root.startswith("podgroup/"):
+                groups.pod_group(entity.root)
+            else:
+                groups.composite_pod_group(entity.root)
+        except GroupLookupError as missing:
+            raise GroupConflictError(str(missing)) from None
+        raise GroupConflictError(f"pod group object not found for pod group {entity.root}")
+
+    def _checked(self, entity: QueuedGroup, tree: GroupTree) -> Profile:
+        """The profile of the group, if its members agree on what they have to. Raises GroupConflictError."""
+        check = _Agreement(tree, self._own_policy)
+        for pod in self._known(entity, tree):
+            check.take(pod)
+        profile = self._context.profiles.get(check.scheduler_name)
+        if profile is None:
+            raise GroupConflictError(f"profile not found for scheduler name {quote(check.scheduler_name)}")
+        return profile
+
+    def _known(self, entity: QueuedGroup, tree: GroupTree) -> Iterator[Pod]:
+        """The members that wait, then those that have a node."""
+        table = self._context.cache.table
+        for queued in entity.pods():
+            yield queued.pod.pod
+        for leaf in tree.leaves:
+            state = table.groups.group(leaf.key)
+            if state is None:
+                missing = f"pod group state not found for pod group {leaf.key}"
+                raise GroupConflictError(f"failed to get pod group state: {missing}")
+            for uid in state.scheduled:
+                yield state.pods[uid]
+
+    def _members(self, entity: QueuedGroup) -> int:
+        """Leave out members that are being deleted or have a node; returns how many are left."""
+        cache = self._context.cache
+        for queued in list(entity.pods()):
+            if queued.pod.dying or cache.is_assumed(queued.uid):
+                self._single.skip(queued)
+                entity.remove(queued)
+        return entity.size
+
+    def _fail_before(self, entity: QueuedGroup, message: str, began: float) -> None:
+        """Nothing was tried: all members fail with what is wrong with the group."""
+        failure = Failure(message, rejected=False)
+        for queued in list(entity.pods()):
+            self._context.cache.forget(queued.uid)
+            self._single.record(queued, None, "error", message)
+            self._failures.handle(queued, failure, began)
+        tree = self._context.cache.groups.tree(entity.root)
+        for leaf in () if tree is None else tree.leaves:
+            if isinstance(leaf.obj, PodGroup):
+                self._statuses.submit(leaf.obj, "False", REASON_SCHEDULER_ERROR, message)
+        self._end(entity, ERROR, any_failed=True)
+
+    # PodGroupPostFilter
+
+    async def _post_filter(
+        self, algorithm: GroupAlgorithm, cycle: GroupCycle, root: PodGroupInfo
+    ) -> PodGroupPostFilterResult:
+        """See whether room can be made for a group that found no place."""
+        context = self._context
+        began = context.timer()
+
+        shape = algorithm.shape(root)
+        if self._observer is None:
+            cycle.shape = shape
+
+        def again() -> Waited[GroupTrial]:
+            return algorithm.try_again(root, shape)
+
+        steps = algorithm.points.post_filter_steps(cycle, root, again)
+        result = await carry_out(steps, context.slice.pause_if_over)
+        await before_writing(context.turns, result.writes)
+        for write in result.writes:
+            status = await write()
+            if status is not None:
+                message = f"{status.message}"
+                result = PodGroupPostFilterResult(error(message).by(status.plugin))
+                break
+        label, name = result.status.code.label, algorithm.framework.profile.scheduler_name
+        context.metrics.point("PodGroupPostFilter", label, name, context.timer() - began)
+        return result
+
+    # Carrying it out
+
+    async def _submit(self, profile: Profile, entity: QueuedGroup, result: GroupResult) -> bool:
+        """Every member gets its node or fails; every PodGroup its condition. Whether any member failed."""
+        any_failed = False
+        for leaf in result.root.leaves():
+            outcome = result.outcomes[leaf.key]
+            queued = entity.members.get(leaf.key, [])
+            scheduled = 0
+            for member, found in zip(list(queued), outcome.pods, strict=True):
+                await self._context.slice.pause_if_over()
+                try:
+                    failure = self._outcome_of(profile, member, outcome, found)
+                except CacheCorruptedError:
+                    raise
+                except Exception as cause:  # noqa: BLE001 - it is this member's error, and nobody else's
+                    failure = self._single.failed_unexpectedly(member, cause)
+                if failure is None:
+                    scheduled += 1
+                    continue
+                any_failed = True
+                if self._told:
+                    failure = replace(failure, message=f"{failure.message} {self._told}")
+                began = self._context.timer() - found.seconds
+                self._failures.handle(member, failure, began)
+            self._report(outcome, scheduled, len(queued) - scheduled)
+        return any_failed
+
+    def _outcome_of(
+        self, profile: Profile, member: QueuedPod, outcome: GroupOutcome, found: PodResult
+    ) -> Failure | None:
+        """Carry out what was found for a member; returns why it gets no node."""
+        group = outcome.status
+        if found.row is not None and group.is_success:
+            return self._carry_out(profile, member, found)
+        failure = found.failure
+        if group.code is Code.ERROR:
+            own = failure is not None and not failure.rejected
+            message = failure.message if failure is not None and own else group.message
+            failure = Failure(message, rejected=False)
+        elif found.row is not None:
+            if outcome.waits_for_preemption:
+                message, nominated = group.message, found.nominated_node
+            else:
+                message, nominated = f"{UNSCHEDULABLE_GROUP}, {group.message}", ""
+            failure = Failure(message, rejected=True, nominated_node=nominated, by_group=True)
+        assert failure is not None
+        kind = "unschedulable" if failure.rejected else "error"
+        self._single.record(member, found.record, kind, failure.message)
+        return failure
+
+    def _carry_out(self, profile: Profile, member: QueuedPod, found: PodResult) -> Failure | None:
+        context, cycle, row = self._context, found.cycle, found.row
+        assert cycle is not None
+        assert row is not None
+        cycle.group = cycle.placement = None
+        if context.decisions.wanted:
+            node = context.cache.table.name_of(row)
+            self._single.record(member, found.record, "binding", f"binding to {node}")
+        began = context.timer() - found.seconds
+        return self._single.commit(profile, member, cycle, row, found.feasible, began)
+
+    def _report(self, outcome: GroupOutcome, scheduled: int, unschedulable: int) -> None:
+        """Write the condition of a PodGroup, and log what came of it."""
+        logger, status = self._context.logger, outcome.status
+        group = outcome.info.pod_group
+        assert group is not None
+        about = Ref(group.key)
+        if status.is_success:
+            self._statuses.submit(group, "True", REASON_SCHEDULED, status.message)
+            logger.info(
+                2,
+                "Successfully scheduled a pod group",
+                podGroup=about,
+                scheduledPods=scheduled,
+                unschedulablePods=unschedulable,
+            )
+        elif status.code is Code.ERROR:
+            self._statuses.submit(group, "False", REASON_SCHEDULER_ERROR, status.as_error)
+            logger.error(
+                "Error scheduling pod group",
+                podGroup=about,
+                errorPods=unschedulable,
+                err=status.as_error,
+                logger=UNHANDLED,
+            )
+        else:
+            self._statuses.submit(group, "False", REASON_UNSCHEDULABLE, status.message)
+            waits = outcome.waits_for_preemption
+            message = "Pod group is waiting for preemption" if waits else "Unable to schedule a pod group"
+            logger.info(2, message, podGroup=about, unschedulablePods=unschedulable, err=status.message)
+
+    def _count(self, profile: Profile, result: GroupResult, began: float) -> None:
+        outcome = result.outcomes[result.root.key]
+        kind = "unschedulable"
+        if outcome.status.is_success:
+            kind = "scheduled"
+        elif outcome.status.code is Code.ERROR:
+            kind = "error"
+        elif outcome.waits_for_preemption:
+            kind = "waiting_on_preemption"
+        self._context.metrics.pod_groups.attempt(kind, profile.name, self._context.timer() - began)
+
+    def _end(self, entity: QueuedGroup, code: str, any_failed: bool) -> None:
+        """The attempt is over: whoever is left goes back to the queue."""
+        try:
+            self._queue.add_attempted_group(entity, code, any_failed)
+        except AlreadyQueuedError as present:
+            about = Ref(f"{entity.namespace}/{entity.name}")
+            self._context.logger.error(
+                "Failed to add attempted pod group to scheduling queue",
+                podGroup=about,
+                err=present,
+                logger=UNHANDLED,
+            )
+        self._context.wake()
+
+
+class _Agreement:
+    """What the members of a group have to agree on: scheduler, priority and preemption policy."""
+
+    def __init__(self, tree: GroupTree, own_policy: bool) -> None:
+        self.scheduler_name = ""
+        self._priority = tree.obj.priority
+        self._policy = tree.obj.preemption_policy if own_policy else ""
+        self._of_group = " as the pod group's preemption policy" if own_policy else ""
+
+    def take(self, pod: Pod) -> None:
+        """Compare a member with what was agreed on so far. Raises GroupConflictError."""
+        self.scheduler_name = self.scheduler_name or pod.spec.scheduler_name
+        same = "all pods in a single pod group should have the same"
+        if pod.spec.scheduler_name != self.scheduler_name:
+            one, other = quote(pod.spec.scheduler_name), quote(self.scheduler_name)
+            raise GroupConflictError(f"{same} .spec.schedulerName set, got: {one} and {other}")
+        if pod.priority != self._priority:
+            got = f"got {pod.priority} and {self._priority}"
+            raise GroupConflictError(f"{same} priority as the pod group's priority, {got}")
+        policy = pod.spec.preemption_policy or PREEMPT_LOWER_PRIORITY
+        self._policy = self._policy or policy
+        if policy != self._policy:
+            got = f"got {policy} and {self._policy}"
+            raise GroupConflictError(f"{same} preemption policy{self._of_group}, {got}")
+
+
+class _Placements(PlacementMetrics):
+    """Counts placements in the metrics of a scheduler."""
+
+    def __init__(self, context: Context, profile: str) -> None:
+        self._metrics = context.metrics.pod_groups
+        self._profile = profile
+
+    def generated(self, count: int) -> None:
+        self._metrics.placements(self._profile, count)
+
+    def evaluated(self, feasible: bool, seconds: float) -> None:
+        self._metrics.placement("feasible" if feasible else "infeasible", self._profile, seconds)
+
+
+def _apply(result: GroupResult, found: PodGroupPostFilterResult) -> None:
+    """What PodGroupPostFilter came to, in the outcomes: nominations, and what is said of every group.
+
+    Groups that share a status are told as many times.
+    """
+    if found.status.is_success:
+        for outcome in result.outcomes.values():
+            outcome.waits_for_preemption = True
+            for member in outcome.pods:
+                nominated = found.nominations.get(member.pod.uid)
+                if nominated is not None:
+                    member.nominate(nominated)
+    if found.status.code is Code.ERROR:
+        failed = GroupStatus.failed(found.status.message)
+        for outcome in result.outcomes.values():
+            outcome.status = failed
+    else:
+        for outcome in result.outcomes.values():
+            outcome.status.reasons.append(found.status.message)
+
+
+def _code(code: Code) -> str:
+    if code is Code.SUCCESS:
+        return SUCCESS
+    return ERROR if code is Code.ERROR else REJECTED

@@ -1,0 +1,69 @@
+"""A scheduling queue for the profiles of a scheduler."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from stowplan.api.pod import Pod
+from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.runtime.clock import Clock
+from stowplan.runtime.logs import Logger
+from stowplan.scheduler.framework.events import build_hint_map
+from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.runtime import Framework
+from stowplan.scheduler.queue.group_queue import GroupSchedulingQueue
+from stowplan.scheduler.queue.instrument import QueueInstrument
+from stowplan.scheduler.queue.scheduling_queue import LONGEST_WAIT, SchedulingQueue
+from stowplan.scheduler.queue.sub_queues import SECOND, Backoff, ProfileRules
+
+
+def queue_for(
+    frameworks: Sequence[Framework],
+    clock: Clock,
+    gates: FeatureGates = DEFAULT_GATES,
+    *,
+    initial_backoff: float = 1,
+    max_backoff: float = 10,
+    longest_wait: float = LONGEST_WAIT,
+    extenders: bool = False,
+    wake_failed_groups: bool = False,
+    find: Callable[[str], Pod | None] | None = None,
+    instrument: QueueInstrument | None = None,
+    logger: Logger | None = None,
+) -> SchedulingQueue:
+    """A queue for profiles on one table. All sort it alike, so the first one's plugin does.
+
+    Times are in seconds: `podInitialBackoffSeconds`, `podMaxBackoffSeconds` and
+    `--pod-max-in-unschedulable-pods-duration`. `extenders`: the scheduler has some. `wake_failed_groups`: see
+    `GroupSchedulingQueue`.
+    """
+    make: Callable[..., SchedulingQueue] = SchedulingQueue
+    if gates.pod_groups:
+        groups = frameworks[0].table.groups
+        make = partial(GroupSchedulingQueue, groups=groups, wake_failed_groups=wake_failed_groups)
+    window = Backoff().window if gates["SchedulerPopFromBackoffQ"] else 1
+    [sorter] = frameworks[0].at(Point.QUEUE_SORT)
+    return make(
+        clock,
+        frameworks[0].table.info,
+        {
+            framework.profile.scheduler_name: rules_of(framework, gates, extenders=extenders)
+            for framework in frameworks
+        },
+        sorter.sort_key,  # type: ignore[attr-defined]
+        sorted_by_priority=sorter.sorts_by_priority,
+        backoff=Backoff(round(initial_backoff * SECOND), round(max_backoff * SECOND), window),
+        longest_wait=longest_wait,
+        find=find,
+        instrument=instrument,
+        gates=gates,
+        logger=logger,
+    )
+
+
+def rules_of(
+    framework: Framework, gates: FeatureGates = DEFAULT_GATES, *, extenders: bool = False
+) -> ProfileRules:
+    """What the queue needs to know of a profile. Plugins without PreEnqueue of their own hold nobody back."""
+    hints = build_hint_map(framework.plugins.values(), gates, extenders=extenders)
+    asking = [plugin for plugin in framework.at(Point.PRE_ENQUEUE) if hasattr(plugin, "pre_enqueue")]
+    return ProfileRules(hints, asking)

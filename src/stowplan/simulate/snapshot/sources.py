@@ -1,0 +1,272 @@
+"""Where a snapshot comes from: the lists of an API server, or what `kubectl get -o yaml` wrote to files."""
+
+import lzma
+import sys
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import structs
+
+from stowplan.api import catalogue
+from stowplan.api.decode import DecodeError, convert_any
+from stowplan.api.meta import Object, timestamp
+from stowplan.api.pod import Pod
+from stowplan.api.status import ApiError
+from stowplan.api.workloads import PriorityClass
+from stowplan.client import Listing, Reader
+from stowplan.gocompat.jsontext import TextError
+from stowplan.gocompat.yamltext import load_yaml_documents
+from stowplan.scheduler.recording.files import RecordingError, inflated_limit, is_recording
+from stowplan.scheduler.recording.objects import objects_at
+from stowplan.scheduler.watched import (
+    AROUND_PODS,
+    COMPOSITE_POD_GROUPS,
+    COSCHEDULING_GROUPS,
+    DEVICE_TAINT_RULES,
+    DEVICES,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    STORAGE,
+    Watched,
+)
+from stowplan.simulate.snapshot.files import Snapshot, SnapshotError, is_snapshot, read_snapshot
+from stowplan.simulate.snapshot.places import Place, not_yaml
+from stowplan.simulate.snapshot.tracefiles import has_mapping, is_trace, objects_of_mapping, objects_of_trace
+
+_PRIORITIES: Final = Watched(
+    catalogue.PRIORITY_CLASSES,
+    PriorityClass,
+    without="pods of manifests get no priority by the name of a class",
+)
+KINDS: Final[Sequence[Watched]] = (NODES, PODS, *AROUND_PODS, *STORAGE, *DEVICES, _PRIORITIES)
+"""Everything that decisions depend on."""
+
+_REQUIRED: Final = (NODES, PODS)
+_DEFAULT_NAMESPACE: Final = "default"
+_SUFFIXES: Final = (".yaml", ".yml", ".json")
+
+Progress = Callable[[str, int], None]
+"""Told which resource or file was read, and how many objects there were."""
+
+
+def _silent(resource: str, count: int) -> None:
+    """Nobody wants to know."""
+
+
+async def read_cluster(client: Reader, source: str, progress: Progress = _silent) -> Snapshot:
+    """List everything that decisions depend on. What the server lacks or forbids is noted.
+
+    Raises SnapshotError if nodes or pods cannot be read.
+    """
+    found = Snapshot([], source)
+    for kind in KINDS:
+        try:
+            listing = await client.list(kind.served, kind.cls, not_older_than="0")
+        except ApiError as error:
+            if kind in _REQUIRED or error.code not in (403, 404):
+                raise SnapshotError(f"list {kind.served.plural}: {error.message}") from None
+            found.notes.append(f"{kind.served.plural} could not be read: {kind.without or error.message}")
+            continue
+        _take(found, kind, listing, progress)
+    await _read_taint_rules(client, found, progress)
+    await _read_groups(client, found, progress)
+    return found
+
+
+async def _read_groups(client: Reader, found: Snapshot, progress: Progress) -> None:
+    """List groups of pods of every kind that the server has. Without any there are no groups."""
+    for kind in (POD_GROUPS, COMPOSITE_POD_GROUPS, COSCHEDULING_GROUPS):
+        try:
+            listing = await client.list(kind.served, kind.cls, not_older_than="0")
+        except ApiError as error:
+            if error.code == 403:
+                found.notes.append(f"{kind.served.qualified} could not be read: {kind.without}")
+            elif error.code != 404:
+                raise SnapshotError(f"list {kind.served.qualified}: {error.message}") from None
+            continue
+        _take(found, kind, listing, progress)
+
+
+async def _read_taint_rules(client: Reader, found: Snapshot, progress: Progress) -> None:
+    """List rules that taint devices, in the version that the server has. Without any there are no rules."""
+    kind = DEVICE_TAINT_RULES
+    for served in (catalogue.DEVICE_TAINT_RULES, catalogue.DEVICE_TAINT_RULES_V1BETA2):
+        try:
+            listing = await client.list(served, kind.cls, not_older_than="0")
+        except ApiError as error:
+            if error.code == 404:
+                continue
+            if error.code != 403:
+                raise SnapshotError(f"list {served.plural}: {error.message}") from None
+            found.notes.append(f"{served.plural} could not be read: {kind.without}")
+            return
+        _take(found, kind, listing, progress)
+        return
+
+
+def _take(found: Snapshot, kind: Watched, listing: Listing[Any], progress: Progress) -> None:
+    found.objects += listing.items
+    found.notes += [f"{kind.served.plural} {one.key}: {one.problem}" for one in listing.unreadable]
+    progress(kind.served.plural, len(listing.items))
+
+
+def read_files(paths: Sequence[Path], progress: Progress = _silent) -> Snapshot:
+    """Read files, directories, tar archives, or standard input (`-`). Raises SnapshotError."""
+    files = [file for path in paths for file in _files(path)]
+    names = ", ".join(map(str, paths))
+    found = Snapshot([], names)
+    skipped: dict[str, int] = {}
+    for file in files:
+        if is_trace(file):
+            _take_trace(found, file, progress)
+            continue
+        if is_recording(file):
+            _take_recording(found, file, progress)
+            continue
+        if is_snapshot(file):
+            kept = read_snapshot(file)
+            found.objects += kept.objects
+            found.notes += kept.notes
+            progress(str(file), len(kept.objects))
+            continue
+        for place, document in _with_shapes(file, found):
+            try:
+                obj = convert_any(document)
+            except DecodeError as error:
+                raise place.says(str(error)) from None
+            if obj is None:
+                skipped[document["kind"]] = skipped.get(document["kind"], 0) + 1
+            else:
+                found.objects.append(_identified(obj))
+            progress(str(file), 1)
+    if skipped:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(skipped.items()))
+        found.notes.append(f"not needed for scheduling: {kinds}")
+    return found
+
+
+def _take_trace(found: Snapshot, file: Path, progress: Progress) -> None:
+    objects = objects_of_trace(file)
+    found.objects += objects
+    progress(str(file), len(objects))
+
+
+def _take_recording(found: Snapshot, file: Path, progress: Progress) -> None:
+    """The cluster of a recording as it was at its end."""
+    try:
+        objects, time = objects_at(file)
+    except RecordingError as error:
+        raise SnapshotError(str(error)) from None
+    found.objects += objects
+    found.notes.append(f"{file}: the cluster as it was at {timestamp(time)}, the end of the recording")
+    progress(str(file), len(objects))
+
+
+def _identified(obj: Object) -> Object:
+    """A pod that somebody wrote by hand gets what every pod of a cluster has: a namespace and a uid."""
+    metadata = obj.metadata
+    if not isinstance(obj, Pod) or (metadata.uid and metadata.namespace):
+        return obj
+    namespace = metadata.namespace or _DEFAULT_NAMESPACE
+    uid = metadata.uid or f"pod-{namespace}/{metadata.name}"
+    return structs.replace(obj, metadata=structs.replace(metadata, namespace=namespace, uid=uid))
+
+
+def _with_shapes(file: Path, found: Snapshot) -> Iterator[tuple[Place, dict[str, Any]]]:
+    """The objects of a file; the nodes of a document of shapes are added to what was found."""
+    for place, document in _parsed(file):
+        if isinstance(document, dict) and "kind" not in document and "nodes" in document:
+            from stowplan.simulate.snapshot.shapes import nodes_of
+
+            found.objects += nodes_of(document, place)
+        elif has_mapping(document):
+            found.objects += objects_of_mapping(document, place)
+        else:
+            yield from _objects(place, document)
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if path.is_dir():
+        yield from sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES)
+    else:
+        yield path
+
+
+def documents(path: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
+    """The objects of a file or of the files of a tar archive, lists taken apart, each with its place."""
+    for place, document in _parsed(path):
+        yield from _objects(place, document)
+
+
+def _parsed(path: Path) -> Iterator[tuple[Place, Any]]:
+    for name, text in _texts(path):
+        try:
+            parsed = (
+                [msgspec.json.decode(text)] if text.lstrip().startswith("{") else load_yaml_documents(text)
+            )
+        except (TextError, msgspec.DecodeError) as error:
+            raise not_yaml(name, error) from None
+        except RecursionError:
+            raise SnapshotError(f"{name}: nested too deeply") from None
+        for number, document in enumerate(parsed):
+            if document is not None:
+                yield Place(name, text, number), document
+
+
+def _texts(path: Path) -> Iterator[tuple[str, str]]:
+    if str(path) == "-":
+        yield "-", sys.stdin.read()
+    elif tarfile.is_tarfile(path):
+        try:
+            yield from _members(path)
+        except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
+            raise SnapshotError(f"{path}: damaged or cut off: expected a tar archive: {error}") from None
+    else:
+        yield str(path), _text(str(path), path.read_bytes())
+
+
+def _members(path: Path) -> Iterator[tuple[str, str]]:
+    """The files of an archive, but not what its links lead to.
+
+    How large they are is checked before they are read, or passed over.
+    """
+    room = inflated_limit(path.stat().st_size)
+    with tarfile.open(path) as archive:
+        wanted: list[tarfile.TarInfo] = []
+        for member in archive:
+            room -= member.size
+            if room < 0:
+                raise SnapshotError(f"{path}: {member.name}: the archive is too small for files of that size")
+            if member.isfile() and member.name.endswith(_SUFFIXES):
+                wanted.append(member)
+        for member in sorted(wanted, key=lambda one: one.name):
+            file = archive.extractfile(member)
+            if file is not None:
+                yield f"{path}: {member.name}", _text(f"{path}: {member.name}", file.read())
+
+
+def _text(place: str, data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise SnapshotError(f"{place}: byte {error.start}: expected UTF-8") from None
+
+
+def _objects(place: Place, document: Any) -> Iterator[tuple[Place, dict[str, Any]]]:
+    if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
+        raise place.wrong("", "expected an object with apiVersion and kind")
+    items = document.get("items")
+    if not document["kind"].endswith("List") or not isinstance(items, list):
+        yield place, document
+        return
+    kind = document["kind"].removesuffix("List")
+    for number, item in enumerate(items):
+        if isinstance(item, dict) and kind:
+            item = {"kind": kind, **item}
+        yield from _objects(replace(place, items=(*place.items, number)), item)
