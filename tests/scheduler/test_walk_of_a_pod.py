@@ -39,7 +39,7 @@ MILESTONES = {
 }
 """Where a pod gets to. The walk is every function of the scheduler on the stack when it gets there."""
 
-PACKAGES = ("scheduler", "queue", "framework", "cluster", "plugins")
+PACKAGES = ("scheduler",)
 DESIGN = Path(__file__).parents[2] / "docs" / "design.md"
 
 
