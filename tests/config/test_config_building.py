@@ -21,7 +21,7 @@ from stowplan.config.dump import dump, dump_yaml
 from stowplan.config.load import check
 from stowplan.config.types import ExtenderTLS, SchedulerConfig
 from stowplan.scheduler.extenders.transport import ClientTls
-from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.interface import ExtensionPoint
 from stowplan.scheduler.plugins.noderesources.fit import NodeResourcesFitArgs
 from stowplan.scheduler.plugins.registry import catalog, default_plugins
 
@@ -75,7 +75,7 @@ def test_the_default_profile_has_the_catalog_in_order(each_release: Release) -> 
     assert profile.scheduler_name == "default-scheduler"
     assert profile.percentage_of_nodes_to_score is None
     in_default = [use.name for use in default_plugins(gates)]
-    for point in Point:
+    for point in ExtensionPoint:
         assert list(profile.names(point)) == [name for name in in_default if point in plugins[name].points]
     assert isinstance(profile.args["NodeResourcesFit"], NodeResourcesFitArgs)
     assert set(profile.args) == {name for name in in_default if plugins[name].args_type}
@@ -84,9 +84,9 @@ def test_the_default_profile_has_the_catalog_in_order(each_release: Release) -> 
 def test_gates_add_plugins_to_the_default_profile() -> None:
     gates = FeatureGates({"GangScheduling": True, "TopologyAwareWorkloadScheduling": True}, V1_36)
     profile = default_profile(gates)
-    assert profile.names(Point.PERMIT) == ("GangScheduling",)
-    assert profile.names(Point.PLACEMENT_GENERATE) == ("TopologyPlacementGenerator",)
-    assert profile.names(Point.PLACEMENT_SCORE) == ("NodeResourcesFit", "PodGroupPodsCount")
+    assert profile.names(ExtensionPoint.PERMIT) == ("GangScheduling",)
+    assert profile.names(ExtensionPoint.PLACEMENT_GENERATE) == ("TopologyPlacementGenerator",)
+    assert profile.names(ExtensionPoint.PLACEMENT_SCORE) == ("NodeResourcesFit", "PodGroupPodsCount")
 
 
 def test_the_percentage_of_a_profile_wins_over_the_global_one() -> None:
@@ -100,11 +100,11 @@ def test_plugins_from_outside_the_tree_are_merged_like_any_other() -> None:
         "{plugins: {multiPoint: {enabled: [{name: Mine, weight: 4}]}, filter: {enabled: [{name: Mine}]}}, "
         "pluginConfig: [{name: Mine, args: {size: 3}}]}"
     )
-    mine = frozenset({Point.FILTER, Point.SCORE})
+    mine = frozenset({ExtensionPoint.FILTER, ExtensionPoint.SCORE})
     profile = build(load(document), {"Mine": mine}).profiles[0]
-    assert profile.names(Point.FILTER)[0] == "Mine"
-    assert profile.plugins[Point.SCORE][-1].name == "Mine"
-    assert profile.plugins[Point.SCORE][-1].weight == 4
+    assert profile.names(ExtensionPoint.FILTER)[0] == "Mine"
+    assert profile.plugins[ExtensionPoint.SCORE][-1].name == "Mine"
+    assert profile.plugins[ExtensionPoint.SCORE][-1].weight == 4
     assert profile.args["Mine"] == {"size": 3}
     assert 'plugin "Mine" already registered' not in refusal(document)
     assert refusal(document).endswith('FilterPlugin "Mine" does not exist')
@@ -116,7 +116,7 @@ def test_profiles_with_different_queue_orders_are_refused() -> None:
         "plugins: {multiPoint: {disabled: [{name: PrioritySort}], enabled: [{name: Other}]}}}\n"
     )
     with pytest.raises(ConfigError) as error:
-        build(config, {"Other": frozenset({Point.QUEUE_SORT})})
+        build(config, {"Other": frozenset({ExtensionPoint.QUEUE_SORT})})
     assert error.value.message == (
         'initializing profiles: different queue sort plugins for profile "b": "Other", first: "PrioritySort"'
     )

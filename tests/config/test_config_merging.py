@@ -6,21 +6,21 @@ from hypothesis import strategies as st
 
 from stowplan.config.defaults import merge_plugin_set
 from stowplan.config.types import Plugin, PluginSet
-from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.interface import ExtensionPoint
 from stowplan.scheduler.framework.profile import PluginSelection, PluginUse, resolve_plugins
 from stowplan.scheduler.framework.status import ProfileError
 
 BASICS = (PluginUse("Sorter"), PluginUse("Binder"))
 PLUGINS = {
-    "Sorter": frozenset({Point.QUEUE_SORT}),
-    "OtherSorter": frozenset({Point.QUEUE_SORT}),
-    "Binder": frozenset({Point.BIND}),
-    "A": frozenset({Point.FILTER, Point.SCORE}),
-    "B": frozenset({Point.FILTER, Point.SCORE}),
-    "C": frozenset({Point.FILTER, Point.SCORE}),
-    "OnlyFilter": frozenset({Point.FILTER}),
-    "Placer": frozenset({Point.PLACEMENT_GENERATE}),
-    "OtherPlacer": frozenset({Point.PLACEMENT_GENERATE}),
+    "Sorter": frozenset({ExtensionPoint.QUEUE_SORT}),
+    "OtherSorter": frozenset({ExtensionPoint.QUEUE_SORT}),
+    "Binder": frozenset({ExtensionPoint.BIND}),
+    "A": frozenset({ExtensionPoint.FILTER, ExtensionPoint.SCORE}),
+    "B": frozenset({ExtensionPoint.FILTER, ExtensionPoint.SCORE}),
+    "C": frozenset({ExtensionPoint.FILTER, ExtensionPoint.SCORE}),
+    "OnlyFilter": frozenset({ExtensionPoint.FILTER}),
+    "Placer": frozenset({ExtensionPoint.PLACEMENT_GENERATE}),
+    "OtherPlacer": frozenset({ExtensionPoint.PLACEMENT_GENERATE}),
 }
 
 
@@ -85,8 +85,10 @@ def test_plugins_disabled_by_default_stay_disabled() -> None:
 )
 def test_resolving_one_point(here: str, disabled: str, multi_point: str, expected: str) -> None:
     selection = PluginSelection(uses(here), frozenset(disabled.split()))
-    resolved = resolve_plugins("s", {Point.FILTER: selection}, (*BASICS, *uses(multi_point)), PLUGINS)
-    assert [use.name for use in resolved[Point.FILTER]] == expected.split()
+    resolved = resolve_plugins(
+        "s", {ExtensionPoint.FILTER: selection}, (*BASICS, *uses(multi_point)), PLUGINS
+    )
+    assert [use.name for use in resolved[ExtensionPoint.FILTER]] == expected.split()
 
 
 @pytest.mark.parametrize(
@@ -104,17 +106,17 @@ def test_resolving_one_point(here: str, disabled: str, multi_point: str, expecte
     ],
 )
 def test_score_weights(here: str, multi_point: str, expected: str) -> None:
-    points = {Point.SCORE: PluginSelection(uses(here))}
+    points = {ExtensionPoint.SCORE: PluginSelection(uses(here))}
     resolved = resolve_plugins("s", points, (*BASICS, *uses(multi_point)), PLUGINS)
-    assert resolved[Point.SCORE] == uses(expected)
+    assert resolved[ExtensionPoint.SCORE] == uses(expected)
 
 
 @pytest.mark.parametrize(
     ("points", "multi_point", "message"),
     [
-        ({Point.FILTER: "Nobody"}, "Sorter Binder", 'FilterPlugin "Nobody" does not exist'),
-        ({Point.PERMIT: "A"}, "Sorter Binder", 'plugin "A" does not extend PermitPlugin plugin'),
-        ({Point.FILTER: "A A"}, "Sorter Binder", 'plugin "A" already registered as "FilterPlugin"'),
+        ({ExtensionPoint.FILTER: "Nobody"}, "Sorter Binder", 'FilterPlugin "Nobody" does not exist'),
+        ({ExtensionPoint.PERMIT: "A"}, "Sorter Binder", 'plugin "A" does not extend PermitPlugin plugin'),
+        ({ExtensionPoint.FILTER: "A A"}, "Sorter Binder", 'plugin "A" already registered as "FilterPlugin"'),
         ({}, "Sorter Binder A A", 'plugin "A" already registered as "FilterPlugin"'),
         ({}, "Sorter Binder Nobody", 'PreFilterPlugin "Nobody" does not exist'),
         ({}, "Binder", 'only one queue sort plugin required for profile with scheduler name "s", but got 0'),
@@ -130,13 +132,15 @@ def test_score_weights(here: str, multi_point: str, expected: str) -> None:
             'at most one placement generate plugin is allowed for profile with scheduler name "s"',
         ),
         (
-            {Point.SCORE: "A=-3 B"},
+            {ExtensionPoint.SCORE: "A=-3 B"},
             "Sorter Binder",
             "score plugins: total score of Score plugins could overflow",
         ),
     ],
 )
-def test_profiles_that_cannot_be_built(points: dict[Point, str], multi_point: str, message: str) -> None:
+def test_profiles_that_cannot_be_built(
+    points: dict[ExtensionPoint, str], multi_point: str, message: str
+) -> None:
     selections = {point: PluginSelection(uses(text)) for point, text in points.items()}
     with pytest.raises(ProfileError) as error:
         resolve_plugins("s", selections, uses(multi_point), PLUGINS)
@@ -145,7 +149,7 @@ def test_profiles_that_cannot_be_built(points: dict[Point, str], multi_point: st
 
 def test_a_sum_of_weights_beyond_64_bits_is_refused() -> None:
     huge = 2**63 // 100 - 50
-    points = {Point.SCORE: PluginSelection((PluginUse("A", huge), PluginUse("B", 100)))}
+    points = {ExtensionPoint.SCORE: PluginSelection((PluginUse("A", huge), PluginUse("B", 100)))}
     with pytest.raises(ProfileError, match="could overflow"):
         resolve_plugins("s", points, BASICS, PLUGINS)
 
@@ -160,7 +164,10 @@ def test_every_plugin_runs_once_and_disabled_ones_only_if_enabled_on_the_spot(
     selection = PluginSelection(tuple(PluginUse(name) for name in here), frozenset(disabled))
     everywhere = (*BASICS, *(PluginUse(name) for name in multi_point))
     names = [
-        use.name for use in resolve_plugins("s", {Point.FILTER: selection}, everywhere, PLUGINS)[Point.FILTER]
+        use.name
+        for use in resolve_plugins("s", {ExtensionPoint.FILTER: selection}, everywhere, PLUGINS)[
+            ExtensionPoint.FILTER
+        ]
     ]
     assert len(names) == len(set(names))
     assert set(names) == set(here) | (set(multi_point) - set(disabled))

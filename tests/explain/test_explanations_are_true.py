@@ -20,7 +20,7 @@ from stowplan.explain.changes import Change, like
 from stowplan.explain.explainer import Explainer, PodExplanation
 from stowplan.explain.states import PENDING
 from stowplan.localcluster.store.patches import patched
-from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.interface import ExtensionPoint
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.plugins.registry import in_tree_registry
 from stowplan.scheduler.table.table import ClusterTable
@@ -148,10 +148,12 @@ def test_near_misses_are_the_nodes_that_one_filter_rejects(
 
 
 def _rejecting(nodes: list[Node], pods: list[Pod], pod: Pod, node: str) -> Iterable[str]:
-    for use in PROFILE.plugins[Point.FILTER]:
+    for use in PROFILE.plugins[ExtensionPoint.FILTER]:
         points = {
-            Point.FILTER: (use,),
-            Point.PRE_FILTER: tuple(one for one in PROFILE.plugins[Point.PRE_FILTER] if one.name == use.name),
+            ExtensionPoint.FILTER: (use,),
+            ExtensionPoint.PRE_FILTER: tuple(
+                one for one in PROFILE.plugins[ExtensionPoint.PRE_FILTER] if one.name == use.name
+            ),
         }
         alone = dataclasses.replace(PROFILE, plugins=points)
         framework = Framework(alone, engine(nodes, pods).table, in_tree_registry())

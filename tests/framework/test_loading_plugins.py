@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from stowplan.scheduler.framework.interface import Handle, Plugin, Point
+from stowplan.scheduler.framework.interface import ExtensionPoint, Handle, Plugin
 from stowplan.scheduler.framework.profile import PluginUse, ProfileSpec
 from stowplan.scheduler.framework.registry import (
     Registry,
@@ -213,7 +213,7 @@ def made(plugin: type[Plugin], args: Any) -> Plugin:
     registry = Registry({plugin.name: plugin})
     profile = ProfileSpec(
         "default-scheduler",
-        plugins={Point.FILTER: (PluginUse(plugin.name),)},
+        plugins={ExtensionPoint.FILTER: (PluginUse(plugin.name),)},
         args={} if args is None else {plugin.name: args},
     )
     world = cluster()

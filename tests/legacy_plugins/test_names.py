@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from legacy_plugins.asking import only
-from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.interface import ExtensionPoint
 from stowplan.scheduler.plugins.legacy.names import (
     MANDATORY,
     OLD_PLUGINS,
@@ -46,7 +46,7 @@ def test_every_name_of_that_time_is_known() -> None:
 def test_what_runs_for_a_name_exists_and_takes_its_arguments(entry: OldName, release: str) -> None:
     for use in entry.as_of(release).uses:
         assert set(use.points) <= POINTS[use.plugin], use
-        assert Point.FILTER in use.points or Point.SCORE in use.points
+        assert ExtensionPoint.FILTER in use.points or ExtensionPoint.SCORE in use.points
         cluster(config=only(use.plugin, dict(use.args)))
 
 
@@ -119,7 +119,7 @@ def assembled(provider: str, release: str) -> dict[str, Any]:
                 listed = plugins.setdefault(point.value, {"enabled": []})["enabled"]
                 if use.plugin not in [one["name"] for one in listed]:
                     listed.append(
-                        {"name": use.plugin, **({"weight": weight} if point is Point.SCORE else {})}
+                        {"name": use.plugin, **({"weight": weight} if point is ExtensionPoint.SCORE else {})}
                     )
     config["profiles"][0]["pluginConfig"] = [{"name": name, "args": args} for name, args in wanted.items()]
     return config

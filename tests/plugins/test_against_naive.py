@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from effort import examples
 from plugins.naive import spread
-from plugins.naive.clusters import Surroundings, filling, neighbouring, spreading
+from plugins.naive.clusters import AdmissionContext, filling, neighbouring, spreading
 from plugins.naive.interpod import Neighbourhood
 from plugins.naive.resources import Filling, on_shape, requested
 from reuse.profiles import CURVED, DEFAULT, PACKING, REGISTRY, SPREADING
-from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.interface import ExtensionPoint
 from stowplan.scheduler.framework.profile import ProfileSpec
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.framework.status import Code
@@ -32,7 +32,7 @@ MANY = settings(max_examples=examples(120))
 class Answers:
     """What the engine says of a pod."""
 
-    def __init__(self, profile: ProfileSpec, cluster: Surroundings) -> None:
+    def __init__(self, profile: ProfileSpec, cluster: AdmissionContext) -> None:
         self.table = ClusterTable()
         for node in cluster.nodes:
             self.table.put_node(node)
@@ -70,7 +70,7 @@ class Answers:
         found = self.evaluation.scores(rows).get(plugin)
         if found is None:
             return None
-        weights = {use.name: use.weight for use in self.framework.profile.plugins[Point.SCORE]}
+        weights = {use.name: use.weight for use in self.framework.profile.plugins[ExtensionPoint.SCORE]}
         return {
             self.table.name_of(row): score // weights[plugin]
             for row, score in zip(rows.tolist(), found, strict=True)
@@ -97,7 +97,7 @@ def taken_for_many(many: int) -> Iterator[None]:
 @USUALLY
 @MANY
 @given(cluster=spreading(own=True))
-def test_spread_constraints_of_the_pod(cluster: Surroundings, many: int) -> None:
+def test_spread_constraints_of_the_pod(cluster: AdmissionContext, many: int) -> None:
     with taken_for_many(many):
         answers = Answers(DEFAULT, cluster)
     walked, pod = spread.Cluster(cluster.nodes, cluster.pods), cluster.pod
@@ -112,7 +112,7 @@ def test_spread_constraints_of_the_pod(cluster: Surroundings, many: int) -> None
 
 @MANY
 @given(spreading(own=False), st.sampled_from([DEFAULT, SPREADING]))
-def test_spread_constraints_of_the_profile(cluster: Surroundings, profile: ProfileSpec) -> None:
+def test_spread_constraints_of_the_profile(cluster: AdmissionContext, profile: ProfileSpec) -> None:
     answers = Answers(profile, cluster)
     walked, pod = spread.Cluster(cluster.nodes, cluster.pods), cluster.pod
     system = profile is DEFAULT
@@ -130,7 +130,7 @@ def test_spread_constraints_of_the_profile(cluster: Surroundings, profile: Profi
 @USUALLY
 @MANY
 @given(cluster=neighbouring(), profile=st.sampled_from([DEFAULT, PACKING, SPREADING, CURVED]))
-def test_affinity_between_pods(cluster: Surroundings, profile: ProfileSpec, many: int) -> None:
+def test_affinity_between_pods(cluster: AdmissionContext, profile: ProfileSpec, many: int) -> None:
     with taken_for_many(many):
         answers = Answers(profile, cluster)
     walked = Neighbourhood(cluster.nodes, cluster.pods, cluster.namespaces, cluster.pod)
@@ -152,7 +152,7 @@ RESOURCES = ("cpu", "memory", "ephemeral-storage", FPGA, GPU)
 
 @MANY
 @given(filling(), st.sampled_from([DEFAULT, PACKING, CURVED]))
-def test_what_nodes_have_left(cluster: Surroundings, profile: ProfileSpec) -> None:
+def test_what_nodes_have_left(cluster: AdmissionContext, profile: ProfileSpec) -> None:
     answers = Answers(profile, cluster)
     regarded = RESOURCES[:3] if profile is CURVED else RESOURCES
     fillings = {node.name: Filling(node, cluster.pods, cluster.pod) for node in cluster.nodes}

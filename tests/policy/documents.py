@@ -7,7 +7,7 @@ from typing import Any
 from stowplan.config import LoadedConfig
 from stowplan.config.legacy import load_any, policy_config
 from stowplan.scheduler import Settings
-from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.interface import ExtensionPoint
 from stowplan.scheduler.framework.profile import ProfileSpec
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -43,8 +43,8 @@ def converted(version: str, **fields: Any) -> ProfileSpec:
 
 
 def filters(profile: ProfileSpec) -> list[str]:
-    return list(profile.names(Point.FILTER))
+    return list(profile.names(ExtensionPoint.FILTER))
 
 
 def scores(profile: ProfileSpec) -> dict[str, int]:
-    return {use.name: use.weight for use in profile.plugins[Point.SCORE]}
+    return {use.name: use.weight for use in profile.plugins[ExtensionPoint.SCORE]}

@@ -10,7 +10,7 @@ from policy.documents import GROUP, converted, filters, old, policy, profile_of,
 from stowplan.config import ConfigError, load
 from stowplan.config.legacy import PolicyReference, load_any, load_any_file
 from stowplan.config.legacy.versions import VERSIONS
-from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.interface import ExtensionPoint
 
 NEW = [version for version in VERSIONS if version.startswith(GROUP)]
 PROFILES = [version for version in NEW if "profiles" in VERSIONS[version].fields]
@@ -89,10 +89,12 @@ def test_the_plugins_of_a_version_where_nothing_is_said(
     assert profile.scheduler_name == "default-scheduler"
     assert filters(profile) == filtering
     assert scores(profile) == scoring
-    assert profile.names(Point.POST_FILTER) == ("DefaultPreemption",)
-    assert set(profile.names(Point.PRE_ENQUEUE)) == {"SchedulingGates", "DefaultPreemption"}
-    assert profile.names(Point.RESERVE) == profile.names(Point.PRE_BIND) == ("VolumeBinding",)
-    assert profile.names(Point.BIND) == ("DefaultBinder",)
+    assert profile.names(ExtensionPoint.POST_FILTER) == ("DefaultPreemption",)
+    assert set(profile.names(ExtensionPoint.PRE_ENQUEUE)) == {"SchedulingGates", "DefaultPreemption"}
+    assert (
+        profile.names(ExtensionPoint.RESERVE) == profile.names(ExtensionPoint.PRE_BIND) == ("VolumeBinding",)
+    )
+    assert profile.names(ExtensionPoint.BIND) == ("DefaultBinder",)
 
 
 @pytest.mark.parametrize(
@@ -150,15 +152,15 @@ def test_a_configuration_of_one_profile(version: str) -> None:
     )
     assert profile.scheduler_name == "mine"
     assert profile.args["InterPodAffinity"].hard_pod_affinity_weight == 9
-    assert not profile.names(Point.POST_FILTER)
-    assert profile.names(Point.PRE_ENQUEUE) == ("SchedulingGates",)
+    assert not profile.names(ExtensionPoint.POST_FILTER)
+    assert profile.names(ExtensionPoint.PRE_ENQUEUE) == ("SchedulingGates",)
 
 
 @pytest.mark.parametrize("version", ["v1alpha1", "v1alpha2"])
 def test_the_timeout_of_binding_volumes_and_preemption(version: str) -> None:
     profile = converted(version, bindTimeoutSeconds=33, disablePreemption=True)
     assert profile.args["VolumeBinding"].bind_timeout_seconds == 33
-    assert not profile.names(Point.POST_FILTER)
+    assert not profile.names(ExtensionPoint.POST_FILTER)
     assert converted(version).args["VolumeBinding"].bind_timeout_seconds == 600
 
 
@@ -245,9 +247,9 @@ def test_extension_points_had_other_names() -> None:
         "unreserve": {"disabled": [{"name": "x"}]},
     }
     profile = converted("v1alpha1", plugins=plugins)
-    assert profile.names(Point.POST_FILTER) == ("DefaultPreemption",)
+    assert profile.names(ExtensionPoint.POST_FILTER) == ("DefaultPreemption",)
     assert scores(profile) == {}
-    assert profile.names(Point.PRE_SCORE) == ()
+    assert profile.names(ExtensionPoint.PRE_SCORE) == ()
 
 
 def test_plugins_are_enabled_and_disabled_by_the_names_of_that_time() -> None:

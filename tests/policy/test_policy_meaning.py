@@ -7,7 +7,7 @@ import pytest
 from policy.documents import filters, policy, profile_of, running, scores
 from stowplan.config.legacy import LegacyOptions, policy_config
 from stowplan.config.types import ExtenderTLS
-from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.interface import ExtensionPoint
 from stowplan.scheduler.plugins.legacy.names import (
     MANDATORY,
     ORDER,
@@ -105,12 +105,12 @@ def test_in_1_9_an_absent_list_was_an_empty_one() -> None:
 
 def test_what_was_neither_predicate_nor_priority_is_there() -> None:
     profile = running(policy(predicates=[], priorities=[]))
-    assert {point: profile.names(point) for point in Point if profile.names(point)} == {
-        Point.PRE_ENQUEUE: ("SchedulingGates", "DefaultPreemption"),
-        Point.QUEUE_SORT: ("PrioritySort",),
-        Point.FILTER: tuple(ALWAYS_1_18),
-        Point.POST_FILTER: ("DefaultPreemption",),
-        Point.BIND: ("DefaultBinder",),
+    assert {point: profile.names(point) for point in ExtensionPoint if profile.names(point)} == {
+        ExtensionPoint.PRE_ENQUEUE: ("SchedulingGates", "DefaultPreemption"),
+        ExtensionPoint.QUEUE_SORT: ("PrioritySort",),
+        ExtensionPoint.FILTER: tuple(ALWAYS_1_18),
+        ExtensionPoint.POST_FILTER: ("DefaultPreemption",),
+        ExtensionPoint.BIND: ("DefaultBinder",),
     }
 
 
@@ -178,8 +178,8 @@ def test_what_is_said_around_a_policy() -> None:
     profile = profile_of(policy_config(policy(), options=options))
     assert profile.scheduler_name == "mine"
     assert profile.args["VolumeBinding"].bind_timeout_seconds == 5
-    assert not profile.names(Point.POST_FILTER)
-    assert profile.names(Point.PRE_ENQUEUE) == ("SchedulingGates",)
+    assert not profile.names(ExtensionPoint.POST_FILTER)
+    assert profile.names(ExtensionPoint.PRE_ENQUEUE) == ("SchedulingGates",)
 
 
 def test_extenders_have_the_fields_of_that_time() -> None:

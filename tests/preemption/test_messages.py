@@ -7,7 +7,7 @@ import pytest
 from preemption.preempting import framework_of, high, low, plugin_of, preempt, small
 from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.extension_points import run_post_filters
-from stowplan.scheduler.framework.interface import Plugin, Point, PostFilterResult, Reads
+from stowplan.scheduler.framework.interface import ExtensionPoint, Plugin, PostFilterResult, Reads
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.framework.status import Status, error, unschedulable
 from stowplan.scheduler.plugins.defaultpreemption.candidates import NO_CANDIDATES
@@ -145,7 +145,7 @@ def test_a_node_that_has_room_for_everybody_after_all_is_a_failure() -> None:
     framework: Framework = framework_of(world)
     info = world.table.info(high().obj())
     cycle = framework.evaluate(info).cycle
-    result = run_post_filters(framework.at(Point.POST_FILTER), cycle, info)
+    result = run_post_filters(framework.at(ExtensionPoint.POST_FILTER), cycle, info)
     message = 'preemption: expected at least one victim pod on node "n"'
     assert result == PostFilterResult(error(message).by("DefaultPreemption"))
 
@@ -155,7 +155,7 @@ def test_with_other_plugins_the_words_follow_theirs() -> None:
     framework = framework_of(world)
     info = world.table.info(high().obj())
     cycle = framework.evaluate(info).cycle
-    assert run_post_filters(framework.at(Point.POST_FILTER), cycle, info).status.message == (
+    assert run_post_filters(framework.at(ExtensionPoint.POST_FILTER), cycle, info).status.message == (
         "no new claims to deallocate, preemption: 0/1 nodes are available: "
         "1 No preemption victims found for incoming pod."
     )

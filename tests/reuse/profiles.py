@@ -14,7 +14,7 @@ from stowplan.api.pod import (
     TopologySpreadConstraint,
 )
 from stowplan.scheduler.framework.cycle_state import Cycle
-from stowplan.scheduler.framework.interface import Codes, Extremes, Plugin, PreFilterResult, Reads, Scores
+from stowplan.scheduler.framework.interface import Codes, Plugin, PreFilterResult, Reads, ScoreRange, Scores
 from stowplan.scheduler.framework.profile import PluginUse, ProfileSpec, resolve_plugins
 from stowplan.scheduler.framework.status import SKIP, Status, unresolvable, unschedulable
 from stowplan.scheduler.plugins.interpodaffinity.plugin import InterPodAffinityArgs
@@ -64,7 +64,7 @@ class ByName(Plugin):
     def score_node(self, cycle: Cycle, pod: PodInfo, node: NodeRow) -> int:
         return (len(pod.uid) * 31 + int(node.name[1:]) * 7 + len(node.pods)) % 50
 
-    def normalize(self, cycle: Cycle, pod: PodInfo, scores: Scores, extremes: Extremes) -> Scores:
+    def normalize(self, cycle: Cycle, pod: PodInfo, scores: Scores, extremes: ScoreRange) -> Scores:
         return scores * 100 // max(extremes.high, 1)
 
 
@@ -87,7 +87,7 @@ class Crowded(Plugin):
     def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores:
         return nodes.requested("cpu") - nodes.allocatable(GPU) * 100
 
-    def normalize(self, cycle: Cycle, pod: PodInfo, scores: Scores, extremes: Extremes) -> Scores:
+    def normalize(self, cycle: Cycle, pod: PodInfo, scores: Scores, extremes: ScoreRange) -> Scores:
         return (scores - extremes.low) * 100 // max(extremes.high - extremes.low, 1)
 
 

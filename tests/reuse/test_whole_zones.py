@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from effort import examples
 from stowplan.config import default_profile
-from stowplan.scheduler.framework.decision import Record
+from stowplan.scheduler.framework.decision import DecisionRecord
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.plugins.registry import in_tree_registry
 from stowplan.scheduler.table.table import ClusterTable
@@ -54,7 +54,7 @@ def everything(framework: Framework, wish: PodBuilder, which: int) -> tuple[obje
     evaluation = framework.evaluate(framework.table.info(wish.obj()))
     said = describe_evaluation(framework, evaluation)
     row, ties = evaluation.choose(lambda best: which % best) if evaluation.feasible_count else (None, 0)
-    made = Record(evaluation, row, ties, 5).decision()
+    made = DecisionRecord(evaluation, row, ties, 5).decision()
     assert all(sum(candidate.scores.values()) == candidate.total for candidate in made.best)
     told = (
         (made.nodes, made.feasible, made.ties, made.margin, made.weights),

@@ -8,7 +8,7 @@ import pytest
 from run_flags.commands import HEADER, Called, call
 from stowplan.client.election import LOCK_KINDS
 from stowplan.config import ConfigError
-from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.interface import ExtensionPoint
 from stowplan.server.configuration import AlgorithmSource, ConfigMapRef, algorithm_source
 from stowplan.server.flags.parser import Flag, parse
 from stowplan.server.flags.table import GROUPS
@@ -35,7 +35,7 @@ def policy_file(tmp_path: Path) -> Path:
 def filters(called: Called) -> list[str]:
     (plan,) = called.plans
     (profile,) = plan.resolved.built.profiles
-    return list(profile.names(Point.FILTER))
+    return list(profile.names(ExtensionPoint.FILTER))
 
 
 def only_profile(called: Called) -> tuple[str, int]:

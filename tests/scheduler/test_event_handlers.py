@@ -221,7 +221,7 @@ def test_a_taint_rule_that_comes_or_goes_is_an_update_of_slices() -> None:
 @pytest.mark.parametrize("somebody_waits", [False, True])
 def test_listed_pods_go_into_the_cache_together_unless_somebody_waits_for_that(somebody_waits: bool) -> None:
     class Listed(Notebook):
-        is_anybody_concerned = somebody_waits
+        has_waiting_or_in_flight = somebody_waits
 
     notebook = Listed()
     first, waiting, second, third = (

@@ -398,7 +398,7 @@ def test_a_plugin_has_other_pods_tried_again(point: str) -> None:
         return unschedulable("shy") if pod.name == "q" else None
 
     tried: list[str] = []
-    waker = plugin("Waker", filter_node=filter_node, events=lambda self: (), **{point: wake})
+    waker = plugin("Requeuer", filter_node=filter_node, events=lambda self: (), **{point: wake})
 
     async def story(world: World) -> None:
         world.add_node("n")

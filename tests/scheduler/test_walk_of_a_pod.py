@@ -32,7 +32,7 @@ MILESTONES = {
     "Evaluation.choose",
     "Cache.assume",
     "ClusterTable.assume",
-    "Lifecycle.hold",
+    "Lifecycle.run_reserve_and_permit",
     "BindingCycle.start",
     "DefaultBinder.bind",
     LAST,

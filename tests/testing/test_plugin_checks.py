@@ -20,7 +20,6 @@ from stowplan.framework import (
     Codes,
     Cycle,
     EventRegistration,
-    Extremes,
     Handle,
     Hint,
     NodeRow,
@@ -29,6 +28,7 @@ from stowplan.framework import (
     PodInfo,
     Reads,
     Resource,
+    ScoreRange,
     Scores,
     Status,
     unschedulable,
@@ -96,7 +96,7 @@ class Good(Plugin):
     def score_node(self, cycle: Cycle, pod: PodInfo, node: NodeRow) -> int:
         return len(node.pods) * 7
 
-    def normalize(self, cycle: Cycle, pod: PodInfo, scores: Scores, extremes: Extremes) -> Scores:
+    def normalize(self, cycle: Cycle, pod: PodInfo, scores: Scores, extremes: ScoreRange) -> Scores:
         return scores * 100 // max(extremes.high, 1)
 
 
@@ -158,12 +158,12 @@ class NodeFormOfScoreDiffers(Good):
 
 
 class ScoresByPlaceInTheArray(Good):
-    def normalize(self, cycle: Cycle, pod: PodInfo, scores: Scores, extremes: Extremes) -> Scores:
+    def normalize(self, cycle: Cycle, pod: PodInfo, scores: Scores, extremes: ScoreRange) -> Scores:
         return np.arange(len(scores))
 
 
 class ScoresTooHigh(Good):
-    def normalize(self, cycle: Cycle, pod: PodInfo, scores: Scores, extremes: Extremes) -> Scores:
+    def normalize(self, cycle: Cycle, pod: PodInfo, scores: Scores, extremes: ScoreRange) -> Scores:
         return scores * 100
 
 

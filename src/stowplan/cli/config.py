@@ -20,7 +20,7 @@ from stowplan.config.load import read_file
 from stowplan.config.migrate import ALREADY_V1, Migrated, migrate, migrate_provider
 from stowplan.config.types import ATTRIBUTES, Extender
 from stowplan.config.upgrade import settings_of, upgrade_notes
-from stowplan.scheduler.framework.interface import MULTI_POINT, Point
+from stowplan.scheduler.framework.interface import MULTI_POINT, ExtensionPoint
 from stowplan.scheduler.framework.profile import PluginUse, ProfileSpec
 from stowplan.scheduler.framework.registry import installed_plugins, load_plugin
 from stowplan.scheduler.framework.runtime import Framework
@@ -29,7 +29,7 @@ from stowplan.scheduler.plugins.legacy.names import RELEASES
 from stowplan.scheduler.plugins.registry import in_tree_registry
 from stowplan.scheduler.table.table import ClusterTable
 
-_IN_ORDER = tuple(Point(section) for section in ATTRIBUTES if section != MULTI_POINT)
+_IN_ORDER = tuple(ExtensionPoint(section) for section in ATTRIBUTES if section != MULTI_POINT)
 
 
 @click.group("config")
@@ -208,7 +208,7 @@ def _nodes_scored(profile: ProfileSpec) -> str:
     )
 
 
-def _use(use: PluginUse, point: Point) -> str:
+def _use(use: PluginUse, point: ExtensionPoint) -> str:
     return f"{use.name}×{use.weight}" if point.is_weighted else use.name
 
 

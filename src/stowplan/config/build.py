@@ -16,7 +16,7 @@ from stowplan.config.load import ConfigError, LoadedConfig, default_config
 from stowplan.config.types import Extender, PluginConfig, Plugins, PluginSet, Profile, SchedulerConfig
 from stowplan.gocompat.durations import Duration
 from stowplan.gocompat.quoting import quote
-from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.interface import ExtensionPoint
 from stowplan.scheduler.framework.profile import PluginSelection, PluginUse, ProfileSpec, resolve_plugins
 from stowplan.scheduler.framework.status import ProfileError
 from stowplan.scheduler.plugins.args import PluginArgs
@@ -24,7 +24,7 @@ from stowplan.scheduler.plugins.noderesources.fit import NodeResourcesFitArgs
 from stowplan.scheduler.plugins.registry import in_tree_points
 
 _EXTENDER_TIMEOUT = Duration.of_seconds(5)
-_NOTHING: Mapping[str, frozenset[Point]] = {}
+_NOTHING: Mapping[str, frozenset[ExtensionPoint]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class BuiltConfig:
     extenders: tuple[Extender, ...]
 
 
-def build(loaded: LoadedConfig, offered: Mapping[str, frozenset[Point]] = _NOTHING) -> BuiltConfig:
+def build(loaded: LoadedConfig, offered: Mapping[str, frozenset[ExtensionPoint]] = _NOTHING) -> BuiltConfig:
     """Resolve a configuration. `offered` are plugins beside those of the tree, and their extension points.
 
     Raises ConfigError.
@@ -99,7 +99,7 @@ def _ignoring(profile: Profile, resources: tuple[str, ...]) -> Profile:
     raise ProfileError("can't find NodeResourcesFitArgs in plugin config")
 
 
-def _with_args_in_use(profile: Profile, implements: Mapping[str, frozenset[Point]]) -> Profile:
+def _with_args_in_use(profile: Profile, implements: Mapping[str, frozenset[ExtensionPoint]]) -> Profile:
     """The profile with the arguments of the plugins it uses, sorted by name."""
     in_use = enabled_names(profile.plugins or Plugins()) & implements.keys()
     entries: list[PluginConfig] = [
@@ -111,7 +111,7 @@ def _with_args_in_use(profile: Profile, implements: Mapping[str, frozenset[Point
 def _build_profile(
     profile: Profile,
     percentage: int | None,
-    implements: Mapping[str, frozenset[Point]],
+    implements: Mapping[str, frozenset[ExtensionPoint]],
     loaded: LoadedConfig,
 ) -> ProfileSpec:
     for entry in profile.plugin_config:
@@ -120,7 +120,7 @@ def _build_profile(
             raise ProfileError(f"initializing plugin {quote(entry.name)}: {aggregate(errors)}")
     name = profile.scheduler_name or ""
     plugins = profile.plugins or Plugins()
-    points = {point: _selection(plugins.at(point)) for point in Point}
+    points = {point: _selection(plugins.at(point)) for point in ExtensionPoint}
     own_percentage = profile.percentage_of_nodes_to_score
     return ProfileSpec(
         scheduler_name=name,
@@ -145,7 +145,7 @@ def _check_queue_sort(spec: ProfileSpec, earlier: Sequence[ProfileSpec]) -> None
     """All profiles share one queue, so they have to sort it the same way."""
     if not earlier:
         return
-    sorter, first = spec.names(Point.QUEUE_SORT)[0], earlier[0].names(Point.QUEUE_SORT)[0]
+    sorter, first = spec.names(ExtensionPoint.QUEUE_SORT)[0], earlier[0].names(ExtensionPoint.QUEUE_SORT)[0]
     profile = quote(spec.scheduler_name)
     if sorter != first:
         detail = f"different queue sort plugins for profile {profile}: {quote(sorter)}, first: {quote(first)}"

@@ -10,7 +10,7 @@ from msgspec import field
 
 from stowplan.api.meta import Struct
 from stowplan.gocompat.durations import Duration
-from stowplan.scheduler.framework.interface import MULTI_POINT, Point
+from stowplan.scheduler.framework.interface import MULTI_POINT, ExtensionPoint
 
 GROUP = "kubescheduler.config.k8s.io"
 API_VERSION = f"{GROUP}/v1"
@@ -86,7 +86,7 @@ ATTRIBUTES = {
     name: attribute
     for attribute, name in zip(Plugins.__struct_fields__, Plugins.__struct_encode_fields__, strict=True)
 }
-SECTIONS: tuple[str, ...] = (*Point, MULTI_POINT)
+SECTIONS: tuple[str, ...] = (*ExtensionPoint, MULTI_POINT)
 
 
 class PluginConfig(Struct, frozen=True):

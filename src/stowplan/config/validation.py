@@ -19,7 +19,7 @@ from stowplan.config.types import (
 )
 from stowplan.gocompat.durations import Duration
 from stowplan.gocompat.quoting import quote
-from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.interface import ExtensionPoint
 from stowplan.scheduler.plugins.args import PluginArgs
 from stowplan.scheduler.plugins.registry import REMOVED
 
@@ -29,7 +29,7 @@ _CHECKED_WHEN_BUILT = "NodeResourcesFit"
 _MISTAKEN_NAME = "NodeResourcesFitArgs"
 """A plugin of this name cannot be configured: upstream looks for those arguments under it by mistake."""
 
-_UNCHECKED_POINTS = frozenset({Point.PLACEMENT_GENERATE, Point.PLACEMENT_SCORE})
+_UNCHECKED_POINTS = frozenset({ExtensionPoint.PLACEMENT_GENERATE, ExtensionPoint.PLACEMENT_SCORE})
 """Removed plugins go unnoticed here until the profile is built."""
 
 _REMOVED_DETAIL = f'was invalid in version "v1" (KubeSchedulerConfiguration is version {quote(API_VERSION)})'
@@ -100,7 +100,7 @@ def _profiles(profiles: Sequence[Profile], gates: FeatureGates) -> Iterator[str]
 
 
 def _removed_plugins(path: Path, plugins: Plugins) -> Iterator[str]:
-    for point in Point:
+    for point in ExtensionPoint:
         if point in _UNCHECKED_POINTS:
             continue
         for index, plugin in enumerate(plugins.at(point).enabled):

@@ -23,7 +23,7 @@ from stowplan.explain.rejections import NearMiss
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.explanation import Remedy, RemedyPlugin
 from stowplan.scheduler.framework.extension_points import post_filter_steps
-from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.interface import ExtensionPoint
 from stowplan.scheduler.framework.nominations import Nominations
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.framework.status import PluginError
@@ -189,7 +189,7 @@ class Changes:
 
     def _priority(self) -> Iterator[Change | None]:
         """The lowest priority at which preemption would make room, and who would go."""
-        post_filters = self._framework.at(Point.POST_FILTER)
+        post_filters = self._framework.at(ExtensionPoint.POST_FILTER)
         levels = [level for level in priorities(self._table) if level >= self._info.priority]
         if not post_filters or not levels:
             return
@@ -220,7 +220,7 @@ class Changes:
             if evaluation.feasible_count:
                 return None
             found = yield from post_filter_steps(
-                self._framework.at(Point.POST_FILTER), evaluation.cycle, info
+                self._framework.at(ExtensionPoint.POST_FILTER), evaluation.cycle, info
             )
         except PluginError:
             return None

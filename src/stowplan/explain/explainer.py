@@ -18,14 +18,14 @@ from stowplan.explain.changes import Change, Changes
 from stowplan.explain.facts import pod_facts
 from stowplan.explain.preemption import Preempting
 from stowplan.explain.rejections import FunnelLine, NearMiss, Rejections
-from stowplan.explain.state import Attempted, PodState, Waker, wakers
+from stowplan.explain.state import Attempted, PodState, Requeuer, wakers
 from stowplan.explain.states import FITS, PENDING, PLACED
 from stowplan.scheduler.framework.budget import EXPLAINING, Budget, LongSearchError, Step, run_at_once
 from stowplan.scheduler.framework.decision import Candidate, Decision, decide
 from stowplan.scheduler.framework.evaluation import Evaluation, rejectors_of
 from stowplan.scheduler.framework.explanation import FailurePlugin, PreemptionSearchPlugin
 from stowplan.scheduler.framework.extension_points import post_filter_steps
-from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.interface import ExtensionPoint
 from stowplan.scheduler.framework.nominations import NO_NOMINATIONS, Nominations
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.framework.status import PluginError
@@ -56,7 +56,7 @@ class PodExplanation:
     decision: Decision | None = None
     now: PodState | None = None
     attempt: Attempted | None = None
-    wakes: Sequence[Waker] = ()
+    wakes: Sequence[Requeuer] = ()
     facts: dict[str, Any] = field(default_factory=dict)
     """More that a source knows: who evicted the pod, for whom others went."""
 
@@ -178,7 +178,7 @@ class Explainer:
             yield
         found.changes = changes
 
-    def _wakes(self, evaluation: Evaluation) -> tuple[Waker, ...]:
+    def _wakes(self, evaluation: Evaluation) -> tuple[Requeuer, ...]:
         """The events that the plugins that reject the pod registered for."""
         rejectors = rejectors_of(evaluation).unschedulable
         registered = rules_of(self._framework).hints.registered
@@ -209,7 +209,7 @@ class Explainer:
 
     def _placed(self, info: PodInfo) -> PodExplanation:
         node = self._table.name_of(info.row)
-        with away(self._table, info):
+        with without_pod(self._table, info):
             try:
                 evaluation = self._framework.evaluate(self._table.info(unplaced(info.pod)), self._nominations)
             except PluginError as error:
@@ -241,7 +241,7 @@ class Explainer:
 
     def _preemption(self, info: PodInfo) -> Generator[None, None, Preempting | None]:
         """What preemption would do now with the pod as it is."""
-        plugins = self._framework.at(Point.POST_FILTER)
+        plugins = self._framework.at(ExtensionPoint.POST_FILTER)
         if not plugins:
             return None
         nodes = self._table.node_count
@@ -273,7 +273,7 @@ def unplaced(pod: Pod) -> Pod:
 
 
 @contextmanager
-def away(table: ClusterTable, info: PodInfo) -> Iterator[None]:
+def without_pod(table: ClusterTable, info: PodInfo) -> Iterator[None]:
     """The table without a pod for as long as the block takes."""
     node = table.name_of(info.row)
     table.remove_pod(info.uid)

@@ -27,7 +27,7 @@ QUEUES: Final = {
 """The states of a pod, and what they mean."""
 
 
-class Waker(NamedTuple):
+class Requeuer(NamedTuple):
     """Events of a resource that may requeue a pod, and the plugin that registered for them."""
 
     resource: str
@@ -35,13 +35,13 @@ class Waker(NamedTuple):
     plugin: str
 
 
-def wakers(events: Iterable[tuple[str, ClusterEvent]]) -> tuple[Waker, ...]:
+def wakers(events: Iterable[tuple[str, ClusterEvent]]) -> tuple[Requeuer, ...]:
     """The events of each plugin by resource; `Update` stands for all kinds of updates."""
     found: dict[tuple[str, str], Action] = {}
     for plugin, event in events:
         key = (event.resource, plugin)
         found[key] = found.get(key, Action(0)) | event.action
-    return tuple(Waker(resource, _actions(action), plugin) for (resource, plugin), action in found.items())
+    return tuple(Requeuer(resource, _actions(action), plugin) for (resource, plugin), action in found.items())
 
 
 def _actions(action: Action) -> tuple[str, ...]:
@@ -66,7 +66,7 @@ class PodState:
     until: float | None = None
     rejected_by: tuple[str, ...] = ()
     held_by: dict[str, str] = field(default_factory=dict)
-    wakers: tuple[Waker, ...] = ()
+    wakers: tuple[Requeuer, ...] = ()
 
     def document(self) -> dict[str, Any]:
         return {

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from stowplan.explain.state import Waker
+    from stowplan.explain.state import Requeuer
 
 _NODE_CHANGES: Final = {
     "UpdateNodeAllocatable": "allocatable",
@@ -65,7 +65,7 @@ def sentence(wakes: Sequence[Mapping[str, Any]], funnel: Iterable[Mapping[str, A
     return [*parts, _ITSELF] if itself else parts
 
 
-def objects_awaited(wakes: "Iterable[Waker]") -> list[str]:
+def objects_awaited(wakes: "Iterable[Requeuer]") -> list[str]:
     """What has to be there or to change besides pods and nodes: `a PersistentVolumeClaim is added`."""
     wanted = [
         {"resource": one.resource, "actions": one.actions, "plugin": one.plugin}

@@ -20,7 +20,7 @@ from stowplan.api.releases.behaviour import Batching
 from stowplan.runtime.clock import Clock
 from stowplan.runtime.logs import Logger, Ref
 from stowplan.scheduler.framework.evaluation import Evaluation
-from stowplan.scheduler.framework.interface import UNSIGNED, Plugin, Point
+from stowplan.scheduler.framework.interface import UNSIGNED, ExtensionPoint, Plugin
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.metrics.scheduling import BatchCounts
 from stowplan.scheduler.plugins.imagelocality import normalized_name
@@ -107,7 +107,12 @@ class Signer:
     """
 
     def __init__(self, framework: Framework, *, extenders: bool) -> None:
-        points = (Point.PRE_FILTER, Point.FILTER, Point.PRE_SCORE, Point.SCORE)
+        points = (
+            ExtensionPoint.PRE_FILTER,
+            ExtensionPoint.FILTER,
+            ExtensionPoint.PRE_SCORE,
+            ExtensionPoint.SCORE,
+        )
         plugins = {plugin.name: plugin for point in points for plugin in framework.at(point)}
         self._key = f"batch {framework.profile.scheduler_name}"
         self._classes = framework.table.devices.classes

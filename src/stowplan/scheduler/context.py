@@ -23,7 +23,7 @@ from stowplan.scheduler.extenders import Extender
 from stowplan.scheduler.framework.budget import Step
 from stowplan.scheduler.framework.extension_points import Lifecycle
 from stowplan.scheduler.framework.held_pods import AwaitedDeletions
-from stowplan.scheduler.framework.interface import Plugin, Point
+from stowplan.scheduler.framework.interface import ExtensionPoint, Plugin
 from stowplan.scheduler.framework.protocols import PreemptionPlugin
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.framework.waiting_pods import WaitingPods
@@ -53,7 +53,7 @@ class Profile:
         self.name = framework.profile.scheduler_name
         self.framework = framework
         self.lifecycle = Lifecycle(framework)
-        self.post_filters: Sequence[Plugin] = framework.at(Point.POST_FILTER)
+        self.post_filters: Sequence[Plugin] = framework.at(ExtensionPoint.POST_FILTER)
         self.preemption = next((one for one in self.post_filters if isinstance(one, PreemptionPlugin)), None)
         """The PostFilter plugin whose victims are evicted, if there is one."""
         self.batch: Batch | None = None

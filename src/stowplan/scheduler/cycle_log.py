@@ -9,7 +9,7 @@ from stowplan.client import Reflector
 from stowplan.runtime.logs import Logger, Ref
 from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.evaluation import Evaluation
-from stowplan.scheduler.framework.interface import PREEMPTION_PREFIX, Point, PostFilterResult
+from stowplan.scheduler.framework.interface import PREEMPTION_PREFIX, ExtensionPoint, PostFilterResult
 from stowplan.scheduler.framework.protocols import RejectionLogger
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.framework.status import Code
@@ -135,20 +135,20 @@ def log_plugins(logger: Logger, framework: Framework) -> None:
 
 
 _POINTS: Final = (
-    Point.PRE_ENQUEUE,
-    Point.QUEUE_SORT,
-    Point.PRE_FILTER,
-    Point.FILTER,
-    Point.POST_FILTER,
-    Point.PRE_SCORE,
-    Point.SCORE,
-    Point.RESERVE,
-    Point.PERMIT,
-    Point.PRE_BIND,
-    Point.BIND,
-    Point.POST_BIND,
-    Point.PLACEMENT_GENERATE,
-    Point.PLACEMENT_SCORE,
+    ExtensionPoint.PRE_ENQUEUE,
+    ExtensionPoint.QUEUE_SORT,
+    ExtensionPoint.PRE_FILTER,
+    ExtensionPoint.FILTER,
+    ExtensionPoint.POST_FILTER,
+    ExtensionPoint.PRE_SCORE,
+    ExtensionPoint.SCORE,
+    ExtensionPoint.RESERVE,
+    ExtensionPoint.PERMIT,
+    ExtensionPoint.PRE_BIND,
+    ExtensionPoint.BIND,
+    ExtensionPoint.POST_BIND,
+    ExtensionPoint.PLACEMENT_GENERATE,
+    ExtensionPoint.PLACEMENT_SCORE,
 )
 """In the order in which a pod passes them."""
 

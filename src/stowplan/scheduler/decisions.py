@@ -11,7 +11,7 @@ from stowplan.api.meta import timestamp
 from stowplan.explain.preemption import Preempting
 from stowplan.explain.state import Attempted, Explanation, PodState, wakers
 from stowplan.runtime.clock import as_date
-from stowplan.scheduler.framework.decision import Record
+from stowplan.scheduler.framework.decision import DecisionRecord
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class LastDecision(msgspec.Struct):
     uid: str
     time: float
     attempts: int
-    record: Record | None
+    record: DecisionRecord | None
     outcome: str
     message: str
     preempting: Preempting | None = None

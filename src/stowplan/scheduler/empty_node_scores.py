@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from stowplan.api.node import Node
 from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.evaluation import Evaluation
-from stowplan.scheduler.framework.interface import IGNORED, Extremes
+from stowplan.scheduler.framework.interface import IGNORED, ScoreRange
 from stowplan.scheduler.framework.protocols import EmptyNodeScorer
 from stowplan.scheduler.framework.score_results import ScoreColumn
 from stowplan.scheduler.table.changes import Rows
@@ -76,7 +76,7 @@ def _normalized(column: ScoreColumn, cycle: Cycle, rows: Rows, is_fresh: list[bo
     as_it_is = np.zeros(len(rows), dtype=np.int64) if column.raw is None else column.raw[rows]
     raw = np.where(is_fresh, empty, as_it_is)
     counted = raw[raw != IGNORED]
-    extremes = Extremes(int(counted.min()), int(counted.max())) if len(counted) else Extremes(0, 0)
+    extremes = ScoreRange(int(counted.min()), int(counted.max())) if len(counted) else ScoreRange(0, 0)
     scores = column.call(plugin.normalize, cycle, raw, extremes).tolist()
     return dict(zip([cycle.table.name_of(row) for row in rows.tolist()], scores, strict=True))
 

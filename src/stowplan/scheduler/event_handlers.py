@@ -81,7 +81,7 @@ class QueueUpdates(Protocol):
     """What event handlers need of a scheduling queue."""
 
     @property
-    def is_anybody_concerned(self) -> bool:
+    def has_waiting_or_in_flight(self) -> bool:
         """Whether there are pods that an event could concern."""
 
     def add(self, pod: Pod, /) -> None: ...
@@ -216,7 +216,7 @@ class EventHandlers:
             self._add_all_to_cache(together)
             together = []
             self.add_pod(pod)
-        if queue.is_anybody_concerned:
+        if queue.has_waiting_or_in_flight:
             for pod in together:
                 self.add_pod(pod)
         else:
@@ -314,7 +314,7 @@ class EventHandlers:
 
     def _add_all_to_cache(self, pods: Sequence[Pod]) -> None:
         """Pods got their nodes. The events are counted; nobody waits for one."""
-        if self._queue.is_anybody_concerned or (
+        if self._queue.has_waiting_or_in_flight or (
             self._context is not None and self._context.observer is not None
         ):
             for pod in pods:

@@ -140,7 +140,7 @@ class LongSearches:
             now = context.find(queued.key)
             if now is not None and now.metadata.uid == queued.uid:
                 if now is not queued.pod.pod:
-                    queued.become(context.cache.table.info(now))
+                    queued.update(context.cache.table.info(now))
                 return queued
             context.queue.done(queued.uid)
         return None

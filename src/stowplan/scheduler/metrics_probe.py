@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.interface import ExtensionPoint
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.metrics import CallCounter, SchedulerMetrics
 from stowplan.scheduler.metrics.buffers import BUFFER_SIZE
 
-_COUNTED = (Point.PRE_FILTER, Point.FILTER, Point.PRE_SCORE, Point.SCORE)
+_COUNTED = (ExtensionPoint.PRE_FILTER, ExtensionPoint.FILTER, ExtensionPoint.PRE_SCORE, ExtensionPoint.SCORE)
 
 
 class ProfileProbe:

@@ -17,7 +17,7 @@ from stowplan.api.status import ApiError
 from stowplan.runtime.logs import Ref
 from stowplan.scheduler.context import Context
 from stowplan.scheduler.framework.evaluation import Evaluation
-from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.interface import ExtensionPoint
 from stowplan.scheduler.framework.runtime import Framework
 
 PREFIX: Final = "kube-scheduler-simulator.sigs.k8s.io/"
@@ -167,19 +167,19 @@ def _statuses(framework: Framework, evaluation: Evaluation) -> dict[str, dict[st
     said = evaluation.pre_filtering
     chosen = {} if said.node_names is None else dict.fromkeys(sorted(said.rejectors), sorted(said.node_names))
     return {
-        "prefilter-result-status": _successes(framework, Point.PRE_FILTER),
+        "prefilter-result-status": _successes(framework, ExtensionPoint.PRE_FILTER),
         "prefilter-result": chosen,
         "postfilter-result": {},
-        "prescore-result": _successes(framework, Point.PRE_SCORE) if evaluation.scored else {},
-        "reserve-result": _successes(framework, Point.RESERVE),
-        "permit-result": _successes(framework, Point.PERMIT),
+        "prescore-result": _successes(framework, ExtensionPoint.PRE_SCORE) if evaluation.scored else {},
+        "reserve-result": _successes(framework, ExtensionPoint.RESERVE),
+        "permit-result": _successes(framework, ExtensionPoint.PERMIT),
         "permit-result-timeout": {},
-        "prebind-result": _successes(framework, Point.PRE_BIND),
-        "bind-result": dict(list(_successes(framework, Point.BIND).items())[:1]),
+        "prebind-result": _successes(framework, ExtensionPoint.PRE_BIND),
+        "bind-result": dict(list(_successes(framework, ExtensionPoint.BIND).items())[:1]),
     }
 
 
-def _successes(framework: Framework, point: Point) -> dict[str, str]:
+def _successes(framework: Framework, point: ExtensionPoint) -> dict[str, str]:
     return {plugin.name: SUCCESS for plugin in framework.at(point)}
 
 

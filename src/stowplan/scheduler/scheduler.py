@@ -97,12 +97,12 @@ class Scheduler:
         logger = Logger() if logger is None else logger
         timer = clock.monotonic if timer is None else timer
         table = ClusterTable(gates.release)
-        self.chances = chances = RandomSources.of(rng, len(settings.config.profiles))
+        self.rngs = rngs = RandomSources.of(rng, len(settings.config.profiles))
         self._turns = turns
         real_clock = clock
         if turns is not None:
             clock = turns.clock
-        metrics = SchedulerMetrics(timer, gates, chances.metrics, legacy=settings.legacy_metrics)
+        metrics = SchedulerMetrics(timer, gates, rngs.metrics, legacy=settings.legacy_metrics)
         self._woken = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
         self._ending = False
@@ -118,7 +118,7 @@ class Scheduler:
                 services=self._services,
                 probe=ProfileProbe(metrics, profile.scheduler_name, timer),
             )
-            for profile, plugins_rng in zip(settings.config.profiles, chances.frameworks, strict=True)
+            for profile, plugins_rng in zip(settings.config.profiles, rngs.frameworks, strict=True)
         ]
         config = settings.config.config
         sampler = NodeSampler(table, logger)
@@ -126,7 +126,7 @@ class Scheduler:
             client=client,
             clock=clock,
             timer=timer,
-            rng=chances.context,
+            rng=rngs.context,
             cache=(GroupCache if gates.pod_groups else Cache)(table, logger.error, sampler),
             queue=queue_for(
                 frameworks,
@@ -146,7 +146,7 @@ class Scheduler:
             recorder=EventRecorder(
                 client if events is None else events,
                 real_clock,
-                chances.recorder,
+                rngs.recorder,
                 settings.hostname,
                 logger.error,
                 others_wait=self._has_backlog,
@@ -204,7 +204,7 @@ class Scheduler:
                 apis=gates.release.apis,
             ),
             clock=real_clock,
-            rng=chances.informers,
+            rng=rngs.informers,
             wrap=None if turns is None else turns.handler,
             report=lambda text: logger.error("Failed to watch", err=text),
             unreadable=self._unreadable.found,
@@ -230,7 +230,7 @@ class Scheduler:
             measured=gates.behaviour.preempting.result_label == "real",
             parallelism=config.parallelism,
         )
-        self.finder = NodeFinder(sampler, extenders, chances.node_finder, logger, timer)
+        self.finder = NodeFinder(sampler, extenders, rngs.node_finder, logger, timer)
         self.cycle = SchedulingCycle(context, self.finder, preemption, failures, self.binding)
         self.groups: PodGroupCycle | None = None
         """The cycle of groups, if pods are scheduled in groups."""
@@ -243,7 +243,7 @@ class Scheduler:
                 preemption,
                 failures,
                 gates,
-                chances.node_finder,
+                rngs.node_finder,
             )
         for framework in frameworks:
             if isinstance(framework.probe, ProfileProbe):

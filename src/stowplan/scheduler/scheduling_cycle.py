@@ -27,7 +27,7 @@ from stowplan.scheduler.extenders.rounds import ExtenderScores, filter_round, pr
 from stowplan.scheduler.failure_handler import UNHANDLED, Failure, FailureHandler, failed_on_node
 from stowplan.scheduler.framework.budget import Budget, LongSearchError
 from stowplan.scheduler.framework.cycle_state import Cycle
-from stowplan.scheduler.framework.decision import NO_NODES, Record, fit_error
+from stowplan.scheduler.framework.decision import NO_NODES, DecisionRecord, fit_error
 from stowplan.scheduler.framework.evaluation import Evaluation, Rejectors, rejectors_of
 from stowplan.scheduler.framework.events import EXTENDER
 from stowplan.scheduler.framework.extension_points import carry_out_writes, post_filter_steps
@@ -423,7 +423,7 @@ class SchedulingCycle:
         rejectors = rejectors_of(evaluation)
         if result.extenders_rejected:
             rejectors = Rejectors(rejectors.unschedulable | {EXTENDER}, rejectors.pending)
-        decision = Record(evaluation, None, 0, TOP)
+        decision = DecisionRecord(evaluation, None, 0, TOP)
         if not profile.post_filters:
             message = fit_error(evaluation)
             self.record(queued, decision, "unschedulable", message)
@@ -484,7 +484,9 @@ class SchedulingCycle:
         context, evaluation = self._context, result.evaluation
         if context.decisions.wanted:
             node = context.cache.table.name_of(row)
-            self.record(queued, Record(evaluation, row, result.ties, TOP), "binding", f"binding to {node}")
+            self.record(
+                queued, DecisionRecord(evaluation, row, result.ties, TOP), "binding", f"binding to {node}"
+            )
         if context.results is not None:
             context.results.note(profile.framework, evaluation, row)
 
@@ -500,7 +502,7 @@ class SchedulingCycle:
         for plugin in profile.framework.assuming:
             changed = plugin.assumed_pod(cycle, queued.pod, node)  # type: ignore[attr-defined]
             if changed is not None:
-                queued.become(context.cache.table.info(changed))
+                queued.update(context.cache.table.info(changed))
         pod = queued.pod
         if context.observer is not None:
             context.observer.assuming(pod, node)
@@ -522,7 +524,7 @@ class SchedulingCycle:
         self, profile: Profile, queued: QueuedPod, cycle: Cycle, node: str, feasible: int, began: float
     ) -> Failure | None:
         context, pod = self._context, queued.pod
-        status, waits = profile.lifecycle.hold(cycle, pod, node)
+        status, waits = profile.lifecycle.run_reserve_and_permit(cycle, pod, node)
         if status is not SUCCESS and not status.is_success and status.code is not Code.WAIT:
             return self._unreserve(profile, cycle, queued, node, status)
         if waits:
@@ -588,7 +590,7 @@ class SchedulingCycle:
     def record(
         self,
         queued: QueuedPod,
-        record: Record | None,
+        record: DecisionRecord | None,
         outcome: str,
         message: str,
         preempting: Preempting | None = None,

@@ -28,7 +28,7 @@ from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.decision import NO_NODES, fit_error
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.extension_points import Lifecycle, post_filter_steps, run_to_end
-from stowplan.scheduler.framework.interface import Plugin, Point
+from stowplan.scheduler.framework.interface import ExtensionPoint, Plugin
 from stowplan.scheduler.framework.nominations import Nominations
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.framework.status import Code, PluginError
@@ -44,7 +44,7 @@ from stowplan.simulate.snapshot.files import Snapshot
 from stowplan.simulate.snapshot.sources import read_files
 
 if TYPE_CHECKING:
-    from stowplan.simulate.workloads import Manifests, Surroundings
+    from stowplan.simulate.workloads import AdmissionContext, Manifests
 
 Undo = Callable[[], object]
 
@@ -85,17 +85,17 @@ class Cluster:
         self.objects: dict[tuple[type[Object], str], Object] = {}
         """Everything but nodes and pods, by type and `namespace/name`."""
         profiles = self.settings.config.profiles
-        chances = RandomSources.of(Random(seed), len(profiles))
+        rngs = RandomSources.of(Random(seed), len(profiles))
         self.frameworks = {
             profile.scheduler_name: Framework(
                 profile, self.table, self.settings.registry, self.settings.gates, rng=rng
             )
-            for profile, rng in zip(profiles, chances.frameworks, strict=True)
+            for profile, rng in zip(profiles, rngs.frameworks, strict=True)
         }
         self._lifecycles = {name: Lifecycle(framework) for name, framework in self.frameworks.items()}
-        self._chances = (chances.node_finder, *chances.frameworks)
+        self._rngs = (rngs.node_finder, *rngs.frameworks)
         logger = Logger()
-        tie_break = chances.node_finder if ties == "random" else _First()
+        tie_break = rngs.node_finder if ties == "random" else _First()
         self._finder = NodeFinder(NodeSampler(self.table, logger), (), tie_break, logger)
         self._keys: dict[str, str] = {}
         """The uid of every pod that has a node, by `namespace/name`."""
@@ -215,11 +215,11 @@ class Cluster:
         """Those of some pods that wait."""
         return [self.pending[pod.key] for pod in pods if pod.key in self.pending]
 
-    def surroundings(self, claim_templates: Mapping[str, Any] | None = None) -> "Surroundings":
+    def surroundings(self, claim_templates: Mapping[str, Any] | None = None) -> "AdmissionContext":
         """What the API server and controllers look at when they make pods of a manifest."""
-        from stowplan.simulate.workloads import Surroundings
+        from stowplan.simulate.workloads import AdmissionContext
 
-        return Surroundings.of(self.nodes, list(self.objects.values()), claim_templates)
+        return AdmissionContext.of(self.nodes, list(self.objects.values()), claim_templates)
 
     def pods_on(self, node: str) -> list[Pod]:
         """The pods on a node. Raises NoSuchObjectError."""
@@ -369,7 +369,7 @@ class Cluster:
     def fork(self) -> Iterator["Cluster"]:
         """Whatever is changed in the block is undone at its end, unless it was committed. Forks can nest."""
         mark, serial = len(self._undo), self._serial
-        states = [rng.getstate() for rng in self._chances]
+        states = [rng.getstate() for rng in self._rngs]
         self._forks += 1
         try:
             yield self
@@ -378,7 +378,7 @@ class Cluster:
             if len(self._undo) > mark:
                 self._revert_to(mark)
                 self._serial = serial
-                for rng, state in zip(self._chances, states, strict=True):
+                for rng, state in zip(self._rngs, states, strict=True):
                     rng.setstate(state)
 
     def commit(self) -> None:
@@ -425,7 +425,7 @@ class Cluster:
     def _gate(self, info: PodInfo) -> str:
         """Why a pod may not be tried at all, "" if it may."""
         framework = self._framework(info.pod)
-        for plugin in framework.at(Point.PRE_ENQUEUE):
+        for plugin in framework.at(ExtensionPoint.PRE_ENQUEUE):
             ask = getattr(plugin, "pre_enqueue", None)
             status = None if ask is None else ask(info)
             if status is not None and not status.is_success:
@@ -436,7 +436,7 @@ class Cluster:
         pod = info.pod
         name = self._framework(pod).profile.scheduler_name
         self.table.assume(info, node)
-        status, _ = self._lifecycles[name].hold(cycle, info, node)
+        status, _ = self._lifecycles[name].run_reserve_and_permit(cycle, info, node)
         if not status.is_success and status.code is not Code.WAIT:
             self._lifecycles[name].unreserve(cycle, info, node)
             self.table.forget(info.uid)
@@ -459,7 +459,7 @@ class Cluster:
 
     def _preempt(self, info: PodInfo, evaluation: Evaluation, queue: "_Queue", outcome: Outcome) -> None:
         """Evict pods of lower priority if that makes room, and try again; else the pod has to wait."""
-        plugins = self._framework(info.pod).at(Point.POST_FILTER)
+        plugins = self._framework(info.pod).at(ExtensionPoint.POST_FILTER)
         try:
             found = run_to_end(post_filter_steps(plugins, evaluation.cycle, info))
         except PluginError as failure:
@@ -616,7 +616,7 @@ class _Queue:
     """Pods in the order of the profile's QueueSort plugin; of equals the first that came."""
 
     def __init__(self, framework: Framework) -> None:
-        [sorter] = framework.at(Point.QUEUE_SORT)
+        [sorter] = framework.at(ExtensionPoint.QUEUE_SORT)
         self._sort_key: Callable[[QueuedPod], Any] = sorter.sort_key  # type: ignore[attr-defined]
         self._heap: list[tuple[Any, int, PodInfo]] = []
         self._came = 0

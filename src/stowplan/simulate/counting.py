@@ -16,7 +16,7 @@ import numpy as np
 from stowplan.api.pod import Pod
 from stowplan.scheduler.framework.decision import NO_NODES, fit_error_text
 from stowplan.scheduler.framework.evaluation import Evaluation
-from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.interface import ExtensionPoint
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.table.changes import Rows
 from stowplan.scheduler.table.podinfo import PodInfo
@@ -161,7 +161,7 @@ def asks_for_room_only(framework: Framework, info: PodInfo) -> bool:
         return False
     if spec.scheduling_group is not None or spec.volumes:
         return False
-    if any(not type(plugin).__module__.startswith(_OWN) for plugin in framework.at(Point.FILTER)):
+    if any(not type(plugin).__module__.startswith(_OWN) for plugin in framework.at(ExtensionPoint.FILTER)):
         return False
     args = framework.profile.args
     spread, fit = args.get("PodTopologySpread"), args.get("NodeResourcesFit")

@@ -123,7 +123,7 @@ class Workload:
         return spec if self.kind == "Job" else spec_of(spec.get("jobTemplate") or {})
 
     def pods(
-        self, count: int, around: "Surroundings", taken: Container[str] = (), *, first: int = 0
+        self, count: int, around: "AdmissionContext", taken: Container[str] = (), *, first: int = 0
     ) -> "NewPods":
         """So many of its pods, numbered from `first` on, past names that are `taken`.
 
@@ -164,7 +164,7 @@ class Workload:
         return None if cls is None else convert(owner, cls)
 
     def _names(
-        self, count: int, taken: Container[str], first: int, around: "Surroundings"
+        self, count: int, taken: Container[str], first: int, around: "AdmissionContext"
     ) -> Iterator[tuple[int, str]]:
         if self.kind == DAEMON_SET:
             daemon = Daemon(self.document)
@@ -184,7 +184,7 @@ class Workload:
             number += 1
 
     def _own_part(
-        self, template: Json, number: int, name: str, around: "Surroundings", found: "NewPods"
+        self, template: Json, number: int, name: str, around: "AdmissionContext", found: "NewPods"
     ) -> Json | None:
         """What the spec of one pod has that others have not; None if they are alike."""
         spec = template.get("spec") or {}
@@ -217,7 +217,7 @@ class NewPods:
 
 
 @dataclass(slots=True)
-class Surroundings:
+class AdmissionContext:
     """What admission and controllers look at when pods are created."""
 
     nodes: Sequence[Node]
@@ -231,7 +231,7 @@ class Surroundings:
         nodes: Sequence[Node],
         objects: Sequence[Object],
         claim_templates: Mapping[str, Json] | None = None,
-    ) -> "Surroundings":
+    ) -> "AdmissionContext":
         return cls(
             nodes,
             {one.name: one for one in objects if isinstance(one, PriorityClass)},

@@ -161,7 +161,7 @@ class Binder:
     def hold(self, framework: Framework, cycle: Cycle, pod: PodInfo, node: str) -> Status:
         """Reserve, Permit, and PreBind unless the pod has to wait. What is not success is undone."""
         lifecycle = self._lifecycle(framework)
-        status, waits = lifecycle.hold(cycle, pod, node)
+        status, waits = lifecycle.run_reserve_and_permit(cycle, pod, node)
         if status.code is Code.WAIT:
             now = self._services.clock.monotonic()
             limits = {name: min(seconds, LONGEST_WAIT) for name, seconds in waits.items()}

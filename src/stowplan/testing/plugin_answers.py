@@ -15,9 +15,9 @@ from stowplan.scheduler.framework.events import (
 )
 from stowplan.scheduler.framework.interface import (
     IGNORED,
-    Extremes,
     Plugin,
     PreFilterResult,
+    ScoreRange,
     Unsigned,
 )
 from stowplan.scheduler.framework.status import SUCCESS, Code, PluginError, Status
@@ -233,9 +233,9 @@ class Answers:
         return int(answer)
 
     @cached_property
-    def extremes(self) -> Extremes:
+    def extremes(self) -> ScoreRange:
         scored = [self.raw[row] for row in self.feasible_rows if self.raw[row] != IGNORED]
-        return Extremes(min(scored), max(scored)) if scored else Extremes(0, 0)
+        return ScoreRange(min(scored), max(scored)) if scored else ScoreRange(0, 0)
 
     def _final(self) -> dict[int, int]:
         if not self.raw:

@@ -19,7 +19,7 @@ from hypothesis.stateful import initialize, precondition, rule, run_state_machin
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.scheduler.framework.interface import (
-    Point,
+    ExtensionPoint,
     points_of,
 )
 from stowplan.scheduler.framework.status import PluginError
@@ -106,7 +106,9 @@ def check_plugin(
         _reported(subject, lambda: run_state_machine_as_test(machine, settings=effort))
 
 
-_REUSED = frozenset((Point.PRE_FILTER, Point.FILTER, Point.PRE_SCORE, Point.SCORE))
+_REUSED = frozenset(
+    (ExtensionPoint.PRE_FILTER, ExtensionPoint.FILTER, ExtensionPoint.PRE_SCORE, ExtensionPoint.SCORE)
+)
 
 
 def _reported(subject: "Subject", run: Callable[[], None]) -> None:

@@ -19,8 +19,8 @@ from stowplan.scheduler.framework.events import (
     ClusterEvent,
 )
 from stowplan.scheduler.framework.interface import (
+    ExtensionPoint,
     Plugin,
-    Point,
     points_of,
 )
 from stowplan.scheduler.framework.profile import PluginUse, ProfileSpec, resolve_plugins
@@ -72,7 +72,7 @@ def subject_of(plugin: AnyPlugin, args: Any, config: Config) -> Subject:
     if args is not None:
         profile = _with_args(profile, {**profile.args, cls.name: args})
     needed = ["DefaultBinder"]
-    if Point.QUEUE_SORT not in points_of(cls):
+    if ExtensionPoint.QUEUE_SORT not in points_of(cls):
         needed.append("PrioritySort")
     names = dict.fromkeys((*needed, cls.name))
     plugins = resolve_plugins("alone", {}, [PluginUse(name, 1) for name in names], implements)

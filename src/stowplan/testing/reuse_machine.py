@@ -18,7 +18,7 @@ from stowplan.api.meta import Object, ObjectMeta
 from stowplan.api.node import Node, NodeStatus
 from stowplan.api.pod import Pod
 from stowplan.scheduler.framework.evaluation import Evaluation
-from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.interface import ExtensionPoint
 from stowplan.scheduler.framework.nominations import NominatedRows, Nominations
 from stowplan.scheduler.framework.profile import ProfileSpec
 from stowplan.scheduler.framework.registry import Registry
@@ -215,7 +215,7 @@ def _codes(
 
     Plugins asked node by node are left out: they are not asked about nodes that others rejected.
     """
-    by_column = {p.name: p for p in framework.at(Point.FILTER) if hasattr(p, "filter")}
+    by_column = {p.name: p for p in framework.at(ExtensionPoint.FILTER) if hasattr(p, "filter")}
     cycle = evaluation.cycle
     found: dict[str, dict[str, Status]] = {}
     for plugin, codes in evaluation.codes().items():

@@ -31,7 +31,7 @@ APPS: SearchStrategy[dict[str, str]] = st.sampled_from(
 NAMESPACES = st.sampled_from(["default"] * 5 + ["team-a", "team-b"])
 
 
-class Surroundings(NamedTuple):
+class AdmissionContext(NamedTuple):
     """Nodes, pods on them, what is around, and a pod that is to come."""
 
     nodes: list[Node]
@@ -87,7 +87,7 @@ PLAIN = PodSpec(containers=(Container(),))
 
 
 @st.composite
-def spreading(draw: st.DrawFn, *, own: bool) -> Surroundings:
+def spreading(draw: st.DrawFn, *, own: bool) -> AdmissionContext:
     """About spread constraints: the pod's own, or those of a profile for the group it belongs to."""
     nodes = draw(_roomy_nodes())
     on = st.sampled_from([node.name for node in nodes])
@@ -111,7 +111,7 @@ def spreading(draw: st.DrawFn, *, own: bool) -> Surroundings:
     around: Sequence[Object] = (
         [] if own else draw(st.lists(st.one_of(some.services, some.replica_sets), max_size=4))
     )
-    return Surroundings(nodes, pods, around, pod)
+    return AdmissionContext(nodes, pods, around, pod)
 
 
 @st.composite
@@ -136,7 +136,7 @@ def _affinity(draw: st.DrawFn, most: int) -> Affinity | None:
 
 
 @st.composite
-def neighbouring(draw: st.DrawFn) -> Surroundings:
+def neighbouring(draw: st.DrawFn) -> AdmissionContext:
     """About pods that want to be near each other or apart."""
     nodes = draw(_roomy_nodes())
     on = st.sampled_from([node.name for node in nodes])
@@ -147,7 +147,7 @@ def neighbouring(draw: st.DrawFn) -> Surroundings:
     ]
     spec = replace(PLAIN, affinity=draw(_affinity(3)), tolerations=(Toleration(operator="Exists"),))
     pod = _pod(99, "", draw(NAMESPACES), draw(APPS), spec)
-    return Surroundings(nodes, pods, draw(st.lists(some.namespaces, max_size=3)), pod)
+    return AdmissionContext(nodes, pods, draw(st.lists(some.namespaces, max_size=3)), pod)
 
 
 AMOUNTS = {
@@ -177,7 +177,7 @@ def _spending(draw: st.DrawFn) -> PodSpec:
 
 
 @st.composite
-def filling(draw: st.DrawFn) -> Surroundings:
+def filling(draw: st.DrawFn) -> AdmissionContext:
     """About what pods take and nodes have."""
     nodes = []
     for name in NAMES[: draw(st.integers(2, 4))]:
@@ -194,4 +194,4 @@ def filling(draw: st.DrawFn) -> Surroundings:
     on = st.sampled_from([node.name for node in nodes])
     placed = draw(st.lists(st.tuples(on, _spending()), max_size=5))
     pods = [_pod(number, name, "default", {}, spec) for number, (name, spec) in enumerate(placed)]
-    return Surroundings(nodes, pods, [], _pod(99, "", "default", {}, draw(_spending())))
+    return AdmissionContext(nodes, pods, [], _pod(99, "", "default", {}, draw(_spending())))

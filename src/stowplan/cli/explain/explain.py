@@ -53,7 +53,7 @@ class Configuration(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class ClusterSource:
     """Where the cluster comes from and which scheduler is asked."""
 
     kubeconfig: Path | None
@@ -73,14 +73,14 @@ class Where:
         config: Path | None,
         gates: "FeatureGates | None",
         plugins: tuple[str, ...],
-    ) -> "Where":
+    ) -> "ClusterSource":
         """Where options lead. Somebody who names a configuration wants to know what that one decides."""
         own = offline or config is not None or gates is not None or bool(plugins)
         return cls(kubeconfig, context, files, Configuration(config, gates, plugins), not own)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Targets:
     """The pods that are asked for."""
 
     targets: tuple[str, ...]
@@ -106,7 +106,7 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
         as_json: bool,
         **others: Any,
     ) -> Any:
-        where = Where.of(kubeconfig, context, files, offline, config, gates, plugins)
+        where = ClusterSource.of(kubeconfig, context, files, offline, config, gates, plugins)
         return command(where=where, output="json" if as_json else output, **others)
 
     decorated: Callable[..., Any] = with_where
@@ -157,7 +157,7 @@ def explain(
     selector: str,
     filename: tuple[Path, ...],
     all_nodes: bool,
-    where: Where,
+    where: ClusterSource,
     output: str,
 ) -> None:
     """Explain why a pod or group is pending, or a pod on its node.
@@ -176,7 +176,7 @@ def explain(
     """
     if not (targets or selector or filename):
         raise click.UsageError("expected a pod, such as pod/web-7, --selector or --filename")
-    wanted = Wanted(targets, namespace, selector, filename)
+    wanted = Targets(targets, namespace, selector, filename)
     found, notes = asyncio.run(_explanations(where, wanted))
     _show(found, output, all_nodes)
     _tell(notes)
@@ -198,7 +198,7 @@ def pending(
     namespace: str,
     watch: bool,
     every: float,
-    where: Where,
+    where: ClusterSource,
     output: str,
 ) -> None:
     """Group waiting pods by cause.
@@ -247,7 +247,7 @@ async def connect(
 # Explanations
 
 
-async def _explanations(where: Where, wanted: Wanted) -> tuple[list[Document], list[str]]:
+async def _explanations(where: ClusterSource, wanted: "Targets") -> tuple[list[Document], list[str]]:
     """The explanations that are asked for, and what is to be noted about them."""
     if where.files:
         from stowplan.cli.explain import offline
@@ -267,7 +267,7 @@ async def _explanations(where: Where, wanted: Wanted) -> tuple[list[Document], l
 
 
 async def _told(
-    running: RunningScheduler, client: HttpClient, wanted: Wanted, namespace: str
+    running: RunningScheduler, client: HttpClient, wanted: "Targets", namespace: str
 ) -> list[Document] | None:
     """What the running scheduler says; None where it does not know all of the pods and groups."""
     groups, rest = groups_and_rest(wanted.targets)
@@ -292,7 +292,7 @@ async def _told(
 # Causes
 
 
-async def _pending_once(where: Where, namespace: str) -> tuple[Document, list[str]]:
+async def _pending_once(where: ClusterSource, namespace: str) -> tuple[Document, list[str]]:
     if where.files:
         from stowplan.cli.explain import offline
 
@@ -302,7 +302,7 @@ async def _pending_once(where: Where, namespace: str) -> tuple[Document, list[st
 
 
 async def pending_document(
-    where: Where, client: HttpClient, address: str, namespace: str
+    where: ClusterSource, client: HttpClient, address: str, namespace: str
 ) -> tuple[Document, list[str]]:
     """The causes that pods of a cluster wait for, and notes; from the running scheduler if there is one."""
     if where.asks_running:
@@ -316,7 +316,7 @@ async def pending_document(
     return offline.causes_of(engine, namespace)
 
 
-async def _follow_pending(where: Where, namespace: str, every: float, output: str) -> None:
+async def _follow_pending(where: ClusterSource, namespace: str, every: float, output: str) -> None:
     """Show causes whenever they change, until interrupted."""
     shown = None
     async with connect(where.kubeconfig, where.context, _AGENT) as (client, address, _):

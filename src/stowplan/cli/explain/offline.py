@@ -30,7 +30,7 @@ from stowplan.simulate.snapshot import Engine, Snapshot, read_cluster, read_file
 from stowplan.simulate.snapshot.preemptions import last_preemption
 
 if TYPE_CHECKING:
-    from stowplan.cli.explain.explain import Configuration, Wanted
+    from stowplan.cli.explain.explain import Configuration, Targets
 
 # The cluster
 
@@ -91,7 +91,7 @@ def _engine(snapshot: Snapshot, configuration: "Configuration") -> Engine:
 
 
 async def explained(
-    client: HttpClient, address: str, configuration: "Configuration", wanted: "Wanted", namespace: str
+    client: HttpClient, address: str, configuration: "Configuration", wanted: "Targets", namespace: str
 ) -> tuple[list[Document], list[str]]:
     """The explanations of pods of a cluster, and notes."""
     engine = await engine_of_cluster(client, address, configuration)
@@ -106,7 +106,7 @@ async def explained(
     return found, engine.snapshot.notes
 
 
-def evaluated(engine: Engine, wanted: "Wanted", namespace: str) -> list[Document]:
+def evaluated(engine: Engine, wanted: "Targets", namespace: str) -> list[Document]:
     """The explanations by an engine of our own."""
     groups, targets = groups_and_rest(wanted.targets)
     found = [_group(engine, kind, namespace, name) for kind, name in groups]
@@ -214,12 +214,12 @@ def causes_of(engine: Engine, namespace: str) -> tuple[Document, list[str]]:
 
 def from_manifests(paths: Sequence[Path], namespace: str, snapshot: Snapshot) -> list[Pod]:
     """A pod of everything in manifests that makes pods, as it would be created in a cluster."""
-    from stowplan.simulate.workloads import Surroundings, read_manifests
+    from stowplan.simulate.workloads import AdmissionContext, read_manifests
 
     manifests = read_manifests(paths, namespace)
     objects = [*snapshot.objects, *manifests.objects]
     nodes = [one for one in objects if isinstance(one, Node)]
-    around = Surroundings.of(nodes, objects, manifests.claim_templates)
+    around = AdmissionContext.of(nodes, objects, manifests.claim_templates)
     found = []
     for workload in manifests.workloads:
         for pod in workload.pods(1, around).pods[:1]:

@@ -16,7 +16,7 @@ from stowplan.api.catalogue import NODES, PODS
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.status import ApiError
-from stowplan.cli.explain.explain import Where, cluster_options, connect, dump, pending_document
+from stowplan.cli.explain.explain import ClusterSource, cluster_options, connect, dump, pending_document
 from stowplan.cli.explain.running import RunningScheduler
 from stowplan.cli.output import say
 from stowplan.client.http import HttpClient
@@ -46,7 +46,7 @@ _CAUSES_EVERY = 5.0
 def top(
     every: float,
     once: bool,
-    where: Where,
+    where: ClusterSource,
     output: str,
 ) -> None:
     """Show queue, rate, causes and costs of a cluster, live.
@@ -61,7 +61,7 @@ def top(
         asyncio.run(_top(where, every, output, live))
 
 
-async def _top(where: Where, every: float, output: str, live: bool) -> None:
+async def _top(where: ClusterSource, every: float, output: str, live: bool) -> None:
     async with connect(where.kubeconfig, where.context, "stowplan-top") as (client, address, _):
         looking = _Looking(where, client, address)
         if not live:
@@ -96,7 +96,7 @@ async def _top(where: Where, every: float, output: str, live: bool) -> None:
 class _Looking:
     """Looks at a cluster again and again; at the causes less often than at the rest."""
 
-    def __init__(self, where: Where, client: HttpClient, address: str) -> None:
+    def __init__(self, where: ClusterSource, client: HttpClient, address: str) -> None:
         self._where = where
         self._client = client
         self._address = address

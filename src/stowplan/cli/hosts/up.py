@@ -63,7 +63,7 @@ _UNTIL = ("ready",)
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class UpOptions:
     """What the command does besides running a cluster; `command` is run in it, and its end is the end."""
 
     kubeconfig_out: Path | None = None
@@ -216,7 +216,7 @@ def up(
         raise click.UsageError("--until-done needs --demo")
     if demo and command:
         raise click.UsageError("--demo and a command exclude each other")
-    wishes = Wishes(
+    wishes = UpOptions(
         kubeconfig_out,
         None if scheduler_port is None else _serving(bind, scheduler_port),
         demo,
@@ -331,7 +331,7 @@ def _tell_loaded(cluster: LocalCluster, loaded: Sequence[Manifest]) -> None:
         say(line, err=True)
 
 
-async def _run(cluster: LocalCluster, wishes: Wishes) -> int:
+async def _run(cluster: LocalCluster, wishes: UpOptions) -> int:
     """Run until it ends; the exit code."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -369,7 +369,7 @@ async def _run(cluster: LocalCluster, wishes: Wishes) -> int:
     return 0
 
 
-def _greet(cluster: LocalCluster, path: Path, wishes: Wishes, page: PageServer | None) -> None:
+def _greet(cluster: LocalCluster, path: Path, wishes: UpOptions, page: PageServer | None) -> None:
     nodes = len(cluster.kubelets.names)
     say(f"A cluster with {nodes:,} {'node' if nodes == 1 else 'nodes'} is up at {cluster.server.url}")
     if wishes.until_ready or wishes.command:
@@ -384,7 +384,7 @@ def _greet(cluster: LocalCluster, path: Path, wishes: Wishes, page: PageServer |
     say("")
 
 
-async def _work(cluster: LocalCluster, wishes: Wishes, path: Path) -> int:
+async def _work(cluster: LocalCluster, wishes: UpOptions, path: Path) -> int:
     """Do what is asked for, and end with an exit code; otherwise show the progress for ever."""
     if wishes.until_ready:
         code = await _wait_until_ready(cluster, wishes.timeout)

@@ -20,7 +20,7 @@ from stowplan.config.legacy.versions import LEGACY_LOCKS, VERSIONS, Lists, Versi
 from stowplan.config.load import ConfigError, LegacySettings
 from stowplan.gocompat.jsontext import ObjectNode, to_python
 from stowplan.gocompat.quoting import quote
-from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.interface import ExtensionPoint
 from stowplan.scheduler.plugins.legacy.names import PROVIDERS
 
 _UNCHANGED_FIELDS: Final = (
@@ -193,7 +193,9 @@ class LegacyConfiguration:
                     "hardPodAffinitySymmetricWeight", "InterPodAffinity has arguments in pluginConfig, too"
                 )
             builder.configure("InterPodAffinity", {"hardPodAffinityWeight": options.hard_pod_affinity_weight})
-        if options.bind_timeout_seconds is not None and builder.uses("VolumeBinding", Point.PRE_BIND):
+        if options.bind_timeout_seconds is not None and builder.uses(
+            "VolumeBinding", ExtensionPoint.PRE_BIND
+        ):
             builder.configure("VolumeBinding", {"bindTimeoutSeconds": options.bind_timeout_seconds})
         return builder.profile(options.scheduler_name)
 

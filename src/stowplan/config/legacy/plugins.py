@@ -10,15 +10,15 @@ from stowplan.config.legacy.versions import VERSIONS, Lists, Version
 from stowplan.config.types import GROUP, Plugin, PluginSet
 from stowplan.gocompat.jsontext import ObjectNode, Tree, to_python
 from stowplan.gocompat.quoting import quote
-from stowplan.scheduler.framework.interface import MULTI_POINT, Point, points_of
+from stowplan.scheduler.framework.interface import MULTI_POINT, ExtensionPoint, points_of
 from stowplan.scheduler.plugins.legacy.names import PREDICATES, PRIORITIES, Use
 from stowplan.scheduler.plugins.registry import LEGACY, in_tree_points
 
 LEAST_ALLOCATED: Final = "NodeResourcesLeastAllocated"
 _COMPANIONS: Final = {
-    Point.FILTER: Point.PRE_FILTER,
-    Point.SCORE: Point.PRE_SCORE,
-    Point.POST_FILTER: Point.PRE_ENQUEUE,
+    ExtensionPoint.FILTER: ExtensionPoint.PRE_FILTER,
+    ExtensionPoint.SCORE: ExtensionPoint.PRE_SCORE,
+    ExtensionPoint.POST_FILTER: ExtensionPoint.PRE_ENQUEUE,
 }
 """The point where a plugin has to run too if it runs at a point; its own version may not have required it."""
 
@@ -83,17 +83,19 @@ def add_plugins(builder: ProfileBuilder, given: Sections, defaults: Lists, versi
                 builder.enable_everywhere(name, plugin.weight)
             elif plugin.name == LEAST_ALLOCATED:
                 name = "NodeResourcesFit"
-                builder.enable(Use(name, (Point.PRE_SCORE, Point.SCORE)), plugin.weight or 1)
+                builder.enable(
+                    Use(name, (ExtensionPoint.PRE_SCORE, ExtensionPoint.SCORE)), plugin.weight or 1
+                )
             else:
-                builder.enable(Use(name, _points(name, Point(section))), plugin.weight)
+                builder.enable(Use(name, _points(name, ExtensionPoint(section))), plugin.weight)
             notes.update(dict.fromkeys(_notes(plugin.name, name, section, version)))
         if section != MULTI_POINT:
             for plugin in custom.disabled:
-                builder.disable(version.renamed.get(plugin.name, plugin.name), Point(section))
+                builder.disable(version.renamed.get(plugin.name, plugin.name), ExtensionPoint(section))
     return list(notes)
 
 
-def _points(plugin: str, point: Point) -> tuple[Point, ...]:
+def _points(plugin: str, point: ExtensionPoint) -> tuple[ExtensionPoint, ...]:
     companion = _COMPANIONS.get(point)
     if companion is None:
         return (point,)

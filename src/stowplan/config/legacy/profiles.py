@@ -9,7 +9,7 @@ from stowplan.config.legacy.policy import Policy, PolicyEntry, read_policy
 from stowplan.config.load import ConfigError, LegacySettings
 from stowplan.config.types import API_VERSION, ATTRIBUTES, KIND
 from stowplan.gocompat.quoting import quote
-from stowplan.scheduler.framework.interface import MULTI_POINT, Point
+from stowplan.scheduler.framework.interface import MULTI_POINT, ExtensionPoint
 from stowplan.scheduler.plugins.legacy.names import (
     MANDATORY,
     ORDER,
@@ -25,11 +25,11 @@ from stowplan.scheduler.plugins.registry import LEGACY, catalog
 
 DEFAULT_PROVIDER: Final = "DefaultProvider"
 LATEST_POLICY_RELEASE: Final = "1.18"
-PREEMPTION: Final = Use("DefaultPreemption", (Point.PRE_ENQUEUE, Point.POST_FILTER))
+PREEMPTION: Final = Use("DefaultPreemption", (ExtensionPoint.PRE_ENQUEUE, ExtensionPoint.POST_FILTER))
 COMMON_PLUGINS: Final = (
-    Use("SchedulingGates", (Point.PRE_ENQUEUE,)),
-    Use("PrioritySort", (Point.QUEUE_SORT,)),
-    Use("DefaultBinder", (Point.BIND,)),
+    Use("SchedulingGates", (ExtensionPoint.PRE_ENQUEUE,)),
+    Use("PrioritySort", (ExtensionPoint.QUEUE_SORT,)),
+    Use("DefaultBinder", (ExtensionPoint.BIND,)),
 )
 """What was neither predicate nor priority, and is there in any case."""
 
@@ -96,8 +96,8 @@ class ProfileBuilder:
     """Says exactly which plugins run where: what is not in a list does not run."""
 
     def __init__(self) -> None:
-        self._lists: dict[Point, dict[str, int]] = {}
-        self._disabled: dict[Point, list[str]] = {}
+        self._lists: dict[ExtensionPoint, dict[str, int]] = {}
+        self._disabled: dict[ExtensionPoint, list[str]] = {}
         self._everywhere: dict[str, int] = {}
         self._args: dict[str, dict[str, Any]] = {}
 
@@ -116,7 +116,7 @@ class ProfileBuilder:
         """Have a plugin run at every point it knows."""
         self._everywhere.setdefault(plugin, weight)
 
-    def disable(self, plugin: str, point: Point) -> None:
+    def disable(self, plugin: str, point: ExtensionPoint) -> None:
         """Have a plugin that runs everywhere not run at a point."""
         self._disabled.setdefault(point, []).append(plugin)
 
@@ -127,7 +127,7 @@ class ProfileBuilder:
             earlier = known.get(name)
             known[name] = [*earlier, *value] if isinstance(earlier, list) else value
 
-    def uses(self, plugin: str, point: Point) -> bool:
+    def uses(self, plugin: str, point: ExtensionPoint) -> bool:
         return plugin in self._lists.get(point, {}) or plugin in self._everywhere
 
     @property
@@ -143,7 +143,7 @@ class ProfileBuilder:
         lists: dict[str, Any] = {
             section: plugin_set
             for section in ATTRIBUTES
-            if section != MULTI_POINT and (plugin_set := self._section(Point(section)))
+            if section != MULTI_POINT and (plugin_set := self._section(ExtensionPoint(section)))
         }
         lists[MULTI_POINT] = {"disabled": [{"name": "*"}]}
         if self._everywhere:
@@ -155,7 +155,7 @@ class ProfileBuilder:
             ]
         return profile
 
-    def _section(self, point: Point) -> dict[str, Any]:
+    def _section(self, point: ExtensionPoint) -> dict[str, Any]:
         section: dict[str, Any] = {}
         if self._lists.get(point):
             section["enabled"] = [_plugin_entry(*one) for one in self._lists[point].items()]
@@ -259,10 +259,10 @@ def _check_labels(builder: ProfileBuilder) -> None:
 def _apply_options(builder: ProfileBuilder, policy: Policy, options: LegacyOptions) -> None:
     weight = policy.hard_pod_affinity_weight
     weight = options.hard_pod_affinity_weight if weight is None else weight
-    if weight is not None and builder.uses("InterPodAffinity", Point.SCORE):
+    if weight is not None and builder.uses("InterPodAffinity", ExtensionPoint.SCORE):
         builder.configure("InterPodAffinity", {"hardPodAffinityWeight": weight})
     timeout = options.bind_timeout_seconds
-    if timeout is not None and builder.uses("VolumeBinding", Point.PRE_BIND):
+    if timeout is not None and builder.uses("VolumeBinding", ExtensionPoint.PRE_BIND):
         builder.configure("VolumeBinding", {"bindTimeoutSeconds": timeout})
     if any(_ignores_resources(extender) for extender in policy.extenders):
         builder.configure("NodeResourcesFit", {})

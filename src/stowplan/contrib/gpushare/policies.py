@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from stowplan.contrib.gpushare.devices import MILLI, gpus, request_of
-from stowplan.framework import MAX_NODE_SCORE, Cycle, Extremes, NodeRows, Plugin, PodInfo, Reads, Scores
+from stowplan.framework import MAX_NODE_SCORE, Cycle, NodeRows, Plugin, PodInfo, Reads, ScoreRange, Scores
 
 LARGEST_CPU: Final = 128_000
 """Millicores of the largest node there is, to bring CPU and GPU to one scale."""
@@ -52,7 +52,7 @@ class BestFit(Policy):
         left = 0.5 * cpu / LARGEST_CPU + 0.5 * gpu / LARGEST_GPU
         return whole((1.0 - left) * MAX_NODE_SCORE)
 
-    def normalize(self, cycle: Cycle, pod: PodInfo, scores: Scores, extremes: Extremes) -> Scores:
+    def normalize(self, cycle: Cycle, pod: PodInfo, scores: Scores, extremes: ScoreRange) -> Scores:
         spread = extremes.high - extremes.low
         if not spread:
             return np.zeros_like(scores)

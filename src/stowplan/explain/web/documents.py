@@ -473,7 +473,7 @@ class Inspection:
         original = profiles[name].framework
         kept = self._twins.get(name)
         if kept is None or kept[1] is not original:
-            kept = self._twins[name] = (original.twin(Random(0)), original)
+            kept = self._twins[name] = (original.clone_for_explain(Random(0)), original)
         return kept[0]
 
     def forget(self) -> None:

@@ -10,7 +10,7 @@ from stowplan.config.dump import dump
 from stowplan.config.types import Extender
 from stowplan.lab.verify.recording import Line, gates_of, read_lines
 from stowplan.lab.verify.report import Difference, Report
-from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.interface import ExtensionPoint
 from stowplan.scheduler.framework.profile import ProfileSpec
 
 VERDICT = "verdict"
@@ -61,7 +61,7 @@ def _plugins(profile: ProfileSpec, release: Release) -> dict[str, list[Any]]:
             {"name": use.name, "weight": use.weight} if point.is_weighted else use.name
             for use in profile.plugins[point]
         ]
-        for point in map(Point, release.points)
+        for point in map(ExtensionPoint, release.points)
     }
 
 

@@ -221,7 +221,7 @@ class _AssumedPods:
 class _RecordingQueue:
     """A queue that notes the calls to it, in the words of a recording."""
 
-    is_anybody_concerned = True
+    has_waiting_or_in_flight = True
     """Every event is told one by one."""
 
     def __init__(self) -> None:

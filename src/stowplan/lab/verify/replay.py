@@ -34,7 +34,7 @@ from stowplan.scheduler.extenders import ExtenderError
 from stowplan.scheduler.framework.decision import fit_error
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.extension_points import Lifecycle, carry_out_writes, run_post_filters
-from stowplan.scheduler.framework.interface import Point, PostFilterResult, Victims
+from stowplan.scheduler.framework.interface import ExtensionPoint, PostFilterResult, Victims
 from stowplan.scheduler.framework.registry import Registry
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.framework.status import Code, NotBuiltError, PluginError
@@ -314,7 +314,7 @@ class Replay:
         attempt = Attempt(
             pod=expected.pod,
             attempt=expected.attempt,
-            pre_filter=_pre_filter(evaluation, framework.profile.names(Point.PRE_FILTER)),
+            pre_filter=_pre_filter(evaluation, framework.profile.names(ExtensionPoint.PRE_FILTER)),
             via_nominated_node=evaluation.only_row is not None,
             rejected=self._rejected(evaluation),
             feasible=sorted(names),
@@ -379,7 +379,7 @@ class Replay:
         self, attempt: Attempt, expected: Attempt, framework: Framework, evaluation: Evaluation
     ) -> Replayed:
         """The message, and what the PostFilter plugins do, as far as they are built."""
-        wanted = framework.profile.names(Point.POST_FILTER)
+        wanted = framework.profile.names(ExtensionPoint.POST_FILTER)
         if not self._table.node_count or not wanted:
             attempt.fit_error = fit_error(evaluation)
             return Replayed(attempt)

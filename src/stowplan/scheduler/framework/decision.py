@@ -146,7 +146,7 @@ class Decision(_Record, frozen=True):
         return document
 
 
-class Record:
+class DecisionRecord:
     """What a decision is made of, as it is found: making a `Decision` of it can wait until somebody asks.
 
     Every pod that is placed leaves one, so it is little work to make.
@@ -241,9 +241,9 @@ def decide(evaluation: Evaluation, choose: Callable[[int], int], top: int = 5) -
     one that finds none always gets the whole funnel.
     """
     if not evaluation.feasible_count:
-        return Record(evaluation, None, 0, top).decision()
+        return DecisionRecord(evaluation, None, 0, top).decision()
     row, ties = evaluation.choose(choose)
-    return Record(evaluation, row, ties, top).decision()
+    return DecisionRecord(evaluation, row, ties, top).decision()
 
 
 def _funnel(evaluation: Evaluation) -> tuple[Rejection, ...]:

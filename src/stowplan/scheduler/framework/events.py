@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from stowplan.api.releases import Behaviour
 from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
-from stowplan.scheduler.framework.interface import Plugin, Point, points_of
+from stowplan.scheduler.framework.interface import ExtensionPoint, Plugin, points_of
 from stowplan.scheduler.table.podinfo import PodInfo
 
 
@@ -270,7 +270,13 @@ EXTENDER: Final = "Extender"
 """Stands among the plugins that rejected a pod for extenders that did; it hears of everything."""
 
 _REJECTING: Final = frozenset(
-    (Point.PRE_ENQUEUE, Point.PRE_FILTER, Point.FILTER, Point.RESERVE, Point.PERMIT)
+    (
+        ExtensionPoint.PRE_ENQUEUE,
+        ExtensionPoint.PRE_FILTER,
+        ExtensionPoint.FILTER,
+        ExtensionPoint.RESERVE,
+        ExtensionPoint.PERMIT,
+    )
 )
 """Points where a plugin can reject a pod. Nobody asks other plugins for events."""
 

@@ -24,8 +24,8 @@ from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.interface import (
     ALL_ROWS,
     AllRows,
+    ExtensionPoint,
     Plugin,
-    Point,
     PostFilterResult,
     PreFilterResult,
     StaleRows,
@@ -414,27 +414,28 @@ class Lifecycle:
     def __init__(self, framework: "Framework") -> None:
         self._framework = framework
         self._probe = framework.probe
-        self._reserve = self._having(Point.RESERVE, "reserve")
-        self._unreserve = list(reversed(self._having(Point.RESERVE, "unreserve")))
-        self._permit = self._having(Point.PERMIT, "permit")
-        self._pre_bind = self._having(Point.PRE_BIND, "pre_bind")
+        self._reserve = self._having(ExtensionPoint.RESERVE, "reserve")
+        self._unreserve = list(reversed(self._having(ExtensionPoint.RESERVE, "unreserve")))
+        self._permit = self._having(ExtensionPoint.PERMIT, "permit")
+        self._pre_bind = self._having(ExtensionPoint.PRE_BIND, "pre_bind")
         self._bind = [
-            (plugin, inspect.iscoroutinefunction(plugin.bind)) for plugin in self._having(Point.BIND, "bind")
+            (plugin, inspect.iscoroutinefunction(plugin.bind))
+            for plugin in self._having(ExtensionPoint.BIND, "bind")
         ]
-        self._post_bind = self._having(Point.POST_BIND, "post_bind")
+        self._post_bind = self._having(ExtensionPoint.POST_BIND, "post_bind")
         self._reserve_plain = [plugin for plugin in self._reserve if not plugin.idle_for_plain_pods]
         self._holds_plain = bool(self._permit or self._reserve_plain)
         self._prepares_plain = not all(plugin.idle_for_plain_pods for plugin in self._pre_bind)
         self.tells_of_bindings = bool(self._post_bind)
         """Whether anybody wants to be told that a pod is bound."""
 
-    def _having(self, point: Point, method: str) -> list[Any]:
+    def _having(self, point: ExtensionPoint, method: str) -> list[Any]:
         """The plugins of a point that have its method; a profile may name others, and they have no say."""
         return [plugin for plugin in self._framework.at(point) if hasattr(plugin, method)]
 
     # In the scheduling cycle
 
-    def hold(self, cycle: Cycle, pod: PodInfo, node: str) -> tuple[Status, Waits]:
+    def run_reserve_and_permit(self, cycle: Cycle, pod: PodInfo, node: str) -> tuple[Status, Waits]:
         """Reserve, then Permit: what the first says that is against it, else what `permit` does."""
         if cycle.watch is None and not self._holds_plain and pod.template.is_plain:
             if self._probe is not None:

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from stowplan.scheduler.framework.cycle_state import Cycle
 
 
-class Point(StrEnum):
+class ExtensionPoint(StrEnum):
     """A place in the scheduling of a pod where plugins are called; the value is its name in a config.
 
     The order is that in which plugin lists are resolved when a profile is built, so with several
@@ -86,7 +86,7 @@ class Point(StrEnum):
     @property
     def is_weighted(self) -> bool:
         """Whether plugins have weights here."""
-        return self in (Point.SCORE, Point.PLACEMENT_SCORE)
+        return self in (ExtensionPoint.SCORE, ExtensionPoint.PLACEMENT_SCORE)
 
 
 MULTI_POINT = "multiPoint"
@@ -298,7 +298,7 @@ Steps = Generator[None, None, PostFilterResult]
 """A search in steps: at each `yield` the scheduler may let others run; what it returns is the result."""
 
 
-class Extremes(NamedTuple):
+class ScoreRange(NamedTuple):
     """Lowest and highest raw score over the feasible nodes that count."""
 
     low: int
@@ -481,26 +481,26 @@ class Plugin:
         """The scheduler stops: give back what the plugin holds."""
 
 
-_METHODS: dict[Point, tuple[str, ...]] = {
-    Point.PRE_ENQUEUE: ("pre_enqueue",),
-    Point.QUEUE_SORT: ("sort_key",),
-    Point.PRE_FILTER: ("pre_filter",),
-    Point.FILTER: ("filter", "filter_node"),
-    Point.POST_FILTER: ("post_filter",),
-    Point.PRE_SCORE: ("pre_score",),
-    Point.SCORE: ("score", "score_node"),
-    Point.RESERVE: ("reserve",),
-    Point.PERMIT: ("permit",),
-    Point.PRE_BIND: ("pre_bind",),
-    Point.BIND: ("bind",),
-    Point.POST_BIND: ("post_bind",),
-    Point.PLACEMENT_GENERATE: ("generate_placements",),
-    Point.PLACEMENT_SCORE: ("score_placements", "score_placement"),
-    Point.POD_GROUP_POST_FILTER: ("pod_group_post_filter",),
+_METHODS: dict[ExtensionPoint, tuple[str, ...]] = {
+    ExtensionPoint.PRE_ENQUEUE: ("pre_enqueue",),
+    ExtensionPoint.QUEUE_SORT: ("sort_key",),
+    ExtensionPoint.PRE_FILTER: ("pre_filter",),
+    ExtensionPoint.FILTER: ("filter", "filter_node"),
+    ExtensionPoint.POST_FILTER: ("post_filter",),
+    ExtensionPoint.PRE_SCORE: ("pre_score",),
+    ExtensionPoint.SCORE: ("score", "score_node"),
+    ExtensionPoint.RESERVE: ("reserve",),
+    ExtensionPoint.PERMIT: ("permit",),
+    ExtensionPoint.PRE_BIND: ("pre_bind",),
+    ExtensionPoint.BIND: ("bind",),
+    ExtensionPoint.POST_BIND: ("post_bind",),
+    ExtensionPoint.PLACEMENT_GENERATE: ("generate_placements",),
+    ExtensionPoint.PLACEMENT_SCORE: ("score_placements", "score_placement"),
+    ExtensionPoint.POD_GROUP_POST_FILTER: ("pod_group_post_filter",),
 }
 
 
-def points_of(cls: type[Plugin]) -> frozenset[Point]:
+def points_of(cls: type[Plugin]) -> frozenset[ExtensionPoint]:
     """The extension points a plugin class takes part in: those whose method it has."""
     return frozenset(
         point for point, methods in _METHODS.items() if any(hasattr(cls, method) for method in methods)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from stowplan.scheduler.framework.extension_points import Probe, guarded
-from stowplan.scheduler.framework.interface import MAX_NODE_SCORE, Plugin, Point, Scores
+from stowplan.scheduler.framework.interface import MAX_NODE_SCORE, ExtensionPoint, Plugin, Scores
 from stowplan.scheduler.framework.placement import (
     GroupCycle,
     GroupSteps,
@@ -41,7 +41,7 @@ class GroupPoints:
 
     def __init__(self, framework: "Framework") -> None:
         self._probe: Probe | None = framework.probe
-        self._generators = _having(framework, Point.PLACEMENT_GENERATE, "generate_placements")
+        self._generators = _having(framework, ExtensionPoint.PLACEMENT_GENERATE, "generate_placements")
         self._feasible: Sequence[Any] = [
             plugin for plugin in framework.plugins.values() if hasattr(plugin, "placement_feasible")
         ]
@@ -49,9 +49,13 @@ class GroupPoints:
         """Whether PlacementFeasible goes by the numbers alone, and more members never make it worse."""
         self.goes_by_numbers = self.is_trusted and framework.trusts(one.name for one in self._generators)
         """Whether that is all, but for placements that go by nodes and the topology key of the group."""
-        self.scores = _having(framework, Point.PLACEMENT_SCORE, "score_placements", "score_placement")
-        self._weights = {use.name: use.weight for use in framework.profile.plugins[Point.PLACEMENT_SCORE]}
-        self._post_filters = _having(framework, Point.POD_GROUP_POST_FILTER, "pod_group_post_filter")
+        self.scores = _having(
+            framework, ExtensionPoint.PLACEMENT_SCORE, "score_placements", "score_placement"
+        )
+        self._weights = {
+            use.name: use.weight for use in framework.profile.plugins[ExtensionPoint.PLACEMENT_SCORE]
+        }
+        self._post_filters = _having(framework, ExtensionPoint.POD_GROUP_POST_FILTER, "pod_group_post_filter")
 
     def generate(
         self, cycle: GroupCycle, group: PodGroupInfo, parent: Placement
@@ -201,7 +205,7 @@ class _Outcome:
     status: Status = SUCCESS
 
 
-def _having(framework: "Framework", point: Point, *methods: str) -> Sequence[Any]:
+def _having(framework: "Framework", point: ExtensionPoint, *methods: str) -> Sequence[Any]:
     """The plugins of a point that have its method; a profile may name others, and they have no say."""
     return [plugin for plugin in framework.at(point) if any(hasattr(plugin, method) for method in methods)]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stowplan.gocompat.quoting import quote
-from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.interface import ExtensionPoint
 from stowplan.scheduler.framework.status import ProfileError
 
 ALL_PLUGINS = "*"
@@ -53,41 +53,41 @@ class ProfileSpec:
 
     scheduler_name: str
     percentage_of_nodes_to_score: int | None = None
-    plugins: Mapping[Point, tuple[PluginUse, ...]] = field(default_factory=dict)
+    plugins: Mapping[ExtensionPoint, tuple[PluginUse, ...]] = field(default_factory=dict)
     args: Mapping[str, Any] = field(default_factory=dict)
     old_names: Mapping[str, str] = field(default_factory=dict)
     all_reasons: bool = False
 
-    def names(self, point: Point) -> tuple[str, ...]:
+    def names(self, point: ExtensionPoint) -> tuple[str, ...]:
         """The plugins that run at a point, in order."""
         return tuple(use.name for use in self.plugins.get(point, ()))
 
 
 def resolve_plugins(
     scheduler_name: str,
-    points: Mapping[Point, PluginSelection],
+    points: Mapping[ExtensionPoint, PluginSelection],
     multi_point: Sequence[PluginUse],
-    implements: Mapping[str, frozenset[Point]],
-) -> dict[Point, tuple[PluginUse, ...]]:
+    implements: Mapping[str, frozenset[ExtensionPoint]],
+) -> dict[ExtensionPoint, tuple[PluginUse, ...]]:
     """The plugins of a profile per extension point, in running order, with their final weights.
 
     `implements` names every plugin that exists and the points it implements. Raises ProfileError.
     """
-    for point in Point:
+    for point in ExtensionPoint:
         _check_enabled(point, points.get(point, _NOTHING_SAID).enabled, implements)
     resolved = {
         point: _resolve_point(point, points.get(point, _NOTHING_SAID), multi_point, implements)
-        for point in Point
+        for point in ExtensionPoint
     }
     _check_counts(scheduler_name, resolved)
-    for point in (Point.SCORE, Point.PLACEMENT_SCORE):
+    for point in (ExtensionPoint.SCORE, ExtensionPoint.PLACEMENT_SCORE):
         weights = _weights(point, [*points.get(point, _NOTHING_SAID).enabled, *multi_point], implements)
         resolved[point] = tuple(PluginUse(use.name, weights[use.name]) for use in resolved[point])
     return resolved
 
 
 def _check_enabled(
-    point: Point, enabled: Iterable[PluginUse], implements: Mapping[str, frozenset[Point]]
+    point: ExtensionPoint, enabled: Iterable[PluginUse], implements: Mapping[str, frozenset[ExtensionPoint]]
 ) -> None:
     """Plugins enabled at a point must exist, implement it, and stand there once."""
     seen: set[str] = set()
@@ -100,10 +100,10 @@ def _check_enabled(
 
 
 def _resolve_point(
-    point: Point,
+    point: ExtensionPoint,
     selection: PluginSelection,
     multi_point: Sequence[PluginUse],
-    implements: Mapping[str, frozenset[Point]],
+    implements: Mapping[str, frozenset[ExtensionPoint]],
 ) -> tuple[PluginUse, ...]:
     """The plugins of one point: those enabled here that `multiPoint` has too, then the rest of `multiPoint`,
     then the rest of those enabled here."""
@@ -126,30 +126,32 @@ def _resolve_point(
     return (*first, *expanded.values(), *last)
 
 
-def _points_of(name: str, point: Point, implements: Mapping[str, frozenset[Point]]) -> frozenset[Point]:
+def _points_of(
+    name: str, point: ExtensionPoint, implements: Mapping[str, frozenset[ExtensionPoint]]
+) -> frozenset[ExtensionPoint]:
     if name not in implements:
         hint = f"pass --plugin file.py:{name} if it is one of your own"
         raise ProfileError(f"{point.type_name} {quote(name)} does not exist", hint)
     return implements[name]
 
 
-def _registered_twice(name: str, point: Point) -> ProfileError:
+def _registered_twice(name: str, point: ExtensionPoint) -> ProfileError:
     return ProfileError(f"plugin {quote(name)} already registered as {quote(point.type_name)}")
 
 
-def _check_counts(scheduler_name: str, resolved: Mapping[Point, Sequence[PluginUse]]) -> None:
+def _check_counts(scheduler_name: str, resolved: Mapping[ExtensionPoint, Sequence[PluginUse]]) -> None:
     profile = f"profile with scheduler name {quote(scheduler_name)}"
-    sorters = len(resolved[Point.QUEUE_SORT])
+    sorters = len(resolved[ExtensionPoint.QUEUE_SORT])
     if sorters != 1:
         raise ProfileError(f"only one queue sort plugin required for {profile}, but got {sorters}")
-    if not resolved[Point.BIND]:
+    if not resolved[ExtensionPoint.BIND]:
         raise ProfileError(f"at least one bind plugin is needed for {profile}")
-    if len(resolved[Point.PLACEMENT_GENERATE]) > 1:
+    if len(resolved[ExtensionPoint.PLACEMENT_GENERATE]) > 1:
         raise ProfileError(f"at most one placement generate plugin is allowed for {profile}")
 
 
 def _weights(
-    point: Point, uses: Iterable[PluginUse], implements: Mapping[str, frozenset[Point]]
+    point: ExtensionPoint, uses: Iterable[PluginUse], implements: Mapping[str, frozenset[ExtensionPoint]]
 ) -> dict[str, int]:
     """The weight of each plugin of a score point: its first mention counts.
 
@@ -163,7 +165,7 @@ def _weights(
             continue
         weight = use.weight or 1
         if weight * _MAX_SCORE > _wrapped(_MAX_TOTAL - total):
-            kind = "score plugins" if point is Point.SCORE else "placement score plugins"
+            kind = "score plugins" if point is ExtensionPoint.SCORE else "placement score plugins"
             raise ProfileError(f"{kind}: total score of Score plugins could overflow")
         total += weight * _MAX_SCORE
         weights[use.name] = weight

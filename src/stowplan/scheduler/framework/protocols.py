@@ -17,9 +17,9 @@ from stowplan.runtime.logs import Logger
 from stowplan.scheduler.framework.events import EventRegistration
 from stowplan.scheduler.framework.interface import (
     Codes,
-    Extremes,
     PostFilterResult,
     PreFilterResult,
+    ScoreRange,
     Scores,
     StaleRows,
     Steps,
@@ -75,7 +75,7 @@ class QueueSortPlugin(Protocol):
 
 
 @runtime_checkable
-class EnqueueExtensions(Protocol):
+class EventsToRegister(Protocol):
     """Says which cluster events may make pods schedulable that the plugin rejected. Stable.
 
     Without it a rejected pod is requeued after any event; with an empty answer, only after five minutes.
@@ -220,10 +220,10 @@ class ScoreRowPlugin(Protocol):
 
 
 @runtime_checkable
-class ScoreExtensions(Protocol):
+class NormalizeScore(Protocol):
     """Brings raw scores into the range from 0 to 100. Stable."""
 
-    def normalize(self, cycle: "Cycle", pod: PodInfo, scores: Scores, extremes: Extremes, /) -> Scores: ...
+    def normalize(self, cycle: "Cycle", pod: PodInfo, scores: Scores, extremes: ScoreRange, /) -> Scores: ...
 
 
 @runtime_checkable

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from stowplan.scheduler.framework import protocols
-from stowplan.scheduler.framework.interface import Handle, Plugin, Point, points_of
+from stowplan.scheduler.framework.interface import ExtensionPoint, Handle, Plugin, points_of
 from stowplan.scheduler.framework.profile import ProfileSpec
 from stowplan.scheduler.framework.status import ProfileError
 
@@ -51,12 +51,12 @@ class Registry:
         return self.in_tree | self._on_request.keys()
 
     @property
-    def added(self) -> dict[str, frozenset[Point]]:
+    def added(self) -> dict[str, frozenset[ExtensionPoint]]:
         """Plugins from outside the tree and the extension points they take part in."""
         return {name: points_of(cls) for name, cls in self._classes.items() if name not in self.in_tree}
 
     @property
-    def offered(self) -> dict[str, frozenset[Point]]:
+    def offered(self) -> dict[str, frozenset[ExtensionPoint]]:
         """Plugins a configuration can name beside those of the tree, and their extension points."""
         return {**{name: points_of(cls) for name, cls in self._on_request.items()}, **self.added}
 

@@ -33,9 +33,9 @@ from stowplan.scheduler.framework.extension_points import (
 from stowplan.scheduler.framework.filter_results import FilterColumn, FilterResults, SharedCodes
 from stowplan.scheduler.framework.interface import (
     UNSIGNED,
+    ExtensionPoint,
     Handle,
     Plugin,
-    Point,
     Services,
     Traits,
     Unsigned,
@@ -119,12 +119,12 @@ class Framework:
         self._classes = EquivalenceClasses(self.plugins, class_memory)
         self._latest: _Latest | None = None
         self._keys = ClassKeys()
-        self._pre_filters = self.at(Point.PRE_FILTER)
-        self._filters = self.at(Point.FILTER)
+        self._pre_filters = self.at(ExtensionPoint.PRE_FILTER)
+        self._filters = self.at(ExtensionPoint.FILTER)
         self._filters_with_traits = [(plugin, self._traits[plugin.name]) for plugin in self._filters]
-        self._pre_scores = self.at(Point.PRE_SCORE)
-        self._scores = self.at(Point.SCORE)
-        self._weights = {use.name: use.weight for use in profile.plugins.get(Point.SCORE, ())}
+        self._pre_scores = self.at(ExtensionPoint.PRE_SCORE)
+        self._scores = self.at(ExtensionPoint.SCORE)
+        self._weights = {use.name: use.weight for use in profile.plugins.get(ExtensionPoint.SCORE, ())}
         self._pre_filter_names = tuple(plugin.name for plugin in self._pre_filters)
         self._filter_names = tuple(plugin.name for plugin in self._filters)
         self._pre_score_names = tuple(plugin.name for plugin in self._pre_scores)
@@ -149,7 +149,7 @@ class Framework:
         self._by_pod = [plugin for plugin in involved.values() if not plugin.signs_template]
         self._by_plain_pod = [p for p in self._by_pod if not (p.signs_volumes or p.signs_node_name)]
 
-    def twin(self, rng: Random, class_memory: int = 64 << 20) -> "Framework":
+    def clone_for_explain(self, rng: Random, class_memory: int = 64 << 20) -> "Framework":
         """Another framework of the profile over the same table; its results and chance are its own.
 
         It answers while a scheduler waits, so its filters have little time unless they are given a budget.
@@ -169,7 +169,7 @@ class Framework:
         twin._hurries = True
         return twin
 
-    def at(self, point: Point) -> list[Plugin]:
+    def at(self, point: ExtensionPoint) -> list[Plugin]:
         """The plugins of an extension point, in the order they run."""
         return [
             self.plugins[use.name] for use in self.profile.plugins.get(point, ()) if use.name in self.plugins

@@ -13,8 +13,8 @@ from stowplan.scheduler.framework.interface import (
     IGNORED,
     MAX_NODE_SCORE,
     AllRows,
-    Extremes,
     Plugin,
+    ScoreRange,
     Scores,
     StaleRows,
     Traits,
@@ -22,7 +22,7 @@ from stowplan.scheduler.framework.interface import (
     as_unsigned,
     highest_score,
 )
-from stowplan.scheduler.framework.protocols import ScoreExtensions, ScorePlugin
+from stowplan.scheduler.framework.protocols import NormalizeScore, ScorePlugin
 from stowplan.scheduler.framework.ranking import INFEASIBLE, Ranking, Share
 from stowplan.scheduler.framework.status import Code, PluginError
 from stowplan.scheduler.table.changes import NO_ROWS, Rows
@@ -73,7 +73,7 @@ class ScoreColumn(PluginColumn):
         self.final: Scores | None = None
         self.known: BoolColumn | None = None
         self.constant = 0
-        self.extremes: Extremes | None = None
+        self.extremes: ScoreRange | None = None
         self.in_range = True
         self._odd_rows: Rows | None = None
         """Rows with scores out of range, and such as had them; None: they have to be looked for."""
@@ -239,7 +239,7 @@ class ScoreColumn(PluginColumn):
             return False
         self._at_low, self._at_high = at_low, at_high
         if (low, high) != self.extremes:
-            self.extremes = Extremes(low, high)
+            self.extremes = ScoreRange(low, high)
             self.final = None
         return True
 
@@ -247,16 +247,16 @@ class ScoreColumn(PluginColumn):
         old = self.extremes
         if self.raw is None:
             count = cycle.feasible_count
-            self.extremes, self._at_low, self._at_high = Extremes(0, 0), count, count
+            self.extremes, self._at_low, self._at_high = ScoreRange(0, 0), count, count
         else:
             values = self.raw[feasible]
             if len(values) and values.min() == IGNORED:
                 values = values[values != IGNORED]
             if not len(values):
-                self.extremes, self._at_low, self._at_high = Extremes(0, 0), 0, 0
+                self.extremes, self._at_low, self._at_high = ScoreRange(0, 0), 0, 0
             else:
                 low, high = int(values.min()), int(values.max())
-                self.extremes = Extremes(low, high)
+                self.extremes = ScoreRange(low, high)
                 self._at_low = int(np.count_nonzero(values == low))
                 self._at_high = int(np.count_nonzero(values == high))
         if self.extremes != old:
@@ -291,7 +291,7 @@ class ScoreColumn(PluginColumn):
     def _normalized(self, cycle: Cycle, raw: Scores) -> Scores:
         # A plugin from outside the tree may write to what it is given.
         given = raw if self.trusted else raw.copy()
-        asked: ScoreExtensions = self.plugin  # type: ignore[assignment]
+        asked: NormalizeScore = self.plugin  # type: ignore[assignment]
         watch = cycle.watch
         began = 0.0 if watch is None else watch.timer()
         result: Any = self.call(asked.normalize, cycle, given, self.extremes)

@@ -27,7 +27,6 @@ from stowplan.scheduler.framework import (
     Codes,
     Cycle,
     EventRegistration,
-    Extremes,
     FeatureGates,
     Handle,
     Hint,
@@ -40,6 +39,7 @@ from stowplan.scheduler.framework import (
     Reads,
     Remedy,
     Resource,
+    ScoreRange,
     Scores,
     Shortfall,
     Status,
@@ -199,7 +199,7 @@ class NodeAffinity(Plugin):
         added = self._added_preferred.terms if self._added_preferred else ()
         return preference_scores((*added, *state.terms), nodes)
 
-    def normalize(self, cycle: Cycle, pod: PodInfo, scores: Scores, extremes: Extremes) -> Scores:
+    def normalize(self, cycle: Cycle, pod: PodInfo, scores: Scores, extremes: ScoreRange) -> Scores:
         return by_highest(scores, extremes, reverse=False)
 
 

@@ -3,10 +3,10 @@
 import numpy as np
 import numpy.typing as npt
 
-from stowplan.scheduler.framework import MAX_NODE_SCORE, Extremes, Scores
+from stowplan.scheduler.framework import MAX_NODE_SCORE, ScoreRange, Scores
 
 
-def by_highest(scores: Scores, extremes: Extremes, *, reverse: bool) -> Scores:
+def by_highest(scores: Scores, extremes: ScoreRange, *, reverse: bool) -> Scores:
     """Scores as a share of the highest (0 at least); reversed, the highest gets 0 and 0 gets 100."""
     highest = max(extremes.high, 0)
     if not highest:

@@ -11,7 +11,7 @@ from functools import cache
 
 from stowplan.api.releases import DEFAULT, Release
 from stowplan.api.releases.feature_gates import DEFAULT_GATES
-from stowplan.scheduler.framework import FeatureGates, Plugin, Point
+from stowplan.scheduler.framework import ExtensionPoint, FeatureGates, Plugin
 from stowplan.scheduler.framework.profile import PluginUse
 from stowplan.scheduler.framework.registry import Registry
 from stowplan.scheduler.plugins.args import PluginArgs
@@ -78,7 +78,7 @@ class PluginEntry:
     """
 
     name: str
-    points: frozenset[Point]
+    points: frozenset[ExtensionPoint]
     weight: int = 0
     plugin: type[Plugin] | None = None
     gate: str | None = None
@@ -135,7 +135,7 @@ def catalog(release: Release = DEFAULT) -> Mapping[str, PluginEntry]:
     return {
         one.name: PluginEntry(
             one.name,
-            frozenset(Point(point) for point in one.points),
+            frozenset(ExtensionPoint(point) for point in one.points),
             one.weight,
             IN_TREE.get(one.name),
             one.gate,
@@ -146,7 +146,7 @@ def catalog(release: Release = DEFAULT) -> Mapping[str, PluginEntry]:
 
 
 @cache
-def in_tree_points(release: Release = DEFAULT) -> Mapping[str, frozenset[Point]]:
+def in_tree_points(release: Release = DEFAULT) -> Mapping[str, frozenset[ExtensionPoint]]:
     """The extension points of every in-tree plugin of a release."""
     return {name: entry.points for name, entry in catalog(release).items()}
 

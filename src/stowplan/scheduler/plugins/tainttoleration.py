@@ -17,7 +17,6 @@ from stowplan.scheduler.framework import (
     Codes,
     Cycle,
     EventRegistration,
-    Extremes,
     Hint,
     NodeRows,
     Plugin,
@@ -25,6 +24,7 @@ from stowplan.scheduler.framework import (
     Reads,
     Remedy,
     Resource,
+    ScoreRange,
     Scores,
     Shortfall,
     Status,
@@ -185,7 +185,7 @@ class TaintToleration(Plugin):
         scores: Scores = self._verdicts(cycle, table).soft.current()[table.taint_set[nodes.rows]]
         return scores
 
-    def normalize(self, cycle: Cycle, pod: PodInfo, scores: Scores, extremes: Extremes) -> Scores:
+    def normalize(self, cycle: Cycle, pod: PodInfo, scores: Scores, extremes: ScoreRange) -> Scores:
         return by_highest(scores, extremes, reverse=True)
 
     def _verdicts(self, cycle: Cycle, table: ClusterTable) -> _Verdicts:

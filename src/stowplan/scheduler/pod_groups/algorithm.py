@@ -18,7 +18,7 @@ import numpy as np
 from stowplan.scheduler.extenders import ExtenderError
 from stowplan.scheduler.failure_handler import Failure, failed_on_node
 from stowplan.scheduler.framework.cycle_state import Cycle
-from stowplan.scheduler.framework.decision import NO_NODES, Record, fit_error
+from stowplan.scheduler.framework.decision import NO_NODES, DecisionRecord, fit_error
 from stowplan.scheduler.framework.evaluation import Rejectors, rejectors_of
 from stowplan.scheduler.framework.events import EXTENDER
 from stowplan.scheduler.framework.extension_points import Lifecycle
@@ -655,10 +655,10 @@ class GroupAlgorithm:
                 rejectors = Rejectors(rejectors.unschedulable | {EXTENDER}, rejectors.pending)
             result.failure = Failure(fit_error(evaluation), True, rejectors, None)
             if self._records:
-                result.record = Record(evaluation, None, 0, self._records)
+                result.record = DecisionRecord(evaluation, None, 0, self._records)
             return
         if self._records:
-            result.record = Record(evaluation, found.row, found.ties, self._records)
+            result.record = DecisionRecord(evaluation, found.row, found.ties, self._records)
         status, assumed = transaction.place(cycle, result.pod, found.row)
         if status.is_success:
             result.row, result.assumed = found.row, assumed

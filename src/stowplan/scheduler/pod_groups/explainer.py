@@ -21,7 +21,7 @@ from stowplan.explain.states import FITS, INCOMPLETE, PLACED, WAITING
 from stowplan.runtime.logs import Logger
 from stowplan.scheduler.framework.decision import fit_error
 from stowplan.scheduler.framework.extension_points import Lifecycle
-from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.interface import ExtensionPoint
 from stowplan.scheduler.framework.nominations import NO_NOMINATIONS, Nominations
 from stowplan.scheduler.framework.placement import (
     GroupCycle,
@@ -394,7 +394,7 @@ class GroupExplainer:
         plugin = next(
             (
                 one
-                for one in self._framework.at(Point.POD_GROUP_POST_FILTER)
+                for one in self._framework.at(ExtensionPoint.POD_GROUP_POST_FILTER)
                 if isinstance(one, PreemptionPlugin) and isinstance(one, PodGroupPostFilterPlugin)
             ),
             None,

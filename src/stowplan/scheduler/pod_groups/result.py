@@ -10,7 +10,7 @@ from typing import Final
 
 from stowplan.scheduler.failure_handler import Failure
 from stowplan.scheduler.framework.cycle_state import Cycle
-from stowplan.scheduler.framework.decision import Record
+from stowplan.scheduler.framework.decision import DecisionRecord
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.placement import (
     GroupTrial,
@@ -85,7 +85,7 @@ class PodResult:
     evaluation: Evaluation | None = None
     row: int | None = None
     failure: Failure | None = None
-    record: Record | None = None
+    record: DecisionRecord | None = None
     assumed: PodInfo | None = None
     feasible: int = 0
     nodes: int = 0

@@ -8,7 +8,7 @@ from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.runtime.clock import Clock
 from stowplan.runtime.logs import Logger
 from stowplan.scheduler.framework.events import build_hint_map
-from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.interface import ExtensionPoint
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.queue.group_queue import GroupSchedulingQueue
 from stowplan.scheduler.queue.instrument import QueueInstrument
@@ -41,7 +41,7 @@ def queue_for(
         groups = frameworks[0].table.groups
         make = partial(GroupSchedulingQueue, groups=groups, wake_failed_groups=wake_failed_groups)
     window = Backoff().window if gates["SchedulerPopFromBackoffQ"] else 1
-    [sorter] = frameworks[0].at(Point.QUEUE_SORT)
+    [sorter] = frameworks[0].at(ExtensionPoint.QUEUE_SORT)
     return make(
         clock,
         frameworks[0].table.info,
@@ -65,5 +65,5 @@ def rules_of(
 ) -> ProfileRules:
     """What the queue needs to know of a profile. Plugins without PreEnqueue of their own hold nobody back."""
     hints = build_hint_map(framework.plugins.values(), gates, extenders=extenders)
-    asking = [plugin for plugin in framework.at(Point.PRE_ENQUEUE) if hasattr(plugin, "pre_enqueue")]
+    asking = [plugin for plugin in framework.at(ExtensionPoint.PRE_ENQUEUE) if hasattr(plugin, "pre_enqueue")]
     return ProfileRules(hints, asking)

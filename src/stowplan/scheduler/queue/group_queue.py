@@ -35,7 +35,7 @@ from stowplan.scheduler.queue.instrument import (
 )
 from stowplan.scheduler.queue.queued_group import QueuedGroup, entity_key
 from stowplan.scheduler.queue.queued_pod import QueuedPod
-from stowplan.scheduler.queue.requeue import Waker
+from stowplan.scheduler.queue.requeue import Requeuer
 from stowplan.scheduler.queue.scheduling_queue import SchedulingQueue
 from stowplan.scheduler.queue.sub_queues import ProfileRules, SortKey, Strategy, SubQueues, nanoseconds
 from stowplan.scheduler.queue.waiting_group import Group
@@ -43,7 +43,7 @@ from stowplan.scheduler.table.pod_groups import PodGroups
 from stowplan.scheduler.table.podinfo import PodInfo
 
 
-class GroupWaker(Waker):
+class GroupWaker(Requeuer):
     """A waker that knows groups: an event that may help any member may help the whole group."""
 
     __slots__ = ("groups",)
@@ -114,7 +114,7 @@ class GroupSchedulingQueue(SchedulingQueue):
     """
 
     _sub_queues: ClassVar[type[SubQueues]] = GroupSubQueues
-    _waker_type: ClassVar[type[Waker]] = GroupWaker
+    _waker_type: ClassVar[type[Requeuer]] = GroupWaker
     _places: GroupSubQueues
     _waker: GroupWaker
 
@@ -526,7 +526,7 @@ class GroupSchedulingQueue(SchedulingQueue):
         """Take in the new state of a member that waits somewhere; False if it does not."""
         if queued is None:
             return False
-        queued.become(self._info(new))
+        queued.update(self._info(new))
         if isinstance(queued.group, QueuedGroup):
             queued.group.changed(queued)
         self.nominator.update(old, queued.pod)

@@ -81,7 +81,7 @@ class QueuedPod:
     def __repr__(self) -> str:
         return f"QueuedPod({self.key!r}, attempts={self.attempts})"
 
-    def become(self, pod: PodInfo) -> None:
+    def update(self, pod: PodInfo) -> None:
         """Take on the pod's present state."""
         self.pod = pod
         self.uid = pod.uid

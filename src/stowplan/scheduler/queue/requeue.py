@@ -92,7 +92,7 @@ def _claim_named_by_all(matching: ByPlugin, old: Any, new: Any) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-class Waker:
+class Requeuer:
     """Asks the plugins that rejected a pod what an event means for it, and moves it accordingly.
 
     With the gate SchedulerPreQueueingHints the plugins that know which pods an event may help are asked for

@@ -38,7 +38,7 @@ from stowplan.scheduler.queue.instrument import (
 )
 from stowplan.scheduler.queue.nominator import Nominator
 from stowplan.scheduler.queue.queued_pod import QueuedPod
-from stowplan.scheduler.queue.requeue import Waker
+from stowplan.scheduler.queue.requeue import Requeuer
 from stowplan.scheduler.queue.sub_queues import Backoff, ProfileRules, SortKey, Strategy, SubQueues
 from stowplan.scheduler.table.podinfo import PodInfo
 
@@ -55,7 +55,7 @@ class SchedulingQueue:
     """
 
     _sub_queues: ClassVar[type[SubQueues]] = SubQueues
-    _waker_type: ClassVar[type[Waker]] = Waker
+    _waker_type: ClassVar[type[Requeuer]] = Requeuer
 
     def __init__(
         self,
@@ -197,7 +197,7 @@ class SchedulingQueue:
         if queued is None:
             self.add(new, self._unknown_updated)
             return
-        queued.become(self._info(new))
+        queued.update(self._info(new))
         self.nominator.update(old, queued.pod)
         if queued.key in places.active:
             places.active.put(queued.key, queued)
@@ -296,7 +296,7 @@ class SchedulingQueue:
     # Pods are tried again
 
     @property
-    def is_anybody_concerned(self) -> bool:
+    def has_waiting_or_in_flight(self) -> bool:
         """Whether there are pods that an event could concern: some wait for one, or are in flight."""
         return bool(self._waiting or self._flying)
 
@@ -367,7 +367,7 @@ class SchedulingQueue:
         self, queued: QueuedPod, unschedulable: frozenset[str], pending: frozenset[str], pod: Pod | None
     ) -> None:
         if pod is not None:
-            queued.become(self._info(pod))
+            queued.update(self._info(pod))
         queued.unschedulable_plugins = unschedulable
         queued.pending_plugins = pending
         queued.gating_plugin = ""

@@ -91,7 +91,7 @@ def rest_of(scheduler: Scheduler) -> Rest:
         ],
         groups=sum(isinstance(queued, QueuedGroup) for queued in queue),
         nominated=[(uid, node) for node, pods in queue.nominator.by_node.items() for uid in pods],
-        chances=[_state(rng) for rng in _chances(scheduler)],
+        chances=[_state(rng) for rng in _rngs(scheduler)],
         cycle=queue.cycle,
         under_way=len(context.waiting) + len(cache.assumed),
     )
@@ -126,7 +126,7 @@ def restore(scheduler: Scheduler, objects: Mapping[str, list[Object]], rest: Res
     for uid, node in rest.nominated:
         if uid in pods:
             queue.nominator.add(table.info(pods[uid]), node)
-    for rng, (version, numbers, gauss) in zip(_chances(scheduler), rest.chances, strict=True):
+    for rng, (version, numbers, gauss) in zip(_rngs(scheduler), rest.chances, strict=True):
         rng.setstate((version, tuple(numbers), gauss))
     queue.cycle = rest.cycle
 
@@ -149,9 +149,9 @@ def _named(node: Node, row: int) -> Node:
     return replace(node, metadata=replace(node.metadata, name=f"free-row-{row}"))
 
 
-def _chances(scheduler: Scheduler) -> Iterable[Random]:
+def _rngs(scheduler: Scheduler) -> Iterable[Random]:
     """The random numbers that decisions depend on."""
-    return (scheduler.chances.node_finder, *scheduler.chances.frameworks)
+    return (scheduler.rngs.node_finder, *scheduler.rngs.frameworks)
 
 
 def _state(rng: Random) -> tuple[int, list[int], float | None]:

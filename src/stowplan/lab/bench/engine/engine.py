@@ -21,7 +21,7 @@ from stowplan.lab.bench.engine.workloads import ENGINE_WORKLOADS, Workload, node
 from stowplan.lab.bench.servers.processes import MIB, peak_rss
 from stowplan.runtime.gc_tuning import calm_collector
 from stowplan.scheduler.framework.extension_points import Lifecycle, run_post_filters
-from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.interface import ExtensionPoint
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.plugins.dynamicresources.state import is_in_memory
 from stowplan.scheduler.plugins.registry import in_tree_registry
@@ -82,7 +82,7 @@ def _place(
     """Nanoseconds of each pod, and how many found no node."""
     table = framework.table
     lifecycle = Lifecycle(framework)
-    post_filters = framework.at(Point.POST_FILTER)
+    post_filters = framework.at(ExtensionPoint.POST_FILTER)
     times: list[int] = []
     unschedulable = 0
     for number, pod in enumerate(pods):

@@ -36,7 +36,7 @@ from stowplan.localcluster.store import Change, Store
 from stowplan.runtime.clock import LoopWatchdog, RealClock
 from stowplan.runtime.gc_tuning import calm_collector
 from stowplan.scheduler.framework.extension_points import run_post_filters
-from stowplan.scheduler.framework.interface import Point
+from stowplan.scheduler.framework.interface import ExtensionPoint
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.plugins.registry import in_tree_registry
 from stowplan.scheduler.table.table import ClusterTable, load
@@ -131,7 +131,7 @@ def measure_decisions(run: PreemptionRun) -> DecisionFigures:
 def _preempt(framework: Framework, preemptors: list[Pod]) -> tuple[list[int], int, int]:
     """Nanoseconds of each pod, the number of victims, and how many pods no victims could help."""
     table = framework.table
-    plugins = framework.at(Point.POST_FILTER)
+    plugins = framework.at(ExtensionPoint.POST_FILTER)
     times: list[int] = []
     victims = unhelped = 0
     for pod in preemptors:

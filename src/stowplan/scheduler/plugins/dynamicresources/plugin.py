@@ -23,7 +23,6 @@ from stowplan.scheduler.framework import (
     Cycle,
     Evaluation,
     EventRegistration,
-    Extremes,
     GroupCycle,
     Handle,
     LongSearchError,
@@ -36,6 +35,7 @@ from stowplan.scheduler.framework import (
     Reads,
     Remedy,
     ScheduleGroup,
+    ScoreRange,
     Scores,
     Shortfall,
     StaleRows,
@@ -502,7 +502,7 @@ class DynamicResources(Plugin):
             for claim in claims
         )
 
-    def normalize(self, cycle: Cycle, pod: PodInfo, scores: Scores, extremes: Extremes) -> Scores:
+    def normalize(self, cycle: Cycle, pod: PodInfo, scores: Scores, extremes: ScoreRange) -> Scores:
         return by_highest(scores, extremes, reverse=False)
 
     def allocations(self, state: StateData, node: str) -> list[tuple[ResourceClaim, AllocationResult]]:

@@ -23,7 +23,6 @@ from stowplan.scheduler.framework import (
     Cycle,
     EventKeys,
     EventRegistration,
-    Extremes,
     FeatureGates,
     Hint,
     HintError,
@@ -33,6 +32,7 @@ from stowplan.scheduler.framework import (
     Reads,
     Remedy,
     Resource,
+    ScoreRange,
     Scores,
     Shortfall,
     StaleRows,
@@ -310,7 +310,7 @@ class InterPodAffinity(Plugin):
             return NO_ROWS
         return changed_rows(now.sums, before.positions, now.positions, cycle.table.rows_in_use)
 
-    def normalize(self, cycle: Cycle, pod: PodInfo, scores: Scores, extremes: Extremes) -> Scores:
+    def normalize(self, cycle: Cycle, pod: PodInfo, scores: Scores, extremes: ScoreRange) -> Scores:
         low, high = extremes
         if high == low:
             return np.zeros(len(scores), dtype=np.int64)

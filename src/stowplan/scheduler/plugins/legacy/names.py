@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from stowplan.scheduler.framework import Point
+from stowplan.scheduler.framework import ExtensionPoint
 
 RELEASES: Final = ("1.9", "1.18")
 """The releases whose meaning of a name is known: the last with predicates as such in full use, and the last
@@ -24,7 +24,7 @@ class Use:
     """A plugin, the extension points at which it has to be enabled, and its arguments."""
 
     plugin: str
-    points: tuple[Point, ...]
+    points: tuple[ExtensionPoint, ...]
     args: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -73,27 +73,27 @@ def minor(release: str) -> int:
     return int(release.partition(".")[2])
 
 
-def filters(plugin: str, *more: Point, **args: Any) -> Use:
+def filters(plugin: str, *more: ExtensionPoint, **args: Any) -> Use:
     """A plugin as a filter, asked before filtering too, and at other points."""
-    return Use(plugin, (Point.PRE_FILTER, Point.FILTER, *more), args)
+    return Use(plugin, (ExtensionPoint.PRE_FILTER, ExtensionPoint.FILTER, *more), args)
 
 
 def only_filters(plugin: str, **args: Any) -> Use:
     """A plugin as a filter that needs no PreFilter."""
-    return Use(plugin, (Point.FILTER,), args)
+    return Use(plugin, (ExtensionPoint.FILTER,), args)
 
 
 def scores(plugin: str, **args: Any) -> Use:
     """A plugin as a score, asked before scoring too."""
-    return Use(plugin, (Point.PRE_SCORE, Point.SCORE), args)
+    return Use(plugin, (ExtensionPoint.PRE_SCORE, ExtensionPoint.SCORE), args)
 
 
 def only_scores(plugin: str, **args: Any) -> Use:
     """A plugin as a score that needs no PreScore."""
-    return Use(plugin, (Point.SCORE,), args)
+    return Use(plugin, (ExtensionPoint.SCORE,), args)
 
 
-_VOLUME_BINDING: Final = filters("VolumeBinding", Point.RESERVE, Point.PRE_BIND)
+_VOLUME_BINDING: Final = filters("VolumeBinding", ExtensionPoint.RESERVE, ExtensionPoint.PRE_BIND)
 
 
 # Predicates

@@ -21,7 +21,6 @@ from stowplan.scheduler.framework import (
     Codes,
     Cycle,
     EventRegistration,
-    Extremes,
     FeatureGates,
     Handle,
     Hint,
@@ -33,6 +32,7 @@ from stowplan.scheduler.framework import (
     Reads,
     Remedy,
     Resource,
+    ScoreRange,
     Scores,
     Shortfall,
     StaleRows,
@@ -306,7 +306,7 @@ class PodTopologySpread(Plugin):
     def stale_score_rows(self, cycle: Cycle, pod: PodInfo, before: Any, now: Any) -> StaleRows:
         return scoring.stale_rows(before, now, cycle.table.rows_in_use)
 
-    def normalize(self, cycle: Cycle, pod: PodInfo, scores: Scores, extremes: Extremes) -> Scores:
+    def normalize(self, cycle: Cycle, pod: PodInfo, scores: Scores, extremes: ScoreRange) -> Scores:
         return scoring.normalized(scores, extremes)
 
     def release(self, memo: _Memo) -> None:

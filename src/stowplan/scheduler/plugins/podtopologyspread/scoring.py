@@ -13,8 +13,8 @@ from stowplan.scheduler.framework import (
     IGNORED,
     MAX_NODE_SCORE,
     Cycle,
-    Extremes,
     NodeRows,
+    ScoreRange,
     Scores,
     StaleRows,
 )
@@ -146,7 +146,7 @@ def _sums(state: ScoreState, nodes: NodeRows, without_pods: bool) -> Scores:
     return rounded(sums)
 
 
-def normalized(raw: Scores, extremes: Extremes) -> Scores:
+def normalized(raw: Scores, extremes: ScoreRange) -> Scores:
     """The lowest raw score gets the most; ignored rows get nothing."""
     low, high = extremes
     ignored = raw == IGNORED
