@@ -11,6 +11,7 @@ its own in reverse order. The table, the random choices and what plugins reserve
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from heapq import heappop, heappush
 from pathlib import Path
 from random import Random
@@ -18,9 +19,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec.structs import replace
 
+from stowplan.api import catalogue
+from stowplan.api.admission import READ, ResourceQuota
+from stowplan.api.catalogue import Resource
 from stowplan.api.meta import Object
 from stowplan.api.node import Node, Taint
 from stowplan.api.pod import Pod
+from stowplan.api.requests import Json
 from stowplan.config import load, load_file
 from stowplan.explain.explainer import Explainer, PodExplanation
 from stowplan.runtime.logs import Logger
@@ -44,7 +49,8 @@ from stowplan.simulate.snapshot.files import Snapshot
 from stowplan.simulate.snapshot.sources import read_files
 
 if TYPE_CHECKING:
-    from stowplan.simulate.workloads import AdmissionContext, Manifests
+    from stowplan.simulate.admission import AdmissionStore, Quotas
+    from stowplan.simulate.manifests import Manifests
 
 Undo = Callable[[], object]
 
@@ -102,6 +108,10 @@ class Cluster:
         self._reserved: dict[str, tuple[str, Cycle, str]] = {}
         """Placements made here, by uid: profile, cycle and node, to be given to Unreserve."""
         self._nominated: dict[str, tuple[PodInfo, str]] = {}
+        self._quotas: dict[str, ResourceQuota] = {}
+        self._used: dict[str, Json] = {}
+        """Quotas that were charged, by `namespace/name`."""
+        self._admission: AdmissionStore | None = None
         self._undo: list[Undo] = []
         self._forks = 0
         self._serial = 0
@@ -166,6 +176,7 @@ class Cluster:
 
     def remove_pod(self, key: str) -> Pod:
         """Remove a pod, pending or not."""
+        self._release(self.pod(key))
         if key in self.pending:
             pod = self.pending[key]
             self._set(self.pending, key, None)
@@ -215,11 +226,38 @@ class Cluster:
         """Those of some pods that wait."""
         return [self.pending[pod.key] for pod in pods if pod.key in self.pending]
 
-    def surroundings(self, claim_templates: Mapping[str, Any] | None = None) -> "AdmissionContext":
-        """What the API server and controllers look at when they make pods of a manifest."""
-        from stowplan.simulate.workloads import AdmissionContext
+    @property
+    def admission(self) -> "AdmissionStore":
+        """The API server's admission, with the objects of this cluster that it reads."""
+        from stowplan.simulate.admission import AdmissionStore
 
-        return AdmissionContext.of(self.nodes, list(self.objects.values()), claim_templates)
+        if self._admission is None:
+            self._admission = AdmissionStore(self.objects.values(), self.settings.gates)
+        return self._admission
+
+    @cached_property
+    def quotas(self) -> "Quotas":
+        """The quotas of this cluster. What is charged in a fork is given back at its end."""
+        from stowplan.simulate.admission import Quotas
+
+        return Quotas(self._quotas.values, self._of_kind, self._used, self._charge)
+
+    def _charge(self, quota: str, charged: Json) -> None:
+        self._set(self._used, quota, charged)
+
+    def _of_kind(self, resource: Resource, namespace: str) -> Iterator[Object]:
+        """The objects of a kind in a namespace, for quotas that have not been counted yet."""
+        known: Iterable[Object] = self.objects.values()
+        if resource == catalogue.PODS:
+            known = (*self.pods, *self.pending.values())
+        for obj in known:
+            if type(obj).__name__ == resource.kind and obj.namespace == namespace:
+                yield obj
+
+    def _release(self, pod: Pod) -> None:
+        """Give back to quotas what a pod was charged for that is gone for good."""
+        if self._quotas:
+            self.quotas.release(catalogue.PODS, pod)
 
     def pods_on(self, node: str) -> list[Pod]:
         """The pods on a node. Raises NoSuchObjectError."""
@@ -268,6 +306,7 @@ class Cluster:
                 if has_controller(pod):
                     replacements.append(self.replacement(pod))
                 else:
+                    self._release(pod)
                     outcome.lost.append(pod.key)
         outcome.extend(self.schedule(replacements))
         return outcome
@@ -283,6 +322,7 @@ class Cluster:
             if has_controller(pod):
                 replacements.append(self.replacement(pod))
             else:
+                self._release(pod)
                 outcome.lost.append(key)
         outcome.extend(self.schedule(replacements))
         return outcome
@@ -477,6 +517,7 @@ class Cluster:
             if has_controller(victim):
                 queue.push(self.table.info(self.replacement(victim)))
             else:
+                self._release(victim)
                 outcome.lost.append(victim.key)
 
     def _wait(self, pod: Pod, message: str, outcome: Outcome) -> None:
@@ -569,24 +610,39 @@ class Cluster:
     def _put(self, obj: Object) -> None:
         place = (type(obj), obj.key)
         old = self.objects.get(place)
-        self.table.put(obj)
-        self.objects[place] = obj
+        if isinstance(obj, ResourceQuota):
+            self._set(self._used, obj.key, None)
+        self._put_quietly(obj)
         self._note(lambda: self._discard_quietly(obj) if old is None else self._put_quietly(old))
 
     def _discard(self, obj: Object) -> None:
         old = self.objects.get((type(obj), obj.key))
         if old is None:
             raise NoSuchObjectError(f"no {type(obj).__name__} {obj.key}")
+        if isinstance(obj, ResourceQuota):
+            self._set(self._used, obj.key, None)
         self._discard_quietly(old)
         self._note(lambda: self._put_quietly(old))
 
     def _put_quietly(self, obj: Object) -> None:
         self.table.put(obj)
         self.objects[type(obj), obj.key] = obj
+        self._admission_changed(obj, there=True)
 
     def _discard_quietly(self, obj: Object) -> None:
         self.table.discard(obj)
         del self.objects[type(obj), obj.key]
+        self._admission_changed(obj, there=False)
+
+    def _admission_changed(self, obj: Object, *, there: bool) -> None:
+        """See what admission and quotas read; the store of admission is made again when it is used."""
+        if isinstance(obj, ResourceQuota):
+            if there:
+                self._quotas[obj.key] = obj
+            else:
+                del self._quotas[obj.key]
+        elif type(obj) in READ:
+            self._admission = None
 
     def _info(self, key: str) -> PodInfo:
         uid = self._keys.get(key)

@@ -189,8 +189,8 @@ def rollout_command(
     constraints say. The skew is told after every surge and after every termination.
     """
     from stowplan.simulate.applying import kind_and_name, pods_of
+    from stowplan.simulate.manifests import read_manifests
     from stowplan.simulate.rollout import report_of, restarted, rolled_out, strategy_for
-    from stowplan.simulate.workloads import read_manifests
 
     for option, share in (("--max-surge", max_surge), ("--max-unavailable", max_unavailable)):
         if not share.removesuffix("%").isdecimal():
