@@ -27,7 +27,7 @@ from stowplan.scheduler.framework import (
     unschedulable,
 )
 from stowplan.scheduler.plugins.args import PluginArgs
-from stowplan.scheduler.plugins.gangscheduling import GangScheduling
+from stowplan.scheduler.plugins.pod_groups.gangscheduling import GangScheduling
 from stowplan.scheduler.plugins.prioritysort import Queued
 
 _CPU: Final = "cpu"
