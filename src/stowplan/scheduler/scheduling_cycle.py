@@ -500,7 +500,7 @@ class SchedulingCycle:
         context = self._context
         node = context.cache.table.name_of(row)
         for plugin in profile.framework.assuming:
-            changed = plugin.assumed_pod(cycle, queued.pod, node)  # type: ignore[attr-defined]
+            changed = plugin.assumed_pod(cycle, queued.pod, node)
             if changed is not None:
                 queued.update(context.cache.table.info(changed))
         pod = queued.pod

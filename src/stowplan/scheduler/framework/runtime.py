@@ -43,7 +43,16 @@ from stowplan.scheduler.framework.interface import (
 from stowplan.scheduler.framework.nominations import NO_NOMINATIONS, Nominations
 from stowplan.scheduler.framework.placement import PlacementCycle
 from stowplan.scheduler.framework.profile import ProfileSpec
-from stowplan.scheduler.framework.protocols import GroupMemberPlugin, PreFilterPlugin, PreScorePlugin
+from stowplan.scheduler.framework.protocols import (
+    AssumePlugin,
+    GatingPlugin,
+    GroupMemberPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    QueueSortPlugin,
+    SortingPlugin,
+)
 from stowplan.scheduler.framework.registry import Registry
 from stowplan.scheduler.framework.resizes import leave_out_deferred_resizes
 from stowplan.scheduler.framework.score_results import ScoreColumn, ScoreResults
@@ -134,7 +143,11 @@ class Framework:
             for plugin in (*self._pre_filters, *self._filters, *self._pre_scores, *self._scores)
         }
         self._of_members: list[Any] = [p for p in involved.values() if isinstance(p, GroupMemberPlugin)]
-        self.assuming = [plugin for plugin in involved.values() if plugin.changes_assumed_pods]
+        self.assuming = [
+            plugin
+            for plugin in involved.values()
+            if plugin.changes_assumed_pods and isinstance(plugin, AssumePlugin)
+        ]
         by_template = [plugin for plugin in involved.values() if plugin.signs_template]
         self._by_shape = [plugin for plugin in by_template if not plugin.signs_labels]
         self._by_labels = [plugin for plugin in by_template if plugin.signs_labels]
@@ -174,6 +187,15 @@ class Framework:
         return [
             self.plugins[use.name] for use in self.profile.plugins.get(point, ()) if use.name in self.plugins
         ]
+
+    def gating(self) -> list[GatingPlugin]:
+        """The PreEnqueue plugins, in the order they run."""
+        return [p for p in self.at(ExtensionPoint.PRE_ENQUEUE) if isinstance(p, PreEnqueuePlugin)]
+
+    def sorting(self) -> SortingPlugin:
+        """The plugin that orders the queue."""
+        [sorter] = [p for p in self.at(ExtensionPoint.QUEUE_SORT) if isinstance(p, QueueSortPlugin)]
+        return sorter
 
     @property
     def reuses(self) -> bool:

@@ -121,7 +121,7 @@ class Transaction:
         """Put a pod on a row and reserve what it needs; if that fails it is not there."""
         table, node = self._table, self._table.name_of(row)
         for plugin in self._framework.assuming:
-            changed = plugin.assumed_pod(cycle, pod, node)  # type: ignore[attr-defined]
+            changed = plugin.assumed_pod(cycle, pod, node)
             if changed is not None:
                 pod = table.info(changed)
         self._assume(pod, node)
