@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
-from stowplan.api.amounts import shown_amount
 from stowplan.api.pod import Pod
 from stowplan.api.pod_groups import INITIALLY_SCHEDULED, MAX_TREE_DEPTH, GroupObject, PodGroup
+from stowplan.api.rules.amounts import shown_amount
 from stowplan.explain.changes import added_node, added_slices, like
 from stowplan.explain.group_preemption import group_preemption
 from stowplan.explain.rejections import FunnelLine, Rejections
