@@ -425,9 +425,8 @@ class Cluster:
     def _gate(self, info: PodInfo) -> str:
         """Why a pod may not be tried at all, "" if it may."""
         framework = self._framework(info.pod)
-        for plugin in framework.at(ExtensionPoint.PRE_ENQUEUE):
-            ask = getattr(plugin, "pre_enqueue", None)
-            status = None if ask is None else ask(info)
+        for plugin in framework.gating():
+            status = plugin.pre_enqueue(info)
             if status is not None and not status.is_success:
                 return str(status.message)
         return ""
@@ -616,8 +615,7 @@ class _Queue:
     """Pods in the order of the profile's QueueSort plugin; of equals the first that came."""
 
     def __init__(self, framework: Framework) -> None:
-        [sorter] = framework.at(ExtensionPoint.QUEUE_SORT)
-        self._sort_key: Callable[[QueuedPod], Any] = sorter.sort_key  # type: ignore[attr-defined]
+        self._sort_key = framework.sorting().sort_key
         self._heap: list[tuple[Any, int, PodInfo]] = []
         self._came = 0
 
