@@ -14,7 +14,7 @@ from stowplan.api.releases.feature_gates import FeatureGates, gates_with
 from stowplan.api.requests import Json, PatchType
 from stowplan.api.status import ApiError
 from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects
-from stowplan.localcluster.admission.groupfeatures import DROPPED, GroupFeatures
+from stowplan.localcluster.objects.groupfeatures import DROPPED, GroupFeatures
 from stowplan.localcluster.store import Store
 
 GROUP = "/apis/scheduling.k8s.io"

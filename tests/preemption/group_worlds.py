@@ -16,7 +16,7 @@ from stowplan.runtime.logs import Logger
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.extension_points import Lifecycle
 from stowplan.scheduler.framework.nominations import Nominations
-from stowplan.scheduler.framework.placement import (
+from stowplan.scheduler.framework.pod_groups.placement import (
     GroupCycle,
     GroupTrial,
     PodGroupInfo,

@@ -16,7 +16,7 @@ from stowplan.api.node import Node
 from stowplan.api.requests import Json
 from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.localcluster.client import InProcessClient
-from stowplan.localcluster.controllers.controller import Context, ControllerManager
+from stowplan.localcluster.controllerruntime.controller import Context, ControllerManager
 from stowplan.localcluster.controllers.manager import all_controllers
 from stowplan.localcluster.store import Store
 from stowplan.runtime.clock import VirtualClock, run

@@ -27,16 +27,16 @@ from stowplan.localcluster.admission.defaults import DEFAULTS
 from stowplan.localcluster.admission.strategy import PREPARE_CREATED
 from stowplan.localcluster.admission.validation import check_created
 from stowplan.localcluster.controllers.devices.resourceclaim import claim_from
-from stowplan.localcluster.controllers.objects import (
+from stowplan.localcluster.controllers.workloads.daemonset import Daemon, affinity_for, tolerations_of
+from stowplan.localcluster.controllers.workloads.podcontrol import pod_from
+from stowplan.localcluster.controllers.workloads.rollout import Strategy, new_set
+from stowplan.localcluster.controllers.workloads.statefulset import claims_for, volumes_for
+from stowplan.localcluster.objects.fields import (
     count_in,
     name_of,
     namespace_of,
     spec_of,
 )
-from stowplan.localcluster.controllers.workloads.daemonset import Daemon, affinity_for, tolerations_of
-from stowplan.localcluster.controllers.workloads.podcontrol import pod_from
-from stowplan.localcluster.controllers.workloads.rollout import Strategy, new_set
-from stowplan.localcluster.controllers.workloads.statefulset import claims_for, volumes_for
 from stowplan.localcluster.schema import the_schema
 from stowplan.localcluster.schema.strict import struct_of
 from stowplan.simulate.snapshot.files import SnapshotError

@@ -17,12 +17,12 @@ from stowplan.api.status import ApiError
 from stowplan.cli.options import release_options
 from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects, publish_server
 from stowplan.localcluster.admission.devicefeatures import GATES as OF_DEVICES
-from stowplan.localcluster.admission.groupfeatures import GroupFeatures
 from stowplan.localcluster.admission.plugins import PLUGIN_NAMES
 from stowplan.localcluster.apiserver import ApiServer, Listening
 from stowplan.localcluster.apiserver.server import kubeconfig_path, write_kubeconfig
 from stowplan.localcluster.auth.tokens import DEFAULT_ISSUER, SigningKey
 from stowplan.localcluster.durable import DataDirError, open_data_dir
+from stowplan.localcluster.objects.groupfeatures import GroupFeatures
 from stowplan.localcluster.store import FieldManager, Store
 from stowplan.runtime.clock import RealClock
 

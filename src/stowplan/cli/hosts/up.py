@@ -34,6 +34,7 @@ from stowplan.localcluster.kubelets import (
     read_pretend,
     read_shapes,
 )
+from stowplan.localcluster.objects.usage import PretendUsage
 from stowplan.localcluster.up import LocalCluster, Plan
 from stowplan.localcluster.up.demo import narrate
 from stowplan.localcluster.up.manifests import LoadError, Manifest, read_manifests
@@ -41,7 +42,6 @@ from stowplan.localcluster.up.progress import Progress
 from stowplan.localcluster.up.readiness import shown, until_ready
 from stowplan.localcluster.up.schedulerport import scheduler_port
 from stowplan.localcluster.up.schedulers import SchedulerSource
-from stowplan.localcluster.usage import PretendUsage
 from stowplan.runtime.clock import RealClock
 from stowplan.runtime.gc_tuning import calm_collector, patient_collector
 from stowplan.runtime.logs import LogSettings, ProcessLogger, logger_for

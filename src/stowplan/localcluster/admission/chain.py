@@ -25,7 +25,6 @@ from stowplan.localcluster.admission.bootstrap import SYSTEM_PRIORITIES
 from stowplan.localcluster.admission.claimguard import check_status_writer
 from stowplan.localcluster.admission.defaults import DATED, DEFAULTS
 from stowplan.localcluster.admission.devicefeatures import DeviceFeatures
-from stowplan.localcluster.admission.groupfeatures import GroupFeatures
 from stowplan.localcluster.admission.plugins import (
     CHECK_CREATED,
     CHECK_UPDATED,
@@ -54,6 +53,7 @@ from stowplan.localcluster.admission.validation import (
 from stowplan.localcluster.auth.escalation import check_escalation
 from stowplan.localcluster.auth.rbac import AccessRules
 from stowplan.localcluster.auth.users import MASTERS, User
+from stowplan.localcluster.objects.groupfeatures import GroupFeatures
 from stowplan.localcluster.store import Store
 from stowplan.localcluster.store.registry import APPROVAL, POD_PARTS, Lookup
 from stowplan.localcluster.store.writer import WriteContext

@@ -82,7 +82,7 @@ from stowplan.scheduler.framework.nominations import (
     nominated_pods,
     rows_with_nominated_pods,
 )
-from stowplan.scheduler.framework.placement import (
+from stowplan.scheduler.framework.pod_groups.placement import (
     GroupCycle,
     GroupSteps,
     GroupTrial,

@@ -27,7 +27,7 @@ from stowplan.scheduler.cache import CacheCorruptedError
 from stowplan.scheduler.context import Context, Profile, describe
 from stowplan.scheduler.failure_handler import UNHANDLED, Failure, FailureHandler
 from stowplan.scheduler.framework.budget import Budget
-from stowplan.scheduler.framework.placement import (
+from stowplan.scheduler.framework.pod_groups.placement import (
     GroupCycle,
     GroupTrial,
     PodGroupInfo,

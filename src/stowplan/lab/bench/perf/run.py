@@ -23,11 +23,11 @@ from stowplan.lab.bench.perf.pods import PodTracker
 from stowplan.lab.bench.servers.http import BenchError
 from stowplan.lab.bench.servers.processes import MIB, peak_rss
 from stowplan.localcluster.admission.chain import ClusterAdmission
-from stowplan.localcluster.admission.groupfeatures import GroupFeatures
 from stowplan.localcluster.client import InProcessClient
-from stowplan.localcluster.controllers.controller import Context, ControllerManager
+from stowplan.localcluster.controllerruntime.controller import Context, ControllerManager
 from stowplan.localcluster.controllers.devices.resourceclaim import ResourceClaimController
 from stowplan.localcluster.controllers.garbagecollector import GarbageCollector
+from stowplan.localcluster.objects.groupfeatures import GroupFeatures
 from stowplan.localcluster.store import Store
 from stowplan.runtime.clock import RealClock
 from stowplan.runtime.gc_tuning import calm_collector

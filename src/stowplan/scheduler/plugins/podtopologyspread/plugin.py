@@ -13,7 +13,7 @@ from stowplan.api.node import Node
 from stowplan.api.pod import Pod, TopologySpreadConstraint
 from stowplan.api.releases import Behaviour
 from stowplan.api.releases.feature_gates import DEFAULT_GATES
-from stowplan.api.taints import same_taints
+from stowplan.api.rules.taints import same_taints
 from stowplan.scheduler.framework import (
     SKIP_CLASS,
     Action,

@@ -8,7 +8,7 @@ from typing import Any, Final
 from stowplan.api.fielderrors import FieldError, forbidden, invalid, not_supported, required
 from stowplan.api.requests import Json
 from stowplan.localcluster.admission.validation.conditions import conditions_errors
-from stowplan.localcluster.admission.validation.deviceparts import (
+from stowplan.localcluster.admission.validation.devices.deviceparts import (
     MAX_CONFIGS,
     MAX_REQUESTS,
     Errors,
@@ -28,7 +28,7 @@ from stowplan.localcluster.admission.validation.deviceparts import (
     too_many,
 )
 from stowplan.localcluster.admission.validation.meta import IMMUTABLE
-from stowplan.localcluster.admission.validation.placement import node_selector_errors
+from stowplan.localcluster.admission.validation.pods.placement import node_selector_errors
 
 _MAX_RESERVED: Final = 256
 _MAX_RESULTS: Final = 32

@@ -15,7 +15,7 @@ from stowplan.api.meta import next_nanosecond, timestamp
 from stowplan.api.requests import Json, PatchType
 from stowplan.api.status import ApiError
 from stowplan.client import Writer
-from stowplan.localcluster.controllers.objects import name_of, uid_of
+from stowplan.localcluster.objects.fields import name_of, uid_of
 from stowplan.runtime.clock import Clock
 
 V = TypeVar("V")

@@ -10,7 +10,7 @@ from stowplan.api.quantity import Quantity, quantity_of
 from stowplan.api.requests import Json
 from stowplan.gocompat.numbers import MAX_INT64
 from stowplan.localcluster.admission.devicefeatures import DeviceFeatures
-from stowplan.localcluster.admission.validation.deviceparts import Errors, list_errors
+from stowplan.localcluster.admission.validation.devices.deviceparts import Errors, list_errors
 from stowplan.localcluster.admission.validation.meta import NOT_NEGATIVE
 
 _MAX_VALUES: Final = 10

@@ -1,4 +1,4 @@
-"""Claims of pod groups (the gate DRAWorkloadResourceClaims): who owns them, for whom they are reserved.
+"""Pod groups: the finalizer that protects one, and its claims (the gate DRAWorkloadResourceClaims).
 
 A claim of a pod is one of its group if name and reference are the same in both. It is then reserved for the
 group, and one that is made from a template is owned by the group.
@@ -8,7 +8,7 @@ from typing import Final
 
 from stowplan.api.catalogue import POD_GROUPS
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllers.objects import (
+from stowplan.localcluster.objects.fields import (
     controller_of,
     name_of,
     namespace_of,
@@ -16,6 +16,9 @@ from stowplan.localcluster.controllers.objects import (
     status_of,
     uid_of,
 )
+
+GROUP_PROTECTION: Final = "scheduling.k8s.io/podgroup-protection"
+"""The finalizer that keeps a deleted group until its last pod has ended."""
 
 _FIELDS: Final = ("name", "resourceClaimName", "resourceClaimTemplateName")
 

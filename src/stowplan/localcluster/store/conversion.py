@@ -24,10 +24,10 @@ from stowplan.api.catalogue import (
 )
 from stowplan.api.requests import FieldTerm, Json, Selection
 from stowplan.api.status import ApiError
-from stowplan.localcluster.apiserver.deviceversions import OLDER_VERSIONS, form
 from stowplan.localcluster.customresources.versions import ServedVersion
 from stowplan.localcluster.schema import the_schema
 from stowplan.localcluster.schema.goform import as_written
+from stowplan.localcluster.store.deviceversions import OLDER_VERSIONS, form
 from stowplan.localcluster.store.writer import WriteContext
 
 _OLD_NAMES: Final[Mapping[str, str]] = {

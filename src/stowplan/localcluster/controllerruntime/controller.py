@@ -16,10 +16,10 @@ from stowplan.api.meta import timestamp
 from stowplan.api.requests import ORDINARY_DELETION, DeleteOptions, Json, PatchType
 from stowplan.api.status import ApiError
 from stowplan.client import Client
-from stowplan.localcluster.controllers.events import NORMAL, WARNING, EventRecorder
-from stowplan.localcluster.controllers.informers import Informer, Informers
-from stowplan.localcluster.controllers.objects import key_of, name_of, uid_of
-from stowplan.localcluster.controllers.workqueue import WorkQueue
+from stowplan.localcluster.controllerruntime.events import NORMAL, WARNING, EventRecorder
+from stowplan.localcluster.controllerruntime.informers import Informer, Informers
+from stowplan.localcluster.controllerruntime.workqueue import WorkQueue
+from stowplan.localcluster.objects.fields import key_of, name_of, uid_of
 from stowplan.runtime.clock import Clock
 
 REST_PER_OBJECT: Final = 150e-6

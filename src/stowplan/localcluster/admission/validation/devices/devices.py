@@ -11,10 +11,10 @@ from stowplan.api.fielderrors import FieldError, forbidden, invalid, not_support
 from stowplan.api.names import is_extended_resource, subdomain_problems
 from stowplan.api.requests import Json
 from stowplan.localcluster.admission.devicefeatures import DeviceFeatures
-from stowplan.localcluster.admission.validation.claimstatus import claim_status_errors
 from stowplan.localcluster.admission.validation.conditions import conditions_errors
-from stowplan.localcluster.admission.validation.devicecapacity import CapacityRules
-from stowplan.localcluster.admission.validation.deviceparts import (
+from stowplan.localcluster.admission.validation.devices.claimstatus import claim_status_errors
+from stowplan.localcluster.admission.validation.devices.devicecapacity import CapacityRules
+from stowplan.localcluster.admission.validation.devices.deviceparts import (
     MAX_CONFIGS,
     MAX_REQUESTS,
     Errors,
@@ -35,7 +35,7 @@ from stowplan.localcluster.admission.validation.deviceparts import (
     toleration_errors,
     too_many,
 )
-from stowplan.localcluster.admission.validation.deviceslices import slice_errors
+from stowplan.localcluster.admission.validation.devices.deviceslices import slice_errors
 from stowplan.localcluster.admission.validation.meta import IMMUTABLE, name_errors
 
 _MAX_CONSTRAINTS: Final = 32

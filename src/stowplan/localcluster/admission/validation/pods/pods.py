@@ -11,13 +11,7 @@ from stowplan.api.catalogue import Resource
 from stowplan.api.fielderrors import FieldError, duplicate, forbidden, invalid, not_supported, required
 from stowplan.api.names import dns_label_problems, label_key_problems, subdomain_problems
 from stowplan.api.requests import Json
-from stowplan.api.resources import is_pod_level
-from stowplan.localcluster.admission.validation.containers import (
-    PodContext,
-    containers_errors,
-    id_errors,
-    profile_errors,
-)
+from stowplan.api.rules.resources import is_pod_level
 from stowplan.localcluster.admission.validation.meta import (
     NOT_NEGATIVE,
     label_errors,
@@ -25,14 +19,20 @@ from stowplan.localcluster.admission.validation.meta import (
     quantity_errors,
     requirement_errors,
 )
-from stowplan.localcluster.admission.validation.placement import (
+from stowplan.localcluster.admission.validation.pods.containers import (
+    PodContext,
+    containers_errors,
+    id_errors,
+    profile_errors,
+)
+from stowplan.localcluster.admission.validation.pods.placement import (
     gate_errors,
     placement_errors,
     spreads_errors,
     tolerations_errors,
 )
-from stowplan.localcluster.admission.validation.podupdates import pod_update_errors
-from stowplan.localcluster.admission.validation.volumes import volumes_errors
+from stowplan.localcluster.admission.validation.pods.podupdates import pod_update_errors
+from stowplan.localcluster.admission.validation.pods.volumes import volumes_errors
 
 Errors = Iterator[FieldError]
 _RESTARTS: Final = ("Always", "OnFailure", "Never")

@@ -6,21 +6,21 @@ from typing import Any, Final
 
 from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource
-from stowplan.api.cron import ScheduleError, load_zone, parse_schedule
 from stowplan.api.fielderrors import FieldError, Kind, duplicate, invalid, not_supported, required
 from stowplan.api.names import dns_label_problems, label_key_problems
 from stowplan.api.requests import Json
-from stowplan.localcluster.admission.validation.jobscheduling import (
+from stowplan.localcluster.admission.validation.meta import IMMUTABLE, immutable_errors, selector_errors
+from stowplan.localcluster.admission.validation.workloads.jobscheduling import (
     scheduling_errors,
     scheduling_update_errors,
 )
-from stowplan.localcluster.admission.validation.meta import IMMUTABLE, immutable_errors, selector_errors
-from stowplan.localcluster.admission.validation.workloads import (
+from stowplan.localcluster.admission.validation.workloads.workloads import (
     count_errors,
     labels_of_template,
     matches,
     template_spec_errors,
 )
+from stowplan.localcluster.objects.cron import ScheduleError, load_zone, parse_schedule
 
 Errors = Iterator[FieldError]
 _ZONE_PART: Final = re.compile(r"[A-Za-z.\-_0-9+]{1,14}")

@@ -5,7 +5,7 @@ from typing import Final
 
 from stowplan.api.fielderrors import FieldError, forbidden, invalid, required
 from stowplan.api.requests import Json
-from stowplan.localcluster.admission.validation.placement import tolerations_errors
+from stowplan.localcluster.admission.validation.pods.placement import tolerations_errors
 from stowplan.localcluster.quota.qos import qos_class
 from stowplan.localcluster.schema.internal import difference
 

@@ -18,7 +18,7 @@ from stowplan.localcluster.admission.validation.meta import (
     name_errors,
     requirement_errors,
 )
-from stowplan.localcluster.admission.validation.volumes import (
+from stowplan.localcluster.admission.validation.pods.volumes import (
     ENV_FIELDS,
     backstep_errors,
     descending_errors,

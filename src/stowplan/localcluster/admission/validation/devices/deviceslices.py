@@ -8,8 +8,8 @@ from stowplan.api.fielderrors import invalid, required
 from stowplan.api.names import subdomain_problems
 from stowplan.api.requests import Json
 from stowplan.localcluster.admission.devicefeatures import LISTS
-from stowplan.localcluster.admission.validation.devicecapacity import CapacityRules
-from stowplan.localcluster.admission.validation.deviceparts import (
+from stowplan.localcluster.admission.validation.devices.devicecapacity import CapacityRules
+from stowplan.localcluster.admission.validation.devices.deviceparts import (
     Errors,
     binding_errors,
     driver_errors,
@@ -25,9 +25,9 @@ from stowplan.localcluster.admission.validation.deviceparts import (
     too_long,
     too_many,
 )
+from stowplan.localcluster.admission.validation.devices.nodeallocatable import node_resource_errors
 from stowplan.localcluster.admission.validation.meta import IMMUTABLE
-from stowplan.localcluster.admission.validation.nodeallocatable import node_resource_errors
-from stowplan.localcluster.admission.validation.placement import node_selector_errors
+from stowplan.localcluster.admission.validation.pods.placement import node_selector_errors
 
 _MAX_DEVICES: Final = 128
 _MAX_ADVANCED_DEVICES: Final = 64

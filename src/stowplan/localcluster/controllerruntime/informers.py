@@ -9,7 +9,7 @@ from stowplan.api.catalogue import Resource
 from stowplan.api.meta import AnyObject
 from stowplan.api.requests import EVERY_OBJECT, Json, Selection
 from stowplan.client import Reader, Reflector
-from stowplan.localcluster.controllers.objects import controller_of, namespace_of, owners_of
+from stowplan.localcluster.objects.fields import controller_of, namespace_of, owners_of
 from stowplan.runtime.clock import Clock
 
 EventHandler = Callable[[Json | None, Json | None], None]

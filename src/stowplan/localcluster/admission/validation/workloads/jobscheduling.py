@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from stowplan.api.fielderrors import FieldError, invalid
 from stowplan.api.requests import Json
-from stowplan.localcluster.admission.validation.podgroups import (
+from stowplan.localcluster.admission.validation.workloads.podgroups import (
     claims_errors,
     fixed_errors,
     presence_errors,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stowplan.gocompat.templates import Function, Template, TemplateError
+from stowplan.lab.bench.perf.templates import Function, Template, TemplateError
 
 FUNCTIONS: dict[str, Function] = {"Add": lambda one, other: one + other, "Half": lambda value: value // 2}
 

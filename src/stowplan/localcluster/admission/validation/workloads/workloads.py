@@ -26,7 +26,7 @@ from stowplan.localcluster.admission.validation.meta import (
     selector_errors,
 )
 from stowplan.localcluster.admission.validation.persistentvolumes import claim_spec_errors
-from stowplan.localcluster.admission.validation.pods import pod_spec_errors
+from stowplan.localcluster.admission.validation.pods.pods import pod_spec_errors
 
 Errors = Iterator[FieldError]
 _MISMATCH: Final = "`selector` does not match template `labels`"

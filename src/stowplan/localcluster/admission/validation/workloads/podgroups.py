@@ -25,7 +25,7 @@ from stowplan.api.names import (
 )
 from stowplan.api.requests import Json
 from stowplan.localcluster.admission.validation.conditions import conditions_errors
-from stowplan.localcluster.admission.validation.deviceparts import too_many
+from stowplan.localcluster.admission.validation.devices.deviceparts import too_many
 from stowplan.localcluster.admission.validation.meta import IMMUTABLE, name_errors
 
 Errors = Iterator[FieldError]

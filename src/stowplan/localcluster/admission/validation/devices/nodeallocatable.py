@@ -6,7 +6,7 @@ from stowplan.api.fielderrors import FieldError, Kind, invalid, required
 from stowplan.api.quantity import quantity_of
 from stowplan.api.requests import Json
 from stowplan.localcluster.admission.devicefeatures import MAPPINGS, NODE_RESOURCES
-from stowplan.localcluster.admission.validation.deviceparts import Errors
+from stowplan.localcluster.admission.validation.devices.deviceparts import Errors
 
 _NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
 _NATIVE_SINCE_1_37: Final = ("cpu", "memory")
