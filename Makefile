@@ -1,7 +1,9 @@
-# Two commands a newcomer needs: `make up` and `make test`. Both set up what they need.
+# The two commands a newcomer needs: `make up` and `make test`. Each installs what it runs into .venv on first use.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Markers: stowplan alone is installed, and with all development tools.
+INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 
 # The tests start many processes, which would all compile everything again.
@@ -9,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: up test stories fuzz-parsers fuzz-openapi wheel wheel-trial python-trials newcomer chart image image-trial docs docs-trial lock man check lint types layers kubectl chromium mmdebstrap clean
 
-up: $(READY)
+up: $(INSTALLED)
 	$(BIN)/stowplan up --demo
 
 test: $(READY) check kubectl chromium
@@ -128,11 +130,16 @@ layers: $(READY)
 
 # `make test LOCK=requirements-dev.lock` installs exactly the versions of the lock file.
 LOCK ?=
-$(READY): pyproject.toml $(LOCK)
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+$(INSTALLED): pyproject.toml $(LOCK)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(if $(LOCK),$(BIN)/python -m pip install --quiet --require-hashes -r $(LOCK))
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(if $(LOCK),$(PIP) --require-hashes -r $(LOCK))
+	$(PIP) --no-compile --editable .
+	touch $@
+
+# Adds to what `make up` installed, so either command may come first.
+$(READY): $(INSTALLED)
+	$(PIP) --editable '.[dev]'
 	touch $@
 
 clean:

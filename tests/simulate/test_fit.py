@@ -223,10 +223,6 @@ def test_the_command_tells_json_text_and_page(tmp_path: Path) -> None:
             "app.yaml:9: spec.template.metadata.labels:",
         ),
         ("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n", "app.yaml:1: spec.containers: Required value"),
-        (
-            DEPLOYMENT.replace("      containers", "      priorityClassName: gold\n      containers"),
-            "app.yaml:11: spec.template.spec.priorityClassName: expected a PriorityClass",
-        ),
         ("a: [", "app.yaml:2: not YAML or JSON:"),
         ("- 1\n- 2\n", "app.yaml:1: expected an object with apiVersion and kind"),
         (

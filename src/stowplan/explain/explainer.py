@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from stowplan.api.amounts import shown_amount
 from stowplan.api.meta import timestamp
 from stowplan.api.pod import Pod
+from stowplan.api.rules.amounts import shown_amount
 from stowplan.explain.changes import Change, Changes
 from stowplan.explain.facts import pod_facts
 from stowplan.explain.preemption import Preempting

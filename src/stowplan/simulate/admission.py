@@ -15,16 +15,16 @@ import msgspec
 from stowplan.api import catalogue
 from stowplan.api.admission import READ, ResourceQuota
 from stowplan.api.catalogue import Resource
+from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.quantity import Quantity
-from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.localcluster.admission import ClusterAdmission, create_default_account
 from stowplan.localcluster.admission.bootstrap import SYSTEM_PRIORITIES
-from stowplan.localcluster.admission.groupfeatures import GroupFeatures
 from stowplan.localcluster.admission.plugins import PLUGIN_NAMES
 from stowplan.localcluster.admission.plugins.resourcequota import charge_quotas
+from stowplan.localcluster.objects.groupfeatures import GroupFeatures
 from stowplan.localcluster.quota import amounts_of, as_text, evaluator_for, total_usage
 from stowplan.localcluster.quota.usage import in_scopes
 from stowplan.localcluster.store import Store

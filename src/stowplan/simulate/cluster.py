@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from stowplan.api import catalogue
 from stowplan.api.admission import READ, ResourceQuota
 from stowplan.api.catalogue import Resource
+from stowplan.api.coscheduling import see_pod
 from stowplan.api.meta import Object
 from stowplan.api.node import Node, Taint
 from stowplan.api.pod import Pod
@@ -49,6 +50,7 @@ from stowplan.simulate.snapshot.files import Snapshot
 from stowplan.simulate.snapshot.sources import read_files
 
 if TYPE_CHECKING:
+    from stowplan.scheduler.pod_groups.explainer import GroupExplanation
     from stowplan.simulate.admission import AdmissionStore, Quotas
     from stowplan.simulate.manifests import Manifests
 
@@ -81,8 +83,14 @@ class Cluster:
         plugins: Sequence[type[Plugin]] = (),
         seed: int = 0,
         ties: Literal["random", "first", "fixed"] = "random",
+        source: str = "simulation",
+        notes: Sequence[str] = (),
     ) -> None:
         self.settings = _settings(config, plugins) if settings is None else settings
+        self.source = source
+        """Where the objects come from, for explanations."""
+        self.notes = list(notes)
+        """What is missing of them, and why."""
         self.table = ClusterTable(self.settings.release)
         self.pending: dict[str, Pod] = {}
         """Pods without a node, by `namespace/name`."""
@@ -112,6 +120,7 @@ class Cluster:
         self._used: dict[str, Json] = {}
         """Quotas that were charged, by `namespace/name`."""
         self._admission: AdmissionStore | None = None
+        self._see = see_pod(self.settings.gates) or _as_it_is
         self._undo: list[Undo] = []
         self._forks = 0
         self._serial = 0
@@ -136,7 +145,15 @@ class Cluster:
         if not isinstance(source, Snapshot):
             paths = [source] if isinstance(source, str | Path) else source
             source = read_files([Path(path) for path in paths])
-        return cls(source.objects, settings=settings, config=config, plugins=plugins, seed=seed)
+        return cls(
+            source.objects,
+            settings=settings,
+            config=config,
+            plugins=plugins,
+            seed=seed,
+            source=source.source,
+            notes=source.notes,
+        )
 
     # Objects
 
@@ -150,9 +167,9 @@ class Cluster:
             elif obj.is_finished:
                 continue
             elif obj.spec.node_name:
-                self._put_pod(obj)
+                self._put_pod(self._see(obj))
             else:
-                self._set(self.pending, obj.key, obj)
+                self._put_waiting(self._see(obj))
 
     def remove(self, *objects: Object) -> None:
         """Remove objects. Pods of a removed node are removed with it."""
@@ -181,6 +198,8 @@ class Cluster:
             pod = self.pending[key]
             self._set(self.pending, key, None)
             self._set(self.messages, key, None)
+            self._nominate(self.table.info(pod), None)
+            self._leave_group(pod)
             return pod
         return self._take(key)
 
@@ -217,6 +236,17 @@ class Cluster:
         """The pods that have a node, as they were when they were scheduled or read."""
         known = self.table.pods
         return [known[uid].pod for uid in self._keys.values()]
+
+    @property
+    def all_pods(self) -> dict[str, Pod]:
+        """All pods as they were read, by `namespace/name`, those that wait too."""
+        known = self.table.pods
+        found = {key: known[uid].pod for key, uid in self._keys.items()} | self.pending
+        return dict(sorted(found.items()))
+
+    def info(self, pod: Pod) -> PodInfo:
+        """A pod as the table has it, or as it would be."""
+        return self.table.pods.get(pod.metadata.uid) or self.table.info(pod)
 
     def has_pod(self, key: str) -> bool:
         """Whether there is a pod of that name, pending or not."""
@@ -391,9 +421,22 @@ class Cluster:
 
     def explain(self, key: str) -> PodExplanation:
         """Why a pod is where it is, or why it is pending and what would have to change."""
-        pod = self.pod(key)
-        info = self.table.pods[self._keys[key]] if key in self._keys else self.table.info(pod)
-        return Explainer(self._framework(pod), "simulation", self._nominations()).explain(info)
+        return self.explainer_for(self.pod(key)).explain(self.info(self.pod(key)))
+
+    def explainer_for(self, pod: Pod) -> Explainer:
+        """Explanations by the profile that schedules a pod."""
+        return Explainer(self._framework(pod), self.source, self._nominations())
+
+    def explain_group(self, key: str) -> "GroupExplanation | None":
+        """Why a group of pods waits, by its key; None if nothing is known of it."""
+        from stowplan.scheduler.pod_groups.explainer import GroupExplainer
+
+        groups = self.table.groups
+        first = next((pod for pod in self.pending.values() if groups.key_of(pod) == key), None)
+        framework = next(iter(self.frameworks.values())) if first is None else self._framework(first)
+        topology = self.settings.gates["TopologyAwareWorkloadScheduling"]
+        explainer = GroupExplainer(framework, self.source, self._nominations(), placements=topology)
+        return explainer.explain(key)
 
     def replacement(self, pod: Pod) -> Pod:
         """The pod that its controller creates when it is gone: of the same name, to be easy to follow."""
@@ -465,9 +508,8 @@ class Cluster:
     def _gate(self, info: PodInfo) -> str:
         """Why a pod may not be tried at all, "" if it may."""
         framework = self._framework(info.pod)
-        for plugin in framework.at(ExtensionPoint.PRE_ENQUEUE):
-            ask = getattr(plugin, "pre_enqueue", None)
-            status = None if ask is None else ask(info)
+        for plugin in framework.gating():
+            status = plugin.pre_enqueue(info)
             if status is not None and not status.is_success:
                 return str(status.message)
         return ""
@@ -573,6 +615,27 @@ class Cluster:
         info = self.table.put_pod(pod)
         self._keys[pod.key] = info.uid
         self._note(lambda: self._drop_pod(info))
+        self._join_group(pod)
+
+    def _put_waiting(self, pod: Pod) -> None:
+        """Take in a pod without a node; its nominated node, if any, is kept for it as in a scheduler."""
+        self._set(self.pending, pod.key, pod)
+        nominated = pod.status.nominated_node_name
+        if nominated:
+            self._nominate(self.table.info(pod), nominated)
+        self._join_group(pod)
+
+    def _join_group(self, pod: Pod) -> None:
+        groups = self.table.groups
+        if groups.enabled:
+            groups.put_pod(pod)
+            self._note(lambda: groups.remove_pod(pod))
+
+    def _leave_group(self, pod: Pod) -> None:
+        groups = self.table.groups
+        if groups.enabled:
+            groups.remove_pod(pod)
+            self._note(lambda: groups.put_pod(pod))
 
     def _drop_pod(self, info: PodInfo) -> None:
         self.table.remove_pod(info.uid)
@@ -591,6 +654,7 @@ class Cluster:
         self.table.remove_pod(info.uid)
         del self._keys[key]
         self._note(lambda: self._restore(info, node, order, held))
+        self._leave_group(info.pod)
         return pod
 
     def _restore(
@@ -661,6 +725,10 @@ class Cluster:
             self._undo.append(lambda: mapping.pop(key, None) if old is None else mapping.update({key: old}))
 
 
+def _as_it_is(pod: Pod) -> Pod:
+    return pod
+
+
 class _First(Random):
     """No choice at all."""
 
@@ -672,8 +740,7 @@ class _Queue:
     """Pods in the order of the profile's QueueSort plugin; of equals the first that came."""
 
     def __init__(self, framework: Framework) -> None:
-        [sorter] = framework.at(ExtensionPoint.QUEUE_SORT)
-        self._sort_key: Callable[[QueuedPod], Any] = sorter.sort_key  # type: ignore[attr-defined]
+        self._sort_key = framework.sorting().sort_key
         self._heap: list[tuple[Any, int, PodInfo]] = []
         self._came = 0
 

@@ -1,4 +1,4 @@
-"""Creating what manifests have in a simulated cluster: as the API server admits it, as far as quotas allow."""
+"""Creating the objects of manifests in a simulated cluster: admitted by the API server's rules and quotas."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final

@@ -8,7 +8,6 @@ from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource
 from stowplan.api.node import Node
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllers.objects import count_in, name_of, namespace_of, spec_of
 from stowplan.localcluster.controllers.workloads.cronjob import job_for
 from stowplan.localcluster.controllers.workloads.daemonset import Daemon, daemon_pod
 from stowplan.localcluster.controllers.workloads.history import (
@@ -21,6 +20,7 @@ from stowplan.localcluster.controllers.workloads.jobpods import TRACKING, is_ind
 from stowplan.localcluster.controllers.workloads.podcontrol import pod_from
 from stowplan.localcluster.controllers.workloads.rollout import Strategy, new_set
 from stowplan.localcluster.controllers.workloads.statefulset import claims_for, replica_pod
+from stowplan.localcluster.objects.fields import count_in, name_of, namespace_of, spec_of
 
 if TYPE_CHECKING:
     from stowplan.simulate.snapshot.places import Place
@@ -98,8 +98,8 @@ class Workload:
 class PodTemplate:
     """A workload that the API server has admitted: which pods, and who owns them.
 
-    `owner` is the object that makes the pods: the ReplicaSet of a Deployment, the Job of a CronJob, None for a
-    pod itself. `alike`: pods differ in their names alone.
+    `owner` is the object that makes the pods: the ReplicaSet of a Deployment, the Job of a CronJob; None for
+    a pod itself. `alike`: pods differ only in their names.
     """
 
     workload: Workload

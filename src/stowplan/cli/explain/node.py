@@ -15,8 +15,8 @@ from stowplan.api.status import ApiError
 from stowplan.cli.output import say
 from stowplan.cli.values import OneOf
 from stowplan.client.http import AccessError, HttpClient, Server, load_kubeconfig
-from stowplan.localcluster.controllers.objects import annotations_of
 from stowplan.localcluster.kubelets.pretend import FAIL, FAILURES, SILENT
+from stowplan.localcluster.objects.fields import annotations_of
 from stowplan.runtime.clock import RealClock
 
 _DEFAULT = Path("~/.kube/config")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import click
 
+from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.pod_groups import GATES as GANGS
-from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.cli.config import echo_notes
 from stowplan.cli.one_line import one_line_errors
 from stowplan.cli.options import gates_options, plugins_option
@@ -34,6 +34,7 @@ from stowplan.localcluster.kubelets import (
     read_pretend,
     read_shapes,
 )
+from stowplan.localcluster.objects.usage import PretendUsage
 from stowplan.localcluster.up import LocalCluster, Plan
 from stowplan.localcluster.up.demo import narrate
 from stowplan.localcluster.up.manifests import LoadError, Manifest, read_manifests
@@ -41,7 +42,6 @@ from stowplan.localcluster.up.progress import Progress
 from stowplan.localcluster.up.readiness import shown, until_ready
 from stowplan.localcluster.up.schedulerport import scheduler_port
 from stowplan.localcluster.up.schedulers import SchedulerSource
-from stowplan.localcluster.usage import PretendUsage
 from stowplan.runtime.clock import RealClock
 from stowplan.runtime.gc_tuning import calm_collector, patient_collector
 from stowplan.runtime.logs import LogSettings, ProcessLogger, logger_for

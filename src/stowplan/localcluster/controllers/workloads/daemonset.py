@@ -9,13 +9,25 @@ import msgspec
 from stowplan.api.catalogue import CONTROLLER_REVISIONS, DAEMON_SETS, NODES, PODS
 from stowplan.api.labels import SelectorError
 from stowplan.api.node import Taint
-from stowplan.api.nodeselector import required_node_affinity
 from stowplan.api.pod import PodSpec, Toleration
 from stowplan.api.requests import Json
-from stowplan.api.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
-from stowplan.localcluster.controllers.controller import Context, Controller, gather_writes, slow_start_batch
-from stowplan.localcluster.controllers.events import WARNING
-from stowplan.localcluster.controllers.objects import (
+from stowplan.api.rules.nodeselector import required_node_affinity
+from stowplan.api.rules.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
+from stowplan.localcluster.controllerruntime.controller import (
+    Context,
+    Controller,
+    gather_writes,
+    slow_start_batch,
+)
+from stowplan.localcluster.controllerruntime.events import WARNING
+from stowplan.localcluster.controllers.workloads.history import (
+    HASH,
+    claim_revisions,
+    forget_old,
+    present_revision,
+)
+from stowplan.localcluster.controllers.workloads.podcontrol import claim_objects, pod_from, scaled_value
+from stowplan.localcluster.objects.fields import (
     annotations_of,
     available_in,
     count_in,
@@ -34,13 +46,6 @@ from stowplan.localcluster.controllers.objects import (
     status_of,
     uid_of,
 )
-from stowplan.localcluster.controllers.workloads.history import (
-    HASH,
-    claim_revisions,
-    forget_old,
-    present_revision,
-)
-from stowplan.localcluster.controllers.workloads.podcontrol import claim_objects, pod_from, scaled_value
 
 _TOLERATED: Final = (
     ("node.kubernetes.io/not-ready", NO_EXECUTE),

@@ -13,9 +13,18 @@ from stowplan.api.catalogue import (
 )
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.localcluster.controllers.controller import Context, Controller
-from stowplan.localcluster.controllers.events import WARNING
-from stowplan.localcluster.controllers.objects import (
+from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.events import WARNING
+from stowplan.localcluster.controllers.workloads.history import (
+    HASH,
+    REVISION_HASH,
+    claim_revisions,
+    forget_old,
+    present_revision,
+    template_of,
+)
+from stowplan.localcluster.controllers.workloads.podcontrol import claim_objects, pod_from
+from stowplan.localcluster.objects.fields import (
     available_in,
     controller_reference,
     count_in,
@@ -33,15 +42,6 @@ from stowplan.localcluster.controllers.objects import (
     status_of,
     uid_of,
 )
-from stowplan.localcluster.controllers.workloads.history import (
-    HASH,
-    REVISION_HASH,
-    claim_revisions,
-    forget_old,
-    present_revision,
-    template_of,
-)
-from stowplan.localcluster.controllers.workloads.podcontrol import claim_objects, pod_from
 
 POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
 POD_INDEX: Final = "apps.kubernetes.io/pod-index"
