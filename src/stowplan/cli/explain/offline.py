@@ -226,7 +226,7 @@ def from_manifests(paths: Sequence[Path], namespace: str, snapshot: Snapshot) ->
             metadata = replace(pod.metadata, name=workload.name, uid=f"new-{workload.name}")
             found.append(replace(pod, metadata=metadata))
     if not found:
-        raise click.ClickException(f"{paths[0]}: expected a pod or something that makes pods")
+        raise click.ClickException(f"{paths[0]}: expected a pod or a workload")
     return found
 
 
