@@ -20,8 +20,8 @@ from devices.racks import (
 from scheduler.worlds import NAMESPACE, World, configured, live
 from stowplan.api import catalogue as c
 from stowplan.api.devices import ResourceClaim
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.releases import Release
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.api.requests import PatchType
 from stowplan.api.status import ApiError, unreachable
 from stowplan.localcluster.client import typed

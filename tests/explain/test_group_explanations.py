@@ -9,9 +9,9 @@ import yaml
 from click.testing import CliRunner
 
 from stowplan.api.decode import convert_any
+from stowplan.api.gates.feature_gates import gates_with
 from stowplan.api.meta import Object
 from stowplan.api.pod_groups import GATES
-from stowplan.api.releases.feature_gates import gates_with
 from stowplan.cli.explain.explain import explain, pending
 from stowplan.config import default_config
 from stowplan.explain.group_text import render_group

@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.releases import release
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config import build, default_config
 from stowplan.runtime.logs import Logger
 from stowplan.scheduler.framework.extension_points import Lifecycle

@@ -7,9 +7,9 @@ from random import Random
 from typing import Any
 
 from releases import V1_37
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.pod_groups import PodGroup
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config import load
 from stowplan.config.build import build
 from stowplan.runtime.logs import Logger

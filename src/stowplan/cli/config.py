@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Iterator
 import click
 
 from stowplan.api import releases
-from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.api.gates.flag import parse_feature_gates
 from stowplan.cli.one_line import one_line_errors
 from stowplan.cli.options import gates_options, plugins_option
 from stowplan.cli.output import say
 from stowplan.config import BuiltConfig, LoadedConfig, build, default_config
 from stowplan.config.dump import dump_yaml
 from stowplan.config.emulation import emulated_release
-from stowplan.config.featuregates import parse_feature_gates
 from stowplan.config.legacy import load_any_file
 from stowplan.config.legacy.profiles import LATEST_POLICY_RELEASE
 from stowplan.config.load import read_file

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.releases import Release
-from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.config import LoadedConfig, default_config
 from stowplan.config.build import BuiltConfig, build
 from stowplan.scheduler.framework.interface import Plugin

@@ -19,7 +19,7 @@ from stowplan.cli.output import say
 from stowplan.explain.layout import Palette, cleaned
 
 if TYPE_CHECKING:
-    from stowplan.api.releases.feature_gates import FeatureGates
+    from stowplan.api.gates.feature_gates import FeatureGates
 
 _COLOURS: Final = {"ok": "green", "warning": "yellow", "failed": "red"}
 _VERDICTS: Final = {
@@ -99,7 +99,7 @@ def doctor(
 async def _checked(
     kubeconfig: Path | None, context: str, config: Path | None, gates: "FeatureGates | None"
 ) -> tuple[str, list[dict[str, Any]]]:
-    from stowplan.api.releases.feature_gates import DEFAULT_GATES
+    from stowplan.api.gates.feature_gates import DEFAULT_GATES
     from stowplan.cli.one_line import one_line_errors
     from stowplan.config import default_config
     from stowplan.config.legacy import load_any_file

@@ -37,7 +37,7 @@ from stowplan.explain.terminal import render
 from stowplan.runtime.clock import RealClock
 
 if TYPE_CHECKING:
-    from stowplan.api.releases.feature_gates import FeatureGates
+    from stowplan.api.gates.feature_gates import FeatureGates
 
 _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 _AGENT: Final = "stowplan-explain"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
+from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates, gates_with
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.pod_groups import GATES, PodGroup
-from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates, gates_with
 from stowplan.cli.explain.running import Document
 from stowplan.cli.explain.targets import NoSuchPodError, chosen, groups_and_rest, some_pods
 from stowplan.cli.one_line import one_line_errors

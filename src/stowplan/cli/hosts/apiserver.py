@@ -11,8 +11,8 @@ from typing import Final
 import click
 
 from stowplan.api import pod_groups
+from stowplan.api.gates.feature_gates import GATE_GROUPS, FeatureGates
 from stowplan.api.releases import Release
-from stowplan.api.releases.feature_gates import GATE_GROUPS, FeatureGates
 from stowplan.api.status import ApiError
 from stowplan.cli.options import release_options
 from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects, publish_server

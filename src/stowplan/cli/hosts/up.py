@@ -11,8 +11,8 @@ from pathlib import Path
 
 import click
 
+from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.pod_groups import GATES as GANGS
-from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.cli.config import echo_notes
 from stowplan.cli.one_line import one_line_errors
 from stowplan.cli.options import gates_options, plugins_option

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.cli.options import gates_options, plugins_option
 from stowplan.cli.output import report_options, show
 from stowplan.cli.progress import Progress

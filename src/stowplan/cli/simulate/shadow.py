@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import click
 
-from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.cli.explain.explain import connect
 from stowplan.cli.explain.offline import scheduler_settings
 from stowplan.cli.options import gates_options, plugins_option

@@ -12,7 +12,7 @@ A plugin takes part in an extension point by having its method; the protocols (`
 `stowplan.testing.check_plugin` checks a plugin as we check our own.
 """
 
-from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.scheduler.framework.budget import (
     STRETCH,
     Budget,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.scheduler.framework.budget import AT_ONCE, Budget, standing_still
 from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.evaluation import NOTHING_SAID, Evaluation, PreFiltering

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.api.releases import DEFAULT, Release
-from stowplan.api.releases.feature_gates import DEFAULT_GATES
 from stowplan.scheduler.framework import ExtensionPoint, FeatureGates, Plugin
 from stowplan.scheduler.framework.profile import PluginUse
 from stowplan.scheduler.framework.registry import Registry

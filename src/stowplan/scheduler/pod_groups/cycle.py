@@ -12,6 +12,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.pod import Pod
 from stowplan.api.pod_groups import (
     PREEMPT_LOWER_PRIORITY,
@@ -20,7 +21,6 @@ from stowplan.api.pod_groups import (
     REASON_UNSCHEDULABLE,
     PodGroup,
 )
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.gocompat.quoting import quote
 from stowplan.runtime.logs import Ref
 from stowplan.scheduler.cache import CacheCorruptedError
