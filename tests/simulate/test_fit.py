@@ -227,7 +227,7 @@ def test_the_command_tells_json_text_and_page(tmp_path: Path) -> None:
         ("- 1\n- 2\n", "app.yaml:1: expected an object with apiVersion and kind"),
         (
             "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: s}\n",
-            "expected a pod or something that makes pods",
+            "expected a pod or a workload",
         ),
     ],
 )

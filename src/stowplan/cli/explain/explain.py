@@ -200,9 +200,10 @@ def pending(
     where: ClusterSource,
     output: str,
 ) -> None:
-    """Group waiting pods by cause.
+    """Group pending pods by cause.
 
-    Every cause comes with the changes that would place its pods, each tried on this state of the cluster.
+    Each cause is listed with the changes that would place its pods; each change is tried on a copy of the
+    cluster.
     """
     if watch and where.files:
         raise click.UsageError("--watch follows a live cluster and cannot be used with --from")

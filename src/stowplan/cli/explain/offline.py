@@ -229,7 +229,7 @@ def from_manifests(paths: Sequence[Path], namespace: str, cluster: Cluster) -> l
         if source.refusal:
             raise click.ClickException(f"{workload.place or workload.title}: not created: {source.refusal}")
     if not found:
-        raise click.ClickException(f"{paths[0]}: expected a pod or something that makes pods")
+        raise click.ClickException(f"{paths[0]}: expected a pod or a workload")
     return found
 
 
