@@ -200,9 +200,10 @@ def pending(
     where: ClusterSource,
     output: str,
 ) -> None:
-    """Group waiting pods by cause.
+    """Group pending pods by cause.
 
-    Every cause comes with the changes that would place its pods, each tried on this state of the cluster.
+    Each cause is listed with the changes that would place its pods; each change is tried on a copy of the
+    cluster.
     """
     if watch and where.files:
         raise click.UsageError("--watch follows a live cluster and cannot be used with --from")
@@ -252,7 +253,7 @@ async def _explanations(where: ClusterSource, wanted: "Targets") -> tuple[list[D
         from stowplan.cli.explain import offline
 
         engine = offline.engine_of_files(where.files, where.configuration)
-        return offline.evaluated(engine, wanted, wanted.namespace or "default"), engine.snapshot.notes
+        return offline.evaluated(engine, wanted, wanted.namespace or "default"), engine.notes
     async with connect(where.kubeconfig, where.context, _AGENT) as (client, address, own_namespace):
         namespace = wanted.namespace or own_namespace
         if where.asks_running and not wanted.manifests:
