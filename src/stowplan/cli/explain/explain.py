@@ -253,7 +253,7 @@ async def _explanations(where: ClusterSource, wanted: "Targets") -> tuple[list[D
         from stowplan.cli.explain import offline
 
         engine = offline.engine_of_files(where.files, where.configuration)
-        return offline.evaluated(engine, wanted, wanted.namespace or "default"), engine.snapshot.notes
+        return offline.evaluated(engine, wanted, wanted.namespace or "default"), engine.notes
     async with connect(where.kubeconfig, where.context, _AGENT) as (client, address, own_namespace):
         namespace = wanted.namespace or own_namespace
         if where.asks_running and not wanted.manifests:

@@ -51,7 +51,7 @@ def fit(
     """
     from stowplan.simulate.fit import fit as placed
     from stowplan.simulate.fit import fit_max, report_of
-    from stowplan.simulate.workloads import read_manifests
+    from stowplan.simulate.manifests import read_manifests
 
     if as_many and (replicas is not None or preempt):
         other = "--preempt" if preempt else "--replicas"

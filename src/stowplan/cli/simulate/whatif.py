@@ -193,8 +193,8 @@ def rollout_command(
     exceed maxSkew. It is shown after every surge and after every termination.
     """
     from stowplan.simulate.applying import kind_and_name, pods_of
+    from stowplan.simulate.manifests import read_manifests
     from stowplan.simulate.rollout import report_of, restarted, rolled_out, strategy_for
-    from stowplan.simulate.workloads import read_manifests
 
     for option, share in (("--max-surge", max_surge), ("--max-unavailable", max_unavailable)):
         if not share.removesuffix("%").isdecimal():
