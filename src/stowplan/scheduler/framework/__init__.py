@@ -23,6 +23,7 @@ from stowplan.scheduler.framework.budget import (
     run_at_once,
     standing_still,
 )
+from stowplan.scheduler.framework.contract import Contract, Reads, Signs
 from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.decision import fit_error_text
 from stowplan.scheduler.framework.evaluation import Evaluation
@@ -66,7 +67,6 @@ from stowplan.scheduler.framework.interface import (
     Plugin,
     PostFilterResult,
     PreFilterResult,
-    Reads,
     ScoreRange,
     Scores,
     Services,
@@ -172,6 +172,7 @@ __all__ = [
     "ClusterEvent",
     "Code",
     "Codes",
+    "Contract",
     "CoupledFilterPlugin",
     "CoupledScorePlugin",
     "Cycle",
@@ -252,6 +253,7 @@ __all__ = [
     "Shortfall",
     "ShortfallPlugin",
     "SignaturePlugin",
+    "Signs",
     "SimulatedRow",
     "SimulatedRows",
     "Simulation",

@@ -16,6 +16,7 @@ from stowplan.scheduler.framework import (
     Action,
     ClusterEvent,
     Codes,
+    Contract,
     Cycle,
     EventRegistration,
     Handle,
@@ -25,6 +26,7 @@ from stowplan.scheduler.framework import (
     PodInfo,
     Reads,
     Resource,
+    Signs,
     Status,
     queue_if,
     unresolvable,
@@ -41,8 +43,7 @@ _OTHER_NODE, _DISABLED = 1, 2
 class DeferredPodScheduling(Plugin):
     """Leaves a deferred resize its node, unless the node disables preemption for resizes."""
 
-    reads = Reads.NODE
-    signs_node_name = True
+    contract = Contract(reads=Reads.NODE, signs=Signs.NODE_NAME)
 
     def __init__(self, args: None, handle: Handle) -> None:
         super().__init__(args, handle)

@@ -25,6 +25,7 @@ from stowplan.scheduler.framework import (
     Action,
     ClusterEvent,
     Codes,
+    Contract,
     Cycle,
     EventRegistration,
     FeatureGates,
@@ -42,6 +43,7 @@ from stowplan.scheduler.framework import (
     ScoreRange,
     Scores,
     Shortfall,
+    Signs,
     Status,
     error,
     queue_if,
@@ -87,13 +89,14 @@ class NodeAffinity(Plugin):
     """The pod's own demands, and those the profile adds to every pod (`addedAffinity`)."""
 
     args_type = NodeAffinityArgs
-    reads = Reads.NODE
-    skips_deferred_resizes = True
-    signs_template = True
-    signs_labels = False
-    constant_normalize = True
-    constant_pre_filter = True
-    constant_pre_score = True
+    contract = Contract(
+        reads=Reads.NODE,
+        signs=Signs.TEMPLATE_WITHOUT_LABELS,
+        constant_pre_filter=True,
+        constant_pre_score=True,
+        constant_normalize=True,
+        skips_deferred_resizes=True,
+    )
 
     def __init__(self, args: NodeAffinityArgs, handle: Handle) -> None:
         super().__init__(args, handle)

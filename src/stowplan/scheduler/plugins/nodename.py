@@ -7,6 +7,7 @@ import numpy as np
 from stowplan.scheduler.framework import (
     NODE_ADD,
     Codes,
+    Contract,
     Cycle,
     EventRegistration,
     NodeRows,
@@ -15,6 +16,7 @@ from stowplan.scheduler.framework import (
     PreFilterResult,
     Reads,
     Shortfall,
+    Signs,
     Status,
     unresolvable,
 )
@@ -25,9 +27,7 @@ REASON = "node(s) didn't match the requested node name"
 class NodeName(Plugin):
     """Compares `spec.nodeName`, where it is set, with the node."""
 
-    reads = Reads.NODE
-    signs_node_name = True
-    constant_pre_filter = True
+    contract = Contract(reads=Reads.NODE, signs=Signs.NODE_NAME, constant_pre_filter=True)
 
     def sign(self, pod: PodInfo) -> Hashable:
         return pod.pod.spec.node_name

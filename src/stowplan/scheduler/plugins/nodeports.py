@@ -11,6 +11,7 @@ from stowplan.scheduler.framework import (
     Action,
     ClusterEvent,
     Codes,
+    Contract,
     Cycle,
     EventRegistration,
     Hint,
@@ -21,6 +22,7 @@ from stowplan.scheduler.framework import (
     Remedy,
     Scores,
     Shortfall,
+    Signs,
     Status,
     pod_resources,
     queue_if,
@@ -34,11 +36,12 @@ REASON = "node(s) didn't have free ports for the requested pod ports"
 class NodePorts(Plugin):
     """Finds the rows where a wanted port is taken from the index of ports in use."""
 
-    reads = Reads.USAGE
-    skips_deferred_resizes = True
-    signs_template = True
-    signs_labels = False
-    constant_pre_filter = True
+    contract = Contract(
+        reads=Reads.USAGE,
+        signs=Signs.TEMPLATE_WITHOUT_LABELS,
+        constant_pre_filter=True,
+        skips_deferred_resizes=True,
+    )
 
     def sign(self, pod: PodInfo) -> Hashable:
         return pod.template.ports

@@ -14,6 +14,7 @@ from stowplan.scheduler.framework import (
     Action,
     ClusterEvent,
     Codes,
+    Contract,
     Cycle,
     EventKeys,
     EventRegistration,
@@ -24,6 +25,7 @@ from stowplan.scheduler.framework import (
     Reads,
     Resource,
     Shortfall,
+    Signs,
     StaleRows,
     Status,
     ignoring_labels,
@@ -85,12 +87,13 @@ class VolumeRestrictions(Plugin):
     Whether a claim for one pod only is in use is the same for every row, until pods are imagined away.
     """
 
-    needs = frozenset(("persistentvolumeclaims",))
-
-    reads = Reads.USAGE
-    skips_deferred_resizes = True
-    row_local = False
-    signs_volumes = True
+    contract = Contract(
+        reads=Reads.USAGE,
+        reads_others=Reads.ANYTHING,
+        signs=Signs.VOLUMES,
+        needs=("persistentvolumeclaims",),
+        skips_deferred_resizes=True,
+    )
 
     def sign(self, pod: PodInfo) -> Hashable:
         return self._wanted(pod)

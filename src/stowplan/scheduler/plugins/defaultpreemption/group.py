@@ -295,11 +295,10 @@ class _Member:
         self.row = assignment.row
         self._simulations = stack.enter_context(evaluation.simulations())
         filters = self._simulations.filters
-        self._passed = {column.plugin.name for column in filters if not column.plugin.filters_by_pods}
+        by_pods = [column for column in filters if column.plugin.contract.filters_by_pods]
+        self._passed = {column.plugin.name for column in filters if column not in by_pods}
         self.coupled = frozenset(
-            column.plugin.name
-            for column in filters
-            if column.plugin.filters_by_pods and column.traits.watches and not column.traits.row_local
+            column.plugin.name for column in by_pods if column.traits.watches and not column.traits.row_local
         )
         """The filters that look at other rows, too."""
         self._alone = self._passed | self.coupled

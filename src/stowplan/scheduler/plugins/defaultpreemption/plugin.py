@@ -15,6 +15,7 @@ from stowplan.scheduler.framework import (
     Action,
     ClusterEvent,
     Code,
+    Contract,
     Cycle,
     Evaluation,
     EventRegistration,
@@ -103,8 +104,7 @@ class DefaultPreemption(Plugin):
     number of `few` rows that are not worth arrays.
     """
 
-    needs = frozenset(("poddisruptionbudgets",))
-    pre_enqueue_by_group = True
+    contract = Contract(needs=("poddisruptionbudgets",), pre_enqueue_by_group=True)
 
     args_type = DefaultPreemptionArgs
 

@@ -1,6 +1,7 @@
 """DynamicResources: finds devices for the claims of a pod, and gets them written."""
 
 from collections.abc import Generator, Hashable, Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -20,6 +21,7 @@ from stowplan.scheduler.framework import (
     SKIP_CLASS,
     Budget,
     Codes,
+    Contract,
     Cycle,
     Evaluation,
     EventRegistration,
@@ -38,6 +40,7 @@ from stowplan.scheduler.framework import (
     ScoreRange,
     Scores,
     Shortfall,
+    Signs,
     StaleRows,
     Status,
     Step,
@@ -100,16 +103,17 @@ class DynamicResources(Plugin):
     """
 
     args_type = DynamicResourcesArgs
-    reads = Reads.NODE
-    skips_deferred_resizes = True
-    row_local = False
-    signs_template = True
-    signs_labels = False
-    scores_only_if_filtering = True
-    idle_for_plain_pods = True
-    parallel_pre_bind = True
-    can_fail = True
-    needs = frozenset(("resourceclaims", "resourceslices", "deviceclasses"))
+    contract = Contract(
+        reads=Reads.NODE,
+        reads_others=Reads.ANYTHING,
+        signs=Signs.TEMPLATE_WITHOUT_LABELS,
+        needs=("resourceclaims", "resourceslices", "deviceclasses"),
+        scores_only_if_filtering=True,
+        can_fail=True,
+        skips_deferred_resizes=True,
+        idle_for_plain_pods=True,
+        parallel_pre_bind=True,
+    )
 
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -118,8 +122,9 @@ class DynamicResources(Plugin):
         self._features = features_of(handle.gates)
         self._devices.slices.heed_rules(handle.gates["DRADeviceTaintRules"])
         self._verdicts = Verdicts(handle.table, self._features, self._filter_limit, handle.timer)
-        self.changes_assumed_pods = self.filters_by_pods = self._features.node_allocatable
-        if self.changes_assumed_pods:
+        takes_room = self._features.node_allocatable
+        self.contract = replace(self.contract, changes_assumed_pods=takes_room, filters_by_pods=takes_room)
+        if takes_room:
             handle.table.count_claims()
         self._reservations = Reservations(self._devices.claims, handle, self._binder)
         self._for_groups = self._features.workload_claims

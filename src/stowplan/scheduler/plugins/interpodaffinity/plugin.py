@@ -20,6 +20,7 @@ from stowplan.scheduler.framework import (
     Action,
     ClusterEvent,
     Codes,
+    Contract,
     Cycle,
     EventKeys,
     EventRegistration,
@@ -35,6 +36,7 @@ from stowplan.scheduler.framework import (
     ScoreRange,
     Scores,
     Shortfall,
+    Signs,
     StaleRows,
     Status,
     pod_resources,
@@ -128,11 +130,13 @@ class InterPodAffinity(Plugin):
     """Counts per topology domain are kept as pods come and go; no pod is ever walked."""
 
     args_type = InterPodAffinityArgs
-    reads = Reads.NODE
-    skips_deferred_resizes = True
-    row_local = False
-    signs_template = True
-    constant_normalize = True
+    contract = Contract(
+        reads=Reads.NODE,
+        reads_others=Reads.ANYTHING,
+        signs=Signs.TEMPLATE,
+        constant_normalize=True,
+        skips_deferred_resizes=True,
+    )
 
     def sign(self, pod: PodInfo) -> Hashable:
         seen = pod.template.seen_label_set

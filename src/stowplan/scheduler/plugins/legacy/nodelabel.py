@@ -15,6 +15,7 @@ from stowplan.scheduler.framework import (
     Action,
     ClusterEvent,
     Codes,
+    Contract,
     Cycle,
     EventRegistration,
     FeatureGates,
@@ -24,6 +25,7 @@ from stowplan.scheduler.framework import (
     Reads,
     Resource,
     Scores,
+    Signs,
     Status,
     queue_if,
     unresolvable,
@@ -71,8 +73,7 @@ class NodeLabel(LegacyPlugin):
 
     args_type = NodeLabelArgs
     args: NodeLabelArgs
-    reads = Reads.NODE
-    signs_template = True
+    contract = Contract(reads=Reads.NODE, signs=Signs.TEMPLATE)
 
     def sign(self, pod: PodInfo) -> Hashable:
         return None

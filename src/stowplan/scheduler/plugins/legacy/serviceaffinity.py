@@ -17,6 +17,7 @@ from stowplan.scheduler.framework import (
     Action,
     ClusterEvent,
     Codes,
+    Contract,
     Cycle,
     EventRegistration,
     Handle,
@@ -26,6 +27,7 @@ from stowplan.scheduler.framework import (
     Reads,
     Resource,
     Scores,
+    Signs,
     StaleRows,
     Status,
     pod_resources,
@@ -112,13 +114,14 @@ class _Memo(NamedTuple):
 class ServiceAffinity(LegacyPlugin):
     """Which service is a pod's first is decided by name."""
 
-    needs = frozenset(("services", "replicationcontrollers", "replicasets", "statefulsets"))
-
     args_type = ServiceAffinityArgs
     args: ServiceAffinityArgs
-    reads = Reads.ANYTHING
-    row_local = False
-    signs_template = True
+    contract = Contract(
+        reads=Reads.ANYTHING,
+        reads_others=Reads.ANYTHING,
+        signs=Signs.TEMPLATE,
+        needs=("services", "replicationcontrollers", "replicasets", "statefulsets"),
+    )
 
     def __init__(self, args: ServiceAffinityArgs, handle: Handle) -> None:
         super().__init__(args, handle)

@@ -16,6 +16,7 @@ from stowplan.scheduler.framework import (
     MAX_NODE_SCORE,
     SKIP,
     UNSIGNED,
+    Contract,
     Cycle,
     FeatureGates,
     Handle,
@@ -24,6 +25,7 @@ from stowplan.scheduler.framework import (
     PodInfo,
     Reads,
     Scores,
+    Signs,
     Status,
     Unsigned,
 )
@@ -71,10 +73,11 @@ class NodeResourcesBalancedAllocation(Plugin):
     """75 means the pod changes nothing about a node's balance, more that it improves it."""
 
     args_type = NodeResourcesBalancedAllocationArgs
-    reads = Reads.USAGE
-    signs_template = True
-    signs_labels = False
-    constant_pre_score = True
+    contract = Contract(
+        reads=Reads.USAGE,
+        signs=Signs.TEMPLATE_WITHOUT_LABELS,
+        constant_pre_score=True,
+    )
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:
         super().__init__(args, handle)

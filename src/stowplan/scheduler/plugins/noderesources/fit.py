@@ -21,6 +21,7 @@ from stowplan.scheduler.framework import (
     ClusterEvent,
     Code,
     Codes,
+    Contract,
     Cycle,
     EventRegistration,
     FeatureGates,
@@ -37,6 +38,7 @@ from stowplan.scheduler.framework import (
     Resource,
     Scores,
     Shortfall,
+    Signs,
     Status,
     Unsigned,
     ignoring_labels,
@@ -254,12 +256,13 @@ class NodeResourcesFit(Plugin):
     """Filters by allocatable minus requested; scores by the configured strategy."""
 
     args_type = NodeResourcesFitArgs
-    reads = Reads.USAGE
-    signs_template = True
-    signs_labels = False
-    constant_pre_filter = True
-    constant_pre_score = True
-    scores_placements_by_count = True
+    contract = Contract(
+        reads=Reads.USAGE,
+        signs=Signs.TEMPLATE_WITHOUT_LABELS,
+        constant_pre_filter=True,
+        constant_pre_score=True,
+        scores_placements_by_count=True,
+    )
 
     def __init__(self, args: NodeResourcesFitArgs, handle: Handle) -> None:
         super().__init__(args, handle)

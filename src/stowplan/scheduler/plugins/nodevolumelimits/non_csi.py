@@ -22,6 +22,7 @@ from stowplan.scheduler.framework import (
     Action,
     ClusterEvent,
     Codes,
+    Contract,
     Cycle,
     EventRegistration,
     FeatureGates,
@@ -30,6 +31,7 @@ from stowplan.scheduler.framework import (
     PodInfo,
     Resource,
     Shortfall,
+    Signs,
     Status,
     error,
     pod_resources,
@@ -82,17 +84,22 @@ class WantedDisks(NamedTuple):
 class LimitByKind(Plugin):
     """Counts the disks of one kind on each node. The base of a plugin per kind."""
 
-    needs = frozenset(
-        ("persistentvolumes", "persistentvolumeclaims", "storageclasses", "csidrivers", "volumeattachments")
-    )
-
     kind: ClassVar[str]
     field: ClassVar[str]
     resource: ClassVar[str]
     args: MaxVolumeCountArgs
 
-    signs_volumes = True
-    can_fail = True
+    contract = Contract(
+        signs=Signs.VOLUMES,
+        needs=(
+            "persistentvolumes",
+            "persistentvolumeclaims",
+            "storageclasses",
+            "csidrivers",
+            "volumeattachments",
+        ),
+        can_fail=True,
+    )
 
     def limit_of_machine(self, machine: str) -> int:
         """How many disks a machine of some type can take."""

@@ -7,6 +7,7 @@ do not wait for each other on nodes that they hold: a group is placed in one go,
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from stowplan.api.coscheduling import CoschedulingPodGroup
@@ -67,6 +68,7 @@ class Coscheduling(GangScheduling):
     """Schedules pod groups of scheduler-plugins as gangs."""
 
     args_type = CoschedulingArgs
+    contract = replace(GangScheduling.contract, sorts_by_priority=True)
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -75,8 +77,6 @@ class Coscheduling(GangScheduling):
         if problems:
             raise ProfileError(aggregate(problems))
         handle.table.groups.coscheduling_backoff = float(self._args.pod_group_backoff_seconds)
-
-    sorts_by_priority = True
 
     def sort_key(self, queued: Queued) -> tuple[int, float]:
         """Higher priority first; among equals, who has waited longer."""

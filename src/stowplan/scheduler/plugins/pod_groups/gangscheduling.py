@@ -10,6 +10,7 @@ from stowplan.scheduler.framework import (
     Action,
     ClusterEvent,
     Code,
+    Contract,
     Cycle,
     EventRegistration,
     Handle,
@@ -36,8 +37,7 @@ PERMIT_TIMEOUT: Final = 5 * 60.0
 class GangScheduling(Plugin):
     """Holds pods back until their group is complete enough, and lets it in as a whole."""
 
-    reads = Reads.NOTHING
-    pre_enqueue_by_group = True
+    contract = Contract(reads=Reads.NOTHING, pre_enqueue_by_group=True)
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)

@@ -6,6 +6,7 @@ import numpy as np
 
 from stowplan.scheduler.framework import (
     MAX_NODE_SCORE,
+    Contract,
     GroupCycle,
     Plugin,
     PluginError,
@@ -19,8 +20,7 @@ from stowplan.scheduler.framework import (
 class PodGroupPodsCount(Plugin):
     """Counts the pods that would get a node, and those of the group that have one."""
 
-    reads = Reads.NOTHING
-    scores_placements_by_count = True
+    contract = Contract(reads=Reads.NOTHING, scores_placements_by_count=True)
 
     def score_placements(
         self, cycle: GroupCycle, group: PodGroupInfo, placements: Sequence[PodGroupAssignments]

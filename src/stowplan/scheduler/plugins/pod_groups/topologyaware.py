@@ -6,6 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from stowplan.scheduler.framework import (
+    Contract,
     GroupCycle,
     Handle,
     Placement,
@@ -28,7 +29,7 @@ class TopologyPlacementGenerator(Plugin):
     of the nodes.
     """
 
-    reads = Reads.NODE
+    contract = Contract(reads=Reads.NODE)
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)

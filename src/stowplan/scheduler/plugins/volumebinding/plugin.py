@@ -17,6 +17,7 @@ from stowplan.scheduler.framework import (
     Action,
     ClusterEvent,
     Codes,
+    Contract,
     Cycle,
     EventRegistration,
     FeatureGates,
@@ -32,6 +33,7 @@ from stowplan.scheduler.framework import (
     Resource,
     Scores,
     Shortfall,
+    Signs,
     StaleRows,
     Status,
     error,
@@ -136,26 +138,25 @@ class VolumeBinding(Plugin):
     Pods are equivalent if their claims ask for the same, whatever the claims are called.
     """
 
-    needs = frozenset(
-        (
+    args_type = VolumeBindingArgs
+    contract = Contract(
+        reads=Reads.NODE,
+        reads_others=Reads.ANYTHING,
+        signs=Signs.VOLUMES,
+        needs=(
             "persistentvolumes",
             "persistentvolumeclaims",
             "storageclasses",
             "csidrivers",
             "csistoragecapacities",
-        )
+        ),
+        constant_pre_score=True,
+        filters_by_pods=False,
+        scores_only_if_filtering=True,
+        skips_deferred_resizes=True,
+        idle_for_plain_pods=True,
+        parallel_pre_bind=True,
     )
-
-    args_type = VolumeBindingArgs
-    reads = Reads.NODE
-    skips_deferred_resizes = True
-    row_local = False
-    filters_by_pods = False
-    signs_volumes = True
-    idle_for_plain_pods = True
-    scores_only_if_filtering = True
-    constant_pre_score = True
-    parallel_pre_bind = True
 
     def __init__(self, args: VolumeBindingArgs, handle: Handle) -> None:
         super().__init__(args, handle)
