@@ -8,11 +8,7 @@ Run it: python examples/gpu_packing.py
 
 import numpy as np
 
-from stowplan.framework import (
-    Contract,
-    Plugin,
-    Reads,
-)
+from stowplan.framework import Contract, Plugin, Reads
 
 GPU = "nvidia.com/gpu"
 

@@ -11,7 +11,8 @@ from scheduler.worlds import World, configured, enabling, live, plugin
 from stowplan.api.pod import Pod
 from stowplan.api.status import ApiError
 from stowplan.explain.web.evictions import eviction_facts, explain_gone
-from stowplan.framework import Code, PodGroupPostFilterResult, Status, Wait, unschedulable
+from stowplan.framework import Code, Status, Wait, unschedulable
+from stowplan.framework.advanced import PodGroupPostFilterResult
 
 FOUND = "pod group preemption: found a placement for podgroup, preempting {} victims"
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from stowplan.api.node import Node
 from stowplan.scheduler.framework import (
-    NODE_ADD,
     SKIP,
     Action,
     ClusterEvent,
@@ -31,6 +30,7 @@ from stowplan.scheduler.framework import (
     queue_if,
     unresolvable,
 )
+from stowplan.scheduler.framework.advanced import NODE_ADD
 from stowplan.scheduler.framework.resizes import RESIZE_PREEMPTION
 
 REASON_OTHER_NODE = "pod assigned to different node"

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stowplan.scheduler.framework import (
-    ALL_ROWS,
     MAX_NODE_SCORE,
     Contract,
     Cycle,
@@ -17,8 +16,8 @@ from stowplan.scheduler.framework import (
     Reads,
     Scores,
     Signs,
-    StaleRows,
 )
+from stowplan.scheduler.framework.advanced import ALL_ROWS, StaleRows
 from stowplan.scheduler.table.changes import NO_ROWS
 
 _MIB = 1024 * 1024

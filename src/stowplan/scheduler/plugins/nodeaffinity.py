@@ -28,26 +28,28 @@ from stowplan.scheduler.framework import (
     Contract,
     Cycle,
     EventRegistration,
-    FeatureGates,
     Handle,
     Hint,
-    HintError,
     NodeRows,
     Plugin,
     PodInfo,
     PreFilterResult,
-    ProfileError,
     Reads,
-    Remedy,
     Resource,
     ScoreRange,
     Scores,
-    Shortfall,
     Signs,
     Status,
     error,
     queue_if,
     unresolvable,
+)
+from stowplan.scheduler.framework.advanced import (
+    FeatureGates,
+    HintError,
+    ProfileError,
+    Remedy,
+    Shortfall,
 )
 from stowplan.scheduler.plugins.args import PluginArgs
 from stowplan.scheduler.plugins.normalize import by_highest

@@ -22,13 +22,12 @@ from stowplan.scheduler.framework import (
     PodInfo,
     Reads,
     Resource,
-    Shortfall,
     Signs,
     Status,
-    pod_resources,
     queue_if,
     unresolvable,
 )
+from stowplan.scheduler.framework.advanced import Shortfall, pod_resources
 
 REASON = "node(s) didn't match Pod's required features"
 

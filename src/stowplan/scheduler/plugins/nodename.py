@@ -5,7 +5,6 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 from stowplan.scheduler.framework import (
-    NODE_ADD,
     Codes,
     Contract,
     Cycle,
@@ -15,11 +14,11 @@ from stowplan.scheduler.framework import (
     PodInfo,
     PreFilterResult,
     Reads,
-    Shortfall,
     Signs,
     Status,
     unresolvable,
 )
+from stowplan.scheduler.framework.advanced import NODE_ADD, Shortfall
 
 REASON = "node(s) didn't match the requested node name"
 

@@ -6,7 +6,6 @@ import numpy as np
 
 from stowplan.api.pod import Pod, conflicts, host_ports
 from stowplan.scheduler.framework import (
-    NODE_ADD,
     SKIP,
     Action,
     ClusterEvent,
@@ -19,15 +18,13 @@ from stowplan.scheduler.framework import (
     Plugin,
     PodInfo,
     Reads,
-    Remedy,
     Scores,
-    Shortfall,
     Signs,
     Status,
-    pod_resources,
     queue_if,
     unschedulable,
 )
+from stowplan.scheduler.framework.advanced import NODE_ADD, Remedy, Shortfall, pod_resources
 from stowplan.scheduler.table.changes import Rows
 
 REASON = "node(s) didn't have free ports for the requested pod ports"

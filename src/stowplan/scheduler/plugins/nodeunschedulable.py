@@ -19,15 +19,13 @@ from stowplan.scheduler.framework import (
     Plugin,
     PodInfo,
     Reads,
-    Remedy,
     Resource,
-    Shortfall,
     Signs,
     Status,
-    pod_resources,
     queue_if,
     unresolvable,
 )
+from stowplan.scheduler.framework.advanced import Remedy, Shortfall, pod_resources
 
 REASON = "node(s) were unschedulable"
 

@@ -2,10 +2,7 @@
 
 from typing import Protocol
 
-from stowplan.scheduler.framework import (
-    Contract,
-    Plugin,
-)
+from stowplan.scheduler.framework import Contract, Plugin
 
 
 class Queued(Protocol):

@@ -23,17 +23,15 @@ from stowplan.scheduler.framework import (
     Plugin,
     PodInfo,
     Reads,
-    Remedy,
     Resource,
     ScoreRange,
     Scores,
-    Shortfall,
     Signs,
     Status,
-    pod_resources,
     queue_if,
     unresolvable,
 )
+from stowplan.scheduler.framework.advanced import Remedy, Shortfall, pod_resources
 from stowplan.scheduler.plugins.normalize import by_highest
 from stowplan.scheduler.table.columns import IntArray, Interned
 from stowplan.scheduler.table.table import ClusterTable

@@ -8,15 +8,12 @@ import numpy as np
 from stowplan.api.pod import Pod
 from stowplan.api.storage import PersistentVolumeClaim
 from stowplan.scheduler.framework import (
-    ALL_ROWS,
-    NODE_ADD,
     SKIP,
     Action,
     ClusterEvent,
     Codes,
     Contract,
     Cycle,
-    EventKeys,
     EventRegistration,
     Hint,
     NodeRows,
@@ -24,15 +21,20 @@ from stowplan.scheduler.framework import (
     PodInfo,
     Reads,
     Resource,
-    Shortfall,
     Signs,
-    StaleRows,
     Status,
-    ignoring_labels,
-    pod_resources,
     queue_if,
     unresolvable,
     unschedulable,
+)
+from stowplan.scheduler.framework.advanced import (
+    ALL_ROWS,
+    NODE_ADD,
+    EventKeys,
+    Shortfall,
+    StaleRows,
+    ignoring_labels,
+    pod_resources,
 )
 from stowplan.scheduler.table.changes import NO_ROWS
 from stowplan.scheduler.table.storage import Storage

@@ -21,12 +21,12 @@ from stowplan.scheduler.framework import (
     PodInfo,
     Reads,
     Resource,
-    Shortfall,
     Signs,
     Status,
     queue_if,
     unresolvable,
 )
+from stowplan.scheduler.framework.advanced import Shortfall
 from stowplan.scheduler.table.attachments import class_name
 from stowplan.scheduler.table.columns import BoolColumn
 from stowplan.scheduler.table.storage import Storage

@@ -11,27 +11,27 @@ from typing import Any, Final
 from stowplan.api.labels import Selector, SelectorError, compile_selector
 from stowplan.scheduler.framework import (
     Code,
+    Handle,
+    PodInfo,
+    Status,
+    error,
+    unresolvable,
+    unschedulable,
+)
+from stowplan.scheduler.framework.advanced import (
     GroupCycle,
     GroupPreemption,
     GroupTrial,
-    Handle,
     NotBuiltError,
     PluginError,
     PodGroupInfo,
     PodGroupPostFilterResult,
-    PodInfo,
-    ProposedAssignment,
     ScheduleGroup,
-    SimulatedRow,
-    SimulatedRows,
-    Status,
     UnitOutcome,
-    Waited,
-    error,
-    nominated_pods,
-    unresolvable,
-    unschedulable,
 )
+from stowplan.scheduler.framework.nominations import nominated_pods
+from stowplan.scheduler.framework.pod_groups.placement import ProposedAssignment, Waited
+from stowplan.scheduler.framework.simulation import SimulatedRow, SimulatedRows
 from stowplan.scheduler.plugins.defaultpreemption.importance import (
     STEP,
     reprieve_order,

@@ -17,28 +17,30 @@ from stowplan.scheduler.framework import (
     Code,
     Contract,
     Cycle,
-    Evaluation,
     EventRegistration,
-    FeatureGates,
-    GroupCycle,
-    GroupSteps,
     Handle,
     Hint,
     Plugin,
-    PodGroupInfo,
     PodInfo,
     PostFilterResult,
-    RuledOut,
-    ScheduleGroup,
     Status,
-    Steps,
-    Victims,
     error,
-    fit_error_text,
-    pod_resources,
     unresolvable,
     unschedulable,
 )
+from stowplan.scheduler.framework.advanced import (
+    Evaluation,
+    FeatureGates,
+    GroupCycle,
+    GroupSteps,
+    PodGroupInfo,
+    RuledOut,
+    ScheduleGroup,
+    Steps,
+    Victims,
+    pod_resources,
+)
+from stowplan.scheduler.framework.decision import fit_error_text
 from stowplan.scheduler.framework.held_pods import HeldPods, is_going
 from stowplan.scheduler.plugins.args import PluginArgs
 from stowplan.scheduler.plugins.defaultpreemption.batch import FEW, SortedPodsByRow, batch_dry_run

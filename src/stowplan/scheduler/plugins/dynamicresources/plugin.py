@@ -16,40 +16,42 @@ from stowplan.api.devices import (
 from stowplan.api.pod import Pod
 from stowplan.gocompat.durations import Duration
 from stowplan.scheduler.framework import (
-    ALL_ROWS,
     SKIP,
-    SKIP_CLASS,
-    Budget,
     Codes,
     Contract,
     Cycle,
-    Evaluation,
     EventRegistration,
-    GroupCycle,
     Handle,
-    LongSearchError,
     NodeRows,
     Plugin,
-    PodGroupInfo,
-    PodGroupPostFilterResult,
     PodInfo,
     PostFilterResult,
     Reads,
-    Remedy,
-    ScheduleGroup,
     ScoreRange,
     Scores,
-    Shortfall,
     Signs,
-    StaleRows,
     Status,
-    Step,
-    Work,
     error,
-    run_at_once,
     unresolvable,
     unschedulable,
 )
+from stowplan.scheduler.framework.advanced import (
+    ALL_ROWS,
+    SKIP_CLASS,
+    Budget,
+    Evaluation,
+    GroupCycle,
+    LongSearchError,
+    PodGroupInfo,
+    PodGroupPostFilterResult,
+    Remedy,
+    ScheduleGroup,
+    Shortfall,
+    StaleRows,
+    Step,
+    Work,
+)
+from stowplan.scheduler.framework.budget import run_at_once
 from stowplan.scheduler.framework.resizes import RESIZE_PREEMPTION
 from stowplan.scheduler.plugins.dynamicresources import extended
 from stowplan.scheduler.plugins.dynamicresources.allocation.choice import AllocationError

@@ -14,7 +14,6 @@ from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.releases import Behaviour
 from stowplan.scheduler.framework import (
-    ALL_ROWS,
     MAX_NODE_SCORE,
     SKIP,
     Action,
@@ -22,27 +21,30 @@ from stowplan.scheduler.framework import (
     Codes,
     Contract,
     Cycle,
-    EventKeys,
     EventRegistration,
-    FeatureGates,
     Hint,
-    HintError,
     NodeRows,
     Plugin,
     PodInfo,
     Reads,
-    Remedy,
     Resource,
     ScoreRange,
     Scores,
-    Shortfall,
     Signs,
-    StaleRows,
     Status,
-    pod_resources,
     queue_if,
     unresolvable,
     unschedulable,
+)
+from stowplan.scheduler.framework.advanced import (
+    ALL_ROWS,
+    EventKeys,
+    FeatureGates,
+    HintError,
+    Remedy,
+    Shortfall,
+    StaleRows,
+    pod_resources,
 )
 from stowplan.scheduler.plugins.args import PluginArgs
 from stowplan.scheduler.plugins.interpodaffinity.counts import (

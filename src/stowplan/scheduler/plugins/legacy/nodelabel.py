@@ -18,7 +18,6 @@ from stowplan.scheduler.framework import (
     Contract,
     Cycle,
     EventRegistration,
-    FeatureGates,
     Hint,
     NodeRows,
     PodInfo,
@@ -30,6 +29,7 @@ from stowplan.scheduler.framework import (
     queue_if,
     unresolvable,
 )
+from stowplan.scheduler.framework.advanced import FeatureGates
 from stowplan.scheduler.plugins.legacy.base import LegacyArgs, LegacyPlugin
 from stowplan.scheduler.table.columns import BoolColumn
 

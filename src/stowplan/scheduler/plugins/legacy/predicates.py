@@ -23,10 +23,10 @@ from stowplan.scheduler.framework import (
     Resource,
     Signs,
     Status,
-    pod_resources,
     queue_if,
     unresolvable,
 )
+from stowplan.scheduler.framework.advanced import pod_resources
 from stowplan.scheduler.plugins.legacy.base import LegacyPlugin, NodeFacts
 from stowplan.scheduler.plugins.nodevolumelimits.non_csi import LimitByKind, MaxVolumeCountArgs
 from stowplan.scheduler.plugins.tainttoleration import SetVerdicts

@@ -17,7 +17,6 @@ from stowplan.gocompat.numbers import MAX_INT64
 from stowplan.scheduler.framework import (
     Contract,
     Cycle,
-    FeatureGates,
     Handle,
     NodeRows,
     PodInfo,
@@ -25,6 +24,7 @@ from stowplan.scheduler.framework import (
     Scores,
     Signs,
 )
+from stowplan.scheduler.framework.advanced import FeatureGates
 from stowplan.scheduler.plugins.legacy.base import LegacyPlugin, PriorityArgs
 from stowplan.scheduler.plugins.noderesources.resource_allocation import (
     CPU_AND_MEMORY,

@@ -11,7 +11,6 @@ import numpy as np
 
 from stowplan.api.labels import Selector
 from stowplan.scheduler.framework import (
-    ALL_ROWS,
     SKIP,
     Contract,
     Cycle,
@@ -21,9 +20,9 @@ from stowplan.scheduler.framework import (
     Reads,
     Scores,
     Signs,
-    StaleRows,
     Status,
 )
+from stowplan.scheduler.framework.advanced import ALL_ROWS, StaleRows
 from stowplan.scheduler.plugins.legacy.base import LegacyPlugin, PriorityArgs, Siblings
 from stowplan.scheduler.table.changes import NO_ROWS
 from stowplan.scheduler.table.columns import IdColumn, IntArray

@@ -13,7 +13,6 @@ from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.workloads import Service
 from stowplan.scheduler.framework import (
-    ALL_ROWS,
     Action,
     ClusterEvent,
     Codes,
@@ -28,12 +27,11 @@ from stowplan.scheduler.framework import (
     Resource,
     Scores,
     Signs,
-    StaleRows,
     Status,
-    pod_resources,
     queue_if,
     unschedulable,
 )
+from stowplan.scheduler.framework.advanced import ALL_ROWS, StaleRows, pod_resources
 from stowplan.scheduler.plugins.legacy.base import LegacyPlugin, PriorityArgs, Siblings
 from stowplan.scheduler.table.changes import NO_ROWS, merge_rows
 from stowplan.scheduler.table.columns import IntArray

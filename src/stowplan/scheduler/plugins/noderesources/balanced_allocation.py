@@ -12,13 +12,10 @@ from msgspec.structs import replace
 from stowplan.api.fielderrors import Path, duplicate, invalid
 from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.scheduler.framework import (
-    FEW_ROWS,
     MAX_NODE_SCORE,
     SKIP,
-    UNSIGNED,
     Contract,
     Cycle,
-    FeatureGates,
     Handle,
     NodeRows,
     Plugin,
@@ -27,8 +24,8 @@ from stowplan.scheduler.framework import (
     Scores,
     Signs,
     Status,
-    Unsigned,
 )
+from stowplan.scheduler.framework.advanced import FEW_ROWS, UNSIGNED, FeatureGates, Unsigned
 from stowplan.scheduler.plugins.args import PluginArgs
 from stowplan.scheduler.plugins.noderesources.device_totals import DeviceTotals
 from stowplan.scheduler.plugins.noderesources.resource_allocation import (

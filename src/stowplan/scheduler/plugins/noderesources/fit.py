@@ -16,7 +16,6 @@ from stowplan.api.pod import Pod
 from stowplan.api.rules.amounts import shown_amount, smaller_requests
 from stowplan.api.rules.resources import accounted_requests, is_extended, is_scalar, pod_requests
 from stowplan.scheduler.framework import (
-    UNSIGNED,
     Action,
     ClusterEvent,
     Code,
@@ -24,26 +23,29 @@ from stowplan.scheduler.framework import (
     Contract,
     Cycle,
     EventRegistration,
-    FeatureGates,
-    GroupCycle,
     Handle,
     Hint,
     NodeRows,
     Plugin,
-    PodGroupAssignments,
-    PodGroupInfo,
     PodInfo,
     Reads,
-    Remedy,
     Resource,
     Scores,
-    Shortfall,
     Signs,
     Status,
+    queue_if,
+)
+from stowplan.scheduler.framework.advanced import (
+    UNSIGNED,
+    FeatureGates,
+    GroupCycle,
+    PodGroupAssignments,
+    PodGroupInfo,
+    Remedy,
+    Shortfall,
     Unsigned,
     ignoring_labels,
     pod_resources,
-    queue_if,
 )
 from stowplan.scheduler.framework.resizes import RESIZE_PREEMPTION
 from stowplan.scheduler.plugins.args import PluginArgs

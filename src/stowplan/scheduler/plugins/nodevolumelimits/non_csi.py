@@ -17,7 +17,6 @@ from stowplan.api.node import Node
 from stowplan.api.quantity import value_of
 from stowplan.api.rules.csitranslation import AWS_EBS, AZURE_DISK, GCE_PD
 from stowplan.scheduler.framework import (
-    NODE_ADD,
     SKIP,
     Action,
     ClusterEvent,
@@ -25,19 +24,17 @@ from stowplan.scheduler.framework import (
     Contract,
     Cycle,
     EventRegistration,
-    FeatureGates,
     NodeRows,
     Plugin,
     PodInfo,
     Resource,
-    Shortfall,
     Signs,
     Status,
     error,
-    pod_resources,
     unresolvable,
     unschedulable,
 )
+from stowplan.scheduler.framework.advanced import NODE_ADD, FeatureGates, Shortfall, pod_resources
 from stowplan.scheduler.plugins.args import PluginArgs
 from stowplan.scheduler.plugins.nodevolumelimits.csi import REASON
 from stowplan.scheduler.table.attachments import Attachable, Problem, Trouble, needs_of

@@ -17,15 +17,13 @@ from stowplan.api.pod import ResourceList
 from stowplan.api.pod_groups import PodGroup
 from stowplan.api.quantity import QuantityError, quantity_of
 from stowplan.api.rules.amounts import shown_amount
-from stowplan.scheduler.framework import (
+from stowplan.scheduler.framework import Handle, Status, unschedulable
+from stowplan.scheduler.framework.advanced import (
     FeatureGates,
-    Handle,
     PlacementCycle,
     PodGroupInfo,
     ProfileError,
     Progress,
-    Status,
-    unschedulable,
 )
 from stowplan.scheduler.plugins.args import PluginArgs
 from stowplan.scheduler.plugins.pod_groups.gangscheduling import GangScheduling

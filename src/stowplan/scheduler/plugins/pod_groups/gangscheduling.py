@@ -15,11 +15,8 @@ from stowplan.scheduler.framework import (
     EventRegistration,
     Handle,
     Hint,
-    PlacementCycle,
     Plugin,
-    PodGroupInfo,
     PodInfo,
-    Progress,
     Reads,
     Resource,
     Status,
@@ -29,6 +26,7 @@ from stowplan.scheduler.framework import (
     unresolvable,
     unschedulable,
 )
+from stowplan.scheduler.framework.advanced import PlacementCycle, PodGroupInfo, Progress
 from stowplan.scheduler.table.pod_groups import KNOWN, SCHEDULED, GroupLookupError, PodGroups
 
 PERMIT_TIMEOUT: Final = 5 * 60.0

@@ -7,14 +7,11 @@ import numpy as np
 from stowplan.scheduler.framework import (
     MAX_NODE_SCORE,
     Contract,
-    GroupCycle,
     Plugin,
-    PluginError,
-    PodGroupAssignments,
-    PodGroupInfo,
     Reads,
     Scores,
 )
+from stowplan.scheduler.framework.advanced import GroupCycle, PluginError, PodGroupAssignments, PodGroupInfo
 
 
 class PodGroupPodsCount(Plugin):

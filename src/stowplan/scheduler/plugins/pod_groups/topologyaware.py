@@ -7,15 +7,13 @@ import numpy as np
 
 from stowplan.scheduler.framework import (
     Contract,
-    GroupCycle,
     Handle,
-    Placement,
     Plugin,
-    PodGroupInfo,
     Reads,
     Status,
     error,
 )
+from stowplan.scheduler.framework.advanced import GroupCycle, Placement, PodGroupInfo
 from stowplan.scheduler.table.podinfo import PodInfo
 
 _MOST_KEYS: Final = 16

@@ -16,35 +16,37 @@ from stowplan.api.pod import Pod, TopologySpreadConstraint
 from stowplan.api.releases import Behaviour
 from stowplan.api.rules.taints import same_taints
 from stowplan.scheduler.framework import (
-    SKIP_CLASS,
     Action,
     ClusterEvent,
     Codes,
     Contract,
     Cycle,
     EventRegistration,
-    FeatureGates,
     Handle,
     Hint,
-    HintError,
-    HintFunction,
     NodeRows,
     Plugin,
     PodInfo,
     Reads,
-    Remedy,
     Resource,
     ScoreRange,
     Scores,
-    Shortfall,
     Signs,
-    StaleRows,
     Status,
     error,
-    pod_resources,
     queue_if,
     unresolvable,
     unschedulable,
+)
+from stowplan.scheduler.framework.advanced import (
+    SKIP_CLASS,
+    FeatureGates,
+    HintError,
+    HintFunction,
+    Remedy,
+    Shortfall,
+    StaleRows,
+    pod_resources,
 )
 from stowplan.scheduler.plugins.args import PluginArgs
 from stowplan.scheduler.plugins.nodeaffinity import node_demands

@@ -12,7 +12,6 @@ from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.api.quantity import QuantityError
 from stowplan.api.storage import CSIDriver, CSINode, CSIStorageCapacity, PersistentVolumeClaim, StorageClass
 from stowplan.scheduler.framework import (
-    ALL_ROWS,
     SKIP,
     Action,
     ClusterEvent,
@@ -20,25 +19,28 @@ from stowplan.scheduler.framework import (
     Contract,
     Cycle,
     EventRegistration,
-    FeatureGates,
     Handle,
     Hint,
-    HintError,
-    HintFunction,
     NodeRows,
     Plugin,
-    PluginError,
     PodInfo,
     Reads,
     Resource,
     Scores,
-    Shortfall,
     Signs,
-    StaleRows,
     Status,
     error,
     queue_if,
     unresolvable,
+)
+from stowplan.scheduler.framework.advanced import (
+    ALL_ROWS,
+    FeatureGates,
+    HintError,
+    HintFunction,
+    PluginError,
+    Shortfall,
+    StaleRows,
 )
 from stowplan.scheduler.plugins.args import PluginArgs
 from stowplan.scheduler.plugins.noderesources.resource_allocation import (
