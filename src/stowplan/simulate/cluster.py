@@ -22,7 +22,8 @@ from stowplan.api.meta import Object
 from stowplan.api.node import Node, Taint
 from stowplan.api.pod import Pod
 from stowplan.config import load, load_file
-from stowplan.explain.explainer import Explainer, PodExplanation
+from stowplan.explain.document.pod import PodDocument
+from stowplan.explain.explainers.pod import Explainer
 from stowplan.runtime.logs import Logger
 from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.decision import NO_NODES, fit_error
@@ -349,7 +350,7 @@ class Cluster:
         info = self.table.info(pod)
         return self._framework(pod).evaluate(info, self._nominations(), self._nominated_row(info))
 
-    def explain(self, key: str) -> PodExplanation:
+    def explain(self, key: str) -> PodDocument:
         """Why a pod is where it is, or why it is pending and what would have to change."""
         pod = self.pod(key)
         info = self.table.pods[self._keys[key]] if key in self._keys else self.table.info(pod)

@@ -7,7 +7,7 @@ from stowplan.api.coscheduling import see_pod
 from stowplan.api.pod import Pod
 from stowplan.api.pod_groups import GroupObject
 from stowplan.api.workloads import ReplicaSet
-from stowplan.explain.explainer import Explainer
+from stowplan.explain.explainers.pod import Explainer
 from stowplan.scheduler.framework.nominations import Nominations
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.settings import Settings
@@ -16,7 +16,9 @@ from stowplan.scheduler.table.table import ClusterTable, load
 from stowplan.simulate.snapshot.files import Snapshot
 
 if TYPE_CHECKING:
-    from stowplan.scheduler.pod_groups.explainer import GroupExplanation
+    from collections.abc import Generator
+
+    from stowplan.explain.document.group import GroupDocument
 
 
 def _as_it_is(pod: Pod) -> Pod:
@@ -67,15 +69,15 @@ class Engine:
     def explainer_for(self, pod: Pod) -> Explainer:
         return Explainer(self.framework_of(pod), self.snapshot.source, self.nominations)
 
-    def explain_group(self, key: str) -> "GroupExplanation | None":
-        """Why a group waits, by its key; None if nothing is known of it."""
-        from stowplan.scheduler.pod_groups.explainer import GroupExplainer
+    def group_steps(self, key: str) -> "Generator[None, None, GroupDocument | None]":
+        """Explain in steps why a group waits, by its key; the result is None if nothing is known of it."""
+        from stowplan.explain.explainers.group import GroupExplainer
 
         first = next((pod for pod in self.waiting if self.table.groups.key_of(pod) == key), None)
         framework = next(iter(self.frameworks.values())) if first is None else self.framework_of(first)
         topology = self._gates["TopologyAwareWorkloadScheduling"]
         source = self.snapshot.source
-        return GroupExplainer(framework, source, self.nominations, placements=topology).explain(key)
+        return GroupExplainer(framework, source, self.nominations, placements=topology).steps(key)
 
     @cached_property
     def nominations(self) -> Nominations:
