@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 from stowplan.api import catalogue as c
-from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.requests import Json
 from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects
-from stowplan.localcluster.admission.groupfeatures import GroupFeatures
 from stowplan.localcluster.apiserver import ApiServer, Listening
+from stowplan.localcluster.objects.groupfeatures import GroupFeatures
+from stowplan.localcluster.objects.usage import PretendUsage
 from stowplan.localcluster.store import FieldManager, Store
-from stowplan.localcluster.usage import PretendUsage
 from stowplan.runtime.clock import RealClock
 from waiting import PATIENCE
 

@@ -7,7 +7,7 @@ import pytest
 
 from apiserver.served import Served, serving
 from stowplan.api import catalogue as c
-from stowplan.localcluster.usage import PretendUsage
+from stowplan.localcluster.objects.usage import PretendUsage
 
 BASE = "/apis/metrics.k8s.io/v1beta1"
 

@@ -6,8 +6,8 @@ from typing import Any
 from controllers.worlds import World, live
 from stowplan.api.catalogue import CLUSTER_ROLES
 from stowplan.api.requests import PatchType
+from stowplan.localcluster.controllerruntime.controller import Context, Controller
 from stowplan.localcluster.controllers.clusterroleaggregation import ClusterRoleAggregationController
-from stowplan.localcluster.controllers.controller import Context, Controller
 
 LABEL = "rbac.authorization.k8s.io/aggregate-to-view"
 GIZMOS = {"verbs": ["get"], "apiGroups": ["example.com"], "resources": ["gizmos"]}

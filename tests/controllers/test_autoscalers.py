@@ -8,6 +8,7 @@ import pytest
 from controllers.worlds import World, live, selecting, template
 from stowplan.api.catalogue import DEPLOYMENTS, EVENTS, HORIZONTAL_POD_AUTOSCALERS, PODS
 from stowplan.api.requests import Json
+from stowplan.localcluster.controllerruntime.controller import Context, Controller
 from stowplan.localcluster.controllers.autoscaling.podautoscaler import HorizontalPodAutoscalerController
 from stowplan.localcluster.controllers.autoscaling.replicacalculator import (
     MetricsError,
@@ -19,12 +20,11 @@ from stowplan.localcluster.controllers.autoscaling.replicacalculator import (
 )
 from stowplan.localcluster.controllers.autoscaling.scaletarget import Target, custom_target
 from stowplan.localcluster.controllers.autoscaling.scalingbehavior import ScalingHistory
-from stowplan.localcluster.controllers.controller import Context, Controller
-from stowplan.localcluster.controllers.objects import condition_of
 from stowplan.localcluster.controllers.workloads.deployment import DeploymentController
 from stowplan.localcluster.controllers.workloads.replicaset import ReplicaSetController
 from stowplan.localcluster.kubelets import Kubelets, Shape
-from stowplan.localcluster.usage import PretendUsage, usage_list, usage_problem
+from stowplan.localcluster.objects.fields import condition_of
+from stowplan.localcluster.objects.usage import PretendUsage, usage_list, usage_problem
 
 START = "2026-01-01T00:00:00Z"
 NOW = 1767225600.0 + 3600

@@ -23,7 +23,7 @@ from stowplan.api.catalogue import (
 )
 from stowplan.api.requests import DeleteOptions, Json
 from stowplan.api.status import unreachable
-from stowplan.localcluster.controllers.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Context, Controller
 from stowplan.localcluster.controllers.devices.resourceclaim import ResourceClaimController, claim_from
 from stowplan.localcluster.controllers.garbagecollector import GarbageCollector
 from stowplan.localcluster.controllers.manager import volume_controllers

@@ -20,10 +20,10 @@ from stowplan.api.catalogue import (
 )
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.localcluster.controllers.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Context, Controller
 from stowplan.localcluster.controllers.manager import all_controllers
-from stowplan.localcluster.controllers.objects import condition_of
 from stowplan.localcluster.kubelets import Kubelets, Shape
+from stowplan.localcluster.objects.fields import condition_of
 from stowplan.testing.faults import Faults
 
 PATIENT = [

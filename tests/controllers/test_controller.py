@@ -13,7 +13,7 @@ from stowplan.api.catalogue import CONFIG_MAPS, EVENTS, PODS, REPLICA_SETS, Reso
 from stowplan.api.status import ApiError
 from stowplan.client.interface import GeneratorWatch
 from stowplan.localcluster.client import InProcessClient
-from stowplan.localcluster.controllers.controller import (
+from stowplan.localcluster.controllerruntime.controller import (
     Context,
     Controller,
     ControllerManager,

@@ -7,11 +7,10 @@ import pytest
 
 from controllers.worlds import World, live, template
 from stowplan.api.catalogue import CRON_JOBS, EVENTS, JOBS, PODS
-from stowplan.api.cron import ScheduleError, parse_schedule
 from stowplan.api.meta import seconds_of, timestamp
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.localcluster.controllers.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Context, Controller
 from stowplan.localcluster.controllers.garbagecollector import GarbageCollector
 from stowplan.localcluster.controllers.workloads.cronjob import (
     CronJobController,
@@ -22,6 +21,7 @@ from stowplan.localcluster.controllers.workloads.cronjob import (
     outdated,
 )
 from stowplan.localcluster.controllers.workloads.job import JobController
+from stowplan.localcluster.objects.cron import ScheduleError, parse_schedule
 
 # Schedules
 

@@ -6,7 +6,7 @@ import pytest
 
 from stowplan.api.catalogue import PODS, STATEFUL_SETS
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllers.controller import merge_patch_of
+from stowplan.localcluster.controllerruntime.controller import merge_patch_of
 from stowplan.localcluster.controllers.garbagecollector import (
     Action,
     action_for,
@@ -16,7 +16,6 @@ from stowplan.localcluster.controllers.garbagecollector import (
 from stowplan.localcluster.controllers.nodes.nodelifecycle import ZoneHealth, taints_for
 from stowplan.localcluster.controllers.nodes.podgc import pods_to_remove
 from stowplan.localcluster.controllers.nodes.tainteviction import min_toleration_seconds
-from stowplan.localcluster.controllers.objects import controller_reference
 from stowplan.localcluster.controllers.storage.persistentvolume import (
     VolumeStep,
     best_volume,
@@ -48,6 +47,7 @@ from stowplan.localcluster.controllers.workloads.statefulset import (
     claim_owners,
     next_steps,
 )
+from stowplan.localcluster.objects.fields import controller_reference
 
 STAMP = "2026-01-01T00:00:00Z"
 

@@ -8,11 +8,11 @@ import pytest
 from controllers.worlds import NAMESPACE, World, live, selecting, template
 from stowplan.api.catalogue import DEPLOYMENTS, EVENTS, LIMIT_RANGES, PODS, REPLICA_SETS
 from stowplan.api.requests import Json, PatchType
-from stowplan.localcluster.controllers.controller import Context, Controller
-from stowplan.localcluster.controllers.objects import condition_of
+from stowplan.localcluster.controllerruntime.controller import Context, Controller
 from stowplan.localcluster.controllers.workloads.deployment import DeploymentController
 from stowplan.localcluster.controllers.workloads.replicaset import ReplicaSetController
 from stowplan.localcluster.kubelets import Kubelets, Shape
+from stowplan.localcluster.objects.fields import condition_of
 from stowplan.testing.faults import Faults
 
 

@@ -13,7 +13,7 @@ from stowplan.api.catalogue import (
     RESOURCE_SLICES,
 )
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllers.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Context, Controller
 from stowplan.localcluster.controllers.devices.devicetainteviction import DeviceTaintEvictionController
 from stowplan.localcluster.controllers.devices.resourceclaim import ResourceClaimController
 

@@ -8,7 +8,7 @@ import pytest
 from controllers.worlds import World, live
 from stowplan.api.catalogue import ENDPOINT_SLICES, ENDPOINTS, NODES, PODS, SERVICES
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllers.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Context, Controller
 from stowplan.localcluster.controllers.manager import service_controllers
 from stowplan.localcluster.controllers.services.endpoints import addressed_pod, subsets_of
 from stowplan.localcluster.controllers.services.endpointslice import endpoint_of, plan_for_ports, ports_of

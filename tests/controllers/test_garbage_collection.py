@@ -7,7 +7,7 @@ import pytest
 from controllers.worlds import NAMESPACE, World, live
 from stowplan.api.catalogue import CONFIG_MAPS, Resource
 from stowplan.api.requests import DeleteOptions, Json
-from stowplan.localcluster.controllers.controller import Context
+from stowplan.localcluster.controllerruntime.controller import Context
 from stowplan.localcluster.controllers.garbagecollector import GarbageCollector, unblocked_owners
 
 WATCHED: tuple[Resource, ...] = (CONFIG_MAPS,)

@@ -16,8 +16,7 @@ from stowplan.api.catalogue import (
     WORKLOADS,
 )
 from stowplan.api.requests import DeleteOptions, Json
-from stowplan.localcluster.admission.plugins.podgroups import PROTECTION
-from stowplan.localcluster.controllers.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Context, Controller
 from stowplan.localcluster.controllers.devices.podgroupprotection import PodGroupProtectionController
 from stowplan.localcluster.controllers.devices.resourceclaim import ResourceClaimController
 from stowplan.localcluster.controllers.garbagecollector import GarbageCollector
@@ -27,6 +26,7 @@ from stowplan.localcluster.controllers.workloads.jobgroups import (
     group_name,
     workload_name,
 )
+from stowplan.localcluster.objects.groupclaims import GROUP_PROTECTION
 
 GANG: Json = {"schedulingPolicy": {"gang": {}}, "disruptionMode": {"all": {}}}
 TOPOLOGY: Json = {"schedulingConstraints": {"topology": [{"key": "rack"}]}}
@@ -180,7 +180,7 @@ def test_a_deleted_group_stays_until_its_last_pod_has_ended() -> None:
         world.delete(POD_GROUPS, "g")
         world.delete(PODS, "a")
         await world.settle(5)
-        assert world.get(POD_GROUPS, "g")["metadata"]["finalizers"] == [PROTECTION]
+        assert world.get(POD_GROUPS, "g")["metadata"]["finalizers"] == [GROUP_PROTECTION]
         world.patch(PODS, "b", {"status": {"phase": "Succeeded"}}, subresource="status")
         await world.until(lambda: world.all(POD_GROUPS) == [])
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from controllers.worlds import NAMESPACE, World, live
 from stowplan.api.catalogue import CONFIG_MAPS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllers.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Context, Controller
 from stowplan.localcluster.controllers.serviceaccount import (
     AccountSettings,
     RootCAPublisher,

@@ -18,14 +18,14 @@ from stowplan.api.catalogue import (
     STORAGE_CLASSES,
 )
 from stowplan.api.requests import DeleteOptions, Json, PatchType
-from stowplan.localcluster.controllers.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Context, Controller
 from stowplan.localcluster.controllers.garbagecollector import GarbageCollector
 from stowplan.localcluster.controllers.manager import volume_controllers
-from stowplan.localcluster.controllers.objects import condition_of
 from stowplan.localcluster.controllers.workloads.daemonset import DaemonSetController
 from stowplan.localcluster.controllers.workloads.job import JobController
 from stowplan.localcluster.controllers.workloads.statefulset import StatefulSetController
 from stowplan.localcluster.kubelets import Kubelets, KubeletSettings, Shape
+from stowplan.localcluster.objects.fields import condition_of
 from stowplan.localcluster.store import Change
 from stowplan.testing.faults import Faults
 

@@ -13,7 +13,7 @@ from stowplan.api.catalogue import (
     STORAGE_CLASSES,
 )
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllers.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Context, Controller
 from stowplan.localcluster.controllers.storage.ephemeralvolume import EphemeralVolumeController
 from stowplan.localcluster.controllers.storage.persistentvolume import PersistentVolumeController
 from stowplan.localcluster.controllers.storage.provisioner import Behaviour, Provisioner, ProvisionerSettings

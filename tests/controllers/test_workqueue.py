@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.localcluster.controllers.workqueue import WorkQueue
+from stowplan.localcluster.controllerruntime.workqueue import WorkQueue
 from stowplan.runtime.clock import VirtualClock, run
 
 

@@ -14,7 +14,7 @@ from stowplan.localcluster.admission import (
     create_default_account,
 )
 from stowplan.localcluster.client import InProcessClient
-from stowplan.localcluster.controllers.controller import Context, Controller, ControllerManager
+from stowplan.localcluster.controllerruntime.controller import Context, Controller, ControllerManager
 from stowplan.localcluster.store import ADDED, Change, FieldManager, Store
 from stowplan.runtime.clock import Clock, VirtualClock, run
 from stowplan.scheduler import Scheduler, Settings

@@ -11,7 +11,7 @@ from stowplan.api.catalogue import REPLICA_SETS
 from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.localcluster.apiserver import ApiServer, Listening
 from stowplan.localcluster.client import InProcessClient
-from stowplan.localcluster.controllers.controller import Context, ControllerManager
+from stowplan.localcluster.controllerruntime.controller import Context, ControllerManager
 from stowplan.localcluster.controllers.workloads.replicaset import ReplicaSetController
 from stowplan.localcluster.store import FieldManager, Store
 from stowplan.runtime.clock import RealClock

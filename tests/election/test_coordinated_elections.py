@@ -11,7 +11,7 @@ from stowplan.api.meta import micro_timestamp
 from stowplan.api.requests import Json
 from stowplan.client.election import Candidate, CandidateInfo, Elector
 from stowplan.localcluster.client import InProcessClient
-from stowplan.localcluster.controllers.controller import Context, ControllerManager
+from stowplan.localcluster.controllerruntime.controller import Context, ControllerManager
 from stowplan.localcluster.controllers.leaderelection import (
     OLDEST_EMULATION_VERSION as OLDEST,
 )

@@ -17,7 +17,7 @@ from stowplan.api.catalogue import (
 from stowplan.api.requests import Json
 from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects, create_default_account
 from stowplan.localcluster.client import InProcessClient
-from stowplan.localcluster.controllers.controller import Context, ControllerManager
+from stowplan.localcluster.controllerruntime.controller import Context, ControllerManager
 from stowplan.localcluster.controllers.garbagecollector import GarbageCollector
 from stowplan.localcluster.kubelets import Kubelets, KubeletSettings
 from stowplan.localcluster.kubelets.config import shapes_of

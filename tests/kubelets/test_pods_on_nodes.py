@@ -16,11 +16,11 @@ from stowplan.localcluster.admission import (
     create_default_account,
 )
 from stowplan.localcluster.client import InProcessClient
-from stowplan.localcluster.controllers.objects import condition_of
 from stowplan.localcluster.kubelets import Kubelets, KubeletSettings, Shape
 from stowplan.localcluster.kubelets.config import ShapeDriver
 from stowplan.localcluster.kubelets.pods import Action, Memory, Step, next_step
 from stowplan.localcluster.kubelets.pretend import pod_behaviour
+from stowplan.localcluster.objects.fields import condition_of
 from stowplan.localcluster.store import FieldManager, Store
 from stowplan.runtime.clock import VirtualClock, run
 from stowplan.testing.faults import Faults, FaultyClient

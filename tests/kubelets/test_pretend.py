@@ -13,9 +13,9 @@ from stowplan.api.catalogue import EVENTS, LEASES, NODES, PODS
 from stowplan.api.requests import Json, PatchType
 from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.localcluster.client import InProcessClient
-from stowplan.localcluster.controllers.objects import condition_of, is_ready
 from stowplan.localcluster.kubelets import Kubelets, KubeletSettings, PretendError, Shape, read_pretend
 from stowplan.localcluster.kubelets.pretend import POD_ANNOTATIONS, Span, pretend_of, span_of
+from stowplan.localcluster.objects.fields import condition_of, is_ready
 from stowplan.localcluster.store import Store
 from stowplan.runtime.clock import VirtualClock, run
 

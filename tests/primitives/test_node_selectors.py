@@ -4,14 +4,14 @@ import msgspec
 import pytest
 
 from stowplan.api.labels import SelectorError
-from stowplan.api.nodeselector import (
+from stowplan.api.pod import NodeSelector, PodSpec, PreferredSchedulingTerm
+from stowplan.api.rules.nodeselector import (
     CompiledNodeSelector,
     FieldRequirement,
     compile_node_selector,
     compile_preferred,
     required_node_affinity,
 )
-from stowplan.api.pod import NodeSelector, PodSpec, PreferredSchedulingTerm
 
 NODE = ("n1", {"zone": "a", "cores": "16"})
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stowplan.api.decode import convert
 from stowplan.api.pod import Pod
 from stowplan.api.quantity import QuantityError, parse
-from stowplan.api.resources import (
+from stowplan.api.rules.resources import (
     accounted_requests,
     incoming_requests,
     is_extended,

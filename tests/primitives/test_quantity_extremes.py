@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from stowplan.api.decode import convert
 from stowplan.api.pod import Pod
 from stowplan.api.quantity import MAX_DIGITS, Quantity, QuantityError, parse, quantity_of
-from stowplan.api.resources import incoming_requests, pod_limits
+from stowplan.api.rules.resources import incoming_requests, pod_limits
 from stowplan.scheduler.table.volumepools import exact_size
 
 MAX_INT64 = 2**63 - 1

@@ -4,7 +4,7 @@ import pytest
 
 from stowplan.api.node import Taint
 from stowplan.api.pod import Toleration
-from stowplan.api.taints import tolerates, untolerated
+from stowplan.api.rules.taints import tolerates, untolerated
 
 GPU = Taint(key="gpu", value="a", effect="NoSchedule")
 LEVEL = Taint(key="level", value="5", effect="NoSchedule")

@@ -7,7 +7,7 @@ from pathlib import Path
 from run.processes import cluster
 from stowplan.api.catalogue import LEASE_CANDIDATES
 from stowplan.localcluster.client import InProcessClient
-from stowplan.localcluster.controllers.controller import Context, ControllerManager
+from stowplan.localcluster.controllerruntime.controller import Context, ControllerManager
 from stowplan.localcluster.controllers.leaderelection import LeaderElectionController
 from stowplan.runtime.clock import RealClock
 from waiting import eventually

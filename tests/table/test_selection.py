@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.api.labels import selector_from_labels, sorted_requirement
-from stowplan.api.nodeselector import CompiledNodeSelector, FieldRequirement, RequiredNodeAffinity, Term
+from stowplan.api.rules.nodeselector import CompiledNodeSelector, FieldRequirement, RequiredNodeAffinity, Term
 from stowplan.scheduler.table import nodelabels, selection
 from stowplan.scheduler.table.table import ClusterTable
 from stowplan.scheduler.table.view import NodeRows

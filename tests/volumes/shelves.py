@@ -10,7 +10,7 @@ from stowplan.api import catalogue as c
 from stowplan.api.requests import Json, PatchType
 from stowplan.config import LoadedConfig
 from stowplan.localcluster.client import InProcessClient
-from stowplan.localcluster.controllers.controller import Context, ControllerManager
+from stowplan.localcluster.controllerruntime.controller import Context, ControllerManager
 from stowplan.localcluster.controllers.manager import volume_controllers
 from stowplan.localcluster.controllers.storage.provisioner import ProvisionerSettings
 

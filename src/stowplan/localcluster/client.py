@@ -13,8 +13,8 @@ from stowplan.api.meta import AnyObject, Object
 from stowplan.api.requests import EVERY_OBJECT, ORDINARY_DELETION, DeleteOptions, Json, PatchType, Selection
 from stowplan.api.writes import Binding
 from stowplan.client.interface import BOOKMARK, Body, Client, Listing, Unreadable, WatchEvent
-from stowplan.localcluster.apiserver.conversion import from_served, stored_as
 from stowplan.localcluster.store import Change, Store, Watcher, WatchStream
+from stowplan.localcluster.store.conversion import from_served, stored_as
 from stowplan.localcluster.store.watchcache import Sink
 from stowplan.localcluster.store.writer import component
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from stowplan.api.labels import SelectorError, parse_selector
 from stowplan.api.node import Node, Taint
 from stowplan.api.pod import Pod
-from stowplan.api.taints import NO_EXECUTE, untolerated
+from stowplan.api.rules.taints import NO_EXECUTE, untolerated
 from stowplan.localcluster.kubelets.config import EFFECTS, NamedNode, named_nodes
 from stowplan.simulate.applying import kind_and_name, pods_of
 from stowplan.simulate.budgets import Budgets, Drained, drain

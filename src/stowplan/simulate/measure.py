@@ -9,8 +9,8 @@ import numpy as np
 
 from stowplan.api.labels import Selector, SelectorError, compile_selector
 from stowplan.api.meta import LabelSelector
-from stowplan.api.nodeselector import required_node_affinity
 from stowplan.api.pod import Pod, TopologySpreadConstraint
+from stowplan.api.rules.nodeselector import required_node_affinity
 from stowplan.scheduler.table.podinfo import PodTemplate
 from stowplan.simulate.cluster import Cluster, is_daemon
 

@@ -13,7 +13,7 @@ from typing import Any
 from controllers.stories.transports import MERGE, STRATEGIC, Answer, Transport, path_of
 from stowplan.api.meta import micro_timestamp, timestamp
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllers.objects import (
+from stowplan.localcluster.objects.fields import (
     annotations_of,
     is_deleting,
     is_finished,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from controllers.stories.recording import Item
-from stowplan.localcluster.controllers.objects import is_ready
+from stowplan.localcluster.objects.fields import is_ready
 
 SHARED_NODES = ("shared-1", "shared-2", "shared-3", "shared-4")
 COMBINED = "(combined from similar events)"

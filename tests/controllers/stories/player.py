@@ -30,7 +30,7 @@ from controllers.stories.transports import (
     path_of,
 )
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllers.objects import is_active, is_deleting, is_finished, is_ready, phase_of
+from stowplan.localcluster.objects.fields import is_active, is_deleting, is_finished, is_ready, phase_of
 from stowplan.runtime.clock import Clock
 
 WATCHED = [

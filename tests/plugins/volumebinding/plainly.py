@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from plugins.volumebinding.binding import AFFINITY, NO_ROOM, NO_VOLUME, VOLUME_MISSING
 from stowplan.api.labels import compile_selector
 from stowplan.api.node import Node
-from stowplan.api.nodeselector import compile_node_selector
 from stowplan.api.pod import Pod
 from stowplan.api.quantity import quantity_of
+from stowplan.api.rules.nodeselector import compile_node_selector
 from stowplan.api.storage import PersistentVolume, PersistentVolumeClaim
 from stowplan.scheduler.table.storage import Storage
 

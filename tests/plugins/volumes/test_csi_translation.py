@@ -5,14 +5,6 @@ from typing import Any
 import pytest
 
 from plugins.volumes.objects import volume
-from stowplan.api.csitranslation import (
-    TranslationError,
-    in_tree_kind,
-    kind_of_driver,
-    kind_of_plugin,
-    translated,
-    translated_inline,
-)
 from stowplan.api.pod import (
     AWSElasticBlockStore,
     AzureDisk,
@@ -25,6 +17,14 @@ from stowplan.api.pod import (
     PortworxVolume,
     Volume,
     VsphereVirtualDisk,
+)
+from stowplan.api.rules.csitranslation import (
+    TranslationError,
+    in_tree_kind,
+    kind_of_driver,
+    kind_of_plugin,
+    translated,
+    translated_inline,
 )
 from stowplan.api.storage import ObjectReference, PersistentVolume, VolumeNodeAffinity
 

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from stowplan.api.amounts import shown_amount
 from stowplan.api.pod import Pod
 from stowplan.api.pod_groups import INITIALLY_SCHEDULED, MAX_TREE_DEPTH, GroupObject, PodGroup
+from stowplan.api.rules.amounts import shown_amount
 from stowplan.explain.document.group import DomainOfGroup, GroupDocument, StoppedBy
 from stowplan.explain.document.pod import FunnelLine, GroupChange, PodDocument
 from stowplan.explain.document.preemption import GroupPreemption
@@ -29,7 +29,8 @@ from stowplan.scheduler.framework.decision import fit_error
 from stowplan.scheduler.framework.extension_points import Lifecycle
 from stowplan.scheduler.framework.interface import ExtensionPoint
 from stowplan.scheduler.framework.nominations import NO_NOMINATIONS, Nominations
-from stowplan.scheduler.framework.placement import (
+from stowplan.scheduler.framework.pod_groups.extension_points import GroupPoints
+from stowplan.scheduler.framework.pod_groups.placement import (
     GroupCycle,
     GroupTrial,
     Placement,
@@ -40,7 +41,6 @@ from stowplan.scheduler.framework.placement import (
     finish,
     group_info,
 )
-from stowplan.scheduler.framework.pod_group_points import GroupPoints
 from stowplan.scheduler.framework.protocols import PodGroupPostFilterPlugin, PreemptionPlugin
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.framework.status import PluginError, Status

@@ -10,8 +10,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from stowplan.api.amounts import shown_amount
 from stowplan.api.pod import Pod
+from stowplan.api.rules.amounts import shown_amount
 from stowplan.explain.document.decision import Decision
 from stowplan.explain.document.pod import (
     Change,

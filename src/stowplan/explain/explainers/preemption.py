@@ -8,7 +8,7 @@ from stowplan.explain.sentences import told_group_preemption
 from stowplan.scheduler.decisions import PreemptionRecord
 from stowplan.scheduler.framework.explanation import RuledOut, UnitOutcome
 from stowplan.scheduler.framework.interface import PostFilterResult
-from stowplan.scheduler.framework.placement import PodGroupPostFilterResult
+from stowplan.scheduler.framework.pod_groups.placement import PodGroupPostFilterResult
 
 
 def preemption_found(result: PostFilterResult, nodes: int, not_candidates: Sequence[RuledOut]) -> Preemption:

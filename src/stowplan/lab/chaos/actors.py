@@ -38,7 +38,7 @@ from stowplan.lab.chaos.plan import Action, ExtenderPlan, FaultPhase
 from stowplan.lab.chaos.server import RecordingClient
 from stowplan.lab.chaos.world import NO_FAULTS, World
 from stowplan.localcluster.client import InProcessClient
-from stowplan.localcluster.controllers.controller import Context, Controller, ControllerManager
+from stowplan.localcluster.controllerruntime.controller import Context, Controller, ControllerManager
 from stowplan.localcluster.controllers.devices.devicetainteviction import DeviceTaintEvictionController
 from stowplan.localcluster.controllers.devices.resourceclaim import ResourceClaimController
 from stowplan.localcluster.controllers.garbagecollector import GarbageCollector

@@ -18,7 +18,7 @@ from stowplan.api.devices import EXTENDED_RESOURCE_CLAIM
 from stowplan.api.meta import timestamp
 from stowplan.client.http import HttpClient, load_kubeconfig
 from stowplan.lab.chaos.processes import Json, ServerProcess
-from stowplan.localcluster.controllers.controller import Context, ControllerManager
+from stowplan.localcluster.controllerruntime.controller import Context, ControllerManager
 from stowplan.localcluster.controllers.devices.resourceclaim import ResourceClaimController
 from stowplan.localcluster.controllers.garbagecollector import GarbageCollector
 from stowplan.runtime.clock import RealClock

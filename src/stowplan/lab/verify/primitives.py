@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from stowplan.api import labels, nodeselector, quantity, resources, taints
+from stowplan.api import labels, quantity
 from stowplan.api.decode import convert
 from stowplan.api.meta import LabelSelector
 from stowplan.api.node import Node, Taint
@@ -25,6 +25,7 @@ from stowplan.api.pod import (
     host_port,
     host_ports,
 )
+from stowplan.api.rules import nodeselector, resources, taints
 from stowplan.lab.verify.recording import Line, read_lines
 from stowplan.lab.verify.report import Difference, Report
 from stowplan.scheduler.node_sampler import nodes_to_find

@@ -18,14 +18,13 @@ from stowplan.api.catalogue import (
     SERVICES,
     Resource,
 )
-from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.requests import Json
 from stowplan.localcluster.admission import adminaccess
 from stowplan.localcluster.admission.bootstrap import SYSTEM_PRIORITIES
 from stowplan.localcluster.admission.claimguard import check_status_writer
 from stowplan.localcluster.admission.defaults import DATED, DEFAULTS
 from stowplan.localcluster.admission.devicefeatures import DeviceFeatures
-from stowplan.localcluster.admission.groupfeatures import GroupFeatures
 from stowplan.localcluster.admission.plugins import (
     CHECK_CREATED,
     CHECK_UPDATED,
@@ -54,6 +53,7 @@ from stowplan.localcluster.admission.validation import (
 from stowplan.localcluster.auth.escalation import check_escalation
 from stowplan.localcluster.auth.rbac import AccessRules
 from stowplan.localcluster.auth.users import MASTERS, User
+from stowplan.localcluster.objects.groupfeatures import GroupFeatures
 from stowplan.localcluster.store import Store
 from stowplan.localcluster.store.registry import APPROVAL, POD_PARTS, Lookup
 from stowplan.localcluster.store.writer import WriteContext

@@ -26,7 +26,6 @@ from stowplan.api.quantity import QuantityError
 from stowplan.api.releases import DEFAULT, Release
 from stowplan.localcluster.admission.plugins.serviceaccount import NoDefaultAccountError
 from stowplan.localcluster.apiserver import discovery
-from stowplan.localcluster.apiserver.conversion import served_error
 from stowplan.localcluster.apiserver.openapi import OpenApi
 from stowplan.localcluster.apiserver.request import (
     DISCOVERY,
@@ -58,9 +57,10 @@ from stowplan.localcluster.auth.authentication import Authenticator, impersonate
 from stowplan.localcluster.auth.rbac import AccessRules, Attributes, forbidden
 from stowplan.localcluster.auth.tokens import JWKS_PATH, OPENID_PATH, TokenIssuer
 from stowplan.localcluster.auth.users import User
+from stowplan.localcluster.objects.usage import PretendUsage
 from stowplan.localcluster.store import Store
+from stowplan.localcluster.store.conversion import served_error
 from stowplan.localcluster.store.registry import is_part
-from stowplan.localcluster.usage import PretendUsage
 from stowplan.runtime.clock import Clock
 
 _log: Final = logging.getLogger(__name__)

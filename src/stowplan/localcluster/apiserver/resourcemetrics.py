@@ -11,8 +11,8 @@ from stowplan.api.meta import timestamp
 from stowplan.api.requests import EVERY_OBJECT, Json
 from stowplan.localcluster.apiserver.request import Target, flag, list_options
 from stowplan.localcluster.apiserver.responses import json_response
+from stowplan.localcluster.objects.usage import NODE_METRICS, POD_METRICS, WINDOW, PretendUsage, usage_list
 from stowplan.localcluster.store import Store
-from stowplan.localcluster.usage import NODE_METRICS, POD_METRICS, WINDOW, PretendUsage, usage_list
 from stowplan.runtime.clock import Clock
 
 METRICS: Final = (POD_METRICS, NODE_METRICS)

@@ -11,7 +11,6 @@ from stowplan.api.requests import Json
 from stowplan.api.status import ApiError, bad_request
 from stowplan.gocompat.quoting import quote
 from stowplan.gocompat.yamltext import to_yaml
-from stowplan.localcluster.apiserver.conversion import Conversion, as_core
 from stowplan.localcluster.apiserver.request import (
     JSON,
     METADATA,
@@ -23,11 +22,12 @@ from stowplan.localcluster.apiserver.request import (
 )
 from stowplan.localcluster.apiserver.tables import Tables
 from stowplan.localcluster.apply import plain_json
-from stowplan.localcluster.customresources.lifecycle import Definitions
 from stowplan.localcluster.schema import the_schema
 from stowplan.localcluster.schema.goform import zero_object
 from stowplan.localcluster.schema.protobuf import ProtobufError, encoded_object
 from stowplan.localcluster.store import BOOKMARK, Change
+from stowplan.localcluster.store.conversion import Conversion, as_core
+from stowplan.localcluster.store.definitions import Definitions
 from stowplan.runtime.clock import Clock
 
 _INCLUDED: Final = ("", "Metadata", "Object", "None")

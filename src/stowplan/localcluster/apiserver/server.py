@@ -25,8 +25,8 @@ from stowplan.localcluster.apiserver.handler import Handler
 from stowplan.localcluster.apiserver.watch import BUFFER_LIMIT as LIMIT_OF_WATCHES
 from stowplan.localcluster.auth.authentication import Authenticator
 from stowplan.localcluster.auth.tokens import DEFAULT_ISSUER, SigningKey, TokenIssuer
+from stowplan.localcluster.objects.usage import PretendUsage
 from stowplan.localcluster.store import Store
-from stowplan.localcluster.usage import PretendUsage
 from stowplan.runtime.clock import Clock, RealClock
 from stowplan.server.serving import certificates
 from stowplan.server.serving.certificates import Certificate

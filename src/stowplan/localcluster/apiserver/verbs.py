@@ -17,7 +17,6 @@ from stowplan.api.catalogue import CUSTOM_RESOURCE_DEFINITIONS, JOBS, NAMESPACES
 from stowplan.api.fielderrors import forbidden, required
 from stowplan.api.requests import FieldTerm, Json, PatchType, Selection
 from stowplan.localcluster.admission.devicefeatures import OPTIONAL_FIELDS_OF, dropped_fields
-from stowplan.localcluster.admission.groupfeatures import DROPPED
 from stowplan.localcluster.apiserver.bodies import (
     Decoded,
     as_json,
@@ -57,6 +56,7 @@ from stowplan.localcluster.apiserver.responses import (
 from stowplan.localcluster.apiserver.sending import stream
 from stowplan.localcluster.apiserver.watch import HEADERS, HttpWatch
 from stowplan.localcluster.customresources.definitions import definition_warnings
+from stowplan.localcluster.objects.groupfeatures import DROPPED
 from stowplan.localcluster.store import Store, Watcher
 from stowplan.localcluster.store.fieldmanager import without_managed_fields
 from stowplan.localcluster.store.patches import apply_patch

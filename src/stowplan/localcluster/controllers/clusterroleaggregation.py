@@ -8,8 +8,8 @@ from stowplan.api.catalogue import CLUSTER_ROLES
 from stowplan.api.labels import Selector, SelectorError, compile_selector
 from stowplan.api.meta import LabelSelector
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllers.controller import Context, Controller
-from stowplan.localcluster.controllers.objects import key_of, labels_of, name_of
+from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.objects.fields import key_of, labels_of, name_of
 
 
 class ClusterRoleAggregationController(Controller):

@@ -12,17 +12,17 @@ from typing import Any, ClassVar, Final
 from stowplan.api.catalogue import BUILT_IN, CORE_EVENTS, CUSTOM_RESOURCE_DEFINITIONS, Catalogue, Resource
 from stowplan.api.requests import DeleteOptions, Json
 from stowplan.api.status import ApiError
-from stowplan.localcluster.controllers.controller import (
+from stowplan.localcluster.controllerruntime.controller import (
     BACKGROUND,
     Context,
     Controller,
     RetryLater,
     gather_writes,
 )
+from stowplan.localcluster.controllerruntime.events import WARNING
+from stowplan.localcluster.controllerruntime.informers import EventHandler, Index, Informer, owner_uids
 from stowplan.localcluster.controllers.customkinds import kinds_of, resource_of, resources_of
-from stowplan.localcluster.controllers.events import WARNING
-from stowplan.localcluster.controllers.informers import EventHandler, Index, Informer, owner_uids
-from stowplan.localcluster.controllers.objects import (
+from stowplan.localcluster.objects.fields import (
     finalizers_of,
     is_deleting,
     key_of,

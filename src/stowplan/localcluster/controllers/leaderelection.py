@@ -14,8 +14,8 @@ from stowplan.api.cel.semver import Semver, SemverError, parse
 from stowplan.api.meta import micro_timestamp, seconds_of
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.localcluster.controllers.controller import Context, Controller, gather_writes
-from stowplan.localcluster.controllers.objects import (
+from stowplan.localcluster.controllerruntime.controller import Context, Controller, gather_writes
+from stowplan.localcluster.objects.fields import (
     created_at,
     key_of,
     name_of,

@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 from random import Random
 
 from stowplan.client import Client
-from stowplan.localcluster.admission.groupfeatures import GroupFeatures
+from stowplan.localcluster.controllerruntime.controller import Context, Controller, ControllerManager
 from stowplan.localcluster.controllers.autoscaling.podautoscaler import HorizontalPodAutoscalerController
 from stowplan.localcluster.controllers.clusterroleaggregation import ClusterRoleAggregationController
-from stowplan.localcluster.controllers.controller import Context, Controller, ControllerManager
 from stowplan.localcluster.controllers.devices.coscheduling import CoschedulingController
 from stowplan.localcluster.controllers.devices.devicetainteviction import DeviceTaintEvictionController
 from stowplan.localcluster.controllers.devices.podgroupprotection import PodGroupProtectionController
@@ -52,7 +51,8 @@ from stowplan.localcluster.controllers.workloads.replicaset import (
     ReplicationControllerController,
 )
 from stowplan.localcluster.controllers.workloads.statefulset import StatefulSetController
-from stowplan.localcluster.usage import PretendUsage
+from stowplan.localcluster.objects.groupfeatures import GroupFeatures
+from stowplan.localcluster.objects.usage import PretendUsage
 from stowplan.runtime.clock import Clock
 
 

@@ -16,9 +16,9 @@ from stowplan.api.catalogue import (
 from stowplan.api.meta import AnyObject
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.localcluster.controllers.controller import BACKGROUND, Context, Controller, gather_writes
+from stowplan.localcluster.controllerruntime.controller import BACKGROUND, Context, Controller, gather_writes
 from stowplan.localcluster.controllers.customkinds import resources_of
-from stowplan.localcluster.controllers.objects import (
+from stowplan.localcluster.objects.fields import (
     finalizers_of,
     is_deleting,
     name_of,

@@ -16,10 +16,10 @@ from stowplan.api.catalogue import (
 )
 from stowplan.api.quantity import QuantityError
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllers.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.informers import EventHandler, Informer
 from stowplan.localcluster.controllers.garbagecollector import WATCHED
-from stowplan.localcluster.controllers.informers import EventHandler, Informer
-from stowplan.localcluster.controllers.objects import (
+from stowplan.localcluster.objects.fields import (
     is_deleting,
     is_finished,
     namespace_of,

@@ -8,8 +8,8 @@ from typing import ClassVar, Final
 from stowplan.api.catalogue import CONFIG_MAPS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.localcluster.controllers.controller import Context, Controller, gather_writes
-from stowplan.localcluster.controllers.objects import annotations_of, is_deleting, key_of, name_of, uid_of
+from stowplan.localcluster.controllerruntime.controller import Context, Controller, gather_writes
+from stowplan.localcluster.objects.fields import annotations_of, is_deleting, key_of, name_of, uid_of
 
 DEFAULT_ACCOUNT: Final = "default"
 ROOT_CA: Final = "kube-root-ca.crt"

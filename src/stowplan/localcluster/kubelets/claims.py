@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllers.devices.groupclaims import is_owned_by_group_of, is_reserved_for
-from stowplan.localcluster.controllers.objects import (
+from stowplan.localcluster.objects.fields import (
     is_controlled_by,
     name_of,
     namespace_of,
@@ -14,6 +13,7 @@ from stowplan.localcluster.controllers.objects import (
     status_of,
     uid_of,
 )
+from stowplan.localcluster.objects.groupclaims import is_owned_by_group_of, is_reserved_for
 
 PREPARED: Final = "Prepared"
 _DEVICE: Final = ("driver", "pool", "device", "shareID")

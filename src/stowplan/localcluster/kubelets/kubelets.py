@@ -10,13 +10,13 @@ from stowplan.api.catalogue import DEVICE_CLASSES
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.client import Client
-from stowplan.localcluster.controllers.controller import Context, Controller, ControllerManager
-from stowplan.localcluster.controllers.objects import name_of
+from stowplan.localcluster.controllerruntime.controller import Context, Controller, ControllerManager
 from stowplan.localcluster.kubelets.config import KubeletSettings, Shape, named_nodes
 from stowplan.localcluster.kubelets.devices import classes_of
 from stowplan.localcluster.kubelets.nodes import NodeController, NodeState
 from stowplan.localcluster.kubelets.pods import PodController
 from stowplan.localcluster.kubelets.pretend import CONDITIONS
+from stowplan.localcluster.objects.fields import name_of
 from stowplan.runtime.clock import Clock
 
 

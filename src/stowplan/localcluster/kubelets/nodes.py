@@ -12,8 +12,7 @@ from stowplan.api.catalogue import CSI_NODES, LEASES, NODES, RESOURCE_SLICES, Re
 from stowplan.api.meta import micro_timestamp, timestamp
 from stowplan.api.requests import Json, PatchType
 from stowplan.api.status import ApiError
-from stowplan.localcluster.controllers.controller import Context, Controller
-from stowplan.localcluster.controllers.objects import annotations_of, condition_of, labels_of, name_of, uid_of
+from stowplan.localcluster.controllerruntime.controller import Context, Controller
 from stowplan.localcluster.kubelets.config import KubeletSettings, NamedNode, Shape
 from stowplan.localcluster.kubelets.devices import slices_of
 from stowplan.localcluster.kubelets.pretend import (
@@ -25,6 +24,7 @@ from stowplan.localcluster.kubelets.pretend import (
     node_behaviour,
     unwell_in,
 )
+from stowplan.localcluster.objects.fields import annotations_of, condition_of, labels_of, name_of, uid_of
 
 LEASE_NAMESPACE: Final = "kube-node-lease"
 HOSTNAME: Final = "kubernetes.io/hostname"

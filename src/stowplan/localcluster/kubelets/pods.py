@@ -9,24 +9,8 @@ from typing import ClassVar, Final, NamedTuple
 from stowplan.api.catalogue import NODES, PODS, RESOURCE_CLAIMS
 from stowplan.api.requests import DeleteOptions, Json, PatchType, Selection
 from stowplan.api.status import ApiError
-from stowplan.localcluster.controllers.controller import Context, Controller
-from stowplan.localcluster.controllers.devices.groupclaims import is_group
-from stowplan.localcluster.controllers.events import WARNING
-from stowplan.localcluster.controllers.objects import (
-    annotations_of,
-    finalizers_of,
-    is_deleting,
-    is_finished,
-    is_ready,
-    key_of,
-    name_of,
-    namespace_of,
-    node_of,
-    phase_of,
-    spec_of,
-    status_of,
-    uid_of,
-)
+from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.events import WARNING
 from stowplan.localcluster.kubelets.claims import (
     NotPreparedError,
     has_claims,
@@ -48,6 +32,22 @@ from stowplan.localcluster.kubelets.podstatus import (
     statuses_of,
 )
 from stowplan.localcluster.kubelets.pretend import PodBehaviour, Problem, pod_behaviour
+from stowplan.localcluster.objects.fields import (
+    annotations_of,
+    finalizers_of,
+    is_deleting,
+    is_finished,
+    is_ready,
+    key_of,
+    name_of,
+    namespace_of,
+    node_of,
+    phase_of,
+    spec_of,
+    status_of,
+    uid_of,
+)
+from stowplan.localcluster.objects.groupclaims import is_group
 
 CRASHES_FORGOTTEN_AFTER: Final = 600.0
 """Seconds of running after which a container is restarted without delay again."""

@@ -5,7 +5,7 @@ from typing import Final
 
 from stowplan.api.meta import timestamp
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllers.objects import (
+from stowplan.localcluster.objects.fields import (
     condition_of,
     name_of,
     namespace_of,

@@ -17,8 +17,8 @@ from stowplan.api.meta import LabelSelector
 from stowplan.api.requests import Json
 from stowplan.gocompat.jsontext import TextError
 from stowplan.gocompat.yamltext import load_yaml
-from stowplan.localcluster.controllers.objects import annotations_of, labels_of, namespace_of
-from stowplan.localcluster.usage import CPU_USAGE, MEMORY_USAGE, usage_problem
+from stowplan.localcluster.objects.fields import annotations_of, labels_of, namespace_of
+from stowplan.localcluster.objects.usage import CPU_USAGE, MEMORY_USAGE, usage_problem
 
 PREFIX: Final = "pretend.stowplan.io/"
 FAIL: Final = f"{PREFIX}fail"

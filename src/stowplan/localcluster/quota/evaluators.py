@@ -15,7 +15,7 @@ from stowplan.api.meta import seconds_of
 from stowplan.api.pod import Pod
 from stowplan.api.quantity import Quantity, quantity_of
 from stowplan.api.requests import Json
-from stowplan.api.resources import is_extended, is_hugepages, is_pod_level, pod_limits, pod_requests
+from stowplan.api.rules.resources import is_extended, is_hugepages, is_pod_level, pod_limits, pod_requests
 from stowplan.localcluster.quota.amounts import Amounts
 from stowplan.localcluster.quota.qos import qos_class
 

@@ -16,9 +16,9 @@ from stowplan.localcluster.apply import (
     after_creation,
     apply_configuration,
 )
-from stowplan.localcluster.customresources.lifecycle import Definitions
 from stowplan.localcluster.schema import TypeDef, the_schema
 from stowplan.localcluster.schema.goform import as_written
+from stowplan.localcluster.store.definitions import Definitions
 from stowplan.localcluster.store.objects import with_metadata
 from stowplan.localcluster.store.writer import WriteContext
 

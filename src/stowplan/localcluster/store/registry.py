@@ -44,7 +44,7 @@ from stowplan.localcluster.store.writer import WriteContext
 from stowplan.runtime.clock import Clock
 
 if TYPE_CHECKING:
-    from stowplan.localcluster.customresources.lifecycle import Definitions
+    from stowplan.localcluster.store.definitions import Definitions
 
 
 class Lookup(Protocol):

@@ -9,7 +9,7 @@ from stowplan.api.catalogue import NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, PO
 from stowplan.api.fielderrors import required
 from stowplan.api.requests import EVERY_OBJECT, ORDINARY_DELETION, DeleteOptions, Json, PatchType, Selection
 from stowplan.localcluster.apply import Applier, ManagedFields
-from stowplan.localcluster.customresources.lifecycle import Definitions
+from stowplan.localcluster.store.definitions import Definitions
 from stowplan.localcluster.store.fieldmanager import FieldManager, with_managed_fields
 from stowplan.localcluster.store.objects import Body, Key, checked, key_of, owned, owned_object, with_metadata
 from stowplan.localcluster.store.patches import patched

@@ -12,7 +12,6 @@ from stowplan.config.dump import dump
 from stowplan.explain.web import Inspection, Routes
 from stowplan.explain.web.http import Extension
 from stowplan.localcluster.admission import ClusterAdmission, publish_server
-from stowplan.localcluster.admission.groupfeatures import GroupFeatures
 from stowplan.localcluster.apiserver import ApiServer, Listening
 from stowplan.localcluster.auth.tokens import SigningKey
 from stowplan.localcluster.client import InProcessClient
@@ -24,11 +23,12 @@ from stowplan.localcluster.controllers.storage.provisioner import ProvisionerSet
 from stowplan.localcluster.durable import DataDirError, open_data_dir
 from stowplan.localcluster.durable.groupcommit import GroupCommit
 from stowplan.localcluster.kubelets import Kubelets, KubeletSettings, Shape, named_nodes
+from stowplan.localcluster.objects.groupfeatures import GroupFeatures
+from stowplan.localcluster.objects.usage import PretendUsage
 from stowplan.localcluster.store import FieldManager, Store
 from stowplan.localcluster.up.loading import LoadReport, load_cluster
 from stowplan.localcluster.up.manifests import Manifest
 from stowplan.localcluster.up.schedulers import ReloadingScheduler, SchedulerSource
-from stowplan.localcluster.usage import PretendUsage
 from stowplan.runtime.clock import Clock, RealClock
 from stowplan.runtime.logs import Logger
 from stowplan.scheduler import Scheduler, Settings

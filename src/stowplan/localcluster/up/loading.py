@@ -26,8 +26,8 @@ from stowplan.api.requests import Json, PatchType
 from stowplan.api.status import ApiError
 from stowplan.localcluster.admission import create_bootstrap_objects, create_default_account
 from stowplan.localcluster.admission.devicefeatures import dropped_fields
-from stowplan.localcluster.apiserver.conversion import from_served, stored_as
 from stowplan.localcluster.store import Store
+from stowplan.localcluster.store.conversion import from_served, stored_as
 from stowplan.localcluster.up.manifests import Manifest
 
 FIRST_KINDS: Final = (

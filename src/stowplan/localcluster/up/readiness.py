@@ -16,7 +16,7 @@ from stowplan.api.catalogue import (
     Resource,
 )
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllers.objects import (
+from stowplan.localcluster.objects.fields import (
     condition_of,
     controller_of,
     count_in,

@@ -8,6 +8,7 @@ change with a minor version; the changelog says how.
 """
 
 from collections.abc import Awaitable, Hashable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from stowplan.api.meta import Object
@@ -26,7 +27,7 @@ from stowplan.scheduler.framework.interface import (
     Victims,
     Wait,
 )
-from stowplan.scheduler.framework.placement import (
+from stowplan.scheduler.framework.pod_groups.placement import (
     GroupCycle,
     GroupSteps,
     Placement,
@@ -266,6 +267,18 @@ class SignaturePlugin(Protocol):
 
 
 @runtime_checkable
+class AssumePlugin(Protocol):
+    """Changes the status of a pod as soon as it is assumed on a node (`changes_assumed_pods`).
+
+    Provisional.
+    """
+
+    def assumed_pod(self, cycle: "Cycle", pod: PodInfo, node: str, /) -> Pod | None:
+        """The pod as it counts on its node from now on; None: as it is."""
+        ...
+
+
+@runtime_checkable
 class ReservePlugin(Protocol):
     """Takes what a pod needs besides room on its node, and gives it back. Stable."""
 
@@ -388,3 +401,27 @@ class PostBindPlugin(Protocol):
     """Is told that a pod is bound. Stable."""
 
     def post_bind(self, cycle: "Cycle", pod: PodInfo, node: str, /) -> Awaitable[None] | None: ...
+
+
+# As the queue holds them: a plugin is a Plugin and has the method of its extension point
+
+
+class GatingPlugin(PreEnqueuePlugin, Protocol):
+    """A PreEnqueue plugin with what `Plugin` says of it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def pre_enqueue_by_group(self) -> bool: ...
+
+    def always_enqueues(self, pod: PodInfo) -> bool: ...
+
+    def held_pods(self) -> AbstractSet[str]: ...
+
+
+class SortingPlugin(QueueSortPlugin, Protocol):
+    """A QueueSort plugin with what `Plugin` says of it."""
+
+    @property
+    def sorts_by_priority(self) -> bool: ...

@@ -11,16 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.scheduler.framework.budget import AT_ONCE, Budget, standing_still
 from stowplan.scheduler.framework.cycle_state import Cycle
-from stowplan.scheduler.framework.equivalence_class import (
-    ClassKey,
-    ClassKeys,
-    EquivalenceClass,
-    EquivalenceClasses,
-    Settled,
-)
 from stowplan.scheduler.framework.evaluation import NOTHING_SAID, Evaluation, PreFiltering
 from stowplan.scheduler.framework.extension_points import (
     Probe,
@@ -30,7 +23,6 @@ from stowplan.scheduler.framework.extension_points import (
     guarded,
     plugin_error,
 )
-from stowplan.scheduler.framework.filter_results import FilterColumn, FilterResults, SharedCodes
 from stowplan.scheduler.framework.interface import (
     UNSIGNED,
     ExtensionPoint,
@@ -41,12 +33,29 @@ from stowplan.scheduler.framework.interface import (
     Unsigned,
 )
 from stowplan.scheduler.framework.nominations import NO_NOMINATIONS, Nominations
-from stowplan.scheduler.framework.placement import PlacementCycle
+from stowplan.scheduler.framework.pod_groups.placement import PlacementCycle
 from stowplan.scheduler.framework.profile import ProfileSpec
-from stowplan.scheduler.framework.protocols import GroupMemberPlugin, PreFilterPlugin, PreScorePlugin
+from stowplan.scheduler.framework.protocols import (
+    AssumePlugin,
+    GatingPlugin,
+    GroupMemberPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    QueueSortPlugin,
+    SortingPlugin,
+)
 from stowplan.scheduler.framework.registry import Registry
 from stowplan.scheduler.framework.resizes import leave_out_deferred_resizes
-from stowplan.scheduler.framework.score_results import ScoreColumn, ScoreResults
+from stowplan.scheduler.framework.reuse.equivalence_class import (
+    ClassKey,
+    ClassKeys,
+    EquivalenceClass,
+    EquivalenceClasses,
+    Settled,
+)
+from stowplan.scheduler.framework.reuse.filter_results import FilterColumn, FilterResults, SharedCodes
+from stowplan.scheduler.framework.reuse.score_results import ScoreColumn, ScoreResults
 from stowplan.scheduler.framework.simulation import Simulations, filter_with_nominated_pods, try_nominated
 from stowplan.scheduler.framework.status import SKIP_CLASS, Code, PluginError, Status, unresolvable
 from stowplan.scheduler.table.columns import BoolColumn, IntColumn
@@ -134,7 +143,11 @@ class Framework:
             for plugin in (*self._pre_filters, *self._filters, *self._pre_scores, *self._scores)
         }
         self._of_members: list[Any] = [p for p in involved.values() if isinstance(p, GroupMemberPlugin)]
-        self.assuming = [plugin for plugin in involved.values() if plugin.changes_assumed_pods]
+        self.assuming = [
+            plugin
+            for plugin in involved.values()
+            if plugin.changes_assumed_pods and isinstance(plugin, AssumePlugin)
+        ]
         by_template = [plugin for plugin in involved.values() if plugin.signs_template]
         self._by_shape = [plugin for plugin in by_template if not plugin.signs_labels]
         self._by_labels = [plugin for plugin in by_template if plugin.signs_labels]
@@ -174,6 +187,15 @@ class Framework:
         return [
             self.plugins[use.name] for use in self.profile.plugins.get(point, ()) if use.name in self.plugins
         ]
+
+    def gating(self) -> list[GatingPlugin]:
+        """The PreEnqueue plugins, in the order they run."""
+        return [p for p in self.at(ExtensionPoint.PRE_ENQUEUE) if isinstance(p, PreEnqueuePlugin)]
+
+    def sorting(self) -> SortingPlugin:
+        """The plugin that orders the queue."""
+        [sorter] = [p for p in self.at(ExtensionPoint.QUEUE_SORT) if isinstance(p, QueueSortPlugin)]
+        return sorter
 
     @property
     def reuses(self) -> bool:

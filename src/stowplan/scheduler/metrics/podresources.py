@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from stowplan.api.pod import Pod
-from stowplan.api.resources import (
+from stowplan.api.rules.resources import (
     CPU,
     EPHEMERAL_STORAGE,
     MEMORY,

@@ -6,7 +6,7 @@ import numpy as np
 
 from stowplan.api.node import Node, Taint
 from stowplan.api.pod import Pod
-from stowplan.api.taints import tolerated
+from stowplan.api.rules.taints import tolerated
 from stowplan.scheduler.framework import (
     Action,
     ClusterEvent,

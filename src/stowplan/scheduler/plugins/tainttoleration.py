@@ -9,7 +9,7 @@ import numpy as np
 
 from stowplan.api.node import Node, Taint
 from stowplan.api.pod import Pod, Toleration
-from stowplan.api.taints import Tolerations, tolerated, untolerated
+from stowplan.api.rules.taints import Tolerations, tolerated, untolerated
 from stowplan.runtime.logs import Logger, Ref
 from stowplan.scheduler.framework import (
     Action,

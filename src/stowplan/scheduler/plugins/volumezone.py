@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from stowplan.api.csitranslation import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
+from stowplan.api.rules.csitranslation import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
 from stowplan.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from stowplan.scheduler.framework import (
     SKIP,

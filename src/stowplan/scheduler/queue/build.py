@@ -3,12 +3,11 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.pod import Pod
-from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.runtime.clock import Clock
 from stowplan.runtime.logs import Logger
 from stowplan.scheduler.framework.events import build_hint_map
-from stowplan.scheduler.framework.interface import ExtensionPoint
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.queue.group_queue import GroupSchedulingQueue
 from stowplan.scheduler.queue.instrument import QueueInstrument
@@ -41,7 +40,7 @@ def queue_for(
         groups = frameworks[0].table.groups
         make = partial(GroupSchedulingQueue, groups=groups, wake_failed_groups=wake_failed_groups)
     window = Backoff().window if gates["SchedulerPopFromBackoffQ"] else 1
-    [sorter] = frameworks[0].at(ExtensionPoint.QUEUE_SORT)
+    sorter = frameworks[0].sorting()
     return make(
         clock,
         frameworks[0].table.info,
@@ -49,7 +48,7 @@ def queue_for(
             framework.profile.scheduler_name: rules_of(framework, gates, extenders=extenders)
             for framework in frameworks
         },
-        sorter.sort_key,  # type: ignore[attr-defined]
+        sorter.sort_key,
         sorted_by_priority=sorter.sorts_by_priority,
         backoff=Backoff(round(initial_backoff * SECOND), round(max_backoff * SECOND), window),
         longest_wait=longest_wait,
@@ -63,7 +62,7 @@ def queue_for(
 def rules_of(
     framework: Framework, gates: FeatureGates = DEFAULT_GATES, *, extenders: bool = False
 ) -> ProfileRules:
-    """What the queue needs to know of a profile. Plugins without PreEnqueue of their own hold nobody back."""
-    hints = build_hint_map(framework.plugins.values(), gates, extenders=extenders)
-    asking = [plugin for plugin in framework.at(ExtensionPoint.PRE_ENQUEUE) if hasattr(plugin, "pre_enqueue")]
-    return ProfileRules(hints, asking)
+    """What the queue needs to know of a profile."""
+    return ProfileRules(
+        build_hint_map(framework.plugins.values(), gates, extenders=extenders), framework.gating()
+    )

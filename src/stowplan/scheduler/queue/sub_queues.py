@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from stowplan.runtime.clock import Clock
 from stowplan.runtime.logs import Logger, Ref
 from stowplan.scheduler.framework.events import EventKeys, HintMap
-from stowplan.scheduler.framework.interface import Plugin
+from stowplan.scheduler.framework.protocols import GatingPlugin
 from stowplan.scheduler.framework.status import SUCCESS, Code, Status, error
 from stowplan.scheduler.queue.heaps import PodHeap
 from stowplan.scheduler.queue.instrument import ACTIVE, BACKOFF, GATED, UNSCHEDULABLE, Hooks
@@ -206,7 +206,7 @@ class BackoffQueue:
 # PreEnqueue
 
 
-def run_pre_enqueue(plugins: Sequence[Plugin], queued: QueuedPod, hooks: Hooks) -> None:
+def run_pre_enqueue(plugins: Sequence[GatingPlugin], queued: QueuedPod, hooks: Hooks) -> None:
     """Ask plugins whether a pod may be tried, first the one that held it back last time.
 
     The first that says no is noted with the pod as its gate and among the plugins that rejected it. A plugin
@@ -222,7 +222,7 @@ def run_pre_enqueue(plugins: Sequence[Plugin], queued: QueuedPod, hooks: Hooks) 
         if each and hooks.before_plugin is not None:
             hooks.before_plugin(plugin.name)
         try:
-            answer: object = plugin.pre_enqueue(pod)  # type: ignore[attr-defined]
+            answer: object = plugin.pre_enqueue(pod)
         except Exception as cause:  # noqa: BLE001 - one plugin's mistake must not stop the queue
             answer = error(f"{type(cause).__name__}: {cause}")
         status = SUCCESS if answer is None else _read(answer)
@@ -281,7 +281,7 @@ class ProfileRules(NamedTuple):
     """What the queue needs to know of a profile: its hints, and its PreEnqueue plugins in order."""
 
     hints: HintMap
-    pre_enqueue: Sequence[Plugin] = ()
+    pre_enqueue: Sequence[GatingPlugin] = ()
 
 
 class SubQueues:

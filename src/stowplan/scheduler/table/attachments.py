@@ -7,7 +7,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from stowplan.api.csitranslation import (
+from stowplan.api.pod import Pod, Volume
+from stowplan.api.rules.csitranslation import (
     AWS_EBS,
     AZURE_DISK,
     CINDER,
@@ -18,7 +19,6 @@ from stowplan.api.csitranslation import (
     translated_inline,
     translated_source,
 )
-from stowplan.api.pod import Pod, Volume
 from stowplan.api.storage import (
     CSINode,
     PersistentVolume,

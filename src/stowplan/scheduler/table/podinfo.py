@@ -10,7 +10,7 @@ from msgspec.structs import force_setattr
 from stowplan.api.meta import OwnerReference
 from stowplan.api.pod import HostPort, Pod, PodSpec, Volume, host_ports
 from stowplan.api.releases.behaviour import Rules
-from stowplan.api.resources import (
+from stowplan.api.rules.resources import (
     PodRequests,
     accounted_requests,
     incoming_requests,

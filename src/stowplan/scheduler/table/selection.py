@@ -21,7 +21,7 @@ from stowplan.api.labels import (
     Requirement,
     Selector,
 )
-from stowplan.api.nodeselector import (
+from stowplan.api.rules.nodeselector import (
     NODE_NAME_FIELD,
     CompiledNodeSelector,
     FieldRequirement,

@@ -10,7 +10,7 @@ from stowplan.api.node import Node, Taint
 from stowplan.api.pod import Pod
 from stowplan.api.quantity import QuantityError, milli_value_of, value_of
 from stowplan.api.releases import DEFAULT, Release
-from stowplan.api.resources import is_scalar
+from stowplan.api.rules.resources import is_scalar
 from stowplan.api.workloads import PodDisruptionBudget
 from stowplan.gocompat.numbers import MAX_INT64, MIN_INT64
 from stowplan.runtime.sharding import ShardedDict

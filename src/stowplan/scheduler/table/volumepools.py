@@ -10,8 +10,13 @@ import msgspec
 
 from stowplan.api.labels import SelectorError, compile_selector
 from stowplan.api.meta import LabelSelector
-from stowplan.api.nodeselector import CompiledNodeSelector, RequiredNodeAffinity, Term, compile_node_selector
 from stowplan.api.quantity import QuantityError, quantity_of, value_of
+from stowplan.api.rules.nodeselector import (
+    CompiledNodeSelector,
+    RequiredNodeAffinity,
+    Term,
+    compile_node_selector,
+)
 from stowplan.api.storage import (
     CSIStorageCapacity,
     PersistentVolume,

@@ -9,7 +9,7 @@ from stowplan.api.node import Taint
 from stowplan.api.pod import Toleration
 from stowplan.api.releases import DEFAULT
 from stowplan.api.requests import Json
-from stowplan.api.taints import tolerates
+from stowplan.api.rules.taints import tolerates
 from stowplan.localcluster.kubelets.config import NamedNode
 from stowplan.localcluster.kubelets.nodes import node_object
 from stowplan.simulate.scenario.model import NodeGroup

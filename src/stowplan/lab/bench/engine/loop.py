@@ -31,7 +31,7 @@ from stowplan.lab.bench.engine.gangs import GANG_WORKLOADS, gang_workload
 from stowplan.lab.bench.engine.workloads import WORKLOADS, Workload, node, node_name
 from stowplan.lab.bench.servers.processes import MIB, longest_hold_ms, peak_rss, run_watched
 from stowplan.localcluster.client import InProcessClient
-from stowplan.localcluster.controllers.controller import Context, ControllerManager
+from stowplan.localcluster.controllerruntime.controller import Context, ControllerManager
 from stowplan.localcluster.controllers.devices.resourceclaim import ResourceClaimController
 from stowplan.localcluster.store import Change, Store
 from stowplan.runtime.clock import LoopWatchdog, RealClock

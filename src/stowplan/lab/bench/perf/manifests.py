@@ -9,9 +9,9 @@ import msgspec
 
 from stowplan.api.requests import Json
 from stowplan.gocompat.jsontext import TextError
-from stowplan.gocompat.templates import Function, Template, TemplateError
 from stowplan.gocompat.yamltext import load_yaml
 from stowplan.lab.bench.perf.definitions import DefinitionError
+from stowplan.lab.bench.perf.templates import Function, Template, TemplateError
 
 _VARYING: Final = frozenset({"Index", "Count"})
 

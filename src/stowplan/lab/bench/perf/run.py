@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Final
 
+from stowplan.api.gates.feature_gates import FeatureGates
+from stowplan.api.gates.flag import parse_feature_gates
 from stowplan.api.releases import DEFAULT, Release, release
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.api.status import ApiError
 from stowplan.client import Client
 from stowplan.client.http import HttpClient, load_kubeconfig
-from stowplan.config.featuregates import parse_feature_gates
 from stowplan.config.load import ConfigError, LoadedConfig, default_config, load_file
 from stowplan.lab.bench.perf.declaredfeatures import GATE, made_up_features, needing
 from stowplan.lab.bench.perf.definitions import Benchmark, DefinitionError
@@ -23,11 +23,11 @@ from stowplan.lab.bench.perf.pods import PodTracker
 from stowplan.lab.bench.servers.http import BenchError
 from stowplan.lab.bench.servers.processes import MIB, peak_rss
 from stowplan.localcluster.admission.chain import ClusterAdmission
-from stowplan.localcluster.admission.groupfeatures import GroupFeatures
 from stowplan.localcluster.client import InProcessClient
-from stowplan.localcluster.controllers.controller import Context, ControllerManager
+from stowplan.localcluster.controllerruntime.controller import Context, ControllerManager
 from stowplan.localcluster.controllers.devices.resourceclaim import ResourceClaimController
 from stowplan.localcluster.controllers.garbagecollector import GarbageCollector
+from stowplan.localcluster.objects.groupfeatures import GroupFeatures
 from stowplan.localcluster.store import Store
 from stowplan.runtime.clock import RealClock
 from stowplan.runtime.gc_tuning import calm_collector

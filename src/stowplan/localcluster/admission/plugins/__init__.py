@@ -23,7 +23,7 @@ from stowplan.localcluster.admission.plugins.limitranger import (
     check_pod_limits,
     set_default_resources,
 )
-from stowplan.localcluster.admission.plugins.podgroups import PROTECTION, group_priority
+from stowplan.localcluster.admission.plugins.podgroups import group_priority
 from stowplan.localcluster.admission.plugins.priority import keep_priority, resolve_priority
 from stowplan.localcluster.admission.plugins.scheduling import (
     apply_runtime_class,
@@ -38,6 +38,7 @@ from stowplan.localcluster.admission.plugins.storage import (
     default_storage_class,
     in_use_protection,
 )
+from stowplan.localcluster.objects.groupclaims import GROUP_PROTECTION
 from stowplan.localcluster.store.registry import Lookup
 
 OnCreate = Callable[[Lookup, Json], None]
@@ -50,7 +51,7 @@ def _group_plugins(*, with_policy: bool) -> Plugins[OnCreate]:
     return {
         POD_GROUPS: (
             ("Priority", group_priority(POD_GROUPS, with_policy=with_policy)),
-            ("PodGroupProtection", in_use_protection(PROTECTION)),
+            ("PodGroupProtection", in_use_protection(GROUP_PROTECTION)),
         ),
         COMPOSITE_POD_GROUPS: (("Priority", group_priority(COMPOSITE_POD_GROUPS, with_policy=with_policy)),),
     }

@@ -10,7 +10,7 @@ from stowplan.api.fielderrors import aggregate
 from stowplan.api.pod import Pod
 from stowplan.api.quantity import ZERO, Quantity, quantity_of
 from stowplan.api.requests import Json
-from stowplan.api.resources import pod_limits, pod_requests
+from stowplan.api.rules.resources import pod_limits, pod_requests
 from stowplan.gocompat.numbers import MAX_INT64
 from stowplan.localcluster.admission.refusals import forbidden
 from stowplan.localcluster.store.registry import Lookup

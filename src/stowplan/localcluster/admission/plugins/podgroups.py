@@ -9,9 +9,6 @@ from stowplan.localcluster.admission.plugins.priority import PREEMPT, default_pr
 from stowplan.localcluster.admission.refusals import forbidden
 from stowplan.localcluster.store.registry import Lookup
 
-PROTECTION: Final = "scheduling.k8s.io/podgroup-protection"
-"""Keeps a group that is deleted until its last pod has ended."""
-
 _CALLED: Final = {POD_GROUPS: "pod group", COMPOSITE_POD_GROUPS: "composite pod group"}
 
 

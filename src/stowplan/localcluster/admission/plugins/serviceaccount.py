@@ -14,7 +14,7 @@ from stowplan.api.status import ApiError
 from stowplan.gocompat.quoting import quote
 from stowplan.localcluster.admission.bootstrap import DEFAULT_ACCOUNT
 from stowplan.localcluster.admission.refusals import forbidden_pod
-from stowplan.localcluster.admission.validation.pods import MIRROR, TOKEN_VOLUME
+from stowplan.localcluster.admission.validation.pods.pods import MIRROR, TOKEN_VOLUME
 from stowplan.localcluster.store.registry import Lookup
 
 TOKEN_PATH: Final = "/var/run/secrets/kubernetes.io/serviceaccount"

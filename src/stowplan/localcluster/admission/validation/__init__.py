@@ -6,29 +6,26 @@ from typing import Final
 from stowplan.api import status
 from stowplan.api.catalogue import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from stowplan.api.fielderrors import FieldError
-from stowplan.api.releases.feature_gates import DEFAULT_GATES
+from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.api.requests import Json
 from stowplan.localcluster.admission.devicefeatures import DeviceFeatures
 from stowplan.localcluster.admission.validation import (
-    autoscaling,
     controlplane,
     core,
-    devices,
     events,
-    jobs,
     limits,
     networking,
     persistentvolumes,
-    podgroups,
-    pods,
     rbac,
     scheduling,
     services,
     storage,
-    workloads,
 )
+from stowplan.localcluster.admission.validation.devices import devices
 from stowplan.localcluster.admission.validation.meta import metadata_errors
-from stowplan.localcluster.admission.validation.podupdates import ephemeral_update_errors, resize_errors
+from stowplan.localcluster.admission.validation.pods import pods
+from stowplan.localcluster.admission.validation.pods.podupdates import ephemeral_update_errors, resize_errors
+from stowplan.localcluster.admission.validation.workloads import autoscaling, jobs, podgroups, workloads
 from stowplan.localcluster.customresources.definitions import definition_errors, definition_update_errors
 from stowplan.localcluster.customresources.versions import ServedVersion
 

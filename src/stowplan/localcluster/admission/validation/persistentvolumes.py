@@ -16,8 +16,8 @@ from stowplan.localcluster.admission.validation.meta import (
     read_quantity,
     selector_errors,
 )
-from stowplan.localcluster.admission.validation.placement import node_selector_errors
-from stowplan.localcluster.admission.validation.volumes import source_errors
+from stowplan.localcluster.admission.validation.pods.placement import node_selector_errors
+from stowplan.localcluster.admission.validation.pods.volumes import source_errors
 from stowplan.localcluster.schema.internal import difference
 
 Errors = Iterator[FieldError]

@@ -15,7 +15,7 @@ from stowplan.api.names import (
 )
 from stowplan.api.requests import Json
 from stowplan.localcluster.admission.validation.meta import PORT_RANGE, label_errors
-from stowplan.localcluster.admission.validation.pods import ip_errors
+from stowplan.localcluster.admission.validation.pods.pods import ip_errors
 
 Errors = Iterator[FieldError]
 _TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")

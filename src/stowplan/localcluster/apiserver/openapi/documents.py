@@ -15,9 +15,9 @@ from stowplan.localcluster.apiserver.openapi import operations
 from stowplan.localcluster.apiserver.openapi.descriptions import described
 from stowplan.localcluster.apiserver.openapi.gnostic import encoded
 from stowplan.localcluster.apiserver.responses import response_of
-from stowplan.localcluster.customresources.lifecycle import Definitions
 from stowplan.localcluster.customresources.openapi import definition_name, document_schema
 from stowplan.localcluster.schema import Field, Form, Schema, TypeDef, schema_of
+from stowplan.localcluster.store.definitions import Definitions
 
 _PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 

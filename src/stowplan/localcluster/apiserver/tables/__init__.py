@@ -16,7 +16,7 @@ from stowplan.localcluster.apiserver.tables import (
 )
 from stowplan.localcluster.apiserver.tables.columns import DEFAULT_COLUMNS, Column, Table
 from stowplan.localcluster.apiserver.tables.custom import columns_of
-from stowplan.localcluster.customresources.lifecycle import Definitions
+from stowplan.localcluster.store.definitions import Definitions
 from stowplan.runtime.clock import Clock
 
 __all__ = ["Tables"]

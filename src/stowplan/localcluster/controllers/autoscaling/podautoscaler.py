@@ -20,6 +20,9 @@ from stowplan.api.quantity import BINARY_SI, DECIMAL_SI, MILLI, Quantity, milli_
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.client import Client
+from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.events import WARNING
+from stowplan.localcluster.controllerruntime.informers import Informer
 from stowplan.localcluster.controllers.autoscaling.replicacalculator import (
     MetricsError,
     PodMetric,
@@ -29,10 +32,7 @@ from stowplan.localcluster.controllers.autoscaling.replicacalculator import (
 )
 from stowplan.localcluster.controllers.autoscaling.scaletarget import ScalePaths, Target, custom_target
 from stowplan.localcluster.controllers.autoscaling.scalingbehavior import ScalingHistory, tolerances_of
-from stowplan.localcluster.controllers.controller import Context, Controller
-from stowplan.localcluster.controllers.events import WARNING
-from stowplan.localcluster.controllers.informers import Informer
-from stowplan.localcluster.controllers.objects import (
+from stowplan.localcluster.objects.fields import (
     count_in,
     key_of,
     labels_of,
@@ -44,7 +44,7 @@ from stowplan.localcluster.controllers.objects import (
     time_of,
     with_condition,
 )
-from stowplan.localcluster.usage import POD_METRICS, WINDOW, PretendUsage
+from stowplan.localcluster.objects.usage import POD_METRICS, WINDOW, PretendUsage
 from stowplan.runtime.clock import Clock
 
 PERIOD: Final = 15.0

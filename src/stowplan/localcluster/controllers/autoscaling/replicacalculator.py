@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from stowplan.api.quantity import milli_value_of
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllers.objects import (
+from stowplan.localcluster.objects.fields import (
     condition_of,
     is_deleting,
     name_of,

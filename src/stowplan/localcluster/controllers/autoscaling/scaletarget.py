@@ -9,7 +9,7 @@ from stowplan.api.labels import Selector, compile_selector, parse_selector
 from stowplan.api.meta import LabelSelector
 from stowplan.api.requests import Json
 from stowplan.localcluster.controllers.customkinds import resource_of
-from stowplan.localcluster.controllers.objects import spec_of
+from stowplan.localcluster.objects.fields import spec_of
 
 
 class ScalePaths(NamedTuple):

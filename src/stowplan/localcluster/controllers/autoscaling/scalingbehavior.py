@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from stowplan.api.quantity import quantity_of
 from stowplan.api.requests import Json
 from stowplan.localcluster.controllers.autoscaling.replicacalculator import DEFAULT_TOLERANCE, Tolerances
-from stowplan.localcluster.controllers.objects import spec_of
+from stowplan.localcluster.objects.fields import spec_of
 
 DOWNSCALE_STABILIZATION: Final = 300.0
 _MAX: Final = 2**31 - 1

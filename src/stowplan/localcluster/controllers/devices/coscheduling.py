@@ -6,8 +6,8 @@ from typing import ClassVar, Final
 from stowplan.api.catalogue import PODS
 from stowplan.api.coscheduling import POD_GROUP_LABEL, POD_GROUPS
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllers.controller import Context, Controller
-from stowplan.localcluster.controllers.objects import (
+from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.objects.fields import (
     count_in,
     key_of,
     labels_of,

@@ -7,8 +7,8 @@ from typing import ClassVar, Final
 
 from stowplan.api.catalogue import DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from stowplan.api.requests import Json, PatchType
-from stowplan.api.taints import NO_EXECUTE
-from stowplan.localcluster.controllers.controller import Context, Controller
+from stowplan.api.rules.taints import NO_EXECUTE
+from stowplan.localcluster.controllerruntime.controller import Context, Controller
 from stowplan.localcluster.controllers.devices.devicetaints import (
     EVICTION_IN_PROGRESS,
     NO_EFFECT,
@@ -27,13 +27,7 @@ from stowplan.localcluster.controllers.devices.devicetaints import (
     selects,
     taint_of,
 )
-from stowplan.localcluster.controllers.devices.groupclaims import (
-    group_key_of,
-    is_group,
-    is_owned_by_group_of,
-    is_reserved_for,
-)
-from stowplan.localcluster.controllers.objects import (
+from stowplan.localcluster.objects.fields import (
     condition_of,
     is_controlled_by,
     is_deleting,
@@ -46,6 +40,12 @@ from stowplan.localcluster.controllers.objects import (
     status_of,
     time_of,
     uid_of,
+)
+from stowplan.localcluster.objects.groupclaims import (
+    group_key_of,
+    is_group,
+    is_owned_by_group_of,
+    is_reserved_for,
 )
 
 POD: Final = "pod "

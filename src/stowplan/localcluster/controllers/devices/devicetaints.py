@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from stowplan.api.requests import Json
-from stowplan.api.taints import NO_EXECUTE
-from stowplan.localcluster.controllers.informers import Index
-from stowplan.localcluster.controllers.objects import spec_of, status_of, time_of, uid_of
+from stowplan.api.rules.taints import NO_EXECUTE
+from stowplan.localcluster.controllerruntime.informers import Index
+from stowplan.localcluster.objects.fields import spec_of, status_of, time_of, uid_of
 
 NO_EFFECT: Final = "None"
 EVICTION_IN_PROGRESS: Final = "EvictionInProgress"

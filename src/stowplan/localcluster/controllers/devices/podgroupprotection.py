@@ -4,10 +4,9 @@ from typing import ClassVar
 
 from stowplan.api.catalogue import POD_GROUPS, PODS
 from stowplan.api.requests import Json
-from stowplan.localcluster.admission.plugins.podgroups import PROTECTION
-from stowplan.localcluster.controllers.controller import Context, Controller
-from stowplan.localcluster.controllers.devices.groupclaims import group_key_of
-from stowplan.localcluster.controllers.objects import finalizers_of, is_deleting, is_finished, key_of
+from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.objects.fields import finalizers_of, is_deleting, is_finished, key_of
+from stowplan.localcluster.objects.groupclaims import GROUP_PROTECTION, group_key_of
 
 
 class PodGroupProtectionController(Controller):
@@ -24,7 +23,7 @@ class PodGroupProtectionController(Controller):
         pods.add_handler(self._pod_changed)
 
     def _group_changed(self, old: Json | None, new: Json | None) -> None:
-        if new is not None and is_deleting(new) and PROTECTION in finalizers_of(new):
+        if new is not None and is_deleting(new) and GROUP_PROTECTION in finalizers_of(new):
             self.queue.add(key_of(new))
 
     def _pod_changed(self, old: Json | None, new: Json | None) -> None:
@@ -34,9 +33,9 @@ class PodGroupProtectionController(Controller):
 
     async def sync(self, key: str) -> None:
         group = self._groups.get(key)
-        if group is None or not is_deleting(group) or PROTECTION not in finalizers_of(group):
+        if group is None or not is_deleting(group) or GROUP_PROTECTION not in finalizers_of(group):
             return
         if any(not is_finished(pod) for pod in self._members[key].values()):
             return
-        kept = [one for one in finalizers_of(group) if one != PROTECTION]
+        kept = [one for one in finalizers_of(group) if one != GROUP_PROTECTION]
         await self.change(POD_GROUPS, group, {"metadata": {"finalizers": kept}})

@@ -7,20 +7,10 @@ from stowplan.api.catalogue import POD_GROUPS, PODS, RESOURCE_CLAIM_TEMPLATES, R
 from stowplan.api.meta import AnyObject
 from stowplan.api.requests import Json, PatchType
 from stowplan.api.status import ApiError
-from stowplan.localcluster.controllers.controller import Context, Controller, RetryLater
-from stowplan.localcluster.controllers.devices.groupclaims import (
-    claim_of,
-    consumer_of,
-    group_key_of,
-    is_group,
-    is_owned_by_group_of,
-    is_reserved_for,
-    is_shared,
-    templates_of,
-)
-from stowplan.localcluster.controllers.events import WARNING
-from stowplan.localcluster.controllers.informers import Informer
-from stowplan.localcluster.controllers.objects import (
+from stowplan.localcluster.controllerruntime.controller import Context, Controller, RetryLater
+from stowplan.localcluster.controllerruntime.events import WARNING
+from stowplan.localcluster.controllerruntime.informers import Informer
+from stowplan.localcluster.objects.fields import (
     annotations_of,
     controller_of,
     finalizers_of,
@@ -34,6 +24,16 @@ from stowplan.localcluster.controllers.objects import (
     spec_of,
     status_of,
     uid_of,
+)
+from stowplan.localcluster.objects.groupclaims import (
+    claim_of,
+    consumer_of,
+    group_key_of,
+    is_group,
+    is_owned_by_group_of,
+    is_reserved_for,
+    is_shared,
+    templates_of,
 )
 
 CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"

@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Final
 
 from stowplan.api.catalogue import LEASES, NODES, PODS
 from stowplan.api.requests import Json, PatchType
-from stowplan.api.taints import NO_EXECUTE, NO_SCHEDULE
-from stowplan.localcluster.controllers.controller import Context, Controller
-from stowplan.localcluster.controllers.events import WARNING
-from stowplan.localcluster.controllers.objects import (
+from stowplan.api.rules.taints import NO_EXECUTE, NO_SCHEDULE
+from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.events import WARNING
+from stowplan.localcluster.objects.fields import (
     condition_of,
     is_finished,
     is_ready,

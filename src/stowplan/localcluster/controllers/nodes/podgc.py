@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Final
 from stowplan.api.catalogue import NODES, PODS
 from stowplan.api.requests import DeleteOptions, Json, PatchType
 from stowplan.api.status import ApiError
-from stowplan.localcluster.controllers.controller import Context, Controller
-from stowplan.localcluster.controllers.objects import (
+from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.objects.fields import (
     created_at,
     is_deleting,
     is_finished,

@@ -10,9 +10,9 @@ from stowplan.api.catalogue import NODES, PODS
 from stowplan.api.node import Taint
 from stowplan.api.pod import Toleration
 from stowplan.api.requests import Json, PatchType
-from stowplan.api.taints import NO_EXECUTE, tolerates
-from stowplan.localcluster.controllers.controller import Context, Controller
-from stowplan.localcluster.controllers.objects import key_of, name_of, node_of, spec_of, split_key, uid_of
+from stowplan.api.rules.taints import NO_EXECUTE, tolerates
+from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.objects.fields import key_of, name_of, node_of, spec_of, split_key, uid_of
 
 
 def min_toleration_seconds(taints: Sequence[Json], pod: Json) -> float | None:

@@ -8,19 +8,8 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from stowplan.api.catalogue import ENDPOINT_SLICES, ENDPOINTS, SERVICES
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllers.controller import Context, Controller, gather_writes
-from stowplan.localcluster.controllers.events import WARNING
-from stowplan.localcluster.controllers.objects import (
-    annotations_of,
-    controller_reference,
-    is_deleting,
-    labels_of,
-    name_of,
-    namespace_of,
-    node_of,
-    spec_of,
-    uid_of,
-)
+from stowplan.localcluster.controllerruntime.controller import Context, Controller, gather_writes
+from stowplan.localcluster.controllerruntime.events import WARNING
 from stowplan.localcluster.controllers.services.endpointslice import (
     MANAGED_BY,
     SERVICE_NAME,
@@ -45,6 +34,17 @@ from stowplan.localcluster.controllers.services.servicepods import (
     is_published,
     ready_changed,
     selector_of,
+)
+from stowplan.localcluster.objects.fields import (
+    annotations_of,
+    controller_reference,
+    is_deleting,
+    labels_of,
+    name_of,
+    namespace_of,
+    node_of,
+    spec_of,
+    uid_of,
 )
 
 ENDPOINTS_MANAGED_BY: Final = "endpoints.kubernetes.io/managed-by"

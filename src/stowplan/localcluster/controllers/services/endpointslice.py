@@ -6,19 +6,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from stowplan.api.catalogue import ENDPOINT_SLICES, NODES, SERVICES
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllers.controller import Context, Controller, gather_writes
-from stowplan.localcluster.controllers.objects import (
-    annotations_of,
-    controller_reference,
-    is_deleting,
-    is_ready,
-    labels_of,
-    name_of,
-    namespace_of,
-    node_of,
-    spec_of,
-    uid_of,
-)
+from stowplan.localcluster.controllerruntime.controller import Context, Controller, gather_writes
 from stowplan.localcluster.controllers.services.servicepods import (
     HEADLESS,
     TRIGGER_TIME,
@@ -33,6 +21,18 @@ from stowplan.localcluster.controllers.services.servicepods import (
     is_headless,
     ready_changed,
     selector_of,
+)
+from stowplan.localcluster.objects.fields import (
+    annotations_of,
+    controller_reference,
+    is_deleting,
+    is_ready,
+    labels_of,
+    name_of,
+    namespace_of,
+    node_of,
+    spec_of,
+    uid_of,
 )
 
 SERVICE_NAME: Final = "kubernetes.io/service-name"

@@ -10,8 +10,8 @@ from typing import Final, Generic, TypeVar
 
 from stowplan.api.catalogue import PODS, SERVICES
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllers.controller import Context
-from stowplan.localcluster.controllers.objects import (
+from stowplan.localcluster.controllerruntime.controller import Context
+from stowplan.localcluster.objects.fields import (
     condition_of,
     is_deleting,
     is_finished,

@@ -5,9 +5,9 @@ from typing import ClassVar
 from stowplan.api.catalogue import PERSISTENT_VOLUME_CLAIMS, PODS
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.localcluster.controllers.controller import Context, Controller, RetryLater
-from stowplan.localcluster.controllers.events import WARNING
-from stowplan.localcluster.controllers.objects import (
+from stowplan.localcluster.controllerruntime.controller import Context, Controller, RetryLater
+from stowplan.localcluster.controllerruntime.events import WARNING
+from stowplan.localcluster.objects.fields import (
     controller_reference,
     is_active,
     is_controlled_by,

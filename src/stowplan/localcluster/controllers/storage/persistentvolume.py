@@ -14,9 +14,10 @@ from stowplan.api.meta import LabelSelector
 from stowplan.api.quantity import Quantity, QuantityError, quantity_of
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.localcluster.controllers.controller import Context, Controller
-from stowplan.localcluster.controllers.events import NORMAL, WARNING
-from stowplan.localcluster.controllers.objects import (
+from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.events import NORMAL, WARNING
+from stowplan.localcluster.controllers.storage.volumeprotection import claims_of
+from stowplan.localcluster.objects.fields import (
     annotations_of,
     is_deleting,
     is_finished,
@@ -28,7 +29,6 @@ from stowplan.localcluster.controllers.objects import (
     status_of,
     uid_of,
 )
-from stowplan.localcluster.controllers.storage.volumeprotection import claims_of
 
 BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"

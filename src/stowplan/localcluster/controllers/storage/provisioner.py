@@ -15,17 +15,8 @@ from stowplan.api.catalogue import (
 )
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.localcluster.controllers.controller import Context, Controller
-from stowplan.localcluster.controllers.events import WARNING
-from stowplan.localcluster.controllers.objects import (
-    annotations_of,
-    is_deleting,
-    labels_of,
-    name_of,
-    spec_of,
-    status_of,
-    uid_of,
-)
+from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.events import WARNING
 from stowplan.localcluster.controllers.storage.persistentvolume import (
     DEFAULT_CLASS,
     FIRST_CONSUMER,
@@ -35,6 +26,15 @@ from stowplan.localcluster.controllers.storage.persistentvolume import (
     SELECTED_NODE,
     class_of,
     needs_expansion,
+)
+from stowplan.localcluster.objects.fields import (
+    annotations_of,
+    is_deleting,
+    labels_of,
+    name_of,
+    spec_of,
+    status_of,
+    uid_of,
 )
 
 ZONE: Final = "topology.kubernetes.io/zone"

@@ -6,8 +6,8 @@ from typing import ClassVar, Final
 
 from stowplan.api.catalogue import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, Resource
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllers.controller import Context, Controller
-from stowplan.localcluster.controllers.objects import (
+from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.objects.fields import (
     finalizers_of,
     is_deleting,
     is_finished,

@@ -6,18 +6,19 @@ from datetime import UTC, datetime
 from typing import ClassVar, Final
 
 from stowplan.api.catalogue import CRON_JOBS, JOBS
-from stowplan.api.cron import Schedule, ScheduleError, load_zone, parse_schedule
 from stowplan.api.meta import timestamp
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.localcluster.controllers.controller import (
+from stowplan.localcluster.controllerruntime.controller import (
     BACKGROUND,
     Context,
     Controller,
     is_namespace_terminating,
 )
-from stowplan.localcluster.controllers.events import WARNING
-from stowplan.localcluster.controllers.objects import (
+from stowplan.localcluster.controllerruntime.events import WARNING
+from stowplan.localcluster.controllers.workloads.jobpods import is_job_finished
+from stowplan.localcluster.objects.cron import Schedule, ScheduleError, load_zone, parse_schedule
+from stowplan.localcluster.objects.fields import (
     condition_of,
     controller_reference,
     created_at,
@@ -31,7 +32,6 @@ from stowplan.localcluster.controllers.objects import (
     time_of,
     uid_of,
 )
-from stowplan.localcluster.controllers.workloads.jobpods import is_job_finished
 
 SCHEDULED_AT: Final = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 PADDING: Final = 0.1

@@ -9,13 +9,25 @@ import msgspec
 from stowplan.api.catalogue import CONTROLLER_REVISIONS, DAEMON_SETS, NODES, PODS
 from stowplan.api.labels import SelectorError
 from stowplan.api.node import Taint
-from stowplan.api.nodeselector import required_node_affinity
 from stowplan.api.pod import PodSpec, Toleration
 from stowplan.api.requests import Json
-from stowplan.api.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
-from stowplan.localcluster.controllers.controller import Context, Controller, gather_writes, slow_start_batch
-from stowplan.localcluster.controllers.events import WARNING
-from stowplan.localcluster.controllers.objects import (
+from stowplan.api.rules.nodeselector import required_node_affinity
+from stowplan.api.rules.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
+from stowplan.localcluster.controllerruntime.controller import (
+    Context,
+    Controller,
+    gather_writes,
+    slow_start_batch,
+)
+from stowplan.localcluster.controllerruntime.events import WARNING
+from stowplan.localcluster.controllers.workloads.history import (
+    HASH,
+    claim_revisions,
+    forget_old,
+    present_revision,
+)
+from stowplan.localcluster.controllers.workloads.podcontrol import claim_objects, pod_from, scaled_value
+from stowplan.localcluster.objects.fields import (
     annotations_of,
     available_in,
     count_in,
@@ -34,13 +46,6 @@ from stowplan.localcluster.controllers.objects import (
     status_of,
     uid_of,
 )
-from stowplan.localcluster.controllers.workloads.history import (
-    HASH,
-    claim_revisions,
-    forget_old,
-    present_revision,
-)
-from stowplan.localcluster.controllers.workloads.podcontrol import claim_objects, pod_from, scaled_value
 
 _TOLERATED: Final = (
     ("node.kubernetes.io/not-ready", NO_EXECUTE),
@@ -127,6 +132,16 @@ class Daemon:
 
 def _relevant(spec: Json) -> dict[str, Any]:
     return {field: spec[field] for field in ("nodeSelector", "affinity") if spec.get(field) is not None}
+
+
+def daemon_pod(daemon_set: Json, node: str, revision_hash: str) -> Json:
+    """The pod of a DaemonSet for a node."""
+    template = spec_of(daemon_set).get("template") or {}
+    spec = template.get("spec") or {}
+    generation = template_generation(daemon_set)
+    labels = {HASH: revision_hash, **({GENERATION: generation} if generation else {})}
+    pinned = {"affinity": affinity_for(spec, node), "tolerations": tolerations_of(spec)}
+    return pod_from(template, DAEMON_SETS, daemon_set, labels=labels, spec=pinned)
 
 
 @dataclass(slots=True)
@@ -433,15 +448,9 @@ class DaemonSetController(Controller):
 
     async def _carry_out(self, view: View, todo: Plan) -> None:
         create = todo.create
-        template = spec_of(view.obj).get("template") or {}
-        spec = template.get("spec") or {}
-        generation = template_generation(view.obj)
-        labels = {HASH: view.hash, **({GENERATION: generation} if generation else {})}
-        tolerations = tolerations_of(spec)
 
         async def one(number: int) -> None:
-            pinned = {"affinity": affinity_for(spec, create[number]), "tolerations": tolerations}
-            pod = pod_from(template, DAEMON_SETS, view.obj, labels=labels, spec=pinned)
+            pod = daemon_pod(view.obj, create[number], view.hash)
             await self.create_pod(view.obj, pod)
 
         await slow_start_batch(len(create), one)

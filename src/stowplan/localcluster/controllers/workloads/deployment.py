@@ -7,25 +7,8 @@ from stowplan.api.catalogue import DEPLOYMENTS, PODS, REPLICA_SETS
 from stowplan.api.meta import timestamp
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.localcluster.controllers.controller import Context, Controller
-from stowplan.localcluster.controllers.events import WARNING
-from stowplan.localcluster.controllers.objects import (
-    annotations_of,
-    condition_of,
-    controller_of,
-    count_in,
-    is_deleting,
-    is_finished,
-    name_of,
-    namespace_of,
-    omit_empty,
-    selector_in,
-    spec_of,
-    status_of,
-    time_of,
-    uid_of,
-    without_condition,
-)
+from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.events import WARNING
 from stowplan.localcluster.controllers.workloads.podcontrol import claim_objects
 from stowplan.localcluster.controllers.workloads.rollout import (
     DESIRED_REPLICAS,
@@ -42,6 +25,23 @@ from stowplan.localcluster.controllers.workloads.rollout import (
     same_template,
     scale,
     shrink_old,
+)
+from stowplan.localcluster.objects.fields import (
+    annotations_of,
+    condition_of,
+    controller_of,
+    count_in,
+    is_deleting,
+    is_finished,
+    name_of,
+    namespace_of,
+    omit_empty,
+    selector_in,
+    spec_of,
+    status_of,
+    time_of,
+    uid_of,
+    without_condition,
 )
 
 AVAILABLE_REASON: Final = "NewReplicaSetAvailable"

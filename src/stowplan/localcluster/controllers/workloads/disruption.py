@@ -14,9 +14,10 @@ from stowplan.api.catalogue import (
 )
 from stowplan.api.labels import SelectorError
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllers.controller import Context, Controller
-from stowplan.localcluster.controllers.events import WARNING
-from stowplan.localcluster.controllers.objects import (
+from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.events import WARNING
+from stowplan.localcluster.controllers.workloads.podcontrol import scaled_value
+from stowplan.localcluster.objects.fields import (
     controller_of,
     count_in,
     is_deleting,
@@ -33,7 +34,6 @@ from stowplan.localcluster.controllers.objects import (
     uid_of,
     with_condition,
 )
-from stowplan.localcluster.controllers.workloads.podcontrol import scaled_value
 
 CONFIRMATION: Final = 120.0
 """Seconds after which an eviction that nobody saw happen is forgotten."""

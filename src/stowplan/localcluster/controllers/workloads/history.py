@@ -10,9 +10,10 @@ from stowplan.api.catalogue import CONTROLLER_REVISIONS, Resource
 from stowplan.api.labels import Selector
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.localcluster.controllers.controller import Controller
-from stowplan.localcluster.controllers.informers import Informer
-from stowplan.localcluster.controllers.objects import (
+from stowplan.localcluster.controllerruntime.controller import Controller
+from stowplan.localcluster.controllerruntime.informers import Informer
+from stowplan.localcluster.controllers.workloads.podcontrol import adoptable, claim_objects, short_hash
+from stowplan.localcluster.objects.fields import (
     annotations_of,
     controller_reference,
     count_in,
@@ -24,7 +25,6 @@ from stowplan.localcluster.controllers.objects import (
     spec_of,
     status_of,
 )
-from stowplan.localcluster.controllers.workloads.podcontrol import adoptable, claim_objects, short_hash
 
 HASH: Final = "controller-revision-hash"
 REVISION_HASH: Final = "controller.kubernetes.io/hash"

@@ -7,32 +7,14 @@ from typing import ClassVar, Final
 from stowplan.api.catalogue import JOBS, PODS
 from stowplan.api.requests import DeleteOptions, Json, PatchType
 from stowplan.api.status import ApiError
-from stowplan.localcluster.controllers.controller import (
+from stowplan.localcluster.controllerruntime.controller import (
     MAX_BURST,
     Context,
     Controller,
     gather_writes,
     slow_start_batch,
 )
-from stowplan.localcluster.controllers.events import NORMAL, WARNING
-from stowplan.localcluster.controllers.objects import (
-    condition_of,
-    controller_of,
-    is_controlled_by,
-    is_deleting,
-    is_ready,
-    key_of,
-    name_of,
-    namespace_of,
-    omit_empty,
-    phase_of,
-    selector_in,
-    spec_of,
-    split_key,
-    status_of,
-    time_of,
-    uid_of,
-)
+from stowplan.localcluster.controllerruntime.events import NORMAL, WARNING
 from stowplan.localcluster.controllers.workloads.jobgroups import JobGroups, in_group
 from stowplan.localcluster.controllers.workloads.jobpods import (
     FAILURE,
@@ -65,6 +47,24 @@ from stowplan.localcluster.controllers.workloads.jobpods import (
     write_indexes,
 )
 from stowplan.localcluster.controllers.workloads.podcontrol import claim_objects, pod_from
+from stowplan.localcluster.objects.fields import (
+    condition_of,
+    controller_of,
+    is_controlled_by,
+    is_deleting,
+    is_ready,
+    key_of,
+    name_of,
+    namespace_of,
+    omit_empty,
+    phase_of,
+    selector_in,
+    spec_of,
+    split_key,
+    status_of,
+    time_of,
+    uid_of,
+)
 
 CONTROLLER_NAME: Final = "kubernetes.io/job-controller"
 MAX_UNCOUNTED: Final = 500

@@ -12,9 +12,9 @@ from typing import Final
 from stowplan.api.catalogue import JOBS, POD_GROUPS, WORKLOADS
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.localcluster.controllers.controller import Controller, RetryLater
-from stowplan.localcluster.controllers.events import WARNING
-from stowplan.localcluster.controllers.objects import (
+from stowplan.localcluster.controllerruntime.controller import Controller, RetryLater
+from stowplan.localcluster.controllerruntime.events import WARNING
+from stowplan.localcluster.objects.fields import (
     annotations_of,
     condition_of,
     controller_of,

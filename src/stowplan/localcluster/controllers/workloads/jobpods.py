@@ -8,7 +8,8 @@ from typing import Final
 
 from stowplan.api.requests import Json
 from stowplan.gocompat.numbers import parse_count
-from stowplan.localcluster.controllers.objects import (
+from stowplan.localcluster.controllers.workloads.replicaset import pods_to_delete
+from stowplan.localcluster.objects.fields import (
     annotations_of,
     condition_of,
     count_in,
@@ -26,7 +27,6 @@ from stowplan.localcluster.controllers.objects import (
     time_of,
     uid_of,
 )
-from stowplan.localcluster.controllers.workloads.replicaset import pods_to_delete
 
 TRACKING: Final = "batch.kubernetes.io/job-tracking"
 INDEX: Final = "batch.kubernetes.io/job-completion-index"

@@ -10,9 +10,9 @@ from stowplan.api.labels import Selector
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.gocompat.numbers import parse_count
-from stowplan.localcluster.controllers.controller import Controller
-from stowplan.localcluster.controllers.informers import Informer
-from stowplan.localcluster.controllers.objects import (
+from stowplan.localcluster.controllerruntime.controller import Controller
+from stowplan.localcluster.controllerruntime.informers import Informer
+from stowplan.localcluster.objects.fields import (
     controller_reference,
     finalizers_of,
     is_controlled_by,

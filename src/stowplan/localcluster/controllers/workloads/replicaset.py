@@ -10,14 +10,15 @@ from stowplan.api.labels import Selector, compile_selector
 from stowplan.api.meta import LabelSelector
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.localcluster.controllers.controller import (
+from stowplan.localcluster.controllerruntime.controller import (
     MAX_BURST,
     Context,
     Controller,
     gather_writes,
     slow_start_batch,
 )
-from stowplan.localcluster.controllers.objects import (
+from stowplan.localcluster.controllers.workloads.podcontrol import claim_objects, pod_from
+from stowplan.localcluster.objects.fields import (
     annotations_of,
     available_in,
     controller_of,
@@ -38,7 +39,6 @@ from stowplan.localcluster.controllers.objects import (
     uid_of,
     without_condition,
 )
-from stowplan.localcluster.controllers.workloads.podcontrol import claim_objects, pod_from
 
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 _PHASES: Final = {"Pending": 0, "Unknown": 1, "": 1, "Running": 2}

@@ -7,7 +7,8 @@ from typing import Final
 from stowplan.api.catalogue import DEPLOYMENTS
 from stowplan.api.requests import Json
 from stowplan.gocompat.numbers import parse_count
-from stowplan.localcluster.controllers.objects import (
+from stowplan.localcluster.controllers.workloads.podcontrol import scaled_value, short_hash
+from stowplan.localcluster.objects.fields import (
     annotations_of,
     controller_reference,
     count_in,
@@ -18,7 +19,6 @@ from stowplan.localcluster.controllers.objects import (
     spec_of,
     status_of,
 )
-from stowplan.localcluster.controllers.workloads.podcontrol import scaled_value, short_hash
 
 DESIRED_REPLICAS: Final = "deployment.kubernetes.io/desired-replicas"
 MAX_REPLICAS: Final = "deployment.kubernetes.io/max-replicas"

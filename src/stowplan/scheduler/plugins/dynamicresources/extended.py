@@ -19,7 +19,7 @@ from stowplan.api.devices import (
 from stowplan.api.meta import ObjectMeta, OwnerReference
 from stowplan.api.pod import Container, ContainerExtendedResourceRequest, Pod
 from stowplan.api.quantity import quantity_of
-from stowplan.api.resources import is_extended
+from stowplan.api.rules.resources import is_extended
 from stowplan.scheduler.framework import PodInfo
 from stowplan.scheduler.table.devices import Claims, Classes
 

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stowplan.api.devices import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
-from stowplan.api.nodeselector import CompiledNodeSelector
 from stowplan.api.pod import ContainerExtendedResourceRequest, NodeAllocatableResourceClaimStatus
+from stowplan.api.rules.nodeselector import CompiledNodeSelector
 from stowplan.scheduler.framework import Budget, PodInfo, Status
 from stowplan.scheduler.plugins.dynamicresources.allocation.allocator import Allocator, Found
 from stowplan.scheduler.plugins.dynamicresources.extended import IN_MEMORY_NAME

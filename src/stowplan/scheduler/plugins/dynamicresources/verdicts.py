@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from stowplan.api.devices import DeviceSelector, ResourceClaim
 from stowplan.api.node import Node
-from stowplan.api.nodeselector import CompiledNodeSelector
+from stowplan.api.rules.nodeselector import CompiledNodeSelector
 from stowplan.scheduler.framework import (
     Budget,
     BudgetExceededError,

@@ -3,11 +3,11 @@
 from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar, Final
 
-from stowplan.api.csitranslation import CINDER
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.quantity import milli_value_of
-from stowplan.api.taints import NO_EXECUTE, Tolerations, untolerated
+from stowplan.api.rules.csitranslation import CINDER
+from stowplan.api.rules.taints import NO_EXECUTE, Tolerations, untolerated
 from stowplan.scheduler.framework import (
     Action,
     ClusterEvent,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from stowplan.api.resources import is_scalar
+from stowplan.api.rules.resources import is_scalar
 from stowplan.gocompat.numbers import MAX_INT64
 from stowplan.scheduler.framework import MAX_NODE_SCORE, PodGroupAssignments, Scores
 from stowplan.scheduler.plugins.noderesources.resource_allocation import ResourceSpec

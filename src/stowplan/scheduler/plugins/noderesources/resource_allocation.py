@@ -9,7 +9,7 @@ import numpy as np
 
 from stowplan.api.fielderrors import EnumText, Path, forbidden, invalid, not_supported, required
 from stowplan.api.meta import Struct
-from stowplan.api.resources import is_scalar
+from stowplan.api.rules.resources import is_scalar
 from stowplan.gocompat.numbers import MAX_INT64
 from stowplan.scheduler.framework import MAX_NODE_SCORE, NodeRows, Scores
 from stowplan.scheduler.plugins.noderesources.device_totals import DeviceTotals

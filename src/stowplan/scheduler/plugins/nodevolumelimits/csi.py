@@ -6,8 +6,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from stowplan.api.csitranslation import TranslationError, in_tree_kind, translated_inline
 from stowplan.api.pod import Pod, Volume
+from stowplan.api.rules.csitranslation import TranslationError, in_tree_kind, translated_inline
 from stowplan.api.storage import CSINode, PersistentVolumeClaim, VolumeAttachment
 from stowplan.scheduler.framework import (
     SKIP,

@@ -7,8 +7,8 @@ import msgspec
 import numpy as np
 
 from stowplan.api.labels import Selector, compile_selector, selector_from_labels
-from stowplan.api.nodeselector import required_node_affinity
 from stowplan.api.pod import TopologySpreadConstraint
+from stowplan.api.rules.nodeselector import required_node_affinity
 from stowplan.scheduler.framework import PodInfo
 from stowplan.scheduler.plugins.tainttoleration import hard_verdicts
 from stowplan.scheduler.table.columns import BoolColumn

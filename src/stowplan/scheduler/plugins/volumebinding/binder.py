@@ -11,8 +11,8 @@ from stowplan.api.catalogue import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES,
 from stowplan.api.decode import DecodeError, convert
 from stowplan.api.meta import Object
 from stowplan.api.node import Node
-from stowplan.api.nodeselector import compile_node_selector
 from stowplan.api.requests import Json
+from stowplan.api.rules.nodeselector import compile_node_selector
 from stowplan.api.status import ApiError
 from stowplan.api.storage import ObjectReference, PersistentVolume, PersistentVolumeClaim, VolumeNodeAffinity
 from stowplan.client import Client

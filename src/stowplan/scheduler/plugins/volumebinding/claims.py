@@ -5,11 +5,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from stowplan.api.csitranslation import in_tree_kind, translated_affinity
 from stowplan.api.labels import Selector, SelectorError, compile_selector
-from stowplan.api.nodeselector import RequiredNodeAffinity
 from stowplan.api.pod import RawQuantity, Volume
 from stowplan.api.quantity import QuantityError, value_of
+from stowplan.api.rules.csitranslation import in_tree_kind, translated_affinity
+from stowplan.api.rules.nodeselector import RequiredNodeAffinity
 from stowplan.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, VolumeNodeAffinity
 from stowplan.scheduler.framework import SKIP, PodInfo, Status, error, unresolvable
 from stowplan.scheduler.table.storage import Storage

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from stowplan.api.labels import IN
-from stowplan.api.nodeselector import RequiredNodeAffinity
+from stowplan.api.rules.nodeselector import RequiredNodeAffinity
 from stowplan.scheduler.plugins.volumebinding.claims import is_migrated
 from stowplan.scheduler.table.changes import Rows
 from stowplan.scheduler.table.columns import IdColumn

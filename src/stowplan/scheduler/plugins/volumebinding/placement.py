@@ -9,8 +9,8 @@ from heapq import merge
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from stowplan.api.nodeselector import CompiledNodeSelector, RequiredNodeAffinity, compile_term
 from stowplan.api.pod import NodeSelectorRequirement, NodeSelectorTerm
+from stowplan.api.rules.nodeselector import CompiledNodeSelector, RequiredNodeAffinity, compile_term
 from stowplan.api.storage import TopologySelectorTerm
 from stowplan.gocompat.numbers import MAX_INT64
 from stowplan.scheduler.plugins.noderesources.resource_allocation import (

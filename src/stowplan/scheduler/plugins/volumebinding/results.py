@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stowplan.api.labels import IN
-from stowplan.api.nodeselector import CompiledNodeSelector, FieldRequirement, RequiredNodeAffinity, Term
+from stowplan.api.rules.nodeselector import CompiledNodeSelector, FieldRequirement, RequiredNodeAffinity, Term
 from stowplan.scheduler.plugins.volumebinding.claims import BoundVolume, Requirements
 from stowplan.scheduler.plugins.volumebinding.partition import EVERYWHERE, Migrated, Partition, PassingRows
 from stowplan.scheduler.plugins.volumebinding.placement import (

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
-from stowplan.api.amounts import shown_amount
-from stowplan.api.nodeselector import RequiredNodeAffinity
 from stowplan.api.quantity import QuantityError, value_of
+from stowplan.api.rules.amounts import shown_amount
+from stowplan.api.rules.nodeselector import RequiredNodeAffinity
 from stowplan.api.storage import PersistentVolume, PersistentVolumeClaim
 from stowplan.scheduler.framework import PodInfo, Shortfall
 from stowplan.scheduler.plugins.volumebinding.claims import affinity_seen_from, claim_name, is_bound

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from stowplan.api.devices import Device, NodeAllocatableResourceMapping, ResourceClaim
 from stowplan.api.pod import NodeAllocatableResourceClaimStatus, Pod, ResourceList
 from stowplan.api.quantity import Quantity, quantity_of
-from stowplan.api.resources import incoming_requests, is_hugepages, pod_requests
+from stowplan.api.rules.resources import incoming_requests, is_hugepages, pod_requests
 from stowplan.scheduler.framework import Status, error, unresolvable, unschedulable
 from stowplan.scheduler.plugins.dynamicresources.allocation.allocator import Found
 from stowplan.scheduler.plugins.dynamicresources.allocation.choice import Chosen

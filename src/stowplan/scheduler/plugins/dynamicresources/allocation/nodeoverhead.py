@@ -16,7 +16,7 @@ from stowplan.api.pod import (
     Pod,
 )
 from stowplan.api.quantity import Quantity, quantity_of
-from stowplan.api.resources import is_hugepages, pod_requests
+from stowplan.api.rules.resources import is_hugepages, pod_requests
 from stowplan.scheduler.framework import Status, error, unresolvable
 from stowplan.scheduler.plugins.dynamicresources.allocation.nodeallocatable import (
     Footprint,

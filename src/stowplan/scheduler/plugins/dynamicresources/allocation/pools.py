@@ -6,9 +6,9 @@ from functools import lru_cache
 
 from stowplan.api.devices import CounterSet, Device, ResourceSlice
 from stowplan.api.node import Node
-from stowplan.api.nodeselector import CompiledNodeSelector, compile_node_selector
 from stowplan.api.pod import NodeSelector
 from stowplan.api.quantity import Quantity, quantity_of
+from stowplan.api.rules.nodeselector import CompiledNodeSelector, compile_node_selector
 from stowplan.scheduler.plugins.dynamicresources.features import Features
 from stowplan.scheduler.table.devices import AllocatedState, DeviceRef, PoolID, Slices, SliceView
 

@@ -13,8 +13,8 @@ from stowplan.api.devices import (
     DeviceRequestAllocationResult,
     ResourceClaim,
 )
-from stowplan.api.nodeselector import NODE_NAME_FIELD
 from stowplan.api.pod import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from stowplan.api.rules.nodeselector import NODE_NAME_FIELD
 from stowplan.scheduler.plugins.dynamicresources.allocation.allocator import Found
 from stowplan.scheduler.plugins.dynamicresources.allocation.choice import AllocationError, Chosen
 from stowplan.scheduler.plugins.dynamicresources.allocation.requests import Wanted

@@ -6,9 +6,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from stowplan.api.amounts import smaller_requests
 from stowplan.api.devices import ALL_DEVICES, ResourceClaim
 from stowplan.api.node import Node
+from stowplan.api.rules.amounts import smaller_requests
 from stowplan.scheduler.framework import (
     Budget,
     BudgetExceededError,
