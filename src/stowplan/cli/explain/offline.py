@@ -23,7 +23,7 @@ from stowplan.explain.document.pod import PodDocument
 from stowplan.explain.document.preemption import Eviction
 from stowplan.explain.document.schema import Explained
 from stowplan.explain.explainers.causes import NEAREST, pending_document
-from stowplan.explain.explainers.group import as_member, group_of_pod
+from stowplan.explain.explainers.members import as_member, group_of_pod
 from stowplan.explain.sentences import told_pod
 from stowplan.explain.states import GONE
 from stowplan.scheduler.framework.budget import run_at_once

@@ -5,7 +5,7 @@ are tried, also those after the first that finds no node. The table is left as i
 others may run between two of them.
 """
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from random import Random
@@ -17,13 +17,13 @@ from stowplan.api.pod import Pod
 from stowplan.api.pod_groups import INITIALLY_SCHEDULED, MAX_TREE_DEPTH, GroupObject, PodGroup
 from stowplan.api.rules.amounts import shown_amount
 from stowplan.explain.document.group import DomainOfGroup, GroupDocument, StoppedBy
-from stowplan.explain.document.pod import FunnelLine, GroupChange, PodDocument
+from stowplan.explain.document.pod import FunnelLine, GroupChange
 from stowplan.explain.document.preemption import GroupPreemption
 from stowplan.explain.explainers.changes import added_node, added_slices, like
 from stowplan.explain.explainers.preemption import group_preemption
 from stowplan.explain.explainers.rejections import Rejections
-from stowplan.explain.sentences import told_group, told_pod
-from stowplan.explain.states import FITS, INCOMPLETE, PENDING, PLACED, WAITING
+from stowplan.explain.sentences import told_group
+from stowplan.explain.states import FITS, INCOMPLETE, PLACED, WAITING
 from stowplan.runtime.logs import Logger
 from stowplan.scheduler.framework.decision import fit_error
 from stowplan.scheduler.framework.extension_points import Lifecycle
@@ -47,7 +47,7 @@ from stowplan.scheduler.framework.status import PluginError, Status
 from stowplan.scheduler.node_sampler import NodeSampler
 from stowplan.scheduler.pod_groups.algorithm import WHOLE_CLUSTER, GroupAlgorithm, Transaction
 from stowplan.scheduler.scheduling_cycle import NodeFinder
-from stowplan.scheduler.table.pod_groups import GroupTree, PodGroups, PodGroupState
+from stowplan.scheduler.table.pod_groups import GroupTree, PodGroupState
 from stowplan.scheduler.table.podinfo import PodInfo
 
 MOST_DOMAINS: Final = 100
@@ -416,37 +416,6 @@ class GroupExplainer:
                 return False
             same = [one for one in placements if one.name == best.placement.name]
             return bool(same) and self._tried(info, same[0]).fits >= found.needed
-
-
-# A pod and its group
-
-
-def group_of_pod(
-    groups: PodGroups, pod: Pod, steps: Callable[[str], Generator[None, None, GroupDocument | None]]
-) -> Generator[None, None, GroupDocument | None]:
-    """The group that a pod without a node waits for: its own, or that at the top of its tree if its own could
-    be placed. `steps` explains a group by its key."""
-    key = None if pod.spec.node_name else groups.key_of(pod)
-    if key is None:
-        return None
-    found = yield from steps(key)
-    root = groups.root_of(pod)
-    if found is not None and root not in (None, key) and not found.is_waiting:
-        found = (yield from steps(str(root))) or found
-    return found
-
-
-def as_member(found: PodDocument, group: GroupDocument | None) -> PodDocument:
-    """The document about a pod without a node, with its group in short.
-
-    A member that would fit alone still waits if its group does.
-    """
-    if group is None:
-        return found
-    found = replace(found, group=group.in_short())
-    if found.state == FITS and group.is_waiting:
-        found = replace(found, state=PENDING, message=group.headline)
-    return told_pod(found)
 
 
 def _change(kind: str, text: str, domain: str = "") -> GroupChange:

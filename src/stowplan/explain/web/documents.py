@@ -39,7 +39,8 @@ from stowplan.explain.document.queue import (
     QueueDocument,
 )
 from stowplan.explain.explainers.causes import NEAREST, pending_document
-from stowplan.explain.explainers.group import GroupExplainer, as_member, group_of_pod
+from stowplan.explain.explainers.group import GroupExplainer
+from stowplan.explain.explainers.members import as_member, group_of_pod
 from stowplan.explain.explainers.pod import Explainer
 from stowplan.explain.recorded import attempts_of, queue_state
 from stowplan.explain.sentences import told_group, told_node, told_pod
