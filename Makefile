@@ -15,13 +15,13 @@ up: $(INSTALLED)
 	$(BIN)/stowplan up --demo
 
 test: $(READY) check kubectl chromium
-	$(BIN)/pytest -n 3
+	$(BIN)/pytest -n 4
 
 # The property tests with TIMES times the examples that they ask for (a run of the suite has 0.6 times as many), all
 # recorded facts of 1.37, and more kills of leaders. Other examples each time: one that fails is printed with a blob.
 TIMES ?= 10
 test-long: $(READY)
-	STOWPLAN_LONG_TESTS=$(TIMES) STOWPLAN_KILLS=$(TIMES) $(BIN)/pytest -n 3 tests/run/test_failover.py \
+	STOWPLAN_LONG_TESTS=$(TIMES) STOWPLAN_KILLS=$(TIMES) $(BIN)/pytest -n 4 tests/run/test_failover.py \
 	  $$(grep -rlw --include='test_*.py' 'from effort import' tests)
 
 # Stories recorded from kube-controller-manager, in real time against `stowplan up`: about two minutes.

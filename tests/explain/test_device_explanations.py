@@ -306,6 +306,13 @@ def test_an_error_names_the_device() -> None:
     assert f"{DRIVER}/n/g0" in render(found).replace("\n", " ")
 
 
+def test_more_devices_than_a_claim_can_have_end_the_attempt_before_fewer_are_tried() -> None:
+    """Remedies try every smaller number, which are few because of this."""
+    found = explained([*ONE, slice_of("n", [gpu("g0")]), claim("c", asked(count=10**15))])
+    assert f"number of requested devices {10**15} exceeds the claim limit of 32" in found.message
+    assert not found.near_misses
+
+
 def test_a_claim_with_devices_elsewhere_says_where_and_who_uses_it() -> None:
     objects = [*ONE, node("m"), slice_of("m", [gpu("g0")]), pod("q", "c", on="m")]
     full = {**node("m"), "spec": {"unschedulable": True}}
