@@ -50,7 +50,7 @@ def defaults_command(gates: FeatureGates | None) -> None:
 @gates_options
 @plugins_option
 def validate_command(file: str, gates: FeatureGates | None, plugins: tuple[str, ...]) -> None:
-    """Validate FILE as a starting scheduler would.
+    """Validate FILE as the scheduler does at startup.
 
     FILE is a KubeSchedulerConfiguration of any version, or a Policy.
     """
@@ -68,7 +68,7 @@ def validate_command(file: str, gates: FeatureGates | None, plugins: tuple[str, 
 def show_command(file: str, gates: FeatureGates | None, plugins: tuple[str, ...]) -> None:
     """Show FILE with plugins and defaults resolved.
 
-    Prints the plugins of every extension point in order, then the configuration with all defaults.
+    Prints the plugins of each extension point in order, then the configuration with all defaults.
 
     FILE is a KubeSchedulerConfiguration of any version, or a Policy.
     """
@@ -108,7 +108,7 @@ def migrate_command(
     """Convert FILE to KubeSchedulerConfiguration v1.
 
     FILE is a KubeSchedulerConfiguration of any version, or a Policy. The result goes to stdout.
-    What has no exact equivalent is listed on stderr, with its replacement.
+    Settings without an exact equivalent are listed on stderr, with their replacement.
     """
     if (file is None) == (provider is None):
         raise click.UsageError("expected FILE or --algorithm-provider")

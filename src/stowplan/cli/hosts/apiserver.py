@@ -75,10 +75,10 @@ def apiserver(
 ) -> None:
     """Run a Kubernetes API server.
 
-    It stores objects and serves watches, until Ctrl-C. It has no scheduler, controllers or kubelets: start
+    It stores objects and serves watches until Ctrl-C. It has no scheduler, controllers or kubelets: start
     those separately, or use `stowplan up`. Objects are in memory unless `--data-dir` is set. It listens
     on loopback unless `--bind` is set, and every request needs the token. Pod groups are served unless
-    `--feature-gates` says otherwise of them.
+    `--feature-gates` turns them off.
     """
     if token is not None and (not token or not token.isascii() or not token.isprintable() or " " in token):
         raise click.BadParameter("expected printable characters without blanks", param_hint="--token")

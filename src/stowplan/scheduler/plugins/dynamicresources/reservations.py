@@ -112,6 +112,9 @@ class Reservations:
                 claims.restore(claim.key)
             if claim.allocation is not None and claim.is_reserved_for(pod.uid):
                 self._release(claim, pod)
+        released = claims.take_released()
+        if released:
+            self._handle.scheduler.activate(released)
         special = state.extended
         if special is None:
             return
