@@ -36,7 +36,7 @@ from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.decision import NO_NODES, fit_error
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.extension_points import Lifecycle, post_filter_steps, run_to_end
-from stowplan.scheduler.framework.interface import ExtensionPoint, Plugin
+from stowplan.scheduler.framework.interface import ExtensionPoint, Plugin, Services
 from stowplan.scheduler.framework.nominations import Nominations
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.framework.status import Code, PluginError
@@ -73,7 +73,8 @@ class Cluster:
     With `ties="first"` the first of them is taken, in the order of their names, as some simulators do; with
     `ties="fixed"` the first in a random order that stays the same.
     With the same objects, configuration, seed and calls the results are the same. They are those of a
-    scheduler with this seed that is given the same pods in the same order.
+    scheduler with this seed that is given the same pods in the same order. `services` is what plugins find
+    in `handle.scheduler`. Without `reuse` no result is kept between pods.
     """
 
     def __init__(
@@ -87,6 +88,8 @@ class Cluster:
         ties: Literal["random", "first", "fixed"] = "random",
         source: str = "simulation",
         notes: Sequence[str] = (),
+        services: Services | None = None,
+        reuse: bool = True,
     ) -> None:
         self.settings = _settings(config, plugins) if settings is None else settings
         self.source = source
@@ -104,7 +107,13 @@ class Cluster:
         rngs = RandomSources.of(Random(seed), len(profiles))
         self.frameworks = {
             profile.scheduler_name: Framework(
-                profile, self.table, self.settings.registry, self.settings.gates, rng=rng
+                profile,
+                self.table,
+                self.settings.registry,
+                self.settings.gates,
+                rng=rng,
+                services=services,
+                reuse=reuse,
             )
             for profile, rng in zip(profiles, rngs.frameworks, strict=True)
         }
@@ -411,6 +420,16 @@ class Cluster:
         """Why a pod may not be tried at all, "" if it may."""
         return self._gate(self.table.info(pod))
 
+    def assume(self, info: PodInfo, node: str) -> None:
+        """Put a pod on a node it was given. Reserve, Permit and what follows are up to the caller."""
+        self.table.assume(info, node)
+        self._keys[info.key] = info.uid
+
+    def forget(self, info: PodInfo) -> None:
+        """Take a pod off the node it was given."""
+        self.table.forget(info.uid)
+        del self._keys[info.key]
+
     def put_copy(self, pod: Pod, name: str, node: str) -> None:
         """Put a pod like another on a node, whatever the scheduler would say."""
         metadata = replace(pod.metadata, name=name, uid=f"{pod.metadata.uid}~{name}")
@@ -523,14 +542,13 @@ class Cluster:
     def _place(self, info: PodInfo, node: str, cycle: Cycle, outcome: Outcome) -> None:
         pod = info.pod
         name = self._framework(pod).profile.scheduler_name
-        self.table.assume(info, node)
+        self.assume(info, node)
         status, _ = self._lifecycles[name].run_reserve_and_permit(cycle, info, node)
         if not status.is_success and status.code is not Code.WAIT:
             self._lifecycles[name].unreserve(cycle, info, node)
-            self.table.forget(info.uid)
+            self.forget(info)
             self._wait(pod, status.message, outcome)
             return
-        self._keys[pod.key] = info.uid
         self._reserved[info.uid] = (name, cycle, node)
         self._note(lambda: self._unplace(info, cycle, node))
         if pod.key in self.pending:
