@@ -30,6 +30,7 @@ from stowplan.api.requests import Json
 from stowplan.config import load, load_file
 from stowplan.explain.explainer import Explainer, PodExplanation
 from stowplan.runtime.logs import Logger
+from stowplan.scheduler.cycle.scheduling_cycle import NodeFinder
 from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.decision import NO_NODES, fit_error
 from stowplan.scheduler.framework.evaluation import Evaluation
@@ -41,7 +42,6 @@ from stowplan.scheduler.framework.status import Code, PluginError
 from stowplan.scheduler.node_sampler import NodeSampler
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan.scheduler.random_sources import RandomSources
-from stowplan.scheduler.scheduling_cycle import NodeFinder
 from stowplan.scheduler.settings import Settings
 from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.scheduler.table.table import ClusterTable
@@ -110,7 +110,7 @@ class Cluster:
         self._rngs = (rngs.node_finder, *rngs.frameworks)
         logger = Logger()
         tie_break = rngs.node_finder if ties == "random" else _First()
-        self._finder = NodeFinder(NodeSampler(self.table, logger), (), tie_break, logger)
+        self._finder = NodeFinder(NodeSampler(self.table, logger), tie_break, logger)
         self._keys: dict[str, str] = {}
         """The uid of every pod that has a node, by `namespace/name`."""
         self._reserved: dict[str, tuple[str, Cycle, str]] = {}

@@ -37,6 +37,7 @@ from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.pod_groups.explainer import GroupExplainer, GroupExplanation
 from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.scheduler.table.table import ClusterTable
+from stowplan.scheduler.tasks import released
 
 T = TypeVar("T")
 
@@ -305,7 +306,7 @@ class Inspection:
         context = scheduler.context
         while True:
             await asyncio.sleep(0)
-            await context.freeze.free()
+            await released(context.freeze)
             until = context.timer() + AT_ONCE
             try:
                 step = next(steps)
