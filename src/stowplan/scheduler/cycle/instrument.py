@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from stowplan.api.pod import Pod
-from stowplan.explain.preemption import Preempting
+from stowplan.scheduler.decisions import PreemptionRecord
 from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.decision import DecisionRecord
 from stowplan.scheduler.framework.instrument import PluginInstrument, Probe, hook_of
@@ -83,7 +83,7 @@ class Instrument(QueueInstrument, PluginInstrument):
         record: DecisionRecord | None,
         outcome: str,
         message: str,
-        preempting: Preempting | None = None,
+        preempting: PreemptionRecord | None = None,
     ) -> None:
         """An attempt came to `binding`, `unschedulable` or `error`; without a record it failed before."""
 

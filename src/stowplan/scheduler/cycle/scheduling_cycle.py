@@ -12,7 +12,6 @@ from typing import TypeAlias
 import msgspec
 
 from stowplan.api.node import Node
-from stowplan.explain.preemption import Preempting
 from stowplan.gocompat.quoting import quote
 from stowplan.runtime.logs import Logger, Ref
 from stowplan.scheduler.cache import CacheCorruptedError
@@ -29,6 +28,7 @@ from stowplan.scheduler.cycle.post_filter import post_filter
 from stowplan.scheduler.cycle.profile import Profile
 from stowplan.scheduler.cycle.requests import EvictForPod, LongSearch
 from stowplan.scheduler.cycle.schedule_result import ScheduleResult
+from stowplan.scheduler.decisions import PreemptionRecord
 from stowplan.scheduler.events import WARNING
 from stowplan.scheduler.extenders.requests import ExtenderError
 from stowplan.scheduler.framework.budget import Budget, LongSearchError, Work
@@ -540,7 +540,7 @@ class SchedulingCycle:
         record: DecisionRecord | None,
         outcome: str,
         message: str,
-        preempting: Preempting | None = None,
+        preempting: PreemptionRecord | None = None,
     ) -> None:
         """Keep the decision so that it can be explained."""
         if self._hooks.decided is not None:
@@ -551,5 +551,5 @@ class SchedulingCycle:
             self._hooks.attempt_went_on(uid, outcome, message)
 
 
-def _preempting(result: PostFilterResult, nodes: int) -> Preempting | None:
-    return Preempting.of(result, nodes) if result.nominated_node or result.status.message else None
+def _preempting(result: PostFilterResult, nodes: int) -> PreemptionRecord | None:
+    return PreemptionRecord.of(result, nodes) if result.nominated_node or result.status.message else None

@@ -1,10 +1,9 @@
 """The last decisions about pods, kept for explanations."""
 
-from stowplan.explain.preemption import Preempting
 from stowplan.runtime.clock import Clock
 from stowplan.scheduler.cycle.assignment import Assignment
 from stowplan.scheduler.cycle.instrument import Instrument
-from stowplan.scheduler.decisions import LastDecision, LastDecisions
+from stowplan.scheduler.decisions import LastDecisions, PodRecord, PreemptionRecord
 from stowplan.scheduler.framework.decision import DecisionRecord
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 
@@ -22,10 +21,10 @@ class DecisionsInstrument(Instrument):
         record: DecisionRecord | None,
         outcome: str,
         message: str,
-        preempting: Preempting | None = None,
+        preempting: PreemptionRecord | None = None,
     ) -> None:
         self._decisions.put(
-            LastDecision(
+            PodRecord(
                 queued.key,
                 queued.uid,
                 self._clock.now(),

@@ -151,7 +151,7 @@ class GroupAlgorithm:
         self._hooks = hooks = Hooks() if hooks is None else hooks
         self._profile = framework.profile.scheduler_name
         self._scores_by_count = self.points.is_trusted and all(
-            plugin.scores_placements_by_count for plugin in self.points.scores
+            plugin.contract.scores_placements_by_count for plugin in self.points.scores
         )
 
     def run(self, root: PodGroupInfo, cycle: GroupCycle | None = None) -> Waited[GroupResult]:
