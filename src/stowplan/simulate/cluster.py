@@ -31,7 +31,6 @@ from stowplan.config import load, load_file
 from stowplan.explain.document.pod import PodDocument
 from stowplan.explain.explainers.pod import Explainer
 from stowplan.runtime.logs import Logger
-from stowplan.scheduler.cycle.scheduling_cycle import NodeFinder
 from stowplan.scheduler.framework.budget import run_at_once
 from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.decision import NO_NODES, fit_error
@@ -41,7 +40,6 @@ from stowplan.scheduler.framework.interface import ExtensionPoint, Plugin, Servi
 from stowplan.scheduler.framework.nominations import Nominations
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.framework.status import Code, PluginError
-from stowplan.scheduler.node_sampler import NodeSampler
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan.scheduler.random_sources import RandomSources
 from stowplan.scheduler.settings import Settings
@@ -53,8 +51,9 @@ from stowplan.simulate.snapshot.sources import read_files
 
 if TYPE_CHECKING:
     from stowplan.explain.document.group import GroupDocument
-    from stowplan.simulate.admission import AdmissionStore, Quotas
-    from stowplan.simulate.manifests import Manifests
+    from stowplan.scheduler.cycle.scheduling_cycle import NodeFinder
+    from stowplan.simulate.creation.admission import AdmissionStore, Quotas
+    from stowplan.simulate.creation.manifests import Manifests
 
 Undo = Callable[[], object]
 
@@ -119,9 +118,7 @@ class Cluster:
         }
         self._lifecycles = {name: Lifecycle(framework) for name, framework in self.frameworks.items()}
         self._rngs = (rngs.node_finder, *rngs.frameworks)
-        logger = Logger()
-        tie_break = rngs.node_finder if ties == "random" else _First()
-        self._finder = NodeFinder(NodeSampler(self.table, logger), tie_break, logger)
+        self._tie_break = rngs.node_finder if ties == "random" else _First()
         self._keys: dict[str, str] = {}
         """The uid of every pod that has a node, by `namespace/name`."""
         self._reserved: dict[str, tuple[str, Cycle, str]] = {}
@@ -270,7 +267,7 @@ class Cluster:
     @property
     def admission(self) -> "AdmissionStore":
         """The API server's admission, with the objects of this cluster that it reads."""
-        from stowplan.simulate.admission import AdmissionStore
+        from stowplan.simulate.creation.admission import AdmissionStore
 
         if self._admission is None:
             self._admission = AdmissionStore(self.objects.values(), self.settings.gates)
@@ -279,7 +276,7 @@ class Cluster:
     @cached_property
     def quotas(self) -> "Quotas":
         """The quotas of this cluster. What is charged in a fork is given back at its end."""
-        from stowplan.simulate.admission import Quotas
+        from stowplan.simulate.creation.admission import Quotas
 
         return Quotas(self._quotas.values, self._of_kind, self._used, self._charge)
 
@@ -382,13 +379,13 @@ class Cluster:
 
         A workload that is there already is rolled out: new pods, then old ones go. Raises SnapshotError.
         """
-        from stowplan.simulate.applying import apply
+        from stowplan.simulate.creation.applying import apply
 
         return apply(self, sources, replicas, namespace)
 
     def scale(self, workload: str, replicas: int, *, namespace: str = "default") -> Outcome:
         """Give a workload (`deployment/web`) so many pods. Raises NoSuchObjectError."""
-        from stowplan.simulate.applying import scale
+        from stowplan.simulate.creation.applying import scale
 
         return scale(self, workload, replicas, namespace)
 
@@ -506,6 +503,15 @@ class Cluster:
             self._undo.append(undo)
 
     # One pod
+
+    @cached_property
+    def _finder(self) -> "NodeFinder":
+        """Made when the first pod is scheduled: explanations need no scheduling cycle."""
+        from stowplan.scheduler.cycle.scheduling_cycle import NodeFinder
+        from stowplan.scheduler.node_sampler import NodeSampler
+
+        logger = Logger()
+        return NodeFinder(NodeSampler(self.table, logger), self._tie_break, logger)
 
     def _schedule_one(self, info: PodInfo, queue: "_Queue", outcome: Outcome, preempt: bool) -> None:
         pod = info.pod
