@@ -69,8 +69,9 @@ class Cluster:
         Raises PluginError if a plugin fails.
         """
         obj = _pod(pod)
-        self._framework(obj)
-        return self._host.evaluate(obj)
+        nominated = obj.status.nominated_node_name
+        row = self.table.row_of(nominated) if nominated else None
+        return self._framework(obj).evaluate(self.table.info(obj), nominated_row=row)
 
     def decide(self, pod: AnyPod, top: int = 5) -> Decision:
         """What would be done with a pod now. Changes nothing but the random choices to come."""
