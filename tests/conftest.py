@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
-from xdist.scheduler import LoadScopeScheduling
 
+from distribution import Distribution
 from effort import LONG
 from releases import EACH
 from stowplan.api.releases import Release
@@ -22,45 +22,32 @@ settings.load_profile("ci" if os.environ.get("CI") else "default")
 pytest.register_assert_rewrite("wire.comparing", "wire.objects")
 """Comparisons of these modules show what differs."""
 
-TOGETHER = (
-    "tests/run/test_recorded_",
-    "tests/outages/test_outages.py",
-    "tests/controllers/test_recorded_stories.py",
-    "tests/apiserver/test_manifests_of_all_kinds.py",
-    "tests/up/test_corpus.py",
-    "tests/up/test_kubectl_on_up.py",
-    "tests/apiserver/test_recorded_answers.py",
-    "tests/bench/test_bench_growth.py",
-    "tests/deploy/test_applied.py",
-    "tests/explain/test_inspection.py",
-    "tests/explain/test_running_scheduler.py",
-    "tests/httpclient/test_large_lists.py",
-    "tests/page/test_page.py",
-)
-"""Tests of these files look at the same processes or runs, which start and end once for all of them."""
-
 
 class Frozen:
-    """Leaves all tests and what they import out of garbage collection, once, for the whole run.
+    """Leaves all tests and what they import out of garbage collection.
 
-    That is a million objects: without this, a test that collects garbage ten times takes seconds. The code
-    under test freezes and unfreezes too (`stowplan.runtime.gc_tuning`). Here neither has an effect, or each
-    test after it would go through the million again. Tests of the collector have processes of their own.
+    That is a million objects: without this, a test that collects garbage ten times takes seconds. What tests
+    leave behind (caches, modules) is left out some tests later. The code under test freezes and unfreezes
+    too (`stowplan.runtime.gc_tuning`); here neither has an effect, or each test after it would go through
+    the million again. Tests of the collector have processes of their own.
     """
+
+    EVERY = 200
+    """Tests between two times; with fewer the collections for it cost more than they save."""
 
     def __init__(self) -> None:
         self._freeze = gc.freeze
-        self._done = False
+        self._tests = 0
         setattr(gc, "freeze", self._ignore)  # noqa: B010
         setattr(gc, "unfreeze", self._ignore)  # noqa: B010
 
     def _ignore(self) -> None: ...
 
-    def once(self) -> None:
-        if not self._done:
+    def before_test(self) -> None:
+        if not self._tests % self.EVERY:
             gc.collect()
             self._freeze()
-            self._done = True
+        self._tests += 1
 
 
 _FROZEN = Frozen()
@@ -79,18 +66,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    _FROZEN.once()
+    _FROZEN.before_test()
 
 
-class OneByOne(LoadScopeScheduling):  # type: ignore[misc]
-    """Gives workers one test at a time, but those that share processes to one worker."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return next((files for files in TOGETHER if nodeid.startswith(files)), nodeid)
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneByOne:
-    return OneByOne(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Distribution:
+    return Distribution(config, log)
 
 
 @pytest.fixture(params=EACH, ids=lambda one: one.name)
