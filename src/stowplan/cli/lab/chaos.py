@@ -1,4 +1,4 @@
-"""`stowplan chaos`: randomized runs under faults by seed, and campaigns against real processes."""
+"""`stowplan lab chaos`: randomized runs under faults by seed, and campaigns against real processes."""
 
 import math
 import time
@@ -165,7 +165,7 @@ def _show(outcome: Outcome, content: _Content) -> None:
     more = len(outcome.findings) - 1
     also = f", and {more} more" if more else ""
     click.echo(f"seed {outcome.seed}: {outcome.findings[0]}{also}")
-    click.echo(f"  again: stowplan chaos --seed {outcome.seed}{content.options} --verbose")
+    click.echo(f"  again: stowplan lab chaos --seed {outcome.seed}{content.options} --verbose")
 
 
 def _document(chosen: range, failed: list[Outcome], counts: Counter[str]) -> dict[str, Any]:
@@ -230,7 +230,7 @@ def _run_campaign(extent: _Extent, schedulers: int, faults: Sequence[str], as_js
 def _show_round(result: RoundResult) -> None:
     click.echo(str(result))
     if result.findings:
-        click.echo(f"  again: stowplan chaos --processes --rounds 1 --seed {result.seed}")
+        click.echo(f"  again: stowplan lab chaos --processes --rounds 1 --seed {result.seed}")
 
 
 def _campaign_document(result: CampaignResult) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def _one_target(config: Json, path: str) -> Iterator[FieldError]:
     if (config.get("url") is None) == (config.get("service") is None):
         yield required(path, "exactly one of url or service is required")
     else:
-        yield from _TABLES["Target"](config, path)
+        yield from _TABLES["target"](config, path)
 
 
 def _qualified_name(name: str, path: str) -> Iterator[FieldError]:
@@ -314,7 +314,7 @@ def _subject(subject: Json, path: str) -> Iterator[FieldError]:
     if subject.get(own) is None:
         yield required(f"{path}.{own}", f"{own} is required when subject kind is '{kind}'")
     else:
-        yield from _TABLES[kind](subject[own], f"{path}.{own}")
+        yield from _TABLES[own](subject[own], f"{path}.{own}")
     for other, name in _SUBJECTS.items():
         if name != own and subject.get(name) is not None:
             yield forbidden(f"{path}.{name}", f"{name} is forbidden when subject kind is not '{other}'")
@@ -323,7 +323,7 @@ def _subject(subject: Json, path: str) -> Iterator[FieldError]:
 def _limit_response(response: Json, path: str) -> Iterator[FieldError]:
     kind, queuing = response.get("type") or "", f"{path}.queuing"
     if kind == "Queue":
-        yield from _TABLES["Queued"](response, path)
+        yield from _TABLES["queued"](response, path)
     elif kind != "Reject":
         yield not_supported(f"{path}.type", kind, ["Queue", "Reject"])
     elif response.get("queuing") is not None:
@@ -344,7 +344,7 @@ def _level(spec: Json, path: str) -> Iterator[FieldError]:
     elif kind == "Limited":
         if spec.get("exempt") is not None:
             yield forbidden(f"{path}.exempt", "must be nil if the type is Limited")
-        yield from _TABLES["Limited"](spec, path)
+        yield from _TABLES["limited"](spec, path)
     else:
         yield not_supported(f"{path}.type", kind, ["Exempt", "Limited"])
 
@@ -353,28 +353,28 @@ def _level(spec: Json, path: str) -> Iterator[FieldError]:
 
 _TABLES: Final = tables(
     """
-    Service
+    service
       name!
       namespace!
       port+                    service_port
-    Target
+    target
       url                      url
-      service                  Service
+      service                  service
         path?                  url_path
-    Rule
+    rule
       operations!
       operations[]             all_operations each {*, CONNECT, CREATE, DELETE, UPDATE}
       apiGroups!               all_groups
       apiVersions[]!           all_versions each not_empty
       resources!               resources
       scope                    {*, Cluster, Namespaced}
-    Conditions
+    conditions
       matchConditions[name]    few_conditions each condition
         name!                  label_key
     ValidatingWebhookConfiguration
       webhooks[name]
         name!                  qualified_name
-        rules[]                each Rule
+        rules[]                each rule
         failurePolicy          {Fail, Ignore}
         matchPolicy            {Equivalent, Exact}
         sideEffects*           {None, NoneOnDryRun} : must specify one of None, NoneOnDryRun
@@ -383,36 +383,36 @@ _TABLES: Final = tables(
         objectSelector         selector
         reinvocationPolicy     {IfNeeded, Never}
         clientConfig+          one_target
-        & Conditions
+        & conditions
         admissionReviewVersions! review_versions : must specify one of v1, v1beta1
     MutatingWebhookConfiguration
       & ValidatingWebhookConfiguration
 
-    Match
+    match
       matchPolicy              {Equivalent, Exact}
       namespaceSelector        selector
       objectSelector           selector
       resourceRules[]
         resourceNames[=]       each segment
-        & Rule
+        & rule
       excludeResourceRules[]
         resourceNames[=]       each segment
-        & Rule
-    Policy
+        & rule
+    policy
       failurePolicy            {Fail, Ignore}
       paramKind
         apiVersion!            api_version
         kind!                  kind_name
-      matchConstraints*        Match
+      matchConstraints*        match
         resourceRules!
-      & Conditions
+      & conditions
       variables[]              each variable_name variable
     ValidatingAdmissionPolicy
-      spec+                    Policy any_outcome
+      spec+                    policy any_outcome
         validations[]          each condition
         auditAnnotations[]     each annotation
     MutatingAdmissionPolicy
-      spec+                    Policy
+      spec+                    policy
         reinvocationPolicy     {IfNeeded, Never}
         mutations[]!           each mutation : mutations must contain at least one item
     MutatingAdmissionPolicyBinding
@@ -420,7 +420,7 @@ _TABLES: Final = tables(
         policyName!            subdomain
         paramRef               name_or_selector
           parameterNotFoundAction* {Allow, Deny}
-        matchResources         Match
+        matchResources         match
     ValidatingAdmissionPolicyBinding
       & MutatingAdmissionPolicyBinding
       spec+
@@ -434,7 +434,7 @@ _TABLES: Final = tables(
         version+               service_name
         groupPriorityMinimum+  1..20000 : must be positive and less than 20000
         versionPriority+       1..1000 : must be positive and less than 1000
-        service                Service
+        service                service
         & trust
 
     CertificateSigningRequest
@@ -444,11 +444,11 @@ _TABLES: Final = tables(
         signerName!            signer
         expirationSeconds      600.. : may not specify a duration less than 600 seconds (10 minutes)
 
-    User
+    user
       name!
-    Group
+    group
       name!
-    ServiceAccount
+    serviceAccount
       name!
       namespace!               dns_label : must specify namespace for service account
     FlowSchema
@@ -470,12 +470,12 @@ _TABLES: Final = tables(
           nonResourceRules[]
             verbs!             verbs : verbs must contain at least one value
             nonResourceURLs! : nonResourceURLs must contain at least one value
-    Queued
+    queued
       queuing* : must not be empty if limited.limitResponse.type is Limited
         queueLengthLimit+      1.. : must be positive
         queues+                1.. : must be positive
         handSize+              1.. : must be positive
-    Limited
+    limited
       limited* : must not be empty when type is Limited
         nominalConcurrencyShares 0.. : must be a non-negative integer
         limitResponse+         limit_response

@@ -118,7 +118,7 @@ def _path(found: Json, path: str) -> Iterator[FieldError]:
         return
     if kind in _PATH_TYPES:
         yield from _url_path(found, path)
-    yield from _TABLES["Path"](found, path)
+    yield from _TABLES["typed_path"](found, path)
 
 
 _PATH_TYPES: Final = ("Exact", "ImplementationSpecific", "Prefix")
@@ -129,11 +129,11 @@ def _backend(backend: Json, path: str) -> Iterator[FieldError]:
     if resource is not None and service is not None:
         yield invalid(path, "", "cannot set both resource and service backends")
     elif resource is not None:
-        yield from _TABLES["Reference"](resource, f"{path}.resource")
+        yield from _TABLES["reference"](resource, f"{path}.resource")
     elif service is None:
         yield invalid(path, "", "resource or service backend is required")
     else:
-        yield from _TABLES["Service"](service, f"{path}.service")
+        yield from _TABLES["service"](service, f"{path}.service")
         yield from _service_port(service.get("port") or {}, path)
 
 
@@ -144,7 +144,7 @@ def _service_port(port: Json, path: str) -> Iterator[FieldError]:
     elif not port.get("name") and not port.get("number"):
         yield required(path, "port name or number is required")
     else:
-        yield from _TABLES["Port"](port, f"{path}.service.port")
+        yield from _TABLES["port"](port, f"{path}.service.port")
 
 
 def _controller(controller: str, path: str) -> Iterator[FieldError]:
@@ -162,7 +162,7 @@ def _namespace_by_scope(parameters: Json, path: str) -> Iterator[FieldError]:
     if scope == "Cluster" and parameters.get("namespace") is not None:
         yield forbidden(here, "`parameters.scope` is set to 'Cluster'")
     elif scope == "Namespace":
-        yield from _TABLES["Namespaced"](parameters, path)
+        yield from _TABLES["namespaced"](parameters, path)
 
 
 # Network policies
@@ -280,7 +280,7 @@ def _port_names(ports: Sequence[Json], path: str) -> Iterator[FieldError]:
         if name in names:
             yield duplicate(f"{here}.name", name)
         names.add(name)
-        yield from _TABLES["SlicePort"](port, here)
+        yield from _TABLES["slice_port"](port, here)
 
 
 def _endpoints(slice_: Json, path: str) -> Iterator[FieldError]:
@@ -293,7 +293,7 @@ def _endpoints(slice_: Json, path: str) -> Iterator[FieldError]:
     for i, endpoint in enumerate(endpoints):
         found = _addresses(endpoint.get("addresses") or (), kind, f"endpoints[{i}].addresses")
         yield from (error for error in found if not is_own or error.detail != _LOOPBACK)
-        yield from _TABLES["Endpoint"](endpoint, f"endpoints[{i}]")
+        yield from _TABLES["endpoint"](endpoint, f"endpoints[{i}]")
 
 
 def _addresses(addresses: Sequence[str], kind: str, path: str) -> Iterator[FieldError]:
@@ -337,16 +337,16 @@ def _address_errors(address: str, kind: str, path: str, here: str) -> Iterator[F
 
 _TABLES: Final = tables(
     """
-    Reference
+    reference
       apiGroup             subdomain
       kind!                segment
       name!                segment
-    Service
+    service
       name!                service_name
-    Port
+    port
       name?                port_name
       number?              port_number
-    Path
+    typed_path
       pathType             {Exact, ImplementationSpecific, Prefix}
       backend+             backend
     Ingress
@@ -362,19 +362,19 @@ _TABLES: Final = tables(
         ingressClassName   subdomain
       & one_class
 
-    Namespaced
+    namespaced
       namespace*           dns_label : `parameters.scope` is set to 'Namespace'
     IngressClass
       spec+
         controller!        controller
-        parameters         Reference
+        parameters         reference
           scope*           {Cluster, Namespace}
           & namespace_by_scope
 
-    PolicyPort
+    protocol_port
       protocol             {TCP, UDP, SCTP}
       & policy_port
-    Peer
+    peer
       podSelector          selector
       namespaceSelector    selector
       ipBlock
@@ -385,11 +385,11 @@ _TABLES: Final = tables(
       spec+
         podSelector        selector
         ingress[]
-          ports[]          each PolicyPort
-          from[]           each Peer
+          ports[]          each protocol_port
+          from[]           each peer
         egress[]
-          ports[]          each PolicyPort
-          to[]             each Peer
+          ports[]          each protocol_port
+          to[]             each peer
         policyTypes        policy_types
 
     IPAddress
@@ -404,10 +404,10 @@ _TABLES: Final = tables(
       spec+
         cidrs!             cidrs : at least one CIDR required
 
-    SlicePort
+    slice_port
       protocol+            {SCTP, TCP, UDP}
       appProtocol          label_key
-    Endpoint
+    endpoint
       nodeName             subdomain
       hostname             dns_label
       hints

@@ -49,8 +49,9 @@ _CHECK: Final = re.compile(r"\{([^}]*)\}|(-?\d+)\.\.(\d*)|(\w+)")
 
 
 def rules_of(made: Mapping[str, Check]) -> dict[Resource, Callable[[Json], list[FieldError]]]:
-    """The validation of the kinds that have a table by their name."""
-    return {one: _errors_of(made[one.kind]) for one in BUILT_IN if one.kind in made}
+    """The validation of the kinds that have a table; names of tables of parts begin with a small letter."""
+    kinds = {name for name in made if name[0].isupper()}
+    return {one: _errors_of(made[one.kind]) for one in BUILT_IN if one.kind in kinds}
 
 
 def _errors_of(check: Check) -> Callable[[Json], list[FieldError]]:
