@@ -1,4 +1,4 @@
-"""`stowplan lab fuzz`: hostile objects by seed and from the corpus, in this process or on a real API server."""
+"""`stowplan lab fuzz`: hostile objects by seed and from the corpus, here or on a real API server."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
