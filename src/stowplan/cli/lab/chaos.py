@@ -13,7 +13,7 @@ import msgspec
 from click.core import ParameterSource
 
 from stowplan.cli.progress import Progress
-from stowplan.cli.values import AtLeast, OneOf
+from stowplan.cli.values import AtLeast, OneOf, refuse_unused
 from stowplan.lab.chaos import Outcome, execute, plan_of
 from stowplan.lab.chaos.campaign import FAULTS, CampaignResult, RoundResult, run_campaign
 
@@ -93,7 +93,7 @@ def chaos(
 
     Exits with 1 if an invariant is violated.
     """
-    _refuse_unused(ctx, _IN_PROCESS if processes else _WITH_PROCESSES, processes)
+    refuse_unused(ctx, _IN_PROCESS if processes else _WITH_PROCESSES, "--processes", processes)
     if minutes is not None and ctx.get_parameter_source("rounds") is ParameterSource.COMMANDLINE:
         raise click.ClickException("--minutes: expected only without --rounds")
     if processes:
@@ -101,15 +101,6 @@ def chaos(
     else:
         chosen = range(first, first + seeds) if seed is None else range(seed, seed + 1)
         _run_seeds(chosen, _Content(groups, claims), as_json, verbose)
-
-
-def _refuse_unused(ctx: click.Context, names: tuple[str, ...], processes: bool) -> None:
-    """An option that would have no effect is a mistake."""
-    for option in ctx.command.params:
-        given = ctx.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
-        if option.name in names and given:
-            when = "expected only without --processes" if processes else "expected only with --processes"
-            raise click.ClickException(f"{option.opts[0]}: {when}")
 
 
 # Runs in this process

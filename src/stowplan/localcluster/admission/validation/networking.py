@@ -18,6 +18,7 @@ from stowplan.api.fielderrors import (
 from stowplan.api.names import (
     dns_label_problems,
     label_value_problems,
+    port_name_problems,
     subdomain_problems,
 )
 from stowplan.api.requests import Json
@@ -54,19 +55,6 @@ def is_ip(text: Any) -> bool:
 
 def port_number_problems(number: Any) -> list[str]:
     return [] if 1 <= number <= 65535 else ["must be between 1 and 65535, inclusive"]
-
-
-def port_name_problems(name: str) -> list[str]:
-    problems = ["must be no more than 15 bytes"] if len(name) > 15 else []
-    if not re.fullmatch(r"[-a-z0-9]+", name):
-        problems.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
-    if not re.search(r"[a-z]", name):
-        problems.append("must contain at least one letter (a-z)")
-    if "--" in name:
-        problems.append("must not contain consecutive hyphens")
-    if name.startswith("-") or name.endswith("-"):
-        problems.append("must not begin or end with a hyphen")
-    return problems
 
 
 def _host_problems(host: str) -> list[str]:
