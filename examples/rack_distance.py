@@ -41,8 +41,8 @@ def main():
     from msgspec import to_builtins
 
     from stowplan.api.catalogue import NODES, POD_GROUPS, PODS
+    from stowplan.api.gates.feature_gates import FeatureGates
     from stowplan.api.releases import release
-    from stowplan.api.releases.feature_gates import FeatureGates
     from stowplan.config import load
     from stowplan.localcluster.client import InProcessClient
     from stowplan.localcluster.store import Store

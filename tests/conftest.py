@@ -19,6 +19,8 @@ settings.register_profile("default", deadline=None, print_blob=True, max_example
 settings.register_profile("ci", parent=settings.get_profile("default"), derandomize=True, database=None)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
+pytest.register_assert_rewrite("wire.comparing", "wire.objects")
+"""Comparisons of these modules show what differs."""
 
 TOGETHER = (
     "tests/run/test_recorded_",
@@ -38,31 +40,34 @@ TOGETHER = (
 """Tests of these files look at the same processes or runs, which start and end once for all of them."""
 
 
-class Freezer:
+class Frozen:
     """Leaves all tests and what they import out of garbage collection.
 
-    That is a million objects: without this, a test that collects garbage ten times takes seconds. Benchmarks
-    unfreeze everything when they are done, so it has to be done again then. (`gc.get_freeze_count` tells,
-    by counting the million, which takes longer than most tests.)
+    That is a million objects: without this, a test that collects garbage ten times takes seconds. What tests
+    leave behind (caches, modules) is left out some tests later. The code under test freezes and unfreezes
+    too (`stowplan.runtime.gc_tuning`); here neither has an effect, or each test after it would go through
+    the million again. Tests of the collector have processes of their own.
     """
 
+    EVERY = 200
+    """Tests between two times; with fewer the collections for it cost more than they save."""
+
     def __init__(self) -> None:
-        self._frozen = False
-        self._unfreeze = gc.unfreeze
+        self._freeze = gc.freeze
+        self._tests = 0
+        setattr(gc, "freeze", self._ignore)  # noqa: B010
+        setattr(gc, "unfreeze", self._ignore)  # noqa: B010
 
-    def unfreeze(self) -> None:
-        self._unfreeze()
-        self._frozen = False
+    def _ignore(self) -> None: ...
 
-    def freeze(self) -> None:
-        if not self._frozen:
+    def before_test(self) -> None:
+        if not self._tests % self.EVERY:
             gc.collect()
-            gc.freeze()
-            self._frozen = True
+            self._freeze()
+        self._tests += 1
 
 
-_FREEZER = Freezer()
-setattr(gc, "unfreeze", _FREEZER.unfreeze)  # noqa: B010
+_FROZEN = Frozen()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -78,7 +83,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    _FREEZER.freeze()
+    _FROZEN.before_test()
 
 
 class OneByOne(LoadScopeScheduling):  # type: ignore[misc]

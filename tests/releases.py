@@ -4,8 +4,8 @@ What is compared with recordings of kube-scheduler 1.36 takes its release, gates
 that shall hold in every release asks for the fixture `each_release`, or is parametrized with EACH.
 """
 
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.releases import RELEASES, Release, release
-from stowplan.api.releases.feature_gates import FeatureGates
 
 V1_36: Release = release("1.36")
 V1_37: Release = release("1.37")

@@ -10,7 +10,7 @@ import pytest
 from apiserver.served import Served, serving
 from store.stores import HandClock
 from stowplan.api import catalogue as c
-from stowplan.api.releases.feature_gates import FeatureGates, gates_with
+from stowplan.api.gates.feature_gates import FeatureGates, gates_with
 from stowplan.api.requests import Json, PatchType
 from stowplan.api.status import ApiError
 from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects

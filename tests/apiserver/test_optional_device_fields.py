@@ -8,8 +8,8 @@ import pytest
 from apiserver.served import APPLY, MERGE, Answer, Served, serving
 from releases import V1_36, V1_37
 from stowplan.api import catalogue as c
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.releases import Release
-from stowplan.api.releases.feature_gates import FeatureGates
 
 Json = dict[str, Any]
 GROUP = "/apis/resource.k8s.io"

@@ -11,8 +11,8 @@ import pytest
 from apiserver.served import Served, serving
 from releases import EACH, V1_36, V1_37
 from stowplan.api.catalogue import BUILT_IN, Resource
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.releases import Release, Version
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.localcluster.admission import devicefeatures
 from stowplan.localcluster.schema import Form, TypeDef, schema_of, the_schema
 from waiting import PATIENCE

@@ -7,7 +7,7 @@ from time import perf_counter
 from click.testing import CliRunner
 from prometheus_client import CollectorRegistry
 
-from stowplan.api.releases.feature_gates import DEFAULT_GATES
+from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.cli.lab.bench import bench
 from stowplan.lab.bench.engine.metrics import ClientMetrics, client_counter, record_pod, stowplan_counter
 from stowplan.lab.bench.engine.workloads import WORKLOADS

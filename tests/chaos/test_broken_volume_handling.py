@@ -14,13 +14,12 @@ from stowplan.scheduler.plugins.volumebinding.results import VolumeResults
 from stowplan.scheduler.plugins.volumerestrictions import VolumeRestrictions
 from stowplan.scheduler.table.storage import Storage
 
-FIRST: Final = (21, 62, 5)
-"""These show everything below; the others are for when plans have become different ones."""
 LOOKED_AT: Final = 25
+"""Seeds that are tried if the one below does not show it any more: plans may have become different ones."""
 
 
-def _seeds() -> Iterator[int]:
-    yield from FIRST
+def _seeds(first: int) -> Iterator[int]:
+    yield first
     yield from islice((seed for seed in count() if plan_of(seed).storage is not None), LOOKED_AT)
 
 
@@ -71,22 +70,27 @@ def _find_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(VolumeResults, "sync", full)
 
 
-SABOTAGES: Final[dict[str, tuple[Break, str]]] = {
-    "what was taken is not given back": (_keep_everything, "assumed volumes belong to an assumed pod"),
-    "what was taken is not remembered": (_assume_nothing, "volumes of an assumed pod are assumed"),
-    "volumes are taken from others": (_overwrite, "no volume has two claims"),
-    "where volumes are is not looked at": (_look_at_no_node, "no pod is bound out of reach of its volumes"),
-    "claims for one pod are shared": (_share, "a ReadWriteOncePod claim has one user"),
-    "claims are not waited for": (_wait_for_nobody, "no pod is bound before its claims are"),
-    "volumes are never found": (_find_nothing, "every pod that fits is bound"),
+SABOTAGES: Final[dict[str, tuple[Break, str, int]]] = {
+    "what was taken is not given back": (_keep_everything, "assumed volumes belong to an assumed pod", 48),
+    "what was taken is not remembered": (_assume_nothing, "volumes of an assumed pod are assumed", 62),
+    "volumes are taken from others": (_overwrite, "no volume has two claims", 5),
+    "where volumes are is not looked at": (
+        _look_at_no_node,
+        "no pod is bound out of reach of its volumes",
+        16,
+    ),
+    "claims for one pod are shared": (_share, "a ReadWriteOncePod claim has one user", 62),
+    "claims are not waited for": (_wait_for_nobody, "no pod is bound before its claims are", 21),
+    "volumes are never found": (_find_nothing, "every pod that fits is bound", 16),
 }
+"""What is broken, the invariant that notices, and a seed whose run shows it."""
 
 
 @pytest.mark.parametrize("name", SABOTAGES)
 def test_carelessness_with_volumes_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    sabotage, invariant = SABOTAGES[name]
+    sabotage, invariant, first = SABOTAGES[name]
     sabotage(monkeypatch)
-    for seed in _seeds():
+    for seed in _seeds(first):
         if invariant in {finding.invariant for finding in execute(plan_of(seed)).findings}:
             return
     pytest.fail(f"{invariant!r} was not found broken within {LOOKED_AT} seeds")

@@ -20,6 +20,14 @@ def test_seeds_hold(batch: int) -> None:
         assert outcome.ok, f"seed {seed}: {outcome.findings[0]}"
 
 
+# In 5 a claim loses its devices while it is being allocated, in 231 extenders reject every candidate for
+# preemption, in 516 the answer to a write is lost and the read after it refused.
+@pytest.mark.parametrize("seed", [5, 231, 516])
+def test_seeds_with_claims_hold(seed: int) -> None:
+    outcome = execute(plan_of(seed, claims=True))
+    assert outcome.ok, f"seed {seed}: {outcome.findings[0]}"
+
+
 @settings(max_examples=examples(12), report_multiple_bugs=False, suppress_health_check=list(HealthCheck))
 @given(st.randoms(use_true_random=False), st.integers(0, 2**32))
 def test_plans_hold(rng: random.Random, seed: int) -> None:

@@ -33,7 +33,7 @@ def test_claims_can_be_asked_for_in_every_run() -> None:
 
 def test_a_failure_is_told_with_its_seed_and_how_to_see_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Cache, "forget", lambda self, uid: False)
-    done = CliRunner().invoke(stowplan, ["lab", "chaos", "--seeds", "10", "--json"])
+    done = CliRunner().invoke(stowplan, ["lab", "chaos", "--from", "20", "--seeds", "2", "--json"])
     assert done.exit_code == 1
     lines = done.output.splitlines()
     failed = json.loads(lines[-1])["failed"]

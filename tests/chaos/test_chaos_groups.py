@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from stowplan.lab.chaos import execute, plan_of
-from stowplan.scheduler.plugins.gangscheduling import GangScheduling
+from stowplan.scheduler.plugins.pod_groups.gangscheduling import GangScheduling
 from stowplan.scheduler.queue.group_queue import GroupSchedulingQueue
 from stowplan.scheduler.table.pod_groups import PodGroups
 

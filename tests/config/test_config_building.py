@@ -14,8 +14,8 @@ from cryptography.x509.oid import NameOID
 
 from config.documents import HEADER, with_args, with_profile
 from releases import GATES_1_36, V1_36
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.releases import Release
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config import ConfigError, build, default_config, default_profile, load
 from stowplan.config.dump import dump, dump_yaml
 from stowplan.config.load import check

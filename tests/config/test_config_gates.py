@@ -3,11 +3,11 @@
 import pytest
 
 from releases import GATES_1_36, V1_36, V1_37
+from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.api.gates.flag import parse_feature_gates
 from stowplan.api.releases import Stage
-from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.config import ConfigError
 from stowplan.config.emulation import read_emulation
-from stowplan.config.featuregates import parse_feature_gates
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from config.documents import HEADER, with_args, with_profile
-from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.config import ConfigError, load
 
 

@@ -4,6 +4,7 @@ import ast
 import re
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -27,11 +28,20 @@ def declared() -> dict[str, str]:
     return found
 
 
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """The statements of a module at every depth, without their expressions: those are most of it."""
+    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+        parts = getattr(tree, field, ())
+        for part in parts if isinstance(parts, list) else ():
+            yield part
+            yield from statements(part)
+
+
 def imported() -> set[str]:
     """Top-level modules that come neither with Python nor with this package."""
     found = set()
     for file in (ROOT / "src").rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in statements(ast.parse(file.read_text())):
             if isinstance(node, ast.Import):
                 found |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:

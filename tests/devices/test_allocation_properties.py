@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from stowplan.api.decode import convert
 from stowplan.api.devices import DeviceClass, DeviceConstraint, DeviceTaintRule, ResourceClaim, ResourceSlice
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.pod import PodResourceClaim
 from stowplan.api.releases import DEFAULT, Release
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.api.requests import Json
 from stowplan.config import build, default_config
 from stowplan.gocompat.durations import Duration

@@ -18,8 +18,8 @@ from devices.racks import (
 from releases import V1_36, V1_37
 from scheduler.worlds import World, configured, live
 from stowplan.api import catalogue as c
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.releases import Release
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.api.requests import Json
 from stowplan.api.status import not_found
 from stowplan.config import LoadedConfig

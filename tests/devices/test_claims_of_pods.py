@@ -196,24 +196,61 @@ def test_a_pod_waits_until_its_devices_are_ready() -> None:
         assert devices_of(world) == ["n1/gpu-0"]
         assert not world.node_of("p")
         assert world.events("p", "BindingConditionsPending")
-        body = claim_of(world)
-        attached = {
-            "type": "Attached",
-            "status": "True",
-            "reason": "Done",
-            "message": "",
-            "lastTransitionTime": "2026-01-01T00:00:00Z",
-        }
-        device = {"driver": "gpu.example.com", "pool": "n1", "device": "gpu-0", "conditions": [attached]}
-        world.store.update(
-            c.RESOURCE_CLAIMS,
-            {**body, "status": {**body["status"], "devices": [device]}},
-            subresource="status",
-        )
+        report(world, "Attached")
         await world.settle(1)
         assert world.node_of("p") == "n1"
 
     live(story, before=ready_later)
+
+
+def report(world: World, condition: str, name: str = "c") -> None:
+    """What the driver says of the devices of a claim."""
+    body = claim_of(world, name)
+    told = {
+        "type": condition,
+        "status": "True",
+        "reason": "Driver",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    devices = [
+        {**{field: one[field] for field in ("driver", "pool", "device")}, "conditions": [told]}
+        for one in body["status"]["allocation"]["devices"]["results"]
+    ]
+    changed = {**body, "status": {**body["status"], "devices": devices}}
+    world.store.update(c.RESOURCE_CLAIMS, changed, subresource="status")
+
+
+def test_a_pod_that_waits_for_the_end_of_an_allocation_is_tried_when_that_failed() -> None:
+    """Nothing else would wake it: the claim lost its devices before, and is not written any more."""
+
+    async def two_kinds(world: World) -> None:
+        add_class(world)
+        world.add_node("n1")
+        add_devices(world, "n1", 2, bindingConditions=["Attached"], bindingFailureConditions=["Failed"])
+
+    async def story(world: World) -> None:
+        add_claim(world, "shared")
+        add_claim(world, "own")
+        await world.add_pod("p", resourceClaims=using("own", "shared"))
+        report(world, "Attached", "shared")
+        await world.settle(1)
+        assert not world.node_of("p"), "its own device is not ready"
+        world.store.update(
+            c.RESOURCE_CLAIMS, {**claim_of(world, "shared"), "status": {}}, subresource="status"
+        )
+        await world.add_pod("q", resourceClaims=using("shared"))
+        assert "resource claim d/shared is in the process of being allocated" in world.message("q")
+        world.delete_pod("p")
+        report(world, "Failed", "own")
+        await world.settle(1)
+        assert reserved_for(world, "shared") == ["q"]
+        report(world, "Attached", "shared")
+        await world.settle(1)
+        assert world.node_of("q") == "n1"
+        assert is_quiet(world)
+
+    live(story, before=two_kinds)
 
 
 def test_an_extended_resource_is_answered_with_devices() -> None:

@@ -11,9 +11,9 @@ import pytest
 from releases import EACH
 from stowplan.api.decode import convert
 from stowplan.api.devices import DeviceClass, ResourceClaim, ResourceSlice
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.pod import PodResourceClaim
 from stowplan.api.releases import DEFAULT, Release
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.api.requests import Json
 from stowplan.config import build, default_config
 from stowplan.scheduler.framework.extension_points import Lifecycle

@@ -15,8 +15,8 @@ from scheduler.worlds import NAMESPACE, World, configured, live
 from stowplan.api import catalogue as c
 from stowplan.api.decode import convert
 from stowplan.api.devices import DeviceClass, ResourceClaim, ResourceSlice
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.pod import PodResourceClaim
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.api.requests import Json
 from stowplan.config import build, default_config
 from stowplan.framework import STRETCH, Budget, LongSearchError, PluginError, standing_still

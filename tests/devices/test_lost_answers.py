@@ -20,8 +20,8 @@ from devices.racks import (
 from scheduler.worlds import NAMESPACE, World, configured, live
 from stowplan.api import catalogue as c
 from stowplan.api.devices import ResourceClaim
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.releases import Release
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.api.requests import PatchType
 from stowplan.api.status import ApiError, unreachable
 from stowplan.localcluster.client import typed
@@ -77,7 +77,16 @@ def test_a_pod_whose_devices_could_not_be_freed_is_tried_again_after_its_backoff
     live(story, before=one_gpu_each)
 
 
-def test_devices_stay_taken_until_it_is_known_what_became_of_a_write() -> None:
+NO_ROUTE = unreachable("no route to host")
+FORBIDDEN = ApiError(403, "Forbidden", "resourceclaims is forbidden")
+UNAUTHORIZED = ApiError(401, "Unauthorized", "Unauthorized")
+CONFLICT = ApiError(409, "Conflict", "the object has been modified")
+
+
+@pytest.mark.parametrize("problem", [NO_ROUTE, FORBIDDEN, UNAUTHORIZED, CONFLICT])
+def test_devices_stay_taken_until_it_is_known_what_became_of_a_write(problem: ApiError) -> None:
+    """However the API server refuses to say what the claim is now."""
+
     async def one_gpu(world: World) -> None:
         add_class(world)
         world.add_node("n1")
@@ -88,11 +97,11 @@ def test_devices_stay_taken_until_it_is_known_what_became_of_a_write() -> None:
 
         async def get(*args: Any) -> Any:
             if silent:
-                raise unreachable("no route to host")
+                raise problem
             return world.store.get(*args)
 
         world.wire.get = get  # type: ignore[method-assign,assignment]
-        world.wire.answer(STATUS, unreachable("no route to host"))
+        world.wire.answer(STATUS, NO_ROUTE)
         add_claim(world)
         add_claim(world, "other")
         await world.add_pod("p", resourceClaims=using("c"))
@@ -312,3 +321,38 @@ def test_a_claim_that_comes_and_goes_at_once_is_not_waited_for() -> None:
         assert "FailedScheduling p" in world.wire.shorts
 
     live(story, before=gpus_by_name)
+
+
+def test_a_claim_for_extended_resources_that_cannot_be_deleted_keeps_its_devices() -> None:
+    """Also if the watch is late: nobody but the answer says that the claim has its devices."""
+
+    async def one_gpu(world: World) -> None:
+        add_class(world, extendedResourceName="example.com/gpu")
+        world.add_node("n1")
+        add_devices(world, "n1")
+
+    async def story(world: World) -> None:
+        async def get(*args: Any) -> Any:
+            if args[0] == c.PODS:
+                raise FORBIDDEN
+            return world.store.get(*args)
+
+        world.wire.get = get  # type: ignore[method-assign,assignment]
+        world.wire.answer("PATCH pods/p/status", FORBIDDEN, FORBIDDEN, FORBIDDEN)
+        claims = world.scheduler.context.cache.table.devices.claims
+        put = claims.put
+
+        def put_without_status(claim: ResourceClaim) -> None:
+            if claim.allocation is None:
+                put(claim)
+
+        claims.put = put_without_status  # type: ignore[method-assign]
+        resources = {"requests": {"example.com/gpu": "1"}, "limits": {"example.com/gpu": "1"}}
+        await world.add_pod("p", containers=[{"name": "c", "image": "i", "resources": resources}])
+        add_claim(world)
+        await world.add_pod("q", resourceClaims=using("c"))
+        names = [claim["metadata"]["name"] for claim in world.store.list(c.RESOURCE_CLAIMS, NAMESPACE).items]
+        assert len(names) == 2, "nobody could delete the claim that the scheduler made"
+        assert devices_of(world) == []
+
+    live(story, before=one_gpu)

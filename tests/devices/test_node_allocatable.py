@@ -5,7 +5,7 @@ from typing import Any
 from devices.racks import add_claim, add_class, add_devices, devices_of, is_quiet, using
 from releases import V1_36
 from scheduler.worlds import World, configured, live
-from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 

@@ -6,7 +6,7 @@ from devices.racks import add_claim, add_class, add_devices, claim_of, is_quiet,
 from releases import V1_37
 from scheduler.worlds import World, configured, live
 from stowplan.api import catalogue as c
-from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 

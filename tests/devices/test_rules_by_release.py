@@ -7,9 +7,9 @@ import pytest
 from releases import V1_36, V1_37
 from stowplan.api.decode import convert
 from stowplan.api.devices import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.pod import PodResourceClaim
 from stowplan.api.releases import Release
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.api.requests import Json
 from stowplan.config import build, default_config
 from stowplan.scheduler.framework.runtime import Framework

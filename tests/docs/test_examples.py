@@ -73,7 +73,7 @@ def test_two_gangs_that_arrive_mixed_are_bound_each_when_it_is_complete() -> Non
 
 def test_the_examples_import_no_private_module() -> None:
     for path in EXAMPLES.glob("*.py"):
-        assert "stowplan.scheduler" not in path.read_text(), Path(path).name
+        assert "stowplan.scheduler." not in path.read_text(), Path(path).name
 
 
 def test_the_environment_is_one_of_gymnasium_and_repeats_with_its_seed(

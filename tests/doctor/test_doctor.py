@@ -14,9 +14,9 @@ from click.testing import CliRunner, Result
 
 from apiserver.served import Served, serving
 from stowplan.api import catalogue as c
+from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.meta import micro_timestamp
 from stowplan.api.releases import Version, release
-from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.cli.main import stowplan
 from stowplan.client.http import HttpClient
 from stowplan.config.types import SchedulerConfig

@@ -9,14 +9,15 @@ import yaml
 from click.testing import CliRunner
 
 from stowplan.api.decode import convert_any
+from stowplan.api.gates.feature_gates import gates_with
 from stowplan.api.meta import Object
 from stowplan.api.pod_groups import GATES
-from stowplan.api.releases.feature_gates import gates_with
 from stowplan.cli.explain.explain import explain, pending
 from stowplan.config import default_config
 from stowplan.explain.group_text import render_group
 from stowplan.scheduler.settings import Settings
-from stowplan.simulate.snapshot import Engine, Snapshot
+from stowplan.simulate import Cluster
+from stowplan.simulate.snapshot import Snapshot
 
 Json = dict[str, Any]
 RACK = "example.com/rack"
@@ -64,10 +65,11 @@ def pods(count: int, cpu: str = "2", of: str = "g", on: str = "", **spec: Any) -
     ]
 
 
-def engine(*documents: Json | list[Json]) -> Engine:
+def engine(*documents: Json | list[Json]) -> Cluster:
     flat = [one for some in documents for one in (some if isinstance(some, list) else [some])]
     objects = [obj for obj in map(convert_any, flat) if isinstance(obj, Object)]
-    return Engine(Snapshot(objects, "a test"), Settings.of(default_config(gates_with(GATES))))
+    snapshot = Snapshot(objects, "a test")
+    return Cluster.load(snapshot, settings=Settings.of(default_config(gates_with(GATES))))
 
 
 def explained(*documents: Json | list[Json], key: str = KEY) -> Json:

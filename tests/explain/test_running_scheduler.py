@@ -237,7 +237,7 @@ def follow(kubeconfig: Path, command: str, wanted: bytes) -> bytes:
 
 
 def test_top_is_live_on_a_terminal_and_leaves_it_as_it_was(kubeconfig: Path) -> None:
-    shown = follow(kubeconfig, "top --every 0.2", b"waiting longest")
+    shown = follow(kubeconfig, "top --interval 0.2", b"waiting longest")
     assert shown.startswith(b"\x1b[?1049h")
     assert shown.rstrip().endswith(b"\x1b[?1049l")
     assert b"\x1b[1m" in shown

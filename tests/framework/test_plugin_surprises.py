@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from stowplan.scheduler.framework.filter_results import FilterColumn
 from stowplan.scheduler.framework.interface import UNSIGNED, Plugin, Reads
+from stowplan.scheduler.framework.reuse.filter_results import FilterColumn
 from stowplan.scheduler.framework.status import PluginError, unschedulable
 from stowplan.testing import Cluster, cluster, node, pod
 

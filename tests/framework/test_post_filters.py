@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.extension_points import run_post_filters
 from stowplan.scheduler.framework.interface import Handle, Plugin, PostFilterResult

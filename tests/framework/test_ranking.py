@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.scheduler.framework.ranking import INFEASIBLE, Ranking
+from stowplan.scheduler.framework.reuse.ranking import INFEASIBLE, Ranking
 
 rewrites = st.lists(
     st.tuples(

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.scheduler.framework import ranking as module
-from stowplan.scheduler.framework.ranking import INFEASIBLE, Ranking
+from stowplan.scheduler.framework.reuse import ranking as module
+from stowplan.scheduler.framework.reuse.ranking import INFEASIBLE, Ranking
 
 CAPACITY = 1024
 SHORT = 9

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from hints.smallworlds import Maker
 from hints.test_hints_lose_nothing import CHANGES_PER_WORLD, REGISTRY, events_of
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.pod import Pod
 from stowplan.api.releases import Release
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config.build import default_profile
 from stowplan.scheduler.framework.events import Hint, Registered, build_hint_map
 from stowplan.scheduler.framework.runtime import Framework

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from releases import EACH, GATES_1_36, GATES_1_37
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.releases import Release
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config import default_profile
 from stowplan.scheduler.framework.events import (
     Action,

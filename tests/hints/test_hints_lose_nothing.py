@@ -7,10 +7,10 @@ import pytest
 
 from hints.smallworlds import ZONE, Change, Maker, World
 from releases import GATES_1_36, GATES_1_37
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.releases import Release
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config.build import default_profile
 from stowplan.scheduler.framework.evaluation import rejectors_of
 from stowplan.scheduler.framework.events import (

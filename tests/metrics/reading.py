@@ -5,8 +5,8 @@ from random import Random
 from prometheus_client.parser import text_string_to_metric_families
 
 from queueing.rig import Patient, rig
+from stowplan.api.gates.feature_gates import FeatureGates, gates_with
 from stowplan.api.releases import DEFAULT
-from stowplan.api.releases.feature_gates import FeatureGates, gates_with
 from stowplan.scheduler.framework.events import NODE_ADD
 from stowplan.scheduler.metrics import SchedulerMetrics
 from stowplan.testing import node, pod

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from metrics.reading import Timer
-from stowplan.api.releases.feature_gates import DEFAULT_GATES
+from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.scheduler.metrics import MetricsOptions, ProcessMetrics, SchedulerMetrics
 
 KEYS = (

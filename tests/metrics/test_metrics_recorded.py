@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from metrics.reading import Timer, made, scraped, touch_everything
 from metrics.recorded import Recorded, recorded, registry_of_1_37
 from releases import GATES_1_36, GATES_1_37, V1_36, V1_37
-from stowplan.api.releases.feature_gates import FeatureGates, gates_with
+from stowplan.api.gates.feature_gates import FeatureGates, gates_with
 from stowplan.scheduler.metrics import ProcessMetrics
 from stowplan.scheduler.metrics.catalogue import SCHEDULING
 from stowplan.scheduler.metrics.options import MetricsOptions

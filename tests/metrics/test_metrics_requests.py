@@ -8,8 +8,8 @@ import pytest
 from httpclient.nastyserver import NastyServer, answer, drop
 from metrics.reading import Timer
 from stowplan.api.catalogue import NODES, PODS
+from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.api.meta import AnyObject
-from stowplan.api.releases.feature_gates import DEFAULT_GATES
 from stowplan.api.status import ApiError
 from stowplan.client.http import HttpClient
 from stowplan.scheduler.metrics import ProcessMetrics

@@ -8,7 +8,7 @@ from struct import unpack
 import pytest
 
 from releases import GATES_1_36, GATES_1_37, V1_37
-from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.scheduler.metrics.exposition import delimited, exposition
 from stowplan.scheduler.metrics.native import COARSEST_SCHEMA, MOST_BUCKETS, NativeBuckets, spans_and_deltas
 from stowplan.scheduler.metrics.scheduling import SchedulerMetrics

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.config import default_profile
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.framework.status import SUCCESS, Status

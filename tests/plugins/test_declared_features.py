@@ -1,9 +1,9 @@
 """NodeDeclaredFeatures: which features a pod needs depends on the release."""
 
 from releases import V1_37
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.pod import Container, VolumeMount
 from stowplan.api.releases import Release
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config import default_profile
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.plugins.registry import in_tree_registry

@@ -5,7 +5,7 @@ from typing import Any
 from releases import V1_37
 from scheduler.worlds import NAMESPACE, World, configured
 from stowplan.api.catalogue import COMPOSITE_POD_GROUPS, POD_GROUPS
-from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.requests import Json
 from stowplan.config import LoadedConfig
 

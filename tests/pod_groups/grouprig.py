@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.pod import Pod
 from stowplan.api.pod_groups import GroupObject
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.api.releases.v1_37 import RELEASE as V1_37
 from stowplan.config import default_config
 from stowplan.config.build import build

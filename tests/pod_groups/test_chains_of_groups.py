@@ -15,11 +15,11 @@ from effort import examples
 from pod_groups.grouprig import TREES, GroupRig
 from scheduler.worlds import World, configured, live
 from stowplan.api.catalogue import COMPOSITE_POD_GROUPS, POD_GROUPS
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.pod_groups import MAX_TREE_DEPTH, GroupObject
 from stowplan.api.releases import release
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.explain.web import Inspection
-from stowplan.scheduler.framework.placement import Nested, finish, unnested
+from stowplan.scheduler.framework.pod_groups.placement import Nested, finish, unnested
 from stowplan.scheduler.queue.instrument import GATED, INCOMPLETE
 from stowplan.scheduler.table.pod_groups import KNOWN, SCHEDULED, GroupLookupError, PodGroups
 from stowplan.testing import pod

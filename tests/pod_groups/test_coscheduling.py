@@ -17,8 +17,8 @@ from stowplan.api.coscheduling import (
     as_member_by_label,
 )
 from stowplan.api.decode import convert
+from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.api.pod import Pod
-from stowplan.api.releases.feature_gates import DEFAULT_GATES
 from stowplan.api.requests import Json
 from stowplan.config.legacy import load_any_file
 from stowplan.runtime.clock import VirtualClock, run

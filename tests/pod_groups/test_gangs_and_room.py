@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from effort import examples
 from scheduler.worlds import World, live
 from stowplan.api.catalogue import POD_GROUPS, PODS
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.releases import release
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config import default_config
 
 NODES = 4

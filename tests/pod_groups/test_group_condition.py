@@ -6,8 +6,8 @@ from msgspec import to_builtins
 
 from scheduler.worlds import World, configured, live
 from stowplan.api.catalogue import POD_GROUPS
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.releases import release
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.testing.groups import pod_group
 
 GATES = FeatureGates({"GenericWorkload": True}, release("1.37"))

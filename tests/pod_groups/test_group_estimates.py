@@ -4,12 +4,12 @@ from random import Random
 
 import pytest
 
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.releases import release
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config import build, default_config
 from stowplan.runtime.logs import Logger
 from stowplan.scheduler.framework.extension_points import Lifecycle
-from stowplan.scheduler.framework.placement import finish, group_info
+from stowplan.scheduler.framework.pod_groups.placement import finish, group_info
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.node_sampler import NodeSampler
 from stowplan.scheduler.plugins.registry import in_tree_registry

@@ -4,8 +4,8 @@ from msgspec import to_builtins
 
 from scheduler.worlds import World, live
 from stowplan.api.catalogue import POD_GROUPS
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.releases import release
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config import default_config
 from stowplan.explain.web.queues import LANES, lane_pods
 from stowplan.testing.groups import pod_group

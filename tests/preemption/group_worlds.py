@@ -7,16 +7,16 @@ from random import Random
 from typing import Any
 
 from releases import V1_37
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.pod_groups import PodGroup
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config import load
 from stowplan.config.build import build
 from stowplan.runtime.logs import Logger
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.extension_points import Lifecycle
 from stowplan.scheduler.framework.nominations import Nominations
-from stowplan.scheduler.framework.placement import (
+from stowplan.scheduler.framework.pod_groups.placement import (
     GroupCycle,
     GroupTrial,
     PodGroupInfo,

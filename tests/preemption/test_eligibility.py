@@ -14,8 +14,8 @@ from preemption.preempting import (
     with_status,
 )
 from releases import V1_36
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.pod import PodSchedulingGroup
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.scheduler.framework.extension_points import run_to_end
 from stowplan.scheduler.framework.interface import Handle, PostFilterResult
 from stowplan.scheduler.framework.status import unresolvable, unschedulable

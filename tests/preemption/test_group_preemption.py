@@ -12,7 +12,7 @@ from effort import examples
 from preemption.group_worlds import GroupWorld, gang, names
 from preemption.preempting import budget, leaving, low, small, with_status
 from stowplan.api.meta import Object
-from stowplan.scheduler.framework.placement import (
+from stowplan.scheduler.framework.pod_groups.placement import (
     GroupCycle,
     PodGroupPostFilterResult,
     ProposedAssignment,

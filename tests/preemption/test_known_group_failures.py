@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 from effort import examples
 from preemption.group_worlds import GroupWorld, gang
 from preemption.preempting import low, small
-from stowplan.scheduler.framework.placement import GroupCycle, PodGroupInfo, PodGroupPostFilterResult, finish
+from stowplan.scheduler.framework.pod_groups.placement import (
+    GroupCycle,
+    PodGroupInfo,
+    PodGroupPostFilterResult,
+    finish,
+)
 from stowplan.scheduler.plugins.defaultpreemption.group import KnownFailures
 from stowplan.scheduler.plugins.defaultpreemption.plugin import DefaultPreemption
 from stowplan.testing import PodBuilder, pod

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
+from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
-from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.scheduler.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource
 from stowplan.scheduler.framework.interface import Plugin
 from stowplan.scheduler.framework.status import Status, unresolvable

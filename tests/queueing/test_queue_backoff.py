@@ -5,7 +5,7 @@ from math import floor
 import pytest
 
 from queueing.rig import START, Rig, rig
-from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.scheduler.framework.events import NODE_ADD
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan.testing import PodBuilder, node, pod

@@ -9,8 +9,8 @@ from queueing.rig import Rig, rig
 from releases import V1_37
 from stowplan.api.decode import convert
 from stowplan.api.devices import ResourceClaim
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.pod import PodResourceClaim
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.scheduler.framework.events import (
     Action,
     ClusterEvent,

@@ -17,9 +17,9 @@ from effort import examples
 from releases import EACH
 from stowplan.api.decode import convert
 from stowplan.api.devices import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.pod import Pod, PodResourceClaim
 from stowplan.api.releases import Release
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config import build, default_config
 from stowplan.lab.fuzz.device_world import DRIVER, NODES, TAINT, DeviceWorld
 from stowplan.scheduler.framework.extension_points import Lifecycle

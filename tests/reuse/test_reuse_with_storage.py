@@ -27,9 +27,9 @@ from plugins.volumes.objects import (
     volume,
     with_volumes,
 )
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.pod import AWSElasticBlockStore, Pod
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.api.rules.csitranslation import BETA_ZONE, ZONE
 from stowplan.config import build, load
 from stowplan.scheduler.framework.evaluation import Evaluation

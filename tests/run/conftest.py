@@ -6,8 +6,6 @@ import pytest
 
 from run.lives import Ended, Lives, leader_and_standby, without_election
 
-pytest.register_assert_rewrite("wire.comparing")
-
 
 @pytest.fixture(scope="session")
 def lives(tmp_path_factory: pytest.TempPathFactory) -> Lives:

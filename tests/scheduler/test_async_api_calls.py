@@ -8,9 +8,9 @@ import pytest
 from metrics.reading import scraped
 from releases import V1_36, V1_37
 from scheduler.worlds import World, configured, live
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.pod import Pod, PodCondition
 from stowplan.api.releases import Release
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.api.status import ApiError
 from stowplan.scheduler.api_dispatcher import ApiDispatcher
 

@@ -7,8 +7,8 @@ import pytest
 from metrics.reading import scraped
 from releases import V1_36, V1_37
 from scheduler.worlds import World, configured, live, plugin
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.releases import Release
-from stowplan.api.releases.feature_gates import FeatureGates
 
 NO_DEFAULTS = {
     "schedulerName": "default-scheduler",

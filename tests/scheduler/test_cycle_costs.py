@@ -10,8 +10,8 @@ import pytest
 from pod_groups.grouprig import StoppedClock
 from scheduler.worlds import World, configured, live, plugin
 from stowplan.api.catalogue import POD_GROUPS
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.releases import release
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.explain.web import Inspection
 from stowplan.framework import unschedulable
 from stowplan.runtime.logs import Logger

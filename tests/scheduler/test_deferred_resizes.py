@@ -7,7 +7,7 @@ import pytest
 from releases import V1_37
 from scheduler.worlds import World, configured, live, node
 from stowplan.api.catalogue import NODES
-from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.api.gates.feature_gates import FeatureGates
 
 GATES = FeatureGates({"InPlacePodVerticalScalingSchedulerPreemption": True}, V1_37)
 RESIZING: dict[str, Any] = {"config": configured(gates=GATES), "verbosity": 4}

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from releases import V1_36, V1_37
 from stowplan.api.devices import DeviceTaintRule
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.api.storage import StorageClass
 from stowplan.scheduler.event_handlers import EventHandlers, event_of
 from stowplan.scheduler.framework.events import (

@@ -9,8 +9,8 @@ from metrics.reading import scraped
 from releases import GATES_1_37, V1_36, V1_37
 from scheduler.worlds import World, configured, live
 from stowplan.api.catalogue import POD_DISRUPTION_BUDGETS
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.releases import Release
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.api.status import ApiError
 from stowplan.scheduler.preemption import AT_A_TIME
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from scheduler.wires import Wire
 from stowplan.api.catalogue import EVENTS, NODES, PODS, Catalogue
-from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.requests import DeleteOptions, Json
 from stowplan.config import LoadedConfig, load
 from stowplan.localcluster.store import Store

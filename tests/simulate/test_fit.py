@@ -15,7 +15,7 @@ from stowplan.cli.main import stowplan
 from stowplan.simulate import Cluster
 from stowplan.simulate.counting import count_more
 from stowplan.simulate.fit import fit, fit_max
-from stowplan.simulate.workloads import read_manifests
+from stowplan.simulate.manifests import read_manifests
 from stowplan.testing import node, pod
 from stowplan.testing.cluster_strategies import any_node, pods
 
@@ -223,15 +223,11 @@ def test_the_command_tells_json_text_and_page(tmp_path: Path) -> None:
             "app.yaml:9: spec.template.metadata.labels:",
         ),
         ("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n", "app.yaml:1: spec.containers: Required value"),
-        (
-            DEPLOYMENT.replace("      containers", "      priorityClassName: gold\n      containers"),
-            "app.yaml:11: spec.template.spec.priorityClassName: expected a PriorityClass",
-        ),
         ("a: [", "app.yaml:2: not YAML or JSON:"),
         ("- 1\n- 2\n", "app.yaml:1: expected an object with apiVersion and kind"),
         (
             "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: s}\n",
-            "expected a pod or something that makes pods",
+            "expected a pod or a workload",
         ),
     ],
 )

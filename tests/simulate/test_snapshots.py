@@ -3,6 +3,8 @@
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,12 +13,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from stowplan.api.catalogue import (
+    LIMIT_RANGES,
+    PRIORITY_CLASSES,
+    RESOURCE_QUOTAS,
+    RUNTIME_CLASSES,
+    Resource,
+)
+from stowplan.api.status import ApiError
 from stowplan.cli.simulate.snapshot import snapshot as command
+from stowplan.localcluster.client import InProcessClient
+from stowplan.localcluster.store import Store
+from stowplan.runtime.clock import VirtualClock, run
 from stowplan.simulate import Cluster
 from stowplan.simulate.snapshot import (
     Redactor,
     Snapshot,
     SnapshotError,
+    read_cluster,
     read_files,
     read_snapshot,
     write_snapshot,
@@ -122,3 +136,64 @@ def test_replacements_depend_on_the_key_and_images_keep_latest() -> None:
     assert one.image("db:latest") == f"{one.text('db')}:latest"
     assert one.key("topology.kubernetes.io/zone") == "topology.kubernetes.io/zone"
     assert one.key("acme.com/team") != "acme.com/team"
+
+
+LIMITED = """
+apiVersion: v1
+kind: LimitRange
+metadata: {name: limits, namespace: acme}
+spec: {limits: [{type: Container, default: {cpu: "3"}}]}
+---
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: team, namespace: acme}
+spec:
+  hard: {"gold.storageclass.storage.k8s.io/requests.storage": 1Gi, pods: "3"}
+  scopeSelector: {matchExpressions: [{scopeName: PriorityClass, operator: In, values: [gold]}]}
+---
+apiVersion: node.k8s.io/v1
+kind: RuntimeClass
+metadata: {name: kata}
+handler: kata
+overhead: {podFixed: {cpu: "2"}}
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: gold}
+value: 7
+"""
+
+
+def test_what_admission_reads_is_kept_and_redacted(tmp_path: Path) -> None:
+    path = tmp_path / "limits.yaml"
+    path.write_text(LIMITED)
+    written = read_files([path])
+    assert not written.notes
+    write_snapshot(written, tmp_path / "cluster.snap")
+    again = read_files([tmp_path / "cluster.snap"])
+    assert {obj.key: obj for obj in again.objects} == {obj.key: obj for obj in written.objects}
+    redacted = Redactor(b"key")
+    text = msgspec.json.encode(redacted.snapshot(written).objects).decode()
+    assert not [name for name in ("acme", "gold", "kata", "team") if name in text]
+    assert f"{redacted.text('gold')}.storageclass.storage.k8s.io/requests.storage" in text
+
+
+def test_kinds_that_may_not_be_read_are_noted_and_the_others_are_read() -> None:
+    class Refused(InProcessClient):
+        async def list(self, resource: Resource, *arguments: Any, **options: Any) -> Any:
+            if resource in (LIMIT_RANGES, RESOURCE_QUOTAS, RUNTIME_CLASSES):
+                raise ApiError(403, "Forbidden", f"{resource.plural} is forbidden")
+            return await super().list(resource, *arguments, **options)
+
+    async def read(clock: VirtualClock) -> Snapshot:
+        store = Store(clock, Random(1))
+        store.create(PRIORITY_CLASSES, {"metadata": {"name": "gold"}, "value": 7})
+        return await read_cluster(Refused(store), "a test")
+
+    found = run(read)
+    assert [obj.key for obj in found.objects] == ["gold"]
+    assert [note.partition(":")[0] for note in found.notes] == [
+        "limitranges could not be read",
+        "resourcequotas could not be read",
+        "runtimeclasses could not be read",
+    ]

@@ -294,7 +294,7 @@ def _config(tmp_path: Path) -> Path:
         (["drain", "--selector", "pool in"], "--selector pool in: unable to parse requirement"),
         (["drain", "--selector", "nobody"], "--selector nobody: no node has these labels"),
         (["rollout", "deployment/web"], "deployment/web: no pods found in namespace default"),
-        (["rollout", "deployment/web", "--max-surge", "x"], "--max-surge: expected a number or a share"),
+        (["rollout", "deployment/web", "--max-surge", "x"], "--max-surge: expected a number or a percentage"),
         (["-f", "CHANGES"], "changes.yaml:3: changes[1].drains: unknown field"),
     ],
 )

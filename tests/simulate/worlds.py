@@ -9,7 +9,7 @@ from random import Random
 import yaml
 from msgspec import to_builtins
 
-from stowplan.api.catalogue import BUILT_IN, NAMESPACES, NODES, PODS
+from stowplan.api.catalogue import BUILT_IN, EVENTS, NAMESPACES, NODES, PODS
 from stowplan.api.decode import convert_any
 from stowplan.api.meta import Object
 from stowplan.api.node import Node
@@ -77,6 +77,10 @@ class World:
             f"{one['metadata']['namespace']}/{one['metadata']['name']}": one["spec"].get("nodeName", "")
             for one in self.store.list(PODS).items
         }
+
+    def events(self, reason: str) -> list[Json]:
+        """The events of a reason."""
+        return [one for one in self.store.list(EVENTS).items if one.get("reason") == reason]
 
     def messages(self) -> set[str]:
         """Why pods wait, as their PodScheduled conditions say."""

@@ -8,7 +8,7 @@ import pytest
 from observed.files import recorded
 from releases import GATES_1_36, V1_36
 from scheduler.worlds import World, configured, live
-from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.status import ApiError
 from stowplan.config.types import Extender as ExtenderConfig
 from stowplan.testing.extenders import RuleExtender, Rules

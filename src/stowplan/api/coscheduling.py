@@ -11,9 +11,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from stowplan.api.catalogue import Resource
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.pod import Pod, PodSchedulingGroup, ResourceList
 from stowplan.api.pod_groups import PodGroup, PodGroupSpec
-from stowplan.api.releases.feature_gates import FeatureGates
 
 POD_GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 POD_GROUPS: Final = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "", custom=True)

@@ -4,7 +4,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from stowplan.api import coscheduling, devices, node, pod, pod_groups, storage, workloads, writes
+from stowplan.api import admission, coscheduling, devices, node, pod, pod_groups, storage, workloads, writes
 from stowplan.api.meta import Namespace, Object
 from stowplan.api.pruning import UNMANAGED, Steps, at_once, pruned, shape_of
 
@@ -26,6 +26,7 @@ KINDS: dict[str, type[Object]] = {
         devices.DeviceClass,
         devices.DeviceTaintRule,
         devices.ResourceClaim,
+        devices.ResourceClaimTemplate,
         devices.ResourceSlice,
         workloads.Service,
         workloads.ReplicationController,
@@ -33,6 +34,9 @@ KINDS: dict[str, type[Object]] = {
         workloads.StatefulSet,
         workloads.PodDisruptionBudget,
         workloads.PriorityClass,
+        admission.LimitRange,
+        admission.ResourceQuota,
+        admission.RuntimeClass,
         pod_groups.PodGroup,
         pod_groups.CompositePodGroup,
         coscheduling.CoschedulingPodGroup,

@@ -12,6 +12,25 @@ from stowplan.gocompat.jsontext import as_json
 from stowplan.gocompat.quoting import quote
 
 
+class ConfigError(ValueError):
+    """A configuration that cannot be used; the message is one clear line.
+
+    `stage` says how far it came: `read` (the file), `decode` (parsing and strict decoding), `validation`
+    (values), or `build` (putting extenders and profiles together). `hint` is what may help, which
+    kube-scheduler does not say.
+    """
+
+    def __init__(self, stage: str, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.stage = stage
+        self.message = message
+        self.hint = hint
+
+    def located(self, where: str) -> "ConfigError":
+        """The same error, with the place it belongs to put before its message."""
+        return ConfigError(self.stage, f"{where}: {self.message}", self.hint) if where else self
+
+
 class Path(str):
     """Where a field stands in its object, such as `profiles[0].plugins`. The empty path is the object."""
 

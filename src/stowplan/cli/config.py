@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Iterator
 import click
 
 from stowplan.api import releases
-from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.api.gates.flag import parse_feature_gates
 from stowplan.cli.one_line import one_line_errors
 from stowplan.cli.options import gates_options, plugins_option
 from stowplan.cli.output import say
 from stowplan.config import BuiltConfig, LoadedConfig, build, default_config
 from stowplan.config.dump import dump_yaml
 from stowplan.config.emulation import emulated_release
-from stowplan.config.featuregates import parse_feature_gates
 from stowplan.config.legacy import load_any_file
 from stowplan.config.legacy.profiles import LATEST_POLICY_RELEASE
 from stowplan.config.load import read_file
@@ -50,7 +50,7 @@ def defaults_command(gates: FeatureGates | None) -> None:
 @gates_options
 @plugins_option
 def validate_command(file: str, gates: FeatureGates | None, plugins: tuple[str, ...]) -> None:
-    """Validate FILE as a starting scheduler would.
+    """Validate FILE as the scheduler does at startup.
 
     FILE is a KubeSchedulerConfiguration of any version, or a Policy.
     """
@@ -68,7 +68,7 @@ def validate_command(file: str, gates: FeatureGates | None, plugins: tuple[str, 
 def show_command(file: str, gates: FeatureGates | None, plugins: tuple[str, ...]) -> None:
     """Show FILE with plugins and defaults resolved.
 
-    Prints the plugins of every extension point in order, then the configuration with all defaults.
+    Prints the plugins of each extension point in order, then the configuration with all defaults.
 
     FILE is a KubeSchedulerConfiguration of any version, or a Policy.
     """
@@ -108,7 +108,7 @@ def migrate_command(
     """Convert FILE to KubeSchedulerConfiguration v1.
 
     FILE is a KubeSchedulerConfiguration of any version, or a Policy. The result goes to stdout.
-    What has no exact equivalent is listed on stderr, with its replacement.
+    Settings without an exact equivalent are listed on stderr, with their replacement.
     """
     if (file is None) == (provider is None):
         raise click.UsageError("expected FILE or --algorithm-provider")

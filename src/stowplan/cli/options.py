@@ -2,13 +2,16 @@
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
 from stowplan.api.releases import DEFAULT, NEWEST, OLDEST_EMULATED
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+
+INTERVAL_SETTINGS: Final = {"token_normalize_func": lambda name: "interval" if name == "every" else name}
+"""Context settings of commands with `--interval`, which also accept its old name `--every`."""
 
 _GATE_OPTIONS = (
     click.option(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from stowplan.api.fielderrors import Path, aggregate
-from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.config.defaults import enabled_names
 from stowplan.config.extendertls import TlsError, check_extender_tls
 from stowplan.config.load import ConfigError, LoadedConfig, default_config

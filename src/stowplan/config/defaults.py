@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.releases import DEFAULT, Release
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config.types import (
     ATTRIBUTES,
     SECTIONS,

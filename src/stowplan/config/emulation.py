@@ -10,13 +10,11 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from stowplan.api.fielderrors import aggregate
+from stowplan.api.gates.flag import KUBE
 from stowplan.api.releases import DEFAULT, NEWEST, RELEASES, Release, Version
 from stowplan.api.releases import OLDEST_EMULATED as OLDEST
 from stowplan.config.load import ConfigError
 from stowplan.gocompat.quoting import quote
-
-KUBE: Final = "kube"
-"""The only component that versions and gates can be set for."""
 
 _NUMBERS: Final = re.compile(r"\s*v?([0-9]+(?:\.[0-9]+)*)(.*)", re.DOTALL)
 

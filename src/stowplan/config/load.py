@@ -11,9 +11,10 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from stowplan.api.fielderrors import ConfigError as ConfigError
 from stowplan.api.fielderrors import aggregate
+from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.releases import DEFAULT, Release
-from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.config.defaults import complete
 from stowplan.config.schema import PLUGIN_ARGS, kinds
 from stowplan.config.types import GROUP, KIND, PluginConfig, Profile, SchedulerConfig
@@ -40,25 +41,6 @@ _TYPE_META = (
     r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
 )
 _NO_TYPE_META = "couldn't get version/kind; json parse error: "
-
-
-class ConfigError(ValueError):
-    """A configuration that cannot be used; the message is one clear line.
-
-    `stage` says how far it came: `read` (the file), `decode` (parsing and strict decoding), `validation`
-    (values), or `build` (putting extenders and profiles together). `hint` is what may help, which
-    kube-scheduler does not say.
-    """
-
-    def __init__(self, stage: str, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.stage = stage
-        self.message = message
-        self.hint = hint
-
-    def located(self, where: str) -> "ConfigError":
-        """The same error, with the place it belongs to put before its message."""
-        return ConfigError(self.stage, f"{where}: {self.message}", self.hint) if where else self
 
 
 @dataclass(frozen=True, slots=True)

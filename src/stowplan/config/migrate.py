@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.config.legacy import PolicyFetch, to_v1_document
 from stowplan.config.legacy.load import load_document
 from stowplan.config.legacy.profiles import LATEST_POLICY_RELEASE, LegacyOptions, provider_document

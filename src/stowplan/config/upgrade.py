@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.releases import Choice, Gate, Release, differences
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config.defaults import complete
 from stowplan.config.dump import dump
 from stowplan.config.load import decode_document

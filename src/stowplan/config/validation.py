@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from stowplan.api.fielderrors import EnumText, Path, duplicate, invalid, required
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.names import is_extended_resource, label_key_problems
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config.schema import PLUGIN_ARGS
 from stowplan.config.types import (
     API_VERSION,

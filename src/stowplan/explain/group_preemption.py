@@ -7,7 +7,7 @@ from stowplan.explain.layout import PLAIN, Palette, hanging, middle, plural
 
 if TYPE_CHECKING:
     from stowplan.scheduler.framework.explanation import UnitOutcome
-    from stowplan.scheduler.framework.placement import PodGroupPostFilterResult
+    from stowplan.scheduler.framework.pod_groups.placement import PodGroupPostFilterResult
 
 Document = Mapping[str, Any]
 

@@ -12,8 +12,8 @@ import numpy as np
 from stowplan.scheduler.framework.budget import Step, run_at_once
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.explanation import Shortfall, ShortfallPlugin, ShortfallSizesPlugin
-from stowplan.scheduler.framework.filter_results import FilterColumn
 from stowplan.scheduler.framework.interface import Codes
+from stowplan.scheduler.framework.reuse.filter_results import FilterColumn
 from stowplan.scheduler.table.changes import Rows
 from stowplan.scheduler.table.view import NodeRow
 

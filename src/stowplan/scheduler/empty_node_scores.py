@@ -15,7 +15,7 @@ from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.interface import IGNORED, ScoreRange
 from stowplan.scheduler.framework.protocols import EmptyNodeScorer
-from stowplan.scheduler.framework.score_results import ScoreColumn
+from stowplan.scheduler.framework.reuse.score_results import ScoreColumn
 from stowplan.scheduler.table.changes import Rows
 from stowplan.scheduler.table.columns import IntColumn
 from stowplan.scheduler.table.podinfo import PodInfo

@@ -10,12 +10,12 @@ from typing import Any, Final, Protocol
 
 from stowplan.api.catalogue import Resource as Served
 from stowplan.api.devices import DeviceTaintRule
+from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.pod_groups import GroupObject, PodGroup
 from stowplan.api.quantity import QuantityError
-from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.rules.resources import is_resize_deferred
 from stowplan.runtime.logs import Logger, Ref
 from stowplan.scheduler.cache import CacheCorruptedError

@@ -37,7 +37,7 @@ from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.extension_points import PostFilterRound, ask_post_filter
 from stowplan.scheduler.framework.held_pods import is_going
 from stowplan.scheduler.framework.interface import PREEMPTION_PREFIX, Plugin, PostFilterResult
-from stowplan.scheduler.framework.placement import PodGroupInfo, PodGroupPostFilterResult
+from stowplan.scheduler.framework.pod_groups.placement import PodGroupInfo, PodGroupPostFilterResult
 from stowplan.scheduler.framework.protocols import PreemptionPlugin
 from stowplan.scheduler.framework.status import error
 from stowplan.scheduler.table.podinfo import PodInfo

@@ -33,7 +33,7 @@ from stowplan.scheduler.framework.events import EXTENDER
 from stowplan.scheduler.framework.extension_points import carry_out_writes, post_filter_steps
 from stowplan.scheduler.framework.interface import PostFilterResult
 from stowplan.scheduler.framework.nominations import NO_NOMINATIONS, NominatedRows, Nominations
-from stowplan.scheduler.framework.placement import PlacementCycle, Waited
+from stowplan.scheduler.framework.pod_groups.placement import PlacementCycle, Waited
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.framework.status import SUCCESS, Code, PluginError, Status, error, unresolvable
 from stowplan.scheduler.framework.waiting_pods import WaitingPod

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.releases import Release
-from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.config import LoadedConfig, default_config
 from stowplan.config.build import BuiltConfig, build
 from stowplan.scheduler.framework.interface import Plugin
 from stowplan.scheduler.framework.registry import Registry
-from stowplan.scheduler.plugins.coscheduling import Coscheduling
+from stowplan.scheduler.plugins.pod_groups.coscheduling import Coscheduling
 from stowplan.scheduler.plugins.registry import in_tree_registry
 from stowplan.scheduler.queue.scheduling_queue import LONGEST_WAIT
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from stowplan import __version__
 from stowplan.api.fielderrors import aggregate
-from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.client.http import (
     AccessError,
     HttpClient,

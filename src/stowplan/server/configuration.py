@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from stowplan.api.catalogue import CONFIG_MAPS
 from stowplan.api.fielderrors import invalid, required
-from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.status import ApiError
 from stowplan.client import Client
 from stowplan.client.election import LOCK_KINDS

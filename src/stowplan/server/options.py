@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from stowplan.api.fielderrors import aggregate
+from stowplan.api.gates.feature_gates import FeatureGates
+from stowplan.api.gates.flag import enabled_alpha_gates, gates_without_effect
 from stowplan.api.quantity import value_of
 from stowplan.api.releases import NEWEST
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config import ConfigError, LoadedConfig
 from stowplan.config.emulation import Emulation, read_emulation
 from stowplan.config.types import LeaderElection, SchedulerConfig
@@ -21,7 +22,6 @@ from stowplan.server.clients import ClientSettings, client_settings
 from stowplan.server.configuration import ConfigMapRef, configuration, legacy_problems, legacy_warnings
 from stowplan.server.flags.parser import Parsed
 from stowplan.server.flags.values import ModuleLevel, NamedPair
-from stowplan.server.gates import enabled_alpha_gates, gates_without_effect
 from stowplan.server.serving.settings import (
     AuthenticationSettings,
     AuthorizationSettings,

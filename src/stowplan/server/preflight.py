@@ -13,9 +13,9 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from stowplan.api.catalogue import LEASES, PODS, Resource, in_version
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.pod import Pod
 from stowplan.api.releases import NEWEST, OLDEST_EMULATED, Version
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.api.requests import FieldTerm, Json, Selection
 from stowplan.api.status import ApiError
 from stowplan.client import Unreadable

@@ -14,8 +14,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.releases import NEWEST, Release
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.client.election import (
     Candidate,
     CandidateInfo,

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from stowplan.api.fielderrors import aggregate
-from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.api.gates.feature_gates import FeatureGates
+from stowplan.api.gates.flag import read_gates
 from stowplan.client.http import Server
 from stowplan.config import BuiltConfig, ConfigError, build
 from stowplan.config.dump import dump_yaml
@@ -19,7 +20,6 @@ from stowplan.scheduler.table.table import ClusterTable
 from stowplan.server.clients import find_server
 from stowplan.server.configuration import policy_at_start
 from stowplan.server.flags.parser import Parsed
-from stowplan.server.gates import read_gates
 from stowplan.server.options import Options, emulation, log_problems, log_settings, options_from, with_policy
 from stowplan.server.version import version_answer
 

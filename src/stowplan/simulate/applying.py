@@ -9,13 +9,16 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from stowplan.api.catalogue import PODS
 from stowplan.api.meta import seconds_of
 from stowplan.api.pod import Pod
 from stowplan.api.workloads import ReplicaSet
 from stowplan.localcluster.controllers.workloads.replicaset import pods_to_delete
 from stowplan.simulate.cluster import Cluster, NoSuchObjectError
-from stowplan.simulate.outcome import Outcome
-from stowplan.simulate.workloads import DAEMON_SET, RESOURCES, Manifests, Workload, read_manifests
+from stowplan.simulate.creation import PodSource, create_others
+from stowplan.simulate.manifests import Manifests, read_manifests
+from stowplan.simulate.outcome import Outcome, Refusal
+from stowplan.simulate.workloads import DAEMON_SET, RESOURCES, Workload
 
 HASH: Final = "pod-template-hash"
 _LATER: Final = 60.0
@@ -77,11 +80,7 @@ def gathered(sources: Sequence["str | Path | Manifests"], namespace: str) -> Man
     """Manifests of several files together. Raises SnapshotError."""
     found = Manifests()
     for source in sources:
-        one = source if isinstance(source, Manifests) else read_manifests([Path(source)], namespace)
-        found.workloads += one.workloads
-        found.objects += one.objects
-        found.claim_templates.update(one.claim_templates)
-        found.notes += one.notes
+        found.extend(source if isinstance(source, Manifests) else read_manifests([Path(source)], namespace))
     return found
 
 
@@ -90,7 +89,7 @@ def apply(
 ) -> Outcome:
     """Create what manifests say; see `Cluster.apply`."""
     manifests = gathered(sources, namespace)
-    cluster.add(*manifests.objects)
+    create_others(cluster, manifests)
     outcome = Outcome()
     fresh: list[Pod] = []
     for workload in manifests.workloads:
@@ -99,7 +98,7 @@ def apply(
 
             outcome.extend(rolled_out(cluster, workload, replicas).outcome)
         else:
-            fresh += new_pods(cluster, workload, replicas, manifests)
+            fresh += new_pods(cluster, workload, replicas, outcome)
     outcome.extend(cluster.schedule(fresh))
     return outcome
 
@@ -112,26 +111,14 @@ def is_there(cluster: Cluster, workload: Workload) -> bool:
         return False
 
 
-def new_pods(
-    cluster: Cluster, workload: Workload, count: int | None = None, manifests: Manifests | None = None
-) -> list[Pod]:
-    """The pods of a workload; its owner and claims are added to the cluster."""
-    around = cluster.surroundings(manifests.claim_templates if manifests else None)
-    made = workload.pods(workload.replicas if count is None else count, around, _Taken(cluster))
-    if made.owner is not None:
-        cluster.add(made.owner)
-    cluster.add(*made.objects)
-    return made.pods
-
-
-class _Taken:
-    """The names of pods of a cluster, as a container."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-
-    def __contains__(self, key: object) -> bool:
-        return isinstance(key, str) and self._cluster.has_pod(key)
+def new_pods(cluster: Cluster, workload: Workload, count: int | None, outcome: Outcome) -> list[Pod]:
+    """The pods of a workload; its owner and claims are added to the cluster. What is refused is noted."""
+    count = workload.replicas if count is None else count
+    source = PodSource(cluster, workload)
+    pods = source.create(count)
+    if source.refusal:
+        outcome.refused.append(Refusal(workload.title, max(count - len(pods), 1), source.refusal))
+    return pods
 
 
 def scale(cluster: Cluster, title: str, replicas: int, namespace: str) -> Outcome:
@@ -151,7 +138,12 @@ def scale(cluster: Cluster, title: str, replicas: int, namespace: str) -> Outcom
         number += 1
         if not cluster.has_pod(f"{namespace}/{copy}"):
             copies.append(copy_of(cluster, pods[-1], copy))
-    return cluster.schedule(copies)
+    body = msgspec.to_builtins(copies[0])
+    charged = cluster.quotas.charge(PODS, body, len(copies), lambda which: copies[which].name)
+    outcome = cluster.schedule(copies[: charged.allowed])
+    if charged.refusal:
+        outcome.refused.append(Refusal(title, len(copies) - charged.allowed, charged.refusal))
+    return outcome
 
 
 def copy_of(cluster: Cluster, pod: Pod, name: str) -> Pod:
@@ -164,7 +156,7 @@ def copy_of(cluster: Cluster, pod: Pod, name: str) -> Pod:
 def going(cluster: Cluster, pods: Sequence[Pod], count: int, kind: str) -> list[Pod]:
     """The pods that a controller deletes when it scales down."""
     if kind == "StatefulSet":
-        return sorted(pods, key=_ordinal, reverse=True)[:count]
+        return sorted(pods, key=lambda pod: (ordinal_of(pod.name), pod.name), reverse=True)[:count]
     placed = [cluster.pod(pod.key) for pod in pods]
     crowds = Counter(pod.spec.node_name for pod in placed if pod.spec.node_name)
     dates = [seconds_of(pod.metadata.creation_timestamp) for pod in placed if pod.metadata.creation_timestamp]
@@ -174,6 +166,7 @@ def going(cluster: Cluster, pods: Sequence[Pod], count: int, kind: str) -> list[
     return [by_key[body["key"]] for body in chosen]
 
 
-def _ordinal(pod: Pod) -> tuple[int, str]:
-    number = pod.name.rpartition("-")[2]
-    return (int(number) if number.isdecimal() else -1), pod.name
+def ordinal_of(name: str) -> int:
+    """The number at the end of a pod's name, -1 if there is none."""
+    number = name.rpartition("-")[2]
+    return int(number) if number.isdecimal() else -1

@@ -18,12 +18,15 @@ from stowplan.api.pod import Pod
 from stowplan.explain.report import Bar, Bars, Figure, Figures, Part, Report, Table, Text
 from stowplan.localcluster.kubelets.config import Shape, ShapeError, named_nodes, shapes_of
 from stowplan.scheduler.settings import Settings
-from stowplan.scheduler.table.changes import NO_ROWS
+from stowplan.scheduler.table.changes import NO_ROWS, Rows
 from stowplan.simulate.cluster import Cluster
-from stowplan.simulate.counting import Stop, stop_of
+from stowplan.simulate.counting import Stop, refused, stop_of
+from stowplan.simulate.creation import PodSource, create_others
+from stowplan.simulate.manifests import ManifestReader, Manifests, read_manifests
+from stowplan.simulate.outcome import Refusal
 from stowplan.simulate.snapshot.places import Place, read_document
 from stowplan.simulate.snapshot.shapes import objects_of, wrong_shape
-from stowplan.simulate.workloads import DAEMON_SET, Manifests, Workload, read_manifests, take_in
+from stowplan.simulate.workloads import DAEMON_SET, Workload
 
 SHOWN: Final = 20
 _FINEST: Final = 1000
@@ -89,18 +92,18 @@ def read_mix(path: Path, namespace: str = "default") -> Mix:
 def _workloads(
     part: _Part, place: Place, field_: str, path: Path, namespace: str, found: Manifests
 ) -> list[Workload]:
-    own = Manifests()
     if part.file is not None:
         own = read_manifests([path.parent / part.file], namespace)
     else:
         assert part.manifest is not None
         if "kind" not in part.manifest:
             raise place.wrong(f"{field_}.manifest.kind", "required field is missing")
-        take_in(part.manifest, Place(place.file, place.text, inside=f"{field_}.manifest"), namespace, own)
+        reader = ManifestReader(namespace)
+        reader.take_in(part.manifest, Place(place.file, place.text, inside=f"{field_}.manifest"))
+        own = reader.found
     if not own.workloads:
         raise place.wrong(field_, "expected a pod or something that makes pods")
-    found.objects += own.objects
-    found.claim_templates.update(own.claim_templates)
+    found.others += own.others
     return own.workloads
 
 
@@ -155,18 +158,24 @@ def sets_that_fit(cluster: Cluster, mix: Mix, limit: int | None = None) -> Capac
     ended_by = ""
     sets = 0
     with cluster.fork():
-        cluster.add(*mix.manifests.objects)
+        create_others(cluster, mix.manifests)
         source = _Pods(cluster, mix)
-        eligible = {
-            workload.title: cluster.evaluate(pods[0]).feasible_rows.copy()
-            for workload, pods in source.samples()
-        }
+        eligible = [rows for _, rows in source.samples()]
         while limit is None or sets < limit:
             made = source.next_set()
-            outcome = cluster.schedule([pod for _, pod in made], preempt=False)
+            refusal = source.refusal
+            if refusal is not None:
+                stop, ended_by = refused(refusal), refusal.workload
+                break
+            outcome = cluster.schedule([pod for _, pods in made for pod in pods], preempt=False)
             if outcome.pending:
-                workload, pod = next((one, pod) for one, pod in made if pod.key in outcome.pending)
-                stop = stop_of(cluster, pod, eligible[workload.title], outcome.pending[pod.key])
+                workload, pod, rows = next(
+                    (one, pod, rows)
+                    for (one, pods), rows in zip(made, eligible, strict=True)
+                    for pod in pods
+                    if pod.key in outcome.pending
+                )
+                stop = stop_of(cluster, pod, rows, outcome.pending[pod.key])
                 ended_by = workload.title
                 break
             sets += 1
@@ -180,25 +189,30 @@ class _Pods:
     def __init__(self, cluster: Cluster, mix: Mix) -> None:
         self._cluster = cluster
         self._mix = mix
-        self._around = cluster.surroundings(mix.manifests.claim_templates)
-        self._taken = frozenset((*cluster.placements, *cluster.pending))
-        self._next = [0] * len(mix.parts)
+        self._sources = [(PodSource(cluster, workload), count) for workload, count in mix.parts]
 
-    def samples(self) -> Iterator[tuple[Workload, list[Pod]]]:
+    def samples(self) -> list[tuple[Pod | None, Rows]]:
+        """A pod of every part (None: the API server refuses it), and the nodes that could take it."""
+        found: list[tuple[Pod | None, Rows]] = []
         for workload, _ in self._mix.parts:
-            yield workload, workload.pods(1, self._around, self._taken, first=10**9).pods
+            with self._cluster.fork():
+                pod = next(iter(PodSource(self._cluster, workload).create(1)), None)
+                found.append(
+                    (pod, NO_ROWS if pod is None else self._cluster.evaluate(pod).feasible_rows.copy())
+                )
+        return found
 
-    def next_set(self) -> list[tuple[Workload, Pod]]:
-        """The pods of the parts in turn, so that they come mixed."""
-        lists = []
-        for number, (workload, count) in enumerate(self._mix.parts):
-            made = workload.pods(count, self._around, self._taken, first=self._next[number])
-            self._next[number] = made.next_number
-            if made.owner is not None:
-                self._cluster.add(made.owner)
-            self._cluster.add(*made.objects)
-            lists.append([(workload, pod) for pod in made.pods])
-        return [one for pods in lists for one in pods]
+    def next_set(self) -> list[tuple[Workload, list[Pod]]]:
+        """The pods of the parts in turn, so that they come mixed; fewer if the API server refuses some."""
+        return [(source.workload, source.create(count)) for source, count in self._sources]
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """Why the last set is not complete, if the API server refused a pod of it."""
+        for source, _ in self._sources:
+            if source.refusal:
+                return Refusal(source.workload.title, 1, source.refusal)
+        return None
 
 
 # The cheapest nodes
@@ -319,13 +333,13 @@ class _Search:
 
     def _demand(self) -> Counter[str]:
         cluster = Cluster(settings=self.settings)
-        cluster.add(*self.mix.manifests.objects)
+        create_others(cluster, self.mix.manifests)
         demand: Counter[str] = Counter()
-        for (workload, count), (_, pods) in zip(
-            self.mix.parts, _Pods(cluster, self.mix).samples(), strict=True
-        ):
-            del workload
-            requests = cluster.table.info(pods[0]).template.requests.amounts()
+        samples = _Pods(cluster, self.mix).samples()
+        for (_, count), (pod, _) in zip(self.mix.parts, samples, strict=True):
+            if pod is None:
+                continue
+            requests = cluster.table.info(pod).template.requests.amounts()
             for name, amount in requests.items():
                 demand[name] += amount * count * self.sets
             demand["pods"] += count * self.sets
@@ -349,10 +363,14 @@ class _Search:
     def impossible(self) -> Stop | None:
         """Why a pod fits on none of the types, if there is one that does not."""
         cluster = Cluster(self._nodes(self.types, [1] * len(self.types)), settings=self.settings)
-        cluster.add(*self.mix.manifests.objects)
-        for _, pods in _Pods(cluster, self.mix).samples():
+        create_others(cluster, self.mix.manifests)
+        for workload, _ in self.mix.parts:
             with cluster.fork():
-                message = cluster.schedule(pods[0], preempt=False).pending.get(pods[0].key)
+                source = PodSource(cluster, workload)
+                pods = source.create(1)
+                if source.refusal:
+                    return refused(Refusal(workload.title, 1, source.refusal))
+                message = cluster.schedule(pods, preempt=False).pending.get(pods[0].key)
             if message:
                 return stop_of(cluster, pods[0], NO_ROWS, message)
         return None
@@ -431,14 +449,16 @@ class _Search:
         """Place everything on these nodes, for real."""
         self.tried += 1
         cluster = Cluster(self._nodes(self.types, counts), settings=self.settings, seed=self.seed)
-        cluster.add(*self.mix.manifests.objects)
+        create_others(cluster, self.mix.manifests)
         source = _Pods(cluster, self.mix)
         placed: dict[str, str] = {}
         for _ in range(self.sets):
-            made = source.next_set()
-            outcome = cluster.schedule([pod for _, pod in made], preempt=False)
+            made = [pod for _, pods in source.next_set() for pod in pods]
+            if source.refusal is not None:
+                return None, refused(source.refusal)
+            outcome = cluster.schedule(made, preempt=False)
             if outcome.pending:
-                pod = next(pod for _, pod in made if pod.key in outcome.pending)
+                pod = next(pod for pod in made if pod.key in outcome.pending)
                 return None, stop_of(cluster, pod, NO_ROWS, outcome.pending[pod.key])
             placed.update(outcome.placed)
         return placed, None
@@ -488,10 +508,11 @@ def report_of(found: Capacity) -> Report:
         )
     ]
     if found.stop is not None:
+        who = "API server" if found.stop.refused else "scheduler"
         bars = [Bar(reason, float(nodes)) for reason, nodes in found.stop.reasons.items()]
         if bars:
             parts.append(Bars(bars, "", title="what ends it: nodes that could take one at first"))
-        parts.append(Text(found.stop.message, title="the scheduler's message"))
+        parts.append(Text(found.stop.message, title=f"the {who}'s message"))
     ranked = sorted(found.by_node.items(), key=lambda item: (-item[1], item[0]))
     if ranked:
         more = max(len(ranked) - SHOWN, 0)

@@ -11,6 +11,7 @@ its own in reverse order. The table, the random choices and what plugins reserve
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from heapq import heappop, heappush
 from pathlib import Path
 from random import Random
@@ -18,9 +19,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec.structs import replace
 
+from stowplan.api import catalogue
+from stowplan.api.admission import READ, ResourceQuota
+from stowplan.api.catalogue import Resource
+from stowplan.api.coscheduling import see_pod
 from stowplan.api.meta import Object
 from stowplan.api.node import Node, Taint
 from stowplan.api.pod import Pod
+from stowplan.api.requests import Json
 from stowplan.config import load, load_file
 from stowplan.explain.explainer import Explainer, PodExplanation
 from stowplan.runtime.logs import Logger
@@ -44,7 +50,9 @@ from stowplan.simulate.snapshot.files import Snapshot
 from stowplan.simulate.snapshot.sources import read_files
 
 if TYPE_CHECKING:
-    from stowplan.simulate.workloads import AdmissionContext, Manifests
+    from stowplan.scheduler.pod_groups.explainer import GroupExplanation
+    from stowplan.simulate.admission import AdmissionStore, Quotas
+    from stowplan.simulate.manifests import Manifests
 
 Undo = Callable[[], object]
 
@@ -75,8 +83,14 @@ class Cluster:
         plugins: Sequence[type[Plugin]] = (),
         seed: int = 0,
         ties: Literal["random", "first", "fixed"] = "random",
+        source: str = "simulation",
+        notes: Sequence[str] = (),
     ) -> None:
         self.settings = _settings(config, plugins) if settings is None else settings
+        self.source = source
+        """Where the objects come from, for explanations."""
+        self.notes = list(notes)
+        """What is missing of them, and why."""
         self.table = ClusterTable(self.settings.release)
         self.pending: dict[str, Pod] = {}
         """Pods without a node, by `namespace/name`."""
@@ -102,6 +116,11 @@ class Cluster:
         self._reserved: dict[str, tuple[str, Cycle, str]] = {}
         """Placements made here, by uid: profile, cycle and node, to be given to Unreserve."""
         self._nominated: dict[str, tuple[PodInfo, str]] = {}
+        self._quotas: dict[str, ResourceQuota] = {}
+        self._used: dict[str, Json] = {}
+        """Quotas that were charged, by `namespace/name`."""
+        self._admission: AdmissionStore | None = None
+        self._see = see_pod(self.settings.gates) or _as_it_is
         self._undo: list[Undo] = []
         self._forks = 0
         self._serial = 0
@@ -126,7 +145,15 @@ class Cluster:
         if not isinstance(source, Snapshot):
             paths = [source] if isinstance(source, str | Path) else source
             source = read_files([Path(path) for path in paths])
-        return cls(source.objects, settings=settings, config=config, plugins=plugins, seed=seed)
+        return cls(
+            source.objects,
+            settings=settings,
+            config=config,
+            plugins=plugins,
+            seed=seed,
+            source=source.source,
+            notes=source.notes,
+        )
 
     # Objects
 
@@ -140,9 +167,9 @@ class Cluster:
             elif obj.is_finished:
                 continue
             elif obj.spec.node_name:
-                self._put_pod(obj)
+                self._put_pod(self._see(obj))
             else:
-                self._set(self.pending, obj.key, obj)
+                self._put_waiting(self._see(obj))
 
     def remove(self, *objects: Object) -> None:
         """Remove objects. Pods of a removed node are removed with it."""
@@ -166,10 +193,13 @@ class Cluster:
 
     def remove_pod(self, key: str) -> Pod:
         """Remove a pod, pending or not."""
+        self._release(self.pod(key))
         if key in self.pending:
             pod = self.pending[key]
             self._set(self.pending, key, None)
             self._set(self.messages, key, None)
+            self._nominate(self.table.info(pod), None)
+            self._leave_group(pod)
             return pod
         return self._take(key)
 
@@ -207,6 +237,17 @@ class Cluster:
         known = self.table.pods
         return [known[uid].pod for uid in self._keys.values()]
 
+    @property
+    def all_pods(self) -> dict[str, Pod]:
+        """All pods as they were read, by `namespace/name`, those that wait too."""
+        known = self.table.pods
+        found = {key: known[uid].pod for key, uid in self._keys.items()} | self.pending
+        return dict(sorted(found.items()))
+
+    def info(self, pod: Pod) -> PodInfo:
+        """A pod as the table has it, or as it would be."""
+        return self.table.pods.get(pod.metadata.uid) or self.table.info(pod)
+
     def has_pod(self, key: str) -> bool:
         """Whether there is a pod of that name, pending or not."""
         return key in self._keys or key in self.pending
@@ -215,11 +256,38 @@ class Cluster:
         """Those of some pods that wait."""
         return [self.pending[pod.key] for pod in pods if pod.key in self.pending]
 
-    def surroundings(self, claim_templates: Mapping[str, Any] | None = None) -> "AdmissionContext":
-        """What the API server and controllers look at when they make pods of a manifest."""
-        from stowplan.simulate.workloads import AdmissionContext
+    @property
+    def admission(self) -> "AdmissionStore":
+        """The API server's admission, with the objects of this cluster that it reads."""
+        from stowplan.simulate.admission import AdmissionStore
 
-        return AdmissionContext.of(self.nodes, list(self.objects.values()), claim_templates)
+        if self._admission is None:
+            self._admission = AdmissionStore(self.objects.values(), self.settings.gates)
+        return self._admission
+
+    @cached_property
+    def quotas(self) -> "Quotas":
+        """The quotas of this cluster. What is charged in a fork is given back at its end."""
+        from stowplan.simulate.admission import Quotas
+
+        return Quotas(self._quotas.values, self._of_kind, self._used, self._charge)
+
+    def _charge(self, quota: str, charged: Json) -> None:
+        self._set(self._used, quota, charged)
+
+    def _of_kind(self, resource: Resource, namespace: str) -> Iterator[Object]:
+        """The objects of a kind in a namespace, for quotas that have not been counted yet."""
+        known: Iterable[Object] = self.objects.values()
+        if resource == catalogue.PODS:
+            known = (*self.pods, *self.pending.values())
+        for obj in known:
+            if type(obj).__name__ == resource.kind and obj.namespace == namespace:
+                yield obj
+
+    def _release(self, pod: Pod) -> None:
+        """Give back to quotas what a pod was charged for that is gone for good."""
+        if self._quotas:
+            self.quotas.release(catalogue.PODS, pod)
 
     def pods_on(self, node: str) -> list[Pod]:
         """The pods on a node. Raises NoSuchObjectError."""
@@ -268,6 +336,7 @@ class Cluster:
                 if has_controller(pod):
                     replacements.append(self.replacement(pod))
                 else:
+                    self._release(pod)
                     outcome.lost.append(pod.key)
         outcome.extend(self.schedule(replacements))
         return outcome
@@ -283,6 +352,7 @@ class Cluster:
             if has_controller(pod):
                 replacements.append(self.replacement(pod))
             else:
+                self._release(pod)
                 outcome.lost.append(key)
         outcome.extend(self.schedule(replacements))
         return outcome
@@ -351,9 +421,22 @@ class Cluster:
 
     def explain(self, key: str) -> PodExplanation:
         """Why a pod is where it is, or why it is pending and what would have to change."""
-        pod = self.pod(key)
-        info = self.table.pods[self._keys[key]] if key in self._keys else self.table.info(pod)
-        return Explainer(self._framework(pod), "simulation", self._nominations()).explain(info)
+        return self.explainer_for(self.pod(key)).explain(self.info(self.pod(key)))
+
+    def explainer_for(self, pod: Pod) -> Explainer:
+        """Explanations by the profile that schedules a pod."""
+        return Explainer(self._framework(pod), self.source, self._nominations())
+
+    def explain_group(self, key: str) -> "GroupExplanation | None":
+        """Why a group of pods waits, by its key; None if nothing is known of it."""
+        from stowplan.scheduler.pod_groups.explainer import GroupExplainer
+
+        groups = self.table.groups
+        first = next((pod for pod in self.pending.values() if groups.key_of(pod) == key), None)
+        framework = next(iter(self.frameworks.values())) if first is None else self._framework(first)
+        topology = self.settings.gates["TopologyAwareWorkloadScheduling"]
+        explainer = GroupExplainer(framework, self.source, self._nominations(), placements=topology)
+        return explainer.explain(key)
 
     def replacement(self, pod: Pod) -> Pod:
         """The pod that its controller creates when it is gone: of the same name, to be easy to follow."""
@@ -476,6 +559,7 @@ class Cluster:
             if has_controller(victim):
                 queue.push(self.table.info(self.replacement(victim)))
             else:
+                self._release(victim)
                 outcome.lost.append(victim.key)
 
     def _wait(self, pod: Pod, message: str, outcome: Outcome) -> None:
@@ -531,6 +615,27 @@ class Cluster:
         info = self.table.put_pod(pod)
         self._keys[pod.key] = info.uid
         self._note(lambda: self._drop_pod(info))
+        self._join_group(pod)
+
+    def _put_waiting(self, pod: Pod) -> None:
+        """Take in a pod without a node; its nominated node, if any, is kept for it as in a scheduler."""
+        self._set(self.pending, pod.key, pod)
+        nominated = pod.status.nominated_node_name
+        if nominated:
+            self._nominate(self.table.info(pod), nominated)
+        self._join_group(pod)
+
+    def _join_group(self, pod: Pod) -> None:
+        groups = self.table.groups
+        if groups.enabled:
+            groups.put_pod(pod)
+            self._note(lambda: groups.remove_pod(pod))
+
+    def _leave_group(self, pod: Pod) -> None:
+        groups = self.table.groups
+        if groups.enabled:
+            groups.remove_pod(pod)
+            self._note(lambda: groups.put_pod(pod))
 
     def _drop_pod(self, info: PodInfo) -> None:
         self.table.remove_pod(info.uid)
@@ -549,6 +654,7 @@ class Cluster:
         self.table.remove_pod(info.uid)
         del self._keys[key]
         self._note(lambda: self._restore(info, node, order, held))
+        self._leave_group(info.pod)
         return pod
 
     def _restore(
@@ -568,24 +674,39 @@ class Cluster:
     def _put(self, obj: Object) -> None:
         place = (type(obj), obj.key)
         old = self.objects.get(place)
-        self.table.put(obj)
-        self.objects[place] = obj
+        if isinstance(obj, ResourceQuota):
+            self._set(self._used, obj.key, None)
+        self._put_quietly(obj)
         self._note(lambda: self._discard_quietly(obj) if old is None else self._put_quietly(old))
 
     def _discard(self, obj: Object) -> None:
         old = self.objects.get((type(obj), obj.key))
         if old is None:
             raise NoSuchObjectError(f"no {type(obj).__name__} {obj.key}")
+        if isinstance(obj, ResourceQuota):
+            self._set(self._used, obj.key, None)
         self._discard_quietly(old)
         self._note(lambda: self._put_quietly(old))
 
     def _put_quietly(self, obj: Object) -> None:
         self.table.put(obj)
         self.objects[type(obj), obj.key] = obj
+        self._admission_changed(obj, there=True)
 
     def _discard_quietly(self, obj: Object) -> None:
         self.table.discard(obj)
         del self.objects[type(obj), obj.key]
+        self._admission_changed(obj, there=False)
+
+    def _admission_changed(self, obj: Object, *, there: bool) -> None:
+        """See what admission and quotas read; the store of admission is made again when it is used."""
+        if isinstance(obj, ResourceQuota):
+            if there:
+                self._quotas[obj.key] = obj
+            else:
+                del self._quotas[obj.key]
+        elif type(obj) in READ:
+            self._admission = None
 
     def _info(self, key: str) -> PodInfo:
         uid = self._keys.get(key)
@@ -602,6 +723,10 @@ class Cluster:
             mapping[key] = value
         if self._forks and old is not value:
             self._undo.append(lambda: mapping.pop(key, None) if old is None else mapping.update({key: old}))
+
+
+def _as_it_is(pod: Pod) -> Pod:
+    return pod
 
 
 class _First(Random):

@@ -7,7 +7,7 @@ right on some of them. At 5,000 nodes that is milliseconds instead of half a min
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.table.changes import Rows
 from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.simulate.cluster import Cluster
+from stowplan.simulate.outcome import Refusal
 
 HARD: Final = "DoNotSchedule"
 TOO_MANY: Final = "Too many pods"
@@ -29,6 +30,10 @@ _CHECKED: Final = 2
 _MOST_PLACED: Final = 300
 """So many pods are put on a node to see whether the count is right."""
 _OWN: Final = "stowplan.scheduler.plugins."
+
+
+def _all(count: int) -> int:
+    return count
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,8 @@ class Stop:
     nodes: int
     message: str
     reasons: dict[str, int] = field(default_factory=dict)
+    refused: bool = False
+    """The API server creates no more pods; `reason` is in its words."""
 
     def document(self) -> dict[str, Any]:
         return {
@@ -51,6 +58,7 @@ class Stop:
             "nodes": self.nodes,
             "message": self.message,
             "reasons": self.reasons,
+            "refused": self.refused,
         }
 
     @property
@@ -61,24 +69,33 @@ class Stop:
 
 @dataclass(slots=True)
 class Count:
-    """How many fit, on which nodes, and what ends it; None if the search was given up at its limit."""
+    """How many fit, on which nodes, and what ends it; None if the search or the pods came to an end first."""
 
     pods: int
     by_node: dict[str, int]
     stop: Stop | None
 
 
-def count_more(cluster: Cluster, pods: Iterator[Pod], limit: int | None = None) -> Count:
-    """Place pods that are alike until one finds no node, or `limit` are placed one by one.
+def count_more(
+    cluster: Cluster, pods: Iterator[Pod], limit: int | None = None, allowed: Callable[[int], int] = _all
+) -> Count:
+    """Place pods that are alike until one finds no node, there are no more, or `limit` are placed one by one.
 
-    The cluster is left as it was.
+    `allowed` says how many pods of some number there can be: quotas may allow fewer than fit. The cluster is
+    left as it was.
     """
-    first = next(pods)
+    first = next(pods, None)
+    if first is None:
+        return Count(0, {}, None)
     begin = cluster.evaluate(first)
     eligible = begin.feasible_rows
     quick = _counted(cluster, first, begin) if len(eligible) else None
     if quick is not None:
-        return quick
+        most = allowed(quick.pods)
+        if most == quick.pods:
+            return quick
+        if limit is not None and most > limit:
+            return Count(most, {}, None)
     found: Counter[str] = Counter()
     with cluster.fork():
         pod: Pod | None = first
@@ -90,6 +107,11 @@ def count_more(cluster: Cluster, pods: Iterator[Pod], limit: int | None = None) 
             found.update(outcome.placed.values())
             pod = next(pods, None)
     return Count(found.total(), dict(found), None)
+
+
+def refused(refusal: Refusal) -> Stop:
+    """The end of a search because the API server creates no more pods."""
+    return Stop("", refusal.reason, 0, refusal.message, refused=True)
 
 
 def stop_of(cluster: Cluster, pod: Pod, eligible: Rows, message: str) -> Stop:
@@ -159,7 +181,7 @@ def asks_for_room_only(framework: Framework, info: PodInfo) -> bool:
     hard = any(one.when_unsatisfiable == HARD for one in spec.topology_spread_constraints)
     if hard or template.volumes or template.ports or template.carries_terms or spec.resource_claims:
         return False
-    if spec.scheduling_group is not None or spec.volumes:
+    if spec.scheduling_group is not None:
         return False
     if any(not type(plugin).__module__.startswith(_OWN) for plugin in framework.at(ExtensionPoint.FILTER)):
         return False

@@ -1,24 +1,24 @@
 """Will it fit? Where each replica of a workload would go, how many more fit, and what ends it."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import count as numbers
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from stowplan.api.pod import Pod
 from stowplan.explain.report import Bar, Bars, Figure, Figures, Part, Report, Table, Text
 from stowplan.explain.report.model import BAD, GOOD
 from stowplan.simulate.applying import new_pods
 from stowplan.simulate.cluster import Cluster
-from stowplan.simulate.counting import Count, Stop, count_more, stop_of
-from stowplan.simulate.outcome import Outcome
-from stowplan.simulate.workloads import DAEMON_SET, Manifests, Workload
+from stowplan.simulate.counting import Count, Stop, count_more, refused, stop_of
+from stowplan.simulate.creation import PodSource, create_others
+from stowplan.simulate.manifests import Manifests
+from stowplan.simulate.outcome import Outcome, Refusal
+from stowplan.simulate.workloads import DAEMON_SET, Workload
 
 SEARCH: Final = 2_000
 """So many more are tried one by one, where it is not `--max` that is asked for."""
 SHOWN: Final = 20
-_BATCH: Final = 256
 
 
 @dataclass(slots=True)
@@ -34,10 +34,12 @@ class WorkloadFit:
     more_is_known: bool = True
     """False: there may be still more, the search was ended."""
     stop: Stop | None = None
+    refusal: Refusal | None = None
+    """The pods that the API server does not create."""
 
     @property
     def fits(self) -> bool:
-        return self.replicas >= self.asked
+        return self.replicas >= self.asked and self.refusal is None
 
     def document(self) -> dict[str, Any]:
         return {
@@ -51,6 +53,7 @@ class WorkloadFit:
             "placements": self.by_node,
             "pods": self.outcome.placed,
             "pending": self.outcome.pending,
+            "notCreated": None if self.refusal is None else self.refusal.document(),
             "evictions": [one._asdict() for one in self.outcome.evictions],
             "stoppedBy": None if self.stop is None else self.stop.document(),
         }
@@ -99,55 +102,83 @@ def fit(
     Nobody is evicted unless `preempt`. With `more` it is counted how many more of each would fit afterwards.
     """
     with cluster.fork():
-        cluster.add(*manifests.objects)
-        made = [(one, new_pods(cluster, one, replicas, manifests)) for one in manifests.workloads]
-        eligible = {one.title: _feasible(cluster, pods) for one, pods in made}
-        together = cluster.schedule([pod for _, pods in made for pod in pods], preempt=preempt)
+        create_others(cluster, manifests)
+        made = [_created(cluster, one, replicas) for one in manifests.workloads]
+        eligible = [_feasible(cluster, one.pods) for one in made]
+        together = cluster.schedule([pod for one in made for pod in one.pods], preempt=preempt)
         found = []
-        for one, pods in made:
-            result = _shared(one, pods, together)
+        for one, rows in zip(made, eligible, strict=True):
+            result = _shared(one, together)
             found.append(result)
-            waiting = next((pod for pod in pods if pod.key in together.pending), None)
+            waiting = next((pod for pod in one.pods if pod.key in together.pending), None)
             if waiting is not None:
                 result.more = 0
-                result.stop = stop_of(cluster, waiting, eligible[one.title], together.pending[waiting.key])
-            elif more and one.kind != DAEMON_SET:
-                _count_more(cluster, result, manifests)
+                result.stop = stop_of(cluster, waiting, rows, together.pending[waiting.key])
+            elif result.refusal is not None:
+                result.more = 0
+                result.stop = refused(result.refusal)
+            elif more and result.workload.kind != DAEMON_SET:
+                counted = _counted(cluster, result.workload, SEARCH)
+                result.more, result.stop = counted.pods, counted.stop
+                result.more_is_known = counted.stop is not None
         return Fit(found, source, cluster.table.node_count)
 
 
 def fit_max(cluster: Cluster, manifests: Manifests, workload: Workload, *, source: str = "") -> Fit:
-    """As many replicas as fit. The cluster is left as it was."""
+    """As many replicas as fit and may be created. The cluster is left as it was."""
     with cluster.fork():
-        cluster.add(*manifests.objects)
-        counted = count_more(cluster, endless(cluster, workload, manifests))
+        create_others(cluster, manifests)
+        counted = _counted(cluster, workload, None)
         result = WorkloadFit(workload, 1, by_node=counted.by_node, replicas=counted.pods, stop=counted.stop)
         result.more = 0
         return Fit([result], source, cluster.table.node_count)
 
 
-def endless(cluster: Cluster, workload: Workload, manifests: Manifests) -> Iterator[Pod]:
-    """Pods of a workload, as many as are asked for, made by the hundred."""
-    around = cluster.surroundings(manifests.claim_templates)
-    taken = frozenset((*cluster.placements, *cluster.pending))
-    first = 0
-    for batch in numbers():
-        size = 1 if not batch else _BATCH
-        made = workload.pods(size, around, taken, first=first)
-        if made.owner is not None:
-            cluster.add(made.owner)
-        cluster.add(*made.objects)
-        yield from made.pods
-        first = made.next_number
+class _Created(NamedTuple):
+    """The pods of a workload that the API server creates."""
+
+    workload: Workload
+    asked: int
+    pods: list[Pod]
+    refusal: Refusal | None
+
+
+def _created(cluster: Cluster, workload: Workload, replicas: int | None) -> _Created:
+    asked = workload.replicas if replicas is None else replicas
+    outcome = Outcome()
+    pods = new_pods(cluster, workload, asked, outcome)
+    refusal = outcome.refused[0] if outcome.refused else None
+    if workload.kind == DAEMON_SET:
+        asked = len(pods) + (0 if refusal is None else refusal.pods)
+    return _Created(workload, asked, pods, refusal)
+
+
+def _counted(cluster: Cluster, workload: Workload, limit: int | None) -> Count:
+    """How many more of a workload fit, or may be created: then that is what ends it."""
+    source = PodSource(cluster, workload)
+    refusal = ""
+
+    def allowed(count: int) -> int:
+        nonlocal refusal
+        charged = source.allowed(count - 1)
+        refusal = charged.refusal
+        return 1 + charged.allowed
+
+    with cluster.fork():
+        counted = count_more(cluster, source.endless(), limit, allowed)
+    refusal = source.refusal or refusal
+    if counted.stop is None and refusal:
+        counted.stop = refused(Refusal(workload.title, 1, refusal))
+    return counted
 
 
 def _feasible(cluster: Cluster, pods: Sequence[Pod]) -> Any:
     return cluster.evaluate(pods[0]).feasible_rows.copy() if pods and cluster.table.node_count else ()
 
 
-def _shared(workload: Workload, pods: Sequence[Pod], together: Outcome) -> WorkloadFit:
+def _shared(created: _Created, together: Outcome) -> WorkloadFit:
     """The part of an outcome that is about one workload."""
-    own = {pod.key for pod in pods}
+    own = {pod.key for pod in created.pods}
     outcome = Outcome(
         {key: node for key, node in together.placed.items() if key in own},
         {key: why for key, why in together.pending.items() if key in own},
@@ -155,13 +186,9 @@ def _shared(workload: Workload, pods: Sequence[Pod], together: Outcome) -> Workl
         [],
     )
     by_node = dict(Counter(outcome.placed.values()))
-    return WorkloadFit(workload, len(pods), outcome, by_node, len(outcome.placed))
-
-
-def _count_more(cluster: Cluster, result: WorkloadFit, manifests: Manifests) -> None:
-    counted: Count = count_more(cluster, endless(cluster, result.workload, manifests), SEARCH)
-    result.more, result.stop = counted.pods, counted.stop
-    result.more_is_known = counted.stop is not None
+    return WorkloadFit(
+        created.workload, created.asked, outcome, by_node, len(outcome.placed), refusal=created.refusal
+    )
 
 
 def report_of(found: Fit, *, at_most: bool) -> Report:
@@ -180,6 +207,11 @@ def report_of(found: Fit, *, at_most: bool) -> Report:
 def _sentence(one: WorkloadFit, at_most: bool) -> str:
     title = one.workload.title
     ended = "" if one.stop is None else f"; {one.stop.name} ends it"
+    if one.refusal is not None:
+        created = f"the API server creates {max(one.asked - one.refusal.pods, 0):,} of them"
+        ended = f"{'' if one.stop is None or one.stop.refused else ended}; {created}: {one.refusal.reason}"
+    elif one.stop is not None and one.stop.refused:
+        ended = f"; then the API server creates no more: {one.stop.reason}"
     if at_most:
         return f"{one.replicas:,} replicas of {title} fit{ended}."
     if one.fits:
@@ -212,7 +244,10 @@ def _parts(one: WorkloadFit, at_most: bool, named: bool) -> list[Part]:
         bars = [Bar(reason, float(nodes)) for reason, nodes in one.stop.reasons.items()]
         if bars:
             parts.append(Bars(bars, "", title="what ends it: nodes that could take one at first"))
-        parts.append(Text(one.stop.message, title="the scheduler's message"))
+        who = "API server" if one.stop.refused else "scheduler"
+        parts.append(Text(one.stop.message, title=f"the {who}'s message"))
+    if one.refusal is not None and (one.stop is None or not one.stop.refused):
+        parts.append(Text(one.refusal.message, title="the API server's message"))
     return parts
 
 

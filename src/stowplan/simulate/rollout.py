@@ -13,10 +13,19 @@ from stowplan.explain.report import Figure, Figures, Report, Table, Text
 from stowplan.explain.report.model import BAD, GOOD
 from stowplan.localcluster.controllers.workloads.podcontrol import scaled_value
 from stowplan.localcluster.controllers.workloads.rollout import Strategy
-from stowplan.simulate.applying import HASH, copy_of, going, kind_and_name, new_pods, pods_of
+from stowplan.simulate.applying import (
+    HASH,
+    copy_of,
+    going,
+    kind_and_name,
+    new_pods,
+    ordinal_of,
+    pods_of,
+)
 from stowplan.simulate.cluster import Cluster
+from stowplan.simulate.creation import PodSource
 from stowplan.simulate.measure import Skew, skews_of
-from stowplan.simulate.outcome import Outcome
+from stowplan.simulate.outcome import Outcome, Refusal
 from stowplan.simulate.workloads import Workload
 
 DEFAULT_SHARE: Final = "25%"
@@ -101,8 +110,11 @@ def rolled_out(cluster: Cluster, workload: Workload, replicas: int | None = None
     strategy = Strategy(count, strategy.surge, strategy.unavailable, strategy.recreate)
     if workload.kind == "StatefulSet":
         return _roll(cluster, workload.title, strategy, old, [], workload)
-    fresh = new_pods(cluster, workload, count)
-    return _roll(cluster, workload.title, strategy, old, fresh)
+    refused = Outcome()
+    fresh = new_pods(cluster, workload, count, refused)
+    found = _roll(cluster, workload.title, strategy, old, fresh)
+    found.outcome.extend(refused)
+    return found
 
 
 def restarted(cluster: Cluster, title: str, namespace: str, strategy: Strategy) -> Rollout:
@@ -151,7 +163,7 @@ def _roll(
     found = Rollout(title, strategy, skews_of(cluster, old))
     kind = kind_and_name(title)[0]
     if kind == "StatefulSet":
-        _one_by_one(cluster, found, old, manifest)
+        _one_by_one(cluster, title, found, old, manifest)
         return found
     left, coming = list(old), list(fresh)
     new: list[Pod] = []
@@ -180,17 +192,21 @@ def _roll(
     return found
 
 
-def _one_by_one(cluster: Cluster, found: Rollout, old: Sequence[Pod], manifest: Workload | None) -> None:
+def _one_by_one(
+    cluster: Cluster, title: str, found: Rollout, old: Sequence[Pod], manifest: Workload | None
+) -> None:
     """The pods of a StatefulSet are replaced from the last to the first, each under its own name."""
     order = going(cluster, old, len(old), "StatefulSet")
     for number, pod in enumerate(order):
         cluster.remove_pod(pod.key)
         fresh = cluster.replacement(pod)
         if manifest is not None:
-            made = manifest.pods(
-                1, cluster.surroundings(), first=max(int(pod.name.rpartition("-")[2]), 0)
-            ).pods
-            fresh = made[0]
+            source = PodSource(cluster, manifest, first=max(ordinal_of(pod.name), 0))
+            made = source.create(1)
+            if not made:
+                found.outcome.refused.append(Refusal(title, number + 1, source.refusal))
+                break
+            [fresh] = made
         gap = skews_of(cluster, old)
         step = cluster.schedule(fresh)
         found.outcome.extend(step)

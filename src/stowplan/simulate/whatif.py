@@ -7,7 +7,18 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from stowplan.explain.report import Columns, Figure, Figures, Part, Report, Section, Table, TileGroup, Tiles
+from stowplan.explain.report import (
+    Columns,
+    Figure,
+    Figures,
+    Part,
+    Report,
+    Section,
+    Table,
+    Text,
+    TileGroup,
+    Tiles,
+)
 from stowplan.explain.report.model import BAD, GOOD
 from stowplan.scheduler.settings import Settings
 from stowplan.simulate.budgets import Budgets, Drained, drain
@@ -47,6 +58,7 @@ class WhatIf:
             "lost": outcome.lost,
             "blocked": self.drained.blocked,
             "budgets": self.drained.budgets(),
+            "notCreated": [one.document() for one in outcome.refused],
             "before": self.before.document(),
             "after": self.after.document(),
             **({"steps": self.steps} if self.steps else {}),
@@ -169,6 +181,8 @@ def report_of(found: WhatIf, title: str) -> Report:
         summary += f", {len(outcome.lost):,} have no controller and are gone"
     if found.drained.blocked:
         summary += f", {len(found.drained.blocked):,} cannot be evicted because of their budgets"
+    if outcome.refused:
+        summary += f", {sum(one.pods for one in outcome.refused):,} are not created by the API server"
     if found.now_placed:
         summary += f", {len(found.now_placed):,} that waited get a node"
     parts: list[Part] = [_figures(found), _comparison(found.before, found.after)]
@@ -250,6 +264,8 @@ def _who(found: WhatIf) -> list[Part]:
         reasons = Counter(pending.values())
         rows_of = [(count, why) for why, count in reasons.most_common(SHOWN)]
         parts.append(Table(["pods", "why"], rows_of, (0,), title="who stays pending"))
+    for one in found.drained.outcome.refused:
+        parts.append(Text(one.message, title=f"{one.pods:,} pods of {one.workload} are not created"))
     hit = found.drained.budgets()
     if hit:
         lines = [(key, one["refused"], len(one["blocked"])) for key, one in sorted(hit.items())[:SHOWN]]

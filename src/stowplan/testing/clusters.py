@@ -8,12 +8,12 @@ from typing import Any, cast
 
 import msgspec
 
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.releases import DEFAULT, Release
 from stowplan.api.releases import release as release_of
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config import LoadedConfig, build, load, load_file
 from stowplan.config.types import API_VERSION, KIND
 from stowplan.scheduler.framework.decision import Decision, decide

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
-from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.scheduler.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,

@@ -1,4 +1,6 @@
-"""Plays the recorded stories: `PYTHONPATH=src:tests python -m apiserver.stories [--write] [TEXT]`.
+"""Plays the recorded stories.
+
+`PYTHONPATH=src:tests python -m apiserver.stories [--write] [TEXT]`
 
 Shows how many answers are equal and what differs in the others. With a text only stories are played whose
 name contains it; `--write` brings the list of known differences up to date.

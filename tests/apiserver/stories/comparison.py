@@ -24,7 +24,8 @@ _ALONE: Final = ("crd", "discovery", "kubectl-info", "not-found", "not-found-2",
 _HEADING: Final = """\
 # Answers that differ from those of kube-apiserver 1.36.4 (tests/observed/apiserver), by story and step,
 # with the reason.
-# `PYTHONPATH=src:tests python -m apiserver.stories --write` brings the list up to date and keeps the reasons.
+# The list is brought up to date, and the reasons kept, by
+# `PYTHONPATH=src:tests python -m apiserver.stories --write`.
 """
 
 Differences = dict[str, dict[str, str]]

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.extension_points import Lifecycle
 from stowplan.scheduler.framework.interface import points_of

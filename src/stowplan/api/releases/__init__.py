@@ -9,9 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from stowplan.api.releases import v1_36, v1_37
-from stowplan.api.releases.behaviour import Behaviour, Choice, Difference, choices, differences
-from stowplan.api.releases.gates import (
+from stowplan.api.gates.history import (
     Gate,
     GateHistory,
     Stage,
@@ -19,6 +17,8 @@ from stowplan.api.releases.gates import (
     value_without_gate,
     why_without_effect,
 )
+from stowplan.api.releases import v1_36, v1_37
+from stowplan.api.releases.behaviour import Behaviour, Choice, Difference, choices, differences
 from stowplan.api.releases.plugins import ReleasePlugin
 from stowplan.api.releases.release import Release
 from stowplan.api.releases.versions import Version

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 
+from stowplan.api.gates.history import Gate, gates_at
 from stowplan.api.releases.behaviour import Behaviour
-from stowplan.api.releases.gates import Gate, gates_at
 from stowplan.api.releases.plugins import ReleasePlugin
 from stowplan.api.releases.versions import Version
 

@@ -19,7 +19,7 @@ from stowplan.cli.output import say
 from stowplan.explain.layout import Palette, cleaned
 
 if TYPE_CHECKING:
-    from stowplan.api.releases.feature_gates import FeatureGates
+    from stowplan.api.gates.feature_gates import FeatureGates
 
 _COLOURS: Final = {"ok": "green", "warning": "yellow", "failed": "red"}
 _VERDICTS: Final = {
@@ -58,7 +58,7 @@ class UnreachableError(click.ClickException):
 @click.option(
     "--config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="KubeSchedulerConfiguration: its lease and profiles are looked at.",
+    help="KubeSchedulerConfiguration whose lease and profiles are checked.",
 )
 @gates_options
 @click.option(
@@ -80,13 +80,12 @@ def doctor(
 ) -> None:
     """Check whether stowplan can schedule a cluster.
 
-    Looks at the version of the API server, who the credentials belong to, the clock, the API versions and
-    rights that a scheduler needs, the lease and who holds it, pods that wait, and reads all objects that a
-    scheduler reads, naming those it cannot. Says what would not work.
-    Nothing is changed on the cluster.
+    Checks the version of the API server, the user of the credentials, the clock, the API versions and rights
+    that a scheduler needs, the lease and its holder, and pending pods, and reads every object that a
+    scheduler reads, naming those that cannot be decoded. Nothing is changed on the cluster.
 
-    Exit code 0: it would work, maybe with warnings; 1: no pod would be scheduled; 2: the API server could not
-    be asked.
+    Exit code 0: it would work, maybe with warnings; 1: no pod would be scheduled; 2: the API server did not
+    answer.
     """
     address, findings = asyncio.run(_checked(kubeconfig, context, config, gates))
     level = max((one["level"] for one in findings), key=list(_COLOURS).index)
@@ -100,7 +99,7 @@ def doctor(
 async def _checked(
     kubeconfig: Path | None, context: str, config: Path | None, gates: "FeatureGates | None"
 ) -> tuple[str, list[dict[str, Any]]]:
-    from stowplan.api.releases.feature_gates import DEFAULT_GATES
+    from stowplan.api.gates.feature_gates import DEFAULT_GATES
     from stowplan.cli.one_line import one_line_errors
     from stowplan.config import default_config
     from stowplan.config.legacy import load_any_file
@@ -120,7 +119,7 @@ async def _checked(
     except NoServerError as error:
         raise UnreachableError(error.message) from None
     except ApiError as error:
-        raise UnreachableError(f"the API server at {address} cannot be asked: {error.message}") from None
+        raise UnreachableError(f"the API server at {address} does not answer: {error.message}") from None
 
 
 def _show(address: str, findings: Sequence[dict[str, Any]], level: str) -> None:

@@ -26,7 +26,7 @@ from stowplan.api.pod import Pod
 from stowplan.api.workloads import ReplicaSet
 from stowplan.cli.explain.running import Document, RunningScheduler
 from stowplan.cli.explain.targets import chosen, groups_and_rest, single_pods, some_pods
-from stowplan.cli.options import gates_options, plugins_option
+from stowplan.cli.options import INTERVAL_SETTINGS, gates_options, plugins_option
 from stowplan.cli.output import say
 from stowplan.client.http import AccessError, HttpClient, default_kubeconfigs, load_kubeconfig
 from stowplan.explain.group_text import render_group
@@ -37,7 +37,7 @@ from stowplan.explain.terminal import render
 from stowplan.runtime.clock import RealClock
 
 if TYPE_CHECKING:
-    from stowplan.api.releases.feature_gates import FeatureGates
+    from stowplan.api.gates.feature_gates import FeatureGates
 
 _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 _AGENT: Final = "stowplan-explain"
@@ -122,9 +122,9 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 help="File or directory written by `kubectl get … -o yaml`, instead of a cluster; or -.",
             ),
             click.option(
-                "--offline", is_flag=True, help="Decide here even if the scheduler of the cluster answers."
+                "--offline", is_flag=True, help="Evaluate locally, even if the cluster runs stowplan."
             ),
-            click.option("--config", type=_FILE, help="KubeSchedulerConfiguration to decide with."),
+            click.option("--config", type=_FILE, help="KubeSchedulerConfiguration to evaluate with."),
             gates_options,
             plugins_option,
             click.option(
@@ -162,10 +162,9 @@ def explain(
 ) -> None:
     """Explain why a pod or group is pending, or a pod on its node.
 
-    If a stowplan schedules the cluster and serves its API, it is asked what really happened. Any other
-    cluster is only read, and decisions are made here, by the default profile or that of --config. A
-    Deployment, ReplicaSet, StatefulSet, DaemonSet or Job stands for its pods; a PodGroup is explained as a
-    whole.
+    If the cluster runs stowplan and serves its API, the answer is what really happened. Any other cluster is
+    only read, and the pod is evaluated locally with the default profile, or that of --config. A Deployment,
+    ReplicaSet, StatefulSet, DaemonSet or Job stands for its pods; a PodGroup is explained as a whole.
 
     \b
       stowplan explain pod/web-7 -n shop
@@ -182,38 +181,39 @@ def explain(
     _tell(notes)
 
 
-@click.command("pending")
+@click.command("pending", context_settings=INTERVAL_SETTINGS)
 @click.option("-n", "--namespace", default="", help="Only pods of this namespace [default: all].")
-@click.option("-w", "--watch", is_flag=True, help="Show the causes again whenever they change.")
+@click.option("-w", "--watch", is_flag=True, help="Print the causes again whenever they change.")
 @click.option(
-    "--every",
+    "--interval",
     type=click.FloatRange(min=0.2),
     default=5.0,
     show_default=True,
     metavar="SECONDS",
-    help="How often --watch looks.",
+    help="Time between updates with --watch.",
 )
 @cluster_options
 def pending(
     namespace: str,
     watch: bool,
-    every: float,
+    interval: float,
     where: ClusterSource,
     output: str,
 ) -> None:
-    """Group waiting pods by cause.
+    """Group pending pods by cause.
 
-    Every cause comes with the changes that would place its pods, each tried on this state of the cluster.
+    Each cause is listed with the changes that would place its pods; each change is tried on a copy of the
+    cluster.
     """
     if watch and where.files:
-        raise click.UsageError("--watch follows a cluster, --from is a moment")
+        raise click.UsageError("--watch follows a live cluster and cannot be used with --from")
     if not watch:
         document, notes = asyncio.run(_pending_once(where, namespace))
         _show_pending(document, output)
         _tell(notes)
         return
     with suppress(KeyboardInterrupt):
-        asyncio.run(_follow_pending(where, namespace, every, output))
+        asyncio.run(_follow_pending(where, namespace, interval, output))
 
 
 def kubectl_why() -> None:
@@ -253,7 +253,7 @@ async def _explanations(where: ClusterSource, wanted: "Targets") -> tuple[list[D
         from stowplan.cli.explain import offline
 
         engine = offline.engine_of_files(where.files, where.configuration)
-        return offline.evaluated(engine, wanted, wanted.namespace or "default"), engine.snapshot.notes
+        return offline.evaluated(engine, wanted, wanted.namespace or "default"), engine.notes
     async with connect(where.kubeconfig, where.context, _AGENT) as (client, address, own_namespace):
         namespace = wanted.namespace or own_namespace
         if where.asks_running and not wanted.manifests:
@@ -316,7 +316,7 @@ async def pending_document(
     return offline.causes_of(engine, namespace)
 
 
-async def _follow_pending(where: ClusterSource, namespace: str, every: float, output: str) -> None:
+async def _follow_pending(where: ClusterSource, namespace: str, interval: float, output: str) -> None:
     """Show causes whenever they change, until interrupted."""
     shown = None
     async with connect(where.kubeconfig, where.context, _AGENT) as (client, address, _):
@@ -328,7 +328,7 @@ async def _follow_pending(where: ClusterSource, namespace: str, every: float, ou
                     say(f"\n{datetime.now().astimezone():%H:%M:%S}")
                 _show_pending(document, output)
                 shown = lines
-            await asyncio.sleep(every)
+            await asyncio.sleep(interval)
 
 
 # Output

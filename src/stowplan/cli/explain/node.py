@@ -47,15 +47,15 @@ def node_group() -> None:
     type=OneOf(FAILURES),
     default=SILENT,
     show_default=True,
-    help="Silent: it stops reporting, as a machine that hangs. The others are what it reports.",
+    help="Silent: the node stops reporting, like a machine that hangs. Others: the condition it reports.",
 )
 @_server_options
 def fail_command(names: tuple[str, ...], failure: str, kubeconfig: Path | None, context: str) -> None:
     """Make nodes fail.
 
-    Sets the annotation pretend.stowplan.io/fail, which the simulated kubelets of `stowplan up` and `stowplan
-    kubelets` obey. A silent node becomes NotReady when its lease has expired, and its pods are evicted when
-    their tolerations say so.
+    Sets the annotation pretend.stowplan.io/fail for the simulated kubelets of `stowplan up` and `stowplan
+    kubelets`. A silent node becomes NotReady when its lease has expired, and its pods are evicted when their
+    tolerations expire.
     """
     _annotate(kubeconfig, context, names, failure)
     for name in names:
@@ -66,7 +66,7 @@ def fail_command(names: tuple[str, ...], failure: str, kubeconfig: Path | None, 
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @_server_options
 def recover_command(names: tuple[str, ...], kubeconfig: Path | None, context: str) -> None:
-    """Let nodes recover that failed, or were loaded as they had failed."""
+    """Let nodes recover that failed, or were loaded as failed."""
     _annotate(kubeconfig, context, names, None)
     for name in names:
         say(f"node/{name} recovers")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from stowplan.api.node import Node
+from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates, gates_with
 from stowplan.api.pod import Pod
 from stowplan.api.pod_groups import GATES, PodGroup
-from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates, gates_with
+from stowplan.api.workloads import ReplicaSet
 from stowplan.cli.explain.running import Document
 from stowplan.cli.explain.targets import NoSuchPodError, chosen, groups_and_rest, some_pods
 from stowplan.cli.one_line import one_line_errors
@@ -26,7 +26,8 @@ from stowplan.scheduler.framework.registry import installed_plugins, load_plugin
 from stowplan.scheduler.settings import Settings
 from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.scheduler.table.table import ClusterTable
-from stowplan.simulate.snapshot import Engine, Snapshot, read_cluster, read_files
+from stowplan.simulate import Cluster
+from stowplan.simulate.snapshot import Snapshot, read_cluster, read_files
 from stowplan.simulate.snapshot.preemptions import last_preemption
 
 if TYPE_CHECKING:
@@ -58,21 +59,21 @@ async def read_lists(client: HttpClient, address: str) -> Snapshot:
         )
 
 
-def engine_of_files(files: Sequence[Path], configuration: "Configuration") -> Engine:
+def engine_of_files(files: Sequence[Path], configuration: "Configuration") -> Cluster:
     """The engine of a configuration over the cluster of files."""
     scheduler_settings(*configuration)
     snapshot = read_dump(files)
     return _engine(snapshot, configuration)
 
 
-async def engine_of_cluster(client: HttpClient, address: str, configuration: "Configuration") -> Engine:
+async def engine_of_cluster(client: HttpClient, address: str, configuration: "Configuration") -> Cluster:
     """The engine of a configuration over the lists of a cluster."""
     scheduler_settings(*configuration)
     snapshot = await read_lists(client, address)
     return _engine(snapshot, configuration)
 
 
-def _engine(snapshot: Snapshot, configuration: "Configuration") -> Engine:
+def _engine(snapshot: Snapshot, configuration: "Configuration") -> Cluster:
     """The engine of a configuration over a snapshot.
 
     A cluster that has PodGroups has them for a scheduler that knows them: unless gates say otherwise, those
@@ -84,7 +85,7 @@ def _engine(snapshot: Snapshot, configuration: "Configuration") -> Engine:
         snapshot.notes.append("there are PodGroups: explained with the feature gates of pod groups")
     settings = scheduler_settings(configuration.config, gates, configuration.plugins)
     with elapsed("building the table"):
-        return Engine(snapshot, settings)
+        return Cluster.load(snapshot, settings=settings)
 
 
 # Explanations
@@ -101,21 +102,21 @@ async def explained(
         gone = await _gone(client, engine, error.namespace, error.name)
         if gone is None:
             raise
-        return [gone], engine.snapshot.notes
+        return [gone], engine.notes
     await _add_evictors(client, engine, found)
-    return found, engine.snapshot.notes
+    return found, engine.notes
 
 
-def evaluated(engine: Engine, wanted: "Targets", namespace: str) -> list[Document]:
+def evaluated(engine: Cluster, wanted: "Targets", namespace: str) -> list[Document]:
     """The explanations by an engine of our own."""
     groups, targets = groups_and_rest(wanted.targets)
     found = [_group(engine, kind, namespace, name) for kind, name in groups]
     if wanted.manifests:
-        pods = from_manifests(wanted.manifests, namespace, engine.snapshot)
+        pods = from_manifests(wanted.manifests, namespace, engine)
     elif groups and not targets and not wanted.selector:
         return found
     else:
-        pods = chosen(engine.pods, engine.replica_sets, targets, namespace, wanted.selector)
+        pods = chosen(engine.all_pods, _replica_sets(engine), targets, namespace, wanted.selector)
     alike = one_of_each(some_pods(pods, namespace), engine.table)
     with Progress("explaining", len(alike), "pods") as progress:
         for pod in alike:
@@ -127,7 +128,7 @@ def evaluated(engine: Engine, wanted: "Targets", namespace: str) -> list[Documen
     return found
 
 
-def _group(engine: Engine, kind: str, namespace: str, name: str) -> Document:
+def _group(engine: Cluster, kind: str, namespace: str, name: str) -> Document:
     found = engine.explain_group(f"{kind.lower()}/{namespace}/{name}")
     if found is None:
         if not engine.table.groups.enabled:
@@ -139,7 +140,7 @@ def _group(engine: Engine, kind: str, namespace: str, name: str) -> Document:
     return found.document()
 
 
-def _group_of(engine: Engine, pod: Pod) -> Document | None:
+def _group_of(engine: Cluster, pod: Pod) -> Document | None:
     """The explanation of the group of a pod that waits: that above it if its own could be placed."""
     groups = engine.table.groups
     key = None if pod.spec.node_name else groups.key_of(pod)
@@ -150,19 +151,19 @@ def _group_of(engine: Engine, pod: Pod) -> Document | None:
     return None if found is None else found.document()
 
 
-async def _gone(client: HttpClient, engine: Engine, namespace: str, name: str) -> Document | None:
+async def _gone(client: HttpClient, engine: Cluster, namespace: str, name: str) -> Document | None:
     """What is known of a pod that is not there any more: that it was evicted, and for whom."""
     event = await last_preemption(client, namespace, name)
     if event is None:
         return None
     by = _key_of(engine, event.by)
     text = f"evicted from {event.node} for {by}, {event.time}"
-    found = PodExplanation(f"{namespace}/{name}", GONE, engine.snapshot.source, engine.table.node_count, text)
+    found = PodExplanation(f"{namespace}/{name}", GONE, engine.source, engine.table.node_count, text)
     found.facts["evicted"] = {"message": "", "by": [by], "node": event.node}
     return found.document()
 
 
-async def _add_evictors(client: HttpClient, engine: Engine, found: Sequence[Document]) -> None:
+async def _add_evictors(client: HttpClient, engine: Cluster, found: Sequence[Document]) -> None:
     """Say for whom victims go, where the cluster's events tell."""
     for document in found:
         evicted = document.get("evicted")
@@ -173,16 +174,16 @@ async def _add_evictors(client: HttpClient, engine: Engine, found: Sequence[Docu
                 evicted["by"] = [_key_of(engine, event.by)]
 
 
-def _key_of(engine: Engine, uid: str) -> str:
-    known = (pod.key for pod in engine.pods.values() if pod.metadata.uid == uid)
+def _key_of(engine: Cluster, uid: str) -> str:
+    known = (pod.key for pod in engine.all_pods.values() if pod.metadata.uid == uid)
     return next(known, f"a pod that is gone (uid {uid})")
 
 
 # Causes
 
 
-def causes_of(engine: Engine, namespace: str) -> tuple[Document, list[str]]:
-    waiting = [pod for pod in engine.waiting if not namespace or pod.namespace == namespace]
+def causes_of(engine: Cluster, namespace: str) -> tuple[Document, list[str]]:
+    waiting = [pod for pod in engine.pending.values() if not namespace or pod.namespace == namespace]
     with Progress("explaining", unit="templates") as progress:
 
         def explained(info: PodInfo) -> PodExplanation:
@@ -204,30 +205,36 @@ def causes_of(engine: Engine, namespace: str) -> tuple[Document, list[str]]:
     document = {
         "pods": len(waiting),
         "causes": [cause.document() for cause in found],
-        "source": engine.snapshot.source,
+        "source": engine.source,
     }
-    return document, engine.snapshot.notes
+    return document, engine.notes
 
 
 # Pods that do not exist yet, and those that are alike
 
 
-def from_manifests(paths: Sequence[Path], namespace: str, snapshot: Snapshot) -> list[Pod]:
-    """A pod of everything in manifests that makes pods, as it would be created in a cluster."""
-    from stowplan.simulate.workloads import AdmissionContext, read_manifests
+def from_manifests(paths: Sequence[Path], namespace: str, cluster: Cluster) -> list[Pod]:
+    """A pod of everything in manifests that makes pods, as it would be created in the cluster."""
+    from stowplan.simulate.creation import PodSource, create_others
+    from stowplan.simulate.manifests import read_manifests
 
     manifests = read_manifests(paths, namespace)
-    objects = [*snapshot.objects, *manifests.objects]
-    nodes = [one for one in objects if isinstance(one, Node)]
-    around = AdmissionContext.of(nodes, objects, manifests.claim_templates)
+    create_others(cluster, manifests)
     found = []
     for workload in manifests.workloads:
-        for pod in workload.pods(1, around).pods[:1]:
+        source = PodSource(cluster, workload)
+        for pod in source.create(1)[:1]:
             metadata = replace(pod.metadata, name=workload.name, uid=f"new-{workload.name}")
             found.append(replace(pod, metadata=metadata))
+        if source.refusal:
+            raise click.ClickException(f"{workload.place or workload.title}: not created: {source.refusal}")
     if not found:
-        raise click.ClickException(f"{paths[0]}: expected a pod or something that makes pods")
+        raise click.ClickException(f"{paths[0]}: expected a pod or a workload")
     return found
+
+
+def _replica_sets(cluster: Cluster) -> list[ReplicaSet]:
+    return [obj for obj in cluster.objects.values() if isinstance(obj, ReplicaSet)]
 
 
 def one_of_each(pods: Iterable[Pod], table: ClusterTable | None = None) -> list[Pod]:

@@ -18,6 +18,7 @@ from stowplan.api.pod import Pod
 from stowplan.api.status import ApiError
 from stowplan.cli.explain.explain import ClusterSource, cluster_options, connect, dump, pending_document
 from stowplan.cli.explain.running import RunningScheduler
+from stowplan.cli.options import INTERVAL_SETTINGS
 from stowplan.cli.output import say
 from stowplan.client.http import HttpClient
 from stowplan.explain.board import LANES, Board, Rates, render
@@ -32,36 +33,36 @@ _CAUSES_EVERY = 5.0
 """Seconds between two looks at the causes: they are more work than everything else."""
 
 
-@click.command("top")
+@click.command("top", context_settings=INTERVAL_SETTINGS)
 @click.option(
-    "--every",
+    "--interval",
     type=click.FloatRange(min=0.2),
     default=2.0,
     show_default=True,
     metavar="SECONDS",
-    help="How often to look.",
+    help="Time between updates.",
 )
-@click.option("--once", is_flag=True, help="Look once and end, as it does where output is no terminal.")
+@click.option("--once", is_flag=True, help="Print once and exit, as it does when output is not a terminal.")
 @cluster_options
 def top(
-    every: float,
+    interval: float,
     once: bool,
     where: ClusterSource,
     output: str,
 ) -> None:
     """Show queue, rate, causes and costs of a cluster, live.
 
-    A running stowplan is asked through its API. Any other cluster is looked at through its lists: then pods
-    are either waiting or gated, and the rate is that of pods that get nodes. Ctrl-C ends it.
+    The API of a running stowplan has all of this. Any other cluster is read through lists: then pods are
+    either waiting or gated, and the rate counts pods that get a node. Ctrl-C ends it.
     """
     if where.files:
-        raise click.UsageError("top looks at a cluster, --from is a moment: see stowplan pending --from")
+        raise click.UsageError("top follows a live cluster; for files use stowplan pending --from")
     live = not once and output == "text" and sys.stdout.isatty()
     with suppress(KeyboardInterrupt):
-        asyncio.run(_top(where, every, output, live))
+        asyncio.run(_top(where, interval, output, live))
 
 
-async def _top(where: ClusterSource, every: float, output: str, live: bool) -> None:
+async def _top(where: ClusterSource, interval: float, output: str, live: bool) -> None:
     async with connect(where.kubeconfig, where.context, "stowplan-top") as (client, address, _):
         looking = _Looking(where, client, address)
         if not live:
@@ -90,7 +91,7 @@ async def _top(where: ClusterSource, every: float, output: str, live: bool) -> N
                             width=size.columns,
                         )
                     )
-                await asyncio.sleep(every)
+                await asyncio.sleep(interval)
 
 
 class _Looking:

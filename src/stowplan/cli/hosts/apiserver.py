@@ -11,8 +11,8 @@ from typing import Final
 import click
 
 from stowplan.api import pod_groups
+from stowplan.api.gates.feature_gates import GATE_GROUPS, FeatureGates
 from stowplan.api.releases import Release
-from stowplan.api.releases.feature_gates import GATE_GROUPS, FeatureGates
 from stowplan.api.status import ApiError
 from stowplan.cli.options import release_options
 from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects, publish_server
@@ -75,10 +75,10 @@ def apiserver(
 ) -> None:
     """Run a Kubernetes API server.
 
-    It stores objects and serves watches, until Ctrl-C. It has no scheduler, controllers or kubelets: start
+    It stores objects and serves watches until Ctrl-C. It has no scheduler, controllers or kubelets: start
     those separately, or use `stowplan up`. Objects are in memory unless `--data-dir` is set. It listens
     on loopback unless `--bind` is set, and every request needs the token. Pod groups are served unless
-    `--feature-gates` says otherwise of them.
+    `--feature-gates` turns them off.
     """
     if token is not None and (not token or not token.isascii() or not token.isprintable() or " " in token):
         raise click.BadParameter("expected printable characters without blanks", param_hint="--token")

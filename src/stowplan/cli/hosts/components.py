@@ -50,8 +50,8 @@ def _kubeconfig_options(command: _Command) -> _Command:
 def controllers(kubeconfig: Path, context: str, seed: int | None) -> None:
     """Run controllers against an API server.
 
-    Deployments, jobs, volumes and the other control loops of kube-controller-manager, until Ctrl-C. Use it
-    with a server that has none, such as `stowplan apiserver`: two sets of controllers would interfere.
+    Runs the control loops of kube-controller-manager (Deployments, Jobs, volumes and so on) until Ctrl-C. Use
+    it with `stowplan apiserver`: other controllers in the cluster would interfere.
     """
     _run_until_stopped(_run_controllers(_server_of(kubeconfig, context), random.Random(seed)))
 
@@ -131,7 +131,7 @@ def _authority(server: Server) -> str:
 @click.option(
     "--pretend",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="YAML file of how pods and nodes behave: start, run, fail.",
+    help="YAML file that defines how pods and nodes start, run and fail.",
 )
 @click.option("--adopt", is_flag=True, help="Also act as kubelet of existing nodes.")
 @click.option("--seed", type=int, help="Seed of every random choice.")
@@ -146,8 +146,8 @@ def kubelets(
 ) -> None:
     """Run simulated kubelets against an API server.
 
-    They register nodes, renew node leases and report pod statuses, until Ctrl-C. No container is started.
-    When the command ends the nodes remain, without a kubelet.
+    The kubelets register nodes, renew node leases and report pod statuses until Ctrl-C. No container is
+    started. When the command ends, the nodes remain without a kubelet.
     """
     if nodes is not None and shapes is not None:
         raise click.UsageError("--nodes and --shapes exclude each other")

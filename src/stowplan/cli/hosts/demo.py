@@ -73,9 +73,11 @@ class _Seen:
     help="Recording to replay instead. Can be repeated.",
 )
 @click.option("--pod", metavar="NS/NAME", help="Pod whose decision is explained.")
-@click.option("--scenario", metavar="NAME", help="Scenario of --pod; by default the first that has it.")
+@click.option(
+    "--scenario", metavar="NAME", help="Scenario of --pod; by default the first that contains the pod."
+)
 def demo(files: tuple[Path, ...], pod: str | None, scenario: str | None) -> None:
-    """Replay kube-scheduler's decisions and explain one.
+    """Replay decisions of kube-scheduler and explain one.
 
     The recordings ship with stowplan. Exits with 1 if a decision differs from the recorded one.
     """

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import click
 
+from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.pod_groups import GATES as GANGS
-from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.cli.config import echo_notes
 from stowplan.cli.one_line import one_line_errors
 from stowplan.cli.options import gates_options, plugins_option
@@ -81,15 +81,15 @@ class UpOptions:
     "--nodes", type=AtLeast(0), help="Number of nodes with 8 CPU and 32Gi, in three zones [default: 3]."
 )
 @click.option("--shapes", type=_FILE, help="YAML file of node pools: count, size, labels, taints, devices.")
-@click.option("--pretend", type=_FILE, help="YAML file of how pods and nodes behave: start, run, fail.")
-@click.option("--no-adopt", is_flag=True, help="Leave nodes that others create to their own kubelets.")
+@click.option("--pretend", type=_FILE, help="YAML file that defines how pods and nodes start, run and fail.")
+@click.option("--no-adopt", is_flag=True, help="Do not run kubelets for nodes created by other clients.")
 @click.option(
     "--load",
     "files",
     type=click.Path(exists=True, allow_dash=True, path_type=Path),
     multiple=True,
-    help="Manifests to load at the start: a file, a directory, or - for stdin; also the output of "
-    "`kubectl get -o yaml` of another cluster. Can be repeated.",
+    help="Manifests to load at startup: a file, a directory, or - for stdin; also a dump of another cluster "
+    "by `kubectl get -o yaml`. Can be repeated.",
 )
 @click.option("--config", type=_FILE, help="KubeSchedulerConfiguration of the scheduler.")
 @click.option(
@@ -97,14 +97,14 @@ class UpOptions:
     "more",
     metavar="NAME=FILE",
     multiple=True,
-    help="Another scheduler: its name and its KubeSchedulerConfiguration. Can be repeated.",
+    help="Additional scheduler: its name and KubeSchedulerConfiguration. Can be repeated.",
 )
 @gates_options
 @click.option(
     "--gangs",
     is_flag=True,
-    help="Turn on everything about groups of pods: PodGroup, Workload and CompositePodGroup, topology "
-    "placement, Jobs that create groups (all feature gates of these).",
+    help="Turn on all feature gates for groups of pods: PodGroup, Workload and CompositePodGroup, topology "
+    "placement, Jobs that create groups.",
 )
 @plugins_option
 @click.option(
@@ -115,7 +115,7 @@ class UpOptions:
 @click.option(
     "--record",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="File to record watch events and decisions of the scheduler to, for `stowplan replay`.",
+    help="Record the scheduler's watch events and decisions to this file, for `stowplan replay`.",
 )
 @click.option(
     "--scheduler-port", type=_PORT, help="Port for the scheduler's health, metrics and configuration."
@@ -128,7 +128,9 @@ class UpOptions:
 @click.option("--page-port", type=_PORT, default=0, show_default="a free port", help="Port of the page.")
 @click.option("--page/--no-page", default=True, help="Serve the page on a loopback port.")
 @click.option(
-    "--kubeconfig-out", type=click.Path(dir_okay=False, path_type=Path), help="Where to write the kubeconfig."
+    "--kubeconfig-out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File to write the kubeconfig to.",
 )
 @click.option("--seed", type=int, help="Seed of every random choice.")
 @click.option(
@@ -136,21 +138,21 @@ class UpOptions:
     type=Seconds(),
     default="5s",
     show_default=True,
-    help="How often nodes are checked.",
+    help="Interval between checks of the nodes.",
 )
 @click.option(
     "--node-monitor-grace-period",
     type=Seconds(),
     default="50s",
     show_default=True,
-    help="How long a node may be silent before it is marked unhealthy.",
+    help="Time without a report after which a node is marked unhealthy.",
 )
 @click.option(
     "--usage-factor",
     type=click.FloatRange(0, 1000),
     default=0.5,
     show_default=True,
-    help="Part of their requests that pods pretend to use, for kubectl top and autoscalers.",
+    help="Fraction of their requests that pods pretend to use, for kubectl top and autoscalers.",
 )
 @click.option("--metrics/--no-metrics", default=True, help="Serve metrics.k8s.io with pretend usage.")
 @click.option(
@@ -161,10 +163,10 @@ class UpOptions:
 @click.option(
     "--until",
     type=OneOf(_UNTIL),
-    help="Exit when all workloads and pods are ready: 0, or 1 with a list of what is not.",
+    help="Exit when all workloads and pods are ready: 0, or 1 with a list of those that are not.",
 )
 @click.option(
-    "--timeout", type=Seconds(), default="5m", show_default=True, help="With --until: how long to wait."
+    "--timeout", type=Seconds(), default="5m", show_default=True, help="With --until: time to wait."
 )
 @click.option("--demo", is_flag=True, help="Apply a small workload and explain what happens to it.")
 @click.option("--until-done", is_flag=True, help="With --demo: exit when it is done.")
@@ -203,12 +205,12 @@ def up(
 ) -> None:
     """Run a Kubernetes cluster in this process.
 
-    API server, scheduler, controllers and simulated kubelets, until Ctrl-C. kubectl and every other client
+    Runs API server, scheduler, controllers and simulated kubelets until Ctrl-C. kubectl and all other clients
     can use it; pods become Running, but no container is started. Objects are in memory unless `--data-dir` is
     set. It listens on loopback unless `--bind` is set, and clients need the token in the kubeconfig.
 
-    With a COMMAND (after `--`) the cluster runs as long as the command does, which finds it by KUBECONFIG,
-    and the exit code is that of the command. With `--until ready` it starts when everything is ready.
+    With a COMMAND (after `--`), the cluster runs as long as the command, with KUBECONFIG set, and exits with
+    the command's exit code. With `--until ready` the command starts when everything is ready.
     """
     if nodes is not None and shapes is not None:
         raise click.UsageError("--nodes and --shapes exclude each other")

@@ -42,9 +42,7 @@ _WITH_PROCESSES = ("rounds", "minutes", "schedulers", "faults")
 )
 @click.option("--processes", is_flag=True, help="Test real processes with kills, pauses and outages.")
 @click.option("--rounds", type=AtLeast(1), default=20, show_default=True, help="Rounds of --processes.")
-@click.option(
-    "--minutes", type=AtLeast(1), help="Begin rounds of --processes for so long, however many there are."
-)
+@click.option("--minutes", type=AtLeast(1), help="Start rounds of --processes until this time has passed.")
 @click.option(
     "--schedulers", type=AtLeast(2), default=2, show_default=True, help="Scheduler processes of --processes."
 )
@@ -55,8 +53,8 @@ _WITH_PROCESSES = ("rounds", "minutes", "schedulers", "faults")
     multiple=True,
     help="Faults of --processes, of which each round has one at random; may be repeated. By default all.",
 )
-@click.option("--groups", is_flag=True, help="Pod groups in every run, not only in some.")
-@click.option("--claims", is_flag=True, help="Resource claims in every run, not only in some.")
+@click.option("--groups", is_flag=True, help="Use pod groups in every run, not only in some.")
+@click.option("--claims", is_flag=True, help="Use resource claims in every run, not only in some.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object on the last line.")
 @click.option("--verbose", is_flag=True, help="Print the plan and the history of every run.")
 @click.pass_context
@@ -79,17 +77,17 @@ def chaos(
 
     Each seed is a small cluster and a few minutes of virtual time: pods and nodes are created, changed and
     deleted, API requests fail, are slow or lose their response, watches are cut, plugins and extenders fail,
-    other schedulers bind pods, the scheduler restarts. In some runs pods compete for few volumes or few
-    devices while the controllers and drivers of these are slow or fail; in some, groups of pods compete for
-    nodes, and the scheduler is replaced while one of them is being bound. Invariants are checked throughout.
-    A seed always gives the same run.
+    other schedulers bind pods, the scheduler restarts. In some runs pods compete for few volumes or devices
+    while the controllers and drivers of these are slow or fail; in others groups of pods compete for nodes,
+    and the scheduler is replaced while one of them is being bound. Invariants are checked throughout. A seed
+    always gives the same run.
 
     With --processes, real `stowplan run` processes with leader election use an API server process. Each round
-    has one fault: a process is killed, paused, disconnected, reloaded or given another time, or the server
+    has one fault: a process is killed, paused, disconnected, reloaded or its clock is set, or the server
     restarts. Every pod must be bound once and stay there, no node may be overcommitted, a leader must be
-    elected within the time the lease allows, no process may exit without cause, and the memory of none may
-    grow from round to round. Most pods ask for devices: none may be given to two claims, every claim must be
-    reserved for the pods that are bound with it, and when they are gone no claim may be left.
+    elected within the time the lease allows, no process may exit without cause, and no process's memory may
+    grow from round to round. Most pods request devices: no device may be allocated to two claims, every claim
+    must be reserved for the pods that are bound with it, and no claim may be left when they are gone.
 
     Exits with 1 if an invariant is violated.
     """

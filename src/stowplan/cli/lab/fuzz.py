@@ -85,12 +85,12 @@ def fuzz(
     second more than without the case, and memory must be freed when the objects are deleted. The corpus of
     known cases always runs first; some of its cases are hostile requests to `stowplan up`.
 
-    Each seed is also a history of devices and resource claims: what the scheduler allocates on every node is
-    compared with an allocator that tries all choices one after the other. Exits with 1 if a check fails.
+    Each seed is also a history of devices and resource claims: the scheduler's allocations on every node are
+    compared with those of an allocator that tries all choices in turn. Exits with 1 if a check fails.
 
     With --real the corpus is written to a kube-apiserver instead, which is started with its etcd on loopback
-    ports and a temporary directory. `stowplan run` and, with --scheduler, a kube-scheduler have it to
-    themselves in turn, and a table compares how long ordinary pods wait for a node.
+    ports and a temporary directory. `stowplan run` and, with --scheduler, a kube-scheduler take turns on it,
+    and a table compares how long ordinary pods wait for a node.
     """
     refuse_unused(ctx, _IN_PROCESS if real else _WITH_REAL, "--real", real)
     if real:

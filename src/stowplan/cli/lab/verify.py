@@ -45,7 +45,7 @@ class _Unreadable(click.ClickException):
 @click.option(
     "--differences",
     is_flag=True,
-    help="Replay the inputs as 1.36 and as 1.37, and tell what differs and which change explains it.",
+    help="Replay the inputs as 1.36 and as 1.37, and list the differences and the changes that explain them.",
 )
 @click.pass_context
 def verify_command(
@@ -60,11 +60,11 @@ def verify_command(
 
     FILES are recordings of kube-scheduler (JSON lines, *.jsonl or *.jsonl.gz) or directories of them. The
     table counts, per recording and subject, the facts compared, equal, different, and those about features
-    that are not built yet. Exit code 1: there are differences; 2: a recording cannot be read.
+    that are missing. Exit code 1: there are differences; 2: a recording cannot be read.
 
-    With --differences nothing recorded is compared: both releases decide the same inputs, and the result is a
-    list of changes with the facts that differ by them. Exit code 1: something differs that no documented
-    change explains.
+    With --differences the recorded decisions are ignored: both releases decide the same inputs, and the
+    result is a list of changes with the facts that differ because of them. Exit code 1: no documented change
+    explains a difference.
     """
     if differences and emulated_version is not None:
         raise click.UsageError("--differences replays as both releases: leave out --emulated-version")

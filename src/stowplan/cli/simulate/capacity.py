@@ -16,19 +16,20 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--mix", type=_FILE, required=True, help="Templates with counts or proportions.")
 @click.option("--shapes", type=_FILE, help="Node types with prices: find the cheapest nodes for the mix.")
 @click.option(
-    "--sets", type=AtLeast(1), help="How many sets [default: with --shapes 1, else as many as fit]."
+    "--sets", type=AtLeast(1), help="Number of sets [default: with --shapes 1, else as many as fit]."
 )
-@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of what names none.")
+@click.option(
+    "-n", "--namespace", default="default", show_default=True, help="Namespace for objects without one."
+)
 @simulation_options
 def capacity(
     mix: Path, shapes: Path | None, sets: int | None, namespace: str, simulation: Simulation
 ) -> None:
     """Count how many sets of a mix of pods fit.
 
-    A set has so many pods of each template. Sets are placed one after the other until one is not complete;
-    the resource or constraint that ends it is told. With --shapes no cluster is needed: combinations of node
-    types are proposed in the order of their prices, and the first on which the scheduler really places
-    everything is the answer.
+    A set has a number of pods of each template. Sets are placed one after the other until one is incomplete,
+    and the limiting resource or constraint is shown. With --shapes no cluster is needed: combinations of node
+    types are tried from the cheapest up, until the scheduler can place everything.
 
     \b
       stowplan capacity --mix mix.yaml --from cluster.snap
@@ -53,7 +54,7 @@ def capacity(
             raise SystemExit(1)
         return
     if simulation.files:
-        raise click.UsageError("--shapes is about new nodes: expected no --from")
+        raise click.UsageError("--shapes plans new nodes: expected no --from")
     types = read_catalogue(shapes)
     with elapsed("looking for the cheapest nodes"):
         best = cheapest(types, wanted, sets or 1, settings=simulation.settings(), seed=simulation.seed)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.cli.options import gates_options, plugins_option
 from stowplan.cli.output import report_options, show
 from stowplan.cli.progress import Progress
@@ -24,7 +24,7 @@ DEFAULT: Final = "default"
 @click.option("--seeds", type=AtLeast(1), default=5, show_default=True, help="Number of seeds.")
 @click.option("--seed", type=AtLeast(0), help="First seed [default: that of the scenario].")
 @click.option("--duration", type=Seconds(), help="Virtual time to run [default: that of the scenario].")
-@click.option("--jobs", type=AtLeast(1), default=1, show_default=True, help="Number of runs at a time.")
+@click.option("--jobs", type=AtLeast(1), default=1, show_default=True, help="Number of concurrent runs.")
 @gates_options
 @plugins_option
 @report_options
@@ -42,9 +42,9 @@ def compare(
 ) -> None:
     """Compare configurations by simulation.
 
-    Each CONFIG is a KubeSchedulerConfiguration, or `default` for that of a scheduler without one. All of them
-    meet the same pods: arrivals, lifetimes and failures depend on the seed alone. Differences to the first
-    configuration are given with 95 % intervals over the seeds.
+    Each CONFIG is a KubeSchedulerConfiguration, or `default` for the default configuration. All of them
+    schedule the same pods: arrivals, lifetimes and failures depend on the seed alone. Differences from the
+    first configuration have 95 % intervals over the seeds.
     """
     if len(configurations) < 2 or len(set(configurations)) < len(configurations):
         raise click.ClickException("CONFIG: expected at least two different configurations")

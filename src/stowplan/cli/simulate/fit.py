@@ -18,13 +18,15 @@ from stowplan.cli.values import AtLeast
     type=click.Path(exists=True, allow_dash=True, path_type=Path),
     multiple=True,
     required=True,
-    help="Manifest of what is to be placed; or -.",
+    help="Manifest of the workload to place; or -.",
 )
-@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of what names none.")
-@click.option("--replicas", type=AtLeast(0), help="How many replicas [default: as in the manifest].")
-@click.option("--max", "as_many", is_flag=True, help="How many replicas fit at most.")
+@click.option(
+    "-n", "--namespace", default="default", show_default=True, help="Namespace for objects without one."
+)
+@click.option("--replicas", type=AtLeast(0), help="Number of replicas [default: as in the manifest].")
+@click.option("--max", "as_many", is_flag=True, help="Count how many replicas fit.")
 @click.option("--preempt", is_flag=True, help="Let pods evict others of lower priority.")
-@click.option("--pending-first", is_flag=True, help="Place the pods first that are waiting already.")
+@click.option("--pending-first", is_flag=True, help="Place the cluster's pending pods first.")
 @simulation_options
 def fit(
     manifests: tuple[Path, ...],
@@ -35,12 +37,12 @@ def fit(
     pending_first: bool,
     simulation: Simulation,
 ) -> None:
-    """Tell whether a workload fits, and where it would go.
+    """Check whether a workload fits, and where it would go.
 
     Pods are placed one after the other by the scheduler's engine, with the default profile or that of
-    --config, on a cluster in memory. Nothing is written. A Deployment, StatefulSet, ReplicaSet, Job, CronJob
-    or DaemonSet stands for its pods; it is placed beside what is there already. Exit code 1 if it does not
-    fit.
+    --config, on a copy of the cluster in memory. Nothing is written. A Deployment, StatefulSet, ReplicaSet,
+    Job, CronJob or DaemonSet stands for its pods, which are placed in addition to existing ones. Exit code 1
+    if it does not fit.
 
     \b
       stowplan fit -f app.yaml
@@ -49,16 +51,16 @@ def fit(
     """
     from stowplan.simulate.fit import fit as placed
     from stowplan.simulate.fit import fit_max, report_of
-    from stowplan.simulate.workloads import read_manifests
+    from stowplan.simulate.manifests import read_manifests
 
     if as_many and (replicas is not None or preempt):
         other = "--preempt" if preempt else "--replicas"
-        raise click.UsageError(f"--max counts what fits without evicting anybody: expected no {other}")
+        raise click.UsageError(f"--max counts replicas that fit without evictions: expected no {other}")
     found = read_manifests(manifests, namespace)
     for note in found.notes:
         say(f"note: {note}", err=True)
     if not found.workloads:
-        raise click.ClickException(f"{manifests[0]}: expected a pod or something that makes pods")
+        raise click.ClickException(f"{manifests[0]}: expected a pod or a workload")
     if as_many and (len(found.workloads) > 1 or found.workloads[0].kind == "DaemonSet"):
         titles = ", ".join(one.title for one in found.workloads)
         hint = "stowplan capacity counts sets of several"

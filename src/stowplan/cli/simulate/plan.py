@@ -30,8 +30,8 @@ def plan() -> None:
 
 
 @plan.command("rebalance")
-@click.option("--aim", type=OneOf(_AIMS), default="even", show_default=True, help="What is to be improved.")
-@click.option("--moves", type=AtLeast(1), default=50, show_default=True, help="At most so many evictions.")
+@click.option("--aim", type=OneOf(_AIMS), default="even", show_default=True, help="Property to improve.")
+@click.option("--moves", type=AtLeast(1), default=50, show_default=True, help="Maximum number of evictions.")
 @click.option("--resource", default="", help="Resource to even out, or to defragment [default: cpu, GPUs].")
 @click.option("--execute", is_flag=True, help="Carry the plan out, step by step.")
 @click.option(
@@ -39,7 +39,7 @@ def plan() -> None:
     type=Seconds(),
     default="2m",
     show_default=True,
-    help="How long --execute waits until a moved pod is ready.",
+    help="Time that --execute waits for a moved pod to be ready.",
 )
 @simulation_options
 def rebalance_command(
@@ -47,9 +47,9 @@ def rebalance_command(
 ) -> None:
     """Plan moves that rebalance a cluster.
 
-    A move evicts a pod; the plan says where the scheduler's engine puts its replacement, and what is gained.
-    Every move is allowed by PodDisruptionBudgets at its turn. Nothing is written without --execute. With it
-    one step is done at a time, and the first that does not come out as planned is the last.
+    A move evicts a pod; the plan shows where the scheduler places its replacement, and the gain. When its
+    turn comes, every move is allowed by PodDisruptionBudgets. Nothing is written without --execute, which
+    does one step at a time and stops at the first that does not go as planned.
 
     \b
     free-nodes  empty whole nodes; they stay cordoned

@@ -56,17 +56,18 @@ class Size(click.ParamType):  # type: ignore[type-arg]
     type=Size(),
     default="1Gi",
     show_default=True,
-    help="What the files take at most, all together; the oldest goes first.",
+    help="Maximum size of all files together; the oldest is deleted first.",
 )
-@click.option("--duration", type=Seconds(), help="How long to record [default: until Ctrl-C].")
+@click.option("--duration", type=Seconds(), help="Time to record [default: until Ctrl-C].")
 def record(
     kubeconfig: Path | None, context: str, output: Path, max_size: int, duration: float | None
 ) -> None:
     """Record what happens in a cluster.
 
-    Reads only: watch events of nodes, pods and all else that decisions depend on, whoever schedules. Bindings
-    are among them; `stowplan replay` tells what another configuration would have decided. Decisions of our
-    own scheduler, which can be replayed bit for bit, are recorded by itself: `stowplan run --record`.
+    Reads only: it records the watch events of nodes, pods and everything else that decisions depend on,
+    including bindings, whichever scheduler makes them. `stowplan replay` then shows what another
+    configuration would have decided. To replay decisions bit for bit, record with stowplan's own scheduler:
+    `stowplan run --record`.
     """
     from stowplan.scheduler.recording.segments import Recording
 

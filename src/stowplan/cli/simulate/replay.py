@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.cli.options import gates_options, plugins_option
 from stowplan.cli.output import report_options, say, show
 from stowplan.cli.progress import Progress
@@ -65,9 +65,9 @@ class Until(click.ParamType):  # type: ignore[type-arg]
 
 @click.command("replay")
 @click.argument("recording", type=_FILE)
-@click.option("--until", type=Until(), help="Replay up to here: 1h30m since the beginning, or a time.")
+@click.option("--until", type=Until(), help="Replay up to this point: 1h30m from the start, or a time.")
 @click.option(
-    "--config", type=_FILE, help="Another KubeSchedulerConfiguration, whose decisions are compared."
+    "--config", type=_FILE, help="KubeSchedulerConfiguration to compare with the recorded decisions."
 )
 @gates_options
 @plugins_option
@@ -75,11 +75,11 @@ class Until(click.ParamType):  # type: ignore[type-arg]
     "--speed",
     type=Speed(),
     metavar="[10|max]",
-    help="Print every decision, so many times as fast as it was made [default: a summary, at once].",
+    help="Print every decision, this many times faster than recorded [default: only a summary].",
 )
 @click.option("--decisions", "listed", is_flag=True, help="Print every decision.")
-@click.option("--pod", metavar="NAMESPACE/NAME", help="With --as-test: the pod, whose last decision it is.")
-@click.option("--attempt", type=click.IntRange(1), help="With --as-test: which of its attempts.")
+@click.option("--pod", metavar="NAMESPACE/NAME", help="With --as-test: the pod; its last decision is used.")
+@click.option("--attempt", type=click.IntRange(1), help="With --as-test: number of the pod's attempt.")
 @click.option(
     "--as-test",
     "test",
@@ -101,12 +101,12 @@ def replay(
     as_json: bool,
     page: Path | None,
 ) -> None:
-    """Replay RECORDING: the same decisions, or others.
+    """Replay RECORDING, or compare another configuration on it.
 
-    A recording of our scheduler (`stowplan run --record`, `stowplan up --record`) is replayed with what its
-    decisions depended on, so they are the same bit for bit; exit code 1 if they are not. With --config,
-    --plugin or --feature-gates every decision is made once more by another configuration, on the same state,
-    and what differs is shown. So it is with a recording of another scheduler (`stowplan record`).
+    A recording by stowplan's scheduler (`stowplan run --record`, `stowplan up --record`) contains everything
+    its decisions depend on, so they are the same bit for bit; exit code 1 if they are not. With --config,
+    --plugin or --feature-gates, each decision is made again by that configuration, on the same state, and the
+    differences are shown. A recording of another scheduler (`stowplan record`) is always compared like this.
     """
     from stowplan.scheduler.framework.registry import installed_plugins, load_plugin
     from stowplan.scheduler.recording.files import sessions

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import click
 
-from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.cli.explain.explain import connect
 from stowplan.cli.explain.offline import scheduler_settings
 from stowplan.cli.options import gates_options, plugins_option
@@ -54,12 +54,10 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command("shadow")
 @_options
-@click.option("--duration", type=Seconds(), help="How long to watch [default: until Ctrl-C].")
-@click.option("--bindings", type=click.IntRange(1), help="End after so many bindings.")
-@click.option("--quiet", is_flag=True, help="Do not print disagreements while they happen.")
-@click.option(
-    "-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Form of the report."
-)
+@click.option("--duration", type=Seconds(), help="Time to watch [default: until Ctrl-C].")
+@click.option("--bindings", type=click.IntRange(1), help="Stop after this many bindings.")
+@click.option("--quiet", is_flag=True, help="Do not print disagreements as they happen.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Output format.")
 @click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
 @click.option(
     "--report",
@@ -71,10 +69,10 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
     "--percentage-of-nodes-to-score",
     "percentage",
     type=click.IntRange(0, 100),
-    help="Of the cluster's scheduler, 0: adaptive [default: as in --config; without one adaptive].",
+    help="Setting of the cluster's scheduler; 0: adaptive [default: as in --config, else adaptive].",
 )
 @click.option(
-    "--metrics-port", type=_PORT, help="Serve Prometheus metrics on this port of loopback; 0: a free one."
+    "--metrics-port", type=_PORT, help="Serve Prometheus metrics on this loopback port; 0: a free one."
 )
 def shadow(
     kubeconfig: Path | None,
@@ -93,8 +91,8 @@ def shadow(
 ) -> None:
     """Judge every binding of a cluster's scheduler.
 
-    Reads only. For each pod that gets a node: would we have chosen it at that moment? With --config and
-    --plugin the question is how another configuration would decide on today's traffic.
+    Reads only. For each pod that gets a node it checks whether stowplan would have chosen that node at that
+    moment. With --config and --plugin it judges by another configuration.
     """
     settings = scheduler_settings(config, gates, plugins)
     if percentage is None and config is None:
@@ -124,10 +122,10 @@ def view(
     plugins: tuple[str, ...],
     port: int,
 ) -> None:
-    """Show a cluster on a page, whoever schedules it.
+    """Show any cluster on a page in the browser.
 
-    Reads only. The page is served on loopback until Ctrl-C; the address has a token in it. Explanations are
-    made here, by the default profile or that of --config.
+    Reads only. The page is served on loopback until Ctrl-C; its address contains a token. Explanations are
+    computed locally, with the default profile or that of --config.
     """
     asyncio.run(_view(kubeconfig, context, scheduler_settings(config, gates, plugins), port))
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.cli.options import gates_options, plugins_option
 from stowplan.cli.output import report_options, say, show
 from stowplan.cli.progress import Progress
@@ -20,7 +20,7 @@ FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--config", type=FILE, help="KubeSchedulerConfiguration [default: that of the scenario].")
 @gates_options
 @plugins_option
-@click.option("--seed", type=AtLeast(0), help="Seed of everything random [default: that of the scenario].")
+@click.option("--seed", type=AtLeast(0), help="Random seed [default: that of the scenario].")
 @click.option("--duration", type=Seconds(), help="Virtual time to run [default: that of the scenario].")
 @report_options
 def simulate(
@@ -35,8 +35,8 @@ def simulate(
 ) -> None:
     """Run SCENARIO in virtual time with the whole scheduler.
 
-    The scenario describes a cluster, the pods that arrive in it, how long they run, and what fails. The same
-    scenario, configuration and seed give the same report, byte by byte.
+    The scenario describes a cluster, the pods that arrive, how long they run, and which nodes fail. The same
+    scenario, configuration and seed give the same report, byte for byte.
     """
     from stowplan.cli.explain.offline import scheduler_settings
     from stowplan.simulate.scenario import read_scenario, report_of, run

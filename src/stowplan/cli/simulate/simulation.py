@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.cli.explain.explain import Configuration, connect
 from stowplan.cli.options import gates_options, plugins_option
 from stowplan.cli.output import page_option, say, show
@@ -116,12 +116,12 @@ def simulation_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 "files",
                 type=click.Path(exists=True, allow_dash=True, path_type=Path),
                 multiple=True,
-                help="Where the cluster comes from: a snapshot, a dump (file, directory or tar archive of "
+                help="Source of the cluster: a snapshot, a dump (file, directory or tar archive of "
                 "`kubectl get … -o yaml`, or -), a recording, a trace, a file of shapes, or a kubeconfig.",
             ),
             click.option("--kubeconfig", type=_FILE, help="Kubeconfig of the cluster [default: as kubectl]."),
             click.option("--context", default="", help="Context of the kubeconfig to use."),
-            click.option("--config", type=_FILE, help="KubeSchedulerConfiguration that decides."),
+            click.option("--config", type=_FILE, help="KubeSchedulerConfiguration of the scheduler."),
             gates_options,
             plugins_option,
             click.option(
@@ -129,7 +129,7 @@ def simulation_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 type=AtLeast(0),
                 default=0,
                 show_default=True,
-                help="Seed of the choice between nodes of equal score.",
+                help="Seed for choices between nodes with equal scores.",
             ),
             click.option(
                 "-o",

@@ -41,9 +41,9 @@ def snapshot(
 ) -> None:
     """Write a cluster to one compact file.
 
-    The file has what scheduling depends on and nothing else: no secrets, config maps or logs. Every command
-    with --from reads it. With --redact it can be given to somebody else: names, labels and images are
-    replaced by others, equal ones by equal ones, so the scheduler decides as before.
+    The file has only objects that scheduling depends on: no secrets, config maps or logs. Every command with
+    --from reads it. With --redact you can share it: names, labels and images are replaced consistently, so
+    the scheduler decides as before.
     """
     found = read_dump(files) if files else asyncio.run(_listed(kubeconfig, context))
     if redact:

@@ -29,10 +29,12 @@ _CONNECT_WITHIN: Final = 30
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     default=None,
     show_default="EXPERIMENT with .parquet",
-    help="Parquet file for the results, a row for every run.",
+    help="Parquet file for the results, one row per run.",
 )
-@click.option("--jobs", type=AtLeast(1), help="Number of runs at a time [default: one for each CPU].")
-@click.option("--on", metavar="dask://HOST:PORT", default="", help="Dask scheduler whose workers run it.")
+@click.option("--jobs", type=AtLeast(1), help="Number of concurrent runs [default: one per CPU].")
+@click.option(
+    "--on", metavar="dask://HOST:PORT", default="", help="Dask scheduler whose workers run the simulations."
+)
 @report_options
 def sweep(
     experiment: Path, output: Path | None, jobs: int | None, on: str, as_json: bool, page: Path | None
@@ -40,7 +42,7 @@ def sweep(
     """Simulate every combination of EXPERIMENT.
 
     The file names scenarios, configurations, seeds and parameters. Finished runs are kept in a journal beside
-    the results; a sweep that was interrupted goes on where it was, and one with more seeds runs those only.
+    the results: an interrupted sweep continues where it stopped, and one with added seeds runs only those.
     """
     from stowplan.simulate.combined import combined_report
     from stowplan.simulate.sweep import Journal, read_experiment, read_results, write_results

@@ -33,14 +33,14 @@ def one_line() -> Iterator[None]:
 
 
 @click.group("whatif", invoke_without_command=True)
-@click.option("-f", "--filename", type=_FILE, help="File of changes, in the order in which they are made.")
+@click.option("-f", "--filename", type=_FILE, help="File of changes, applied in its order.")
 @click.option("--add-nodes", type=_FILE, multiple=True, help="Add nodes of a file of shapes.")
 @click.option(
     "--copy-node",
     type=(str, AtLeast(1)),
     metavar="NODE COUNT",
     multiple=True,
-    help="Add so many nodes like this one.",
+    help="Add COUNT nodes like this one.",
 )
 @click.option("--label", type=(Word(), Word()), metavar="NODES KEY=VALUE", multiple=True, help="Label nodes.")
 @click.option(
@@ -58,19 +58,19 @@ def one_line() -> Iterator[None]:
     "--scale", type=(Word(), AtLeast(0)), metavar="TYPE/NAME N", multiple=True, help="Scale a workload."
 )
 @click.option("--drain", metavar="NODES", multiple=True, help="Drain nodes.")
-@click.option("--new-config", type=_FILE, help="Place all pods anew with this configuration.")
+@click.option("--new-config", type=_FILE, help="Place all pods again with this configuration.")
 @click.option(
-    "--new-plugin", metavar="MODULE:CLASS", multiple=True, help="Place all pods anew with a plugin."
+    "--new-plugin", metavar="MODULE:CLASS", multiple=True, help="Place all pods again with this plugin."
 )
 @_NAMESPACE
 @simulation_options
 @click.pass_context
 def whatif(ctx: click.Context, /, simulation: Simulation, namespace: str, **given: Any) -> None:
-    """Try changes of a cluster, and tell what comes of them.
+    """Try changes on a copy of a cluster, and show the result.
 
-    Who moves and who stays pending and why, how full and how even the cluster is before and after, which
-    PodDisruptionBudgets are hit. Nothing is written. Changes are made in the order of the options below; a
-    file says its own order.
+    Shows which pods move, which stay pending and why, how full and how even the cluster is before and after,
+    and which PodDisruptionBudgets are violated. Nothing is written. Changes are applied in the order of the
+    options below, those of a file in its order.
 
     \b
       stowplan whatif --drain node-7 --from cluster.snap
@@ -80,7 +80,7 @@ def whatif(ctx: click.Context, /, simulation: Simulation, namespace: str, **give
     """
     if ctx.invoked_subcommand is not None:
         if simulation.files or any(given.values()):
-            raise click.UsageError(f"expected the options behind `whatif {ctx.invoked_subcommand}`")
+            raise click.UsageError(f"expected the options after `whatif {ctx.invoked_subcommand}`")
         return
     from stowplan.simulate.changes import read_changes
     from stowplan.simulate.whatif import report_of, what_if
@@ -91,7 +91,7 @@ def whatif(ctx: click.Context, /, simulation: Simulation, namespace: str, **give
     configs = [Path(one.config) for one in changes if one.config is not None]
     if config or plugins or configs:
         if len(changes) > len(configs) or len(configs) + bool(config) > 1:
-            raise click.UsageError("another configuration: expected to be the only change")
+            raise click.UsageError("--new-config and --new-plugin: expected no other change")
         _reconfigure(simulation, config or next(iter(configs), None), plugins)
         return
     if not changes:
@@ -140,7 +140,7 @@ def _reconfigure(simulation: Simulation, config: Path | None, plugins: tuple[str
 @click.option(
     "--max-unavailable",
     type=AtLeast(1),
-    help="So many nodes at a time, each back before the next [default: all at once, for good].",
+    help="Number of nodes per step; they return before the next step [default: all at once, for good].",
 )
 @simulation_options
 def drain_command(
@@ -148,9 +148,9 @@ def drain_command(
 ) -> None:
     """Preview a drain, or a rolling upgrade step by step.
 
-    Evictions respect PodDisruptionBudgets: what a budget refuses is tried again as soon as replacements of
-    evicted pods have a node. With --max-unavailable nodes are drained in steps; those of a step are back in
-    service before the next one begins.
+    Evictions respect PodDisruptionBudgets: an eviction that a budget refuses is retried as soon as the
+    replacements of evicted pods have a node. With --max-unavailable, nodes are drained in steps, and those of
+    one step return to service before the next step begins.
     """
     from stowplan.simulate.changes import Change, node_names, selected_nodes
     from stowplan.simulate.whatif import report_of, rolling_drain, what_if
@@ -171,8 +171,12 @@ def drain_command(
 @whatif.command("rollout")
 @click.argument("workload", metavar="TYPE/NAME")
 @click.option("-f", "--filename", type=_FILE, help="Manifest to roll out [default: the template as it is].")
-@click.option("--max-surge", default="25%", show_default=True, help="How many pods more, or a share.")
-@click.option("--max-unavailable", default="25%", show_default=True, help="How many pods less, or a share.")
+@click.option(
+    "--max-surge", default="25%", show_default=True, help="Additional pods, as a number or a percentage."
+)
+@click.option(
+    "--max-unavailable", default="25%", show_default=True, help="Missing pods, as a number or a percentage."
+)
 @_NAMESPACE
 @simulation_options
 def rollout_command(
@@ -185,16 +189,18 @@ def rollout_command(
 ) -> None:
     """Preview a rollout: where new pods go, and the skew meanwhile.
 
-    New pods come while old ones still count for spreading; when those go, pods may be less even than the
-    constraints say. The skew is told after every surge and after every termination.
+    New pods are created while old ones still count for spreading; when the old ones are gone, the skew may
+    exceed maxSkew. It is shown after every surge and after every termination.
     """
     from stowplan.simulate.applying import kind_and_name, pods_of
+    from stowplan.simulate.manifests import read_manifests
     from stowplan.simulate.rollout import report_of, restarted, rolled_out, strategy_for
-    from stowplan.simulate.workloads import read_manifests
 
     for option, share in (("--max-surge", max_surge), ("--max-unavailable", max_unavailable)):
         if not share.removesuffix("%").isdecimal():
-            raise click.ClickException(f"{option}: expected a number or a share such as 25%, got {share!r}")
+            raise click.ClickException(
+                f"{option}: expected a number or a percentage such as 25%, got {share!r}"
+            )
     try:
         kind, name = kind_and_name(workload)
     except ValueError as error:

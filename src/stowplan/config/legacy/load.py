@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.config.defaults import enabled_names
 from stowplan.config.legacy.configuration import LegacyConfiguration, PolicyReference
 from stowplan.config.legacy.fields import Fields, parse_document, top_level_members

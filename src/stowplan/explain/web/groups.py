@@ -12,7 +12,7 @@ from stowplan.explain.states import INCOMPLETE, PLACED, WAITING
 from stowplan.explain.web.nodes import node_rows
 from stowplan.runtime.clock import as_date
 from stowplan.scheduler import Scheduler
-from stowplan.scheduler.framework.placement import Placement
+from stowplan.scheduler.framework.pod_groups.placement import Placement
 from stowplan.scheduler.queue.queued_group import QueuedGroup
 from stowplan.scheduler.table.pod_groups import GroupTree, PodGroups
 

@@ -38,6 +38,9 @@ CLAIM_PLUGINS: Final = frozenset(("VolumeBinding", "VolumeRestrictions", "Volume
 PREEMPTED: Final = "preempted by DefaultPreemption"
 """What is said of a pod that was to be bound."""
 
+NO_CANDIDATE: Final = "no candidate node for preemption"
+"""Message about a preemptor for which extenders accept none of the nodes with victims."""
+
 MISSES_EVENTS: Final = frozenset(("VolumeBinding",))
 """Plugins whose registered events do not cover every case that would help a pod."""
 
@@ -209,8 +212,9 @@ class FinalChecks:
 
         Some do, with us as with kube-scheduler: those of pods that are gated, may not preempt, are members of
         a group or are rejected for their claims whatever the node, those of nodes that an extender rejects,
-        and all while one of the pods that are only preempted together is on a node that is gone: then
-        preemption ends with an error, in kube-scheduler 1.37 as here, which leaves nominations as they are.
+        those of pods for which extenders reject every node that preemption could free, and all while one of
+        the pods that are only preempted together is on a node that is gone: then preemption ends with an
+        error, in kube-scheduler 1.37 as here, which leaves nominations as they are.
         """
         pending = {pod.metadata.uid: pod for pod in self._pending}
         for node, pods in self._scheduler.context.queue.nominator.by_node.items():
@@ -225,6 +229,7 @@ class FinalChecks:
                 or pod.spec.scheduling_group is not None
                 or self._was_rejected_by(pod, CLAIM_PLUGINS)
                 or self._is_kept_off(pod, pod.status.nominated_node_name)
+                or any(NO_CANDIDATE in one.message for one in pod.status.conditions)
                 or self._has_lost_member()
             )
             if not exempt:

@@ -14,7 +14,7 @@ from stowplan.api.pod_groups import PodGroup, group_key_of
 from stowplan.lab.chaos.world import World
 from stowplan.localcluster.client import typed
 from stowplan.scheduler import Scheduler
-from stowplan.scheduler.framework.placement import group_info
+from stowplan.scheduler.framework.pod_groups.placement import group_info
 from stowplan.scheduler.queue.group_queue import GroupSchedulingQueue
 from stowplan.scheduler.queue.queued_group import QueuedGroup
 from stowplan.scheduler.table.pod_groups import PodGroupState

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
+from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.releases import release
-from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.config import LoadedConfig, load
 from stowplan.config.types import API_VERSION, KIND
 from stowplan.lab.chaos.actors import (

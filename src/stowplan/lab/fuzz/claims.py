@@ -9,9 +9,9 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from stowplan.api.devices import AllocationResult, ResourceClaim
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.pod import PodResourceClaim
 from stowplan.api.releases import RELEASES, Release
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config import build, default_config
 from stowplan.lab.fuzz.device_world import NODES, DeviceWorld, options
 from stowplan.lab.fuzz.slow_allocator import CannotAddError, Json, SlowAllocator

@@ -31,9 +31,9 @@ from stowplan.api.catalogue import (
     RESOURCE_SLICES,
     Resource,
 )
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.releases import DEFAULT
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.api.requests import DeleteOptions, PatchType
 from stowplan.api.status import ApiError
 from stowplan.config import default_config

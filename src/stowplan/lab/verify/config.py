@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.releases import Release
-from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.config import BuiltConfig, ConfigError, build, load
 from stowplan.config.dump import dump
 from stowplan.config.types import Extender

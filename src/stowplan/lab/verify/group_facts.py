@@ -5,14 +5,14 @@ from typing import Any
 
 from stowplan.scheduler.framework.decision import NO_NODES
 from stowplan.scheduler.framework.evaluation import Evaluation
-from stowplan.scheduler.framework.placement import (
+from stowplan.scheduler.framework.pod_groups.extension_points import PlacementScores
+from stowplan.scheduler.framework.pod_groups.placement import (
     Placement,
     PodGroupAssignments,
     PodGroupInfo,
     PodGroupPostFilterResult,
     Progress,
 )
-from stowplan.scheduler.framework.pod_group_points import PlacementScores
 from stowplan.scheduler.framework.status import Code, Status
 from stowplan.scheduler.pod_groups.algorithm import GroupObserver
 from stowplan.scheduler.pod_groups.result import GroupOutcome, GroupResult, GroupStatus, PodResult

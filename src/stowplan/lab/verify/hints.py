@@ -8,11 +8,11 @@ from typing import Any, Final
 import msgspec
 
 from stowplan.api.decode import convert, convert_any
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.pod_groups import GroupObject
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config import build, default_config
 from stowplan.config import load as load_config
 from stowplan.lab.verify.recording import Line, gates_of, read_lines

@@ -23,9 +23,9 @@ from stowplan.api.catalogue import (
     Catalogue,
     Resource,
 )
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.releases import Release
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.api.requests import EVERY_OBJECT, ORDINARY_DELETION, DeleteOptions, PatchType, Selection
 from stowplan.client.interface import Body, WatchEvent
 from stowplan.config import default_config

@@ -11,8 +11,8 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.releases import RELEASES, Release, UnknownReleaseError, release
-from stowplan.api.releases.feature_gates import FeatureGates
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _ENDINGS = (".gz", ".jsonl")

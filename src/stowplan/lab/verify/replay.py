@@ -21,11 +21,11 @@ import msgspec
 from msgspec.structs import replace
 
 from stowplan.api.decode import DecodeError, decode, decode_any
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
 from stowplan.api.releases import Release
 from stowplan.api.releases import release as release_of
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config import BuiltConfig, build, default_config, load
 from stowplan.lab.verify.devices import ClaimFacts, ReplayServices, reserve_and_pre_bind
 from stowplan.lab.verify.recording import FIRST_RELEASE

@@ -18,7 +18,7 @@ from stowplan.api.catalogue import (
     SERVICES,
     Resource,
 )
-from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.requests import Json
 from stowplan.localcluster.admission import adminaccess
 from stowplan.localcluster.admission.bootstrap import SYSTEM_PRIORITIES

@@ -12,8 +12,8 @@ from typing import Final
 from stowplan.api import catalogue
 from stowplan.api.catalogue import Catalogue, Resource
 from stowplan.api.fielderrors import FieldError, child, forbidden
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.pod_groups import GATES
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.api.requests import Json
 
 _GROUPS: Final = (

@@ -39,7 +39,7 @@ def charge(quota: Json, write: Write) -> Json | None:
     status, evaluator = quota.get("status") or {}, write.evaluator
     hard, used = status.get("hard") or {}, status.get("used") or {}
     names = evaluator.counted(hard)
-    if not names or not _in_scopes(quota, evaluator, write.new):
+    if not names or not in_scopes(quota, evaluator, write.new):
         return None
     name = quota["metadata"]["name"]
     missing = evaluator.missing(names, write.new)
@@ -66,12 +66,13 @@ def charge(quota: Json, write: Write) -> Json | None:
 def _added(quota: Json, write: Write) -> Amounts:
     """What is used more after a write; all of it if the old object did not count for this quota."""
     usage = write.evaluator.usage(write.new, write.now)
-    if write.old is None or not _in_scopes(quota, write.evaluator, write.old):
+    if write.old is None or not in_scopes(quota, write.evaluator, write.old):
         return usage
     return increase(usage, write.evaluator.usage(write.old, write.now))
 
 
-def _in_scopes(quota: Json, evaluator: Evaluator, obj: Json) -> bool:
+def in_scopes(quota: Json, evaluator: Evaluator, obj: Json) -> bool:
+    """Whether a quota counts an object of that kind at all."""
     return all(evaluator.in_scope(obj, scope) for scope in scopes_of(quota))
 
 
@@ -103,6 +104,6 @@ def total_usage(
             continue
         total = plus(total, amounts_of(dict.fromkeys(names, "0")))
         for obj in objects(resource):
-            if _in_scopes(quota, evaluator, obj):
+            if in_scopes(quota, evaluator, obj):
                 total = plus(total, only(evaluator.usage(obj, now), names))
     return as_text(total)

@@ -56,7 +56,7 @@ class _Story:
         async for line in self._push_in():
             yield line
         yield ""
-        for question, name in (("Why does giant wait", "giant"), ("Why is urgent on its node", "urgent")):
+        for question, name in (("Why is giant pending", "giant"), ("Why is urgent on its node", "urgent")):
             explained = await self._cluster.routes.inspection.pod(NAMESPACE, name)
             if explained is not None:
                 yield f"{question}?   stowplan explain pod/{name}"

@@ -9,7 +9,7 @@ from time import perf_counter
 
 from msgspec.structs import replace
 
-from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.client import Client
 from stowplan.config import ConfigError, LoadedConfig, default_config
 from stowplan.config.legacy import load_any_file

@@ -12,7 +12,7 @@ A plugin takes part in an extension point by having its method; the protocols (`
 `stowplan.testing.check_plugin` checks a plugin as we check our own.
 """
 
-from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.scheduler.framework.budget import (
     STRETCH,
     Budget,
@@ -82,7 +82,7 @@ from stowplan.scheduler.framework.nominations import (
     nominated_pods,
     rows_with_nominated_pods,
 )
-from stowplan.scheduler.framework.placement import (
+from stowplan.scheduler.framework.pod_groups.placement import (
     GroupCycle,
     GroupSteps,
     GroupTrial,

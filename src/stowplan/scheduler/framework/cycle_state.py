@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stowplan.scheduler.framework.evaluation import Evaluation
     from stowplan.scheduler.framework.extension_points import Probe
     from stowplan.scheduler.framework.interface import Plugin
-    from stowplan.scheduler.framework.placement import GroupCycle, PlacementCycle
+    from stowplan.scheduler.framework.pod_groups.placement import GroupCycle, PlacementCycle
     from stowplan.scheduler.framework.simulation import SimulatedRow
 
 NOBODY: Final[frozenset[str]] = frozenset()

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from stowplan.scheduler.framework.evaluation import Evaluation
-from stowplan.scheduler.framework.ranking import Share
+from stowplan.scheduler.framework.reuse.ranking import Share
 from stowplan.scheduler.framework.status import Status
 
 NO_NODES = "no nodes available to schedule pods"

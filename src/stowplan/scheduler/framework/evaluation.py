@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from stowplan.scheduler.framework.cycle_state import NOBODY, Cycle
-from stowplan.scheduler.framework.equivalence_class import EquivalenceClass
-from stowplan.scheduler.framework.filter_results import (
+from stowplan.scheduler.framework.interface import Codes
+from stowplan.scheduler.framework.nominations import NO_NOMINATIONS, Nominations
+from stowplan.scheduler.framework.profile import ProfileSpec
+from stowplan.scheduler.framework.reuse.equivalence_class import EquivalenceClass
+from stowplan.scheduler.framework.reuse.filter_results import (
     NOT_ASKED_FOR,
     OUTSIDE,
     OVERRULED,
     PASSED,
     FilterColumn,
 )
-from stowplan.scheduler.framework.interface import Codes
-from stowplan.scheduler.framework.nominations import NO_NOMINATIONS, Nominations
-from stowplan.scheduler.framework.profile import ProfileSpec
-from stowplan.scheduler.framework.ranking import INFEASIBLE
+from stowplan.scheduler.framework.reuse.ranking import INFEASIBLE
 from stowplan.scheduler.framework.simulation import Simulations
 from stowplan.scheduler.framework.status import SUCCESS, ChoiceError, Code, Status, unresolvable
 from stowplan.scheduler.table.changes import NO_ROWS, Rows

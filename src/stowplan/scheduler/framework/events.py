@@ -4,8 +4,8 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from enum import Enum, IntFlag, StrEnum
 from typing import Any, Final, NamedTuple
 
+from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.releases import Behaviour
-from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.scheduler.framework.interface import ExtensionPoint, Plugin, points_of
 from stowplan.scheduler.table.podinfo import PodInfo
 

@@ -39,7 +39,7 @@ from stowplan.scheduler.table.changes import NO_ROWS, Rows, merge_rows
 from stowplan.scheduler.table.podinfo import PodInfo
 
 if TYPE_CHECKING:
-    from stowplan.scheduler.framework.equivalence_class import EquivalenceClass
+    from stowplan.scheduler.framework.reuse.equivalence_class import EquivalenceClass
     from stowplan.scheduler.framework.runtime import Framework
 
 _SUCCESS: Final = Code.SUCCESS.label

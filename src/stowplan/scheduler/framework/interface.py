@@ -35,10 +35,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
 from stowplan.api.releases import Behaviour, Release
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.client import Client
 from stowplan.runtime.clock import Clock
 from stowplan.runtime.logs import Logger

@@ -14,7 +14,7 @@ from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.scheduler.table.table import ClusterTable
 
 if TYPE_CHECKING:
-    from stowplan.scheduler.framework.filter_results import FilterColumn
+    from stowplan.scheduler.framework.reuse.filter_results import FilterColumn
 
 Nominations = Mapping[int, Sequence[PodInfo]]
 """Pods nominated to rows."""

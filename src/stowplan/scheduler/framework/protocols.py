@@ -27,7 +27,7 @@ from stowplan.scheduler.framework.interface import (
     Victims,
     Wait,
 )
-from stowplan.scheduler.framework.placement import (
+from stowplan.scheduler.framework.pod_groups.placement import (
     GroupCycle,
     GroupSteps,
     Placement,

@@ -7,7 +7,7 @@ that preemption can make room. Most plugins have nothing to say about them (`Plu
 from collections.abc import Iterable
 from typing import Any, Final
 
-from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.interface import Plugin
 from stowplan.scheduler.framework.protocols import PreFilterPlugin

@@ -11,16 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.scheduler.framework.budget import AT_ONCE, Budget, standing_still
 from stowplan.scheduler.framework.cycle_state import Cycle
-from stowplan.scheduler.framework.equivalence_class import (
-    ClassKey,
-    ClassKeys,
-    EquivalenceClass,
-    EquivalenceClasses,
-    Settled,
-)
 from stowplan.scheduler.framework.evaluation import NOTHING_SAID, Evaluation, PreFiltering
 from stowplan.scheduler.framework.extension_points import (
     Probe,
@@ -30,7 +23,6 @@ from stowplan.scheduler.framework.extension_points import (
     guarded,
     plugin_error,
 )
-from stowplan.scheduler.framework.filter_results import FilterColumn, FilterResults, SharedCodes
 from stowplan.scheduler.framework.interface import (
     UNSIGNED,
     ExtensionPoint,
@@ -41,7 +33,7 @@ from stowplan.scheduler.framework.interface import (
     Unsigned,
 )
 from stowplan.scheduler.framework.nominations import NO_NOMINATIONS, Nominations
-from stowplan.scheduler.framework.placement import PlacementCycle
+from stowplan.scheduler.framework.pod_groups.placement import PlacementCycle
 from stowplan.scheduler.framework.profile import ProfileSpec
 from stowplan.scheduler.framework.protocols import (
     AssumePlugin,
@@ -55,7 +47,15 @@ from stowplan.scheduler.framework.protocols import (
 )
 from stowplan.scheduler.framework.registry import Registry
 from stowplan.scheduler.framework.resizes import leave_out_deferred_resizes
-from stowplan.scheduler.framework.score_results import ScoreColumn, ScoreResults
+from stowplan.scheduler.framework.reuse.equivalence_class import (
+    ClassKey,
+    ClassKeys,
+    EquivalenceClass,
+    EquivalenceClasses,
+    Settled,
+)
+from stowplan.scheduler.framework.reuse.filter_results import FilterColumn, FilterResults, SharedCodes
+from stowplan.scheduler.framework.reuse.score_results import ScoreColumn, ScoreResults
 from stowplan.scheduler.framework.simulation import Simulations, filter_with_nominated_pods, try_nominated
 from stowplan.scheduler.framework.status import SKIP_CLASS, Code, PluginError, Status, unresolvable
 from stowplan.scheduler.table.columns import BoolColumn, IntColumn

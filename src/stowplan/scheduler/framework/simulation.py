@@ -13,7 +13,6 @@ import numpy as np
 
 from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.extension_points import ask_pre_filter
-from stowplan.scheduler.framework.filter_results import FilterColumn, Untold
 from stowplan.scheduler.framework.interface import Plugin, Traits
 from stowplan.scheduler.framework.nominations import (
     NominatedRows,
@@ -21,13 +20,14 @@ from stowplan.scheduler.framework.nominations import (
     nominated_pods,
     rows_with_nominated_pods,
 )
+from stowplan.scheduler.framework.reuse.filter_results import FilterColumn, Untold
 from stowplan.scheduler.framework.status import Code, Status
 from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.scheduler.table.table import ClusterTable
 
 if TYPE_CHECKING:
-    from stowplan.scheduler.framework.equivalence_class import EquivalenceClass
     from stowplan.scheduler.framework.evaluation import Evaluation
+    from stowplan.scheduler.framework.reuse.equivalence_class import EquivalenceClass
     from stowplan.scheduler.framework.runtime import Framework
 
 

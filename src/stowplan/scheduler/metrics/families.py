@@ -14,8 +14,8 @@ from typing import Any, Final, Generic, TypeVar
 import numpy as np
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.releases import Release
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.scheduler.metrics.catalogue import SCHEDULING
 from stowplan.scheduler.metrics.descriptions import Catalogue, MetricDescription
 from stowplan.scheduler.metrics.exposition import number_text

@@ -13,7 +13,7 @@ from typing import Final
 
 from prometheus_client.core import Metric
 
-from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.scheduler.metrics.descriptions import Catalogue, MetricDescription, Stability, exponential
 from stowplan.scheduler.metrics.families import UNLABELLED, Families, Labels, Sink
 

@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.registry import Collector
 
 import stowplan
+from stowplan.api.gates.feature_gates import DEFAULT_GATES, GATE_GROUPS, FeatureGates
 from stowplan.api.releases import DEFAULT, NEWEST, Stage
-from stowplan.api.releases.feature_gates import DEFAULT_GATES, GATE_GROUPS, FeatureGates
 from stowplan.runtime.clock import LoopWatchdog
 from stowplan.scheduler.metrics.descriptions import MetricDescription
 from stowplan.scheduler.metrics.exposition import delimited, exposition

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry
 
-from stowplan.api.releases.feature_gates import FeatureGates
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.scheduler.framework.events import Answer, ClusterEvent
 from stowplan.scheduler.framework.interface import DeviceMetrics
 from stowplan.scheduler.framework.status import Status

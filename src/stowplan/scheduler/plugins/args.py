@@ -3,8 +3,8 @@
 from typing import Self
 
 from stowplan.api.fielderrors import Path
+from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.api.meta import Struct
-from stowplan.api.releases.feature_gates import DEFAULT_GATES
 from stowplan.scheduler.framework import FeatureGates
 
 

@@ -7,11 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from stowplan.api.fielderrors import Path
+from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.api.labels import SelectorError
 from stowplan.api.node import Node
 from stowplan.api.pod import NodeAffinity as NodeAffinityRules
 from stowplan.api.pod import NodeSelectorTerm
-from stowplan.api.releases.feature_gates import DEFAULT_GATES
 from stowplan.api.rules.nodeselector import (
     PreferredTerms,
     RequiredNodeAffinity,

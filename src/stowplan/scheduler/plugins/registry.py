@@ -9,18 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.api.releases import DEFAULT, Release
-from stowplan.api.releases.feature_gates import DEFAULT_GATES
 from stowplan.scheduler.framework import ExtensionPoint, FeatureGates, Plugin
 from stowplan.scheduler.framework.profile import PluginUse
 from stowplan.scheduler.framework.registry import Registry
 from stowplan.scheduler.plugins.args import PluginArgs
-from stowplan.scheduler.plugins.coscheduling import Coscheduling
 from stowplan.scheduler.plugins.defaultbinder import DefaultBinder
 from stowplan.scheduler.plugins.defaultpreemption import DefaultPreemption
 from stowplan.scheduler.plugins.deferredpodscheduling import DeferredPodScheduling
 from stowplan.scheduler.plugins.dynamicresources import DynamicResources
-from stowplan.scheduler.plugins.gangscheduling import GangScheduling
 from stowplan.scheduler.plugins.imagelocality import ImageLocality
 from stowplan.scheduler.plugins.interpodaffinity import InterPodAffinity
 from stowplan.scheduler.plugins.legacy.nodelabel import NodeLabel
@@ -57,12 +55,14 @@ from stowplan.scheduler.plugins.nodevolumelimits import (
     MaxGCEPDVolumeCount,
     NodeVolumeLimits,
 )
-from stowplan.scheduler.plugins.podgrouppodscount import PodGroupPodsCount
+from stowplan.scheduler.plugins.pod_groups.coscheduling import Coscheduling
+from stowplan.scheduler.plugins.pod_groups.gangscheduling import GangScheduling
+from stowplan.scheduler.plugins.pod_groups.podgrouppodscount import PodGroupPodsCount
+from stowplan.scheduler.plugins.pod_groups.topologyaware import TopologyPlacementGenerator
 from stowplan.scheduler.plugins.podtopologyspread import PodTopologySpread
 from stowplan.scheduler.plugins.prioritysort import PrioritySort
 from stowplan.scheduler.plugins.schedulinggates import SchedulingGates
 from stowplan.scheduler.plugins.tainttoleration import TaintToleration
-from stowplan.scheduler.plugins.topologyaware import TopologyPlacementGenerator
 from stowplan.scheduler.plugins.volumebinding import VolumeBinding
 from stowplan.scheduler.plugins.volumerestrictions import VolumeRestrictions
 from stowplan.scheduler.plugins.volumezone import VolumeZone

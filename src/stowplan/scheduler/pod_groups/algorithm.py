@@ -23,7 +23,8 @@ from stowplan.scheduler.framework.evaluation import Rejectors, rejectors_of
 from stowplan.scheduler.framework.events import EXTENDER
 from stowplan.scheduler.framework.extension_points import Lifecycle
 from stowplan.scheduler.framework.nominations import Nominations
-from stowplan.scheduler.framework.placement import (
+from stowplan.scheduler.framework.pod_groups.extension_points import GroupPoints, PlacementScores
+from stowplan.scheduler.framework.pod_groups.placement import (
     GroupCycle,
     GroupTrial,
     Nested,
@@ -37,7 +38,6 @@ from stowplan.scheduler.framework.placement import (
     Waited,
     unnested,
 )
-from stowplan.scheduler.framework.pod_group_points import GroupPoints, PlacementScores
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.framework.status import Code, PluginError, Status
 from stowplan.scheduler.pod_groups.estimate import Estimates

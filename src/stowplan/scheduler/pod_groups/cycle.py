@@ -12,6 +12,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.pod import Pod
 from stowplan.api.pod_groups import (
     PREEMPT_LOWER_PRIORITY,
@@ -20,14 +21,13 @@ from stowplan.api.pod_groups import (
     REASON_UNSCHEDULABLE,
     PodGroup,
 )
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.gocompat.quoting import quote
 from stowplan.runtime.logs import Ref
 from stowplan.scheduler.cache import CacheCorruptedError
 from stowplan.scheduler.context import Context, Profile, describe
 from stowplan.scheduler.failure_handler import UNHANDLED, Failure, FailureHandler
 from stowplan.scheduler.framework.budget import Budget
-from stowplan.scheduler.framework.placement import (
+from stowplan.scheduler.framework.pod_groups.placement import (
     GroupCycle,
     GroupTrial,
     PodGroupInfo,

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from stowplan.scheduler.framework.extension_points import Lifecycle
 from stowplan.scheduler.framework.nominations import Nominations, rows_with_nominated_pods
-from stowplan.scheduler.framework.placement import Placement, PlacementCycle
+from stowplan.scheduler.framework.pod_groups.placement import Placement, PlacementCycle
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.framework.status import PluginError
 from stowplan.scheduler.table.columns import IntColumn

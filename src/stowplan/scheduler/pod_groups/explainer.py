@@ -23,7 +23,8 @@ from stowplan.scheduler.framework.decision import fit_error
 from stowplan.scheduler.framework.extension_points import Lifecycle
 from stowplan.scheduler.framework.interface import ExtensionPoint
 from stowplan.scheduler.framework.nominations import NO_NOMINATIONS, Nominations
-from stowplan.scheduler.framework.placement import (
+from stowplan.scheduler.framework.pod_groups.extension_points import GroupPoints
+from stowplan.scheduler.framework.pod_groups.placement import (
     GroupCycle,
     GroupTrial,
     Placement,
@@ -34,7 +35,6 @@ from stowplan.scheduler.framework.placement import (
     finish,
     group_info,
 )
-from stowplan.scheduler.framework.pod_group_points import GroupPoints
 from stowplan.scheduler.framework.protocols import PodGroupPostFilterPlugin, PreemptionPlugin
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.framework.status import PluginError, Status

@@ -12,7 +12,7 @@ from stowplan.scheduler.failure_handler import Failure
 from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.decision import DecisionRecord
 from stowplan.scheduler.framework.evaluation import Evaluation
-from stowplan.scheduler.framework.placement import (
+from stowplan.scheduler.framework.pod_groups.placement import (
     GroupTrial,
     PlacementCycle,
     PodGroupInfo,

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod, ResourceList
 from stowplan.api.quantity import Quantity, quantity_of
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.api.rules.resources import pod_requests, resize_is_infeasible
 from stowplan.api.rules.taints import same_taints
 from stowplan.scheduler.framework.events import Action, ClusterEvent, Resource, pod_resources

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from stowplan.api.coscheduling import CoschedulingPodGroup
+from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.pod import Pod
 from stowplan.api.pod_groups import GroupObject
-from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.rules.resources import is_resize_deferred
 from stowplan.runtime.clock import Clock
 from stowplan.runtime.logs import Ref

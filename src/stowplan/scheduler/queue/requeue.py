@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.pod import Pod
-from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.scheduler.framework.events import Answer, ByPlugin, ClusterEvent, Hint, HintMap, Registered
 from stowplan.scheduler.queue.families import Family, Rejection
 from stowplan.scheduler.queue.in_flight import InFlightEvent

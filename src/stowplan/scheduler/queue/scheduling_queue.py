@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf, nextafter
 from typing import Any, ClassVar, Final
 
+from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.pod import Pod
 from stowplan.api.pod_groups import GroupObject
-from stowplan.api.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.runtime.clock import Clock
 from stowplan.runtime.logs import Logger
 from stowplan.scheduler.framework.events import (

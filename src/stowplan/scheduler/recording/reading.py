@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.releases import RELEASES
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config import load
 from stowplan.runtime.clock import VirtualClock, run
 from stowplan.scheduler import Settings

@@ -24,6 +24,7 @@ from stowplan.api.devices import (
     ResourceSlice,
 )
 from stowplan.api.meta import Object
+from stowplan.api.pod import Pod
 from stowplan.api.quantity import Quantity, quantity_of
 from stowplan.scheduler.table.changes import ChangeLog
 
@@ -322,11 +323,13 @@ def remove_consumed(known: dict[DeviceID, Consumed], device: DeviceID, consumed:
 class InFlight(NamedTuple):
     """An allocation that is decided and not written; `sharers` pods rely on it.
 
-    It `counts` until it is written: from then on its devices count with the claim.
+    `waiting` pods were rejected because of it. It `counts` until it is written: from then on its devices
+    count with the claim.
     """
 
     claim: ResourceClaim
     sharers: int
+    waiting: dict[str, Pod]
     counts: bool = True
 
 
@@ -337,6 +340,7 @@ class Claims:
         self._told: dict[str, ResourceClaim] = {}
         self._assumed: dict[str, ResourceClaim] = {}
         self._in_flight: dict[str, InFlight] = {}
+        self._released: dict[str, Pod] = {}
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
         self._made_for: dict[str, dict[str, None]] = {}
         """Claims for extended resources, by the pod that they belong to."""
@@ -443,7 +447,7 @@ class Claims:
         if known is not None:
             self._in_flight[uid] = known._replace(sharers=known.sharers + 1)
             return
-        self._in_flight[uid] = InFlight(claim, 1)
+        self._in_flight[uid] = InFlight(claim, 1, {})
         self.version += 1
         if claim.allocation is not None:
             self.allocated.add(claim.allocation)
@@ -459,7 +463,24 @@ class Claims:
         del self._in_flight[uid]
         self.version += 1
         self._uncount(known)
+        seen = self.get(known.claim.key)
+        if seen is not None and seen.allocation is None:
+            self._released.update(known.waiting)
         return True
+
+    def await_pending(self, uid: str, pod: Pod) -> None:
+        """Remember a pod that was rejected because a claim is in the process of being allocated."""
+        known = self._in_flight.get(uid)
+        if known is not None:
+            known.waiting[pod.metadata.uid] = pod
+
+    def take_released(self) -> list[Pod]:
+        """Pods whose claim has no devices although it is no longer being allocated, each reported once.
+
+        No watch event would requeue them if the claim was written and its devices were freed meanwhile.
+        """
+        released, self._released = self._released, {}
+        return list(released.values())
 
     def settle(self, uid: str, key: str) -> None:
         """An allocation in flight was written to a claim; others still may not allocate that one."""

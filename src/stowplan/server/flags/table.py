@@ -374,20 +374,20 @@ STOWPLAN: Final = Group(
             "record",
             STRING,
             "",
-            "File to record watch events and decisions to, for `stowplan replay`.",
+            "Record watch events and decisions to this file, for `stowplan replay`.",
         ),
         Flag(
             "record-max-size",
             QUANTITY,
             "1Gi",
-            "Bytes that the recording takes at most; the oldest part goes first.",
+            "Maximum size of the recording; the oldest part is deleted first.",
         ),
         Flag(
             "wake-failed-groups",
             BOOL,
             True,
-            "Try a PodGroup that found no place again soon after an event that may help it, as pods are. "
-            "If false it sits out its backoff of up to 10 s * sqrt(pods), as in kube-scheduler. "
+            "Retry a PodGroup that could not be placed soon after an event that may help it, like a pod. "
+            "If false, it waits for its backoff of up to 10 s * sqrt(pods), as in kube-scheduler. "
             "Only with the feature gate GenericWorkload.",
         ),
     ),

@@ -61,6 +61,7 @@ _NAMES: Final = frozenset(
         "deviceClassName",
         "persistentVolumeName",
         "volumeAttributesClassName",
+        "handler",
     }
 )
 _KEYS: Final = frozenset({"topologyKey", "topologyKeys", "matchLabelKeys", "mismatchLabelKeys"})
@@ -69,6 +70,9 @@ _KEEPING: Final = frozenset({"ports", "conditions", "drivers", "requests", "firs
 """Lists in which `name` is a word of the API, of a driver or of the claim itself."""
 _NAMED_BY_DRIVER: Final = "CSIDriver"
 _FIELD: Final = "metadata.name"
+_QUOTAS: Final = frozenset({"hard", "used"})
+_OF_CLASS: Final = (".storageclass.storage.k8s.io/", ".deviceclass.resource.k8s.io/")
+"""What a quota limits by class has the name of the class before it."""
 
 
 class Redactor:
@@ -127,6 +131,10 @@ class Redactor:
                 return self._annotations(value)
             if field in _LABEL_MAPS:
                 return {self.key(key): self._label(key, text) for key, text in value.items()}
+            if field in _QUOTAS:
+                return {self._limited(name): amount for name, amount in value.items()}
+            if "scopeName" in value:
+                return {**value, "values": [self.text(one) for one in value.get("values", ())]}
             if "key" in value and ("operator" in value or "effect" in value):
                 return self._requirement(value)
             return {key: self._field(key, one, field) for key, one in value.items() if key not in _DROPPED}
@@ -156,6 +164,14 @@ class Redactor:
             for key, value in annotations.items()
             if key in _ANNOTATIONS
         }
+
+    def _limited(self, name: str) -> str:
+        """A resource that a quota limits, perhaps of one class."""
+        for mark in _OF_CLASS:
+            of_class, found, rest = name.partition(mark)
+            if found:
+                return f"{self.text(of_class)}{found}{rest}"
+        return name
 
     def _label(self, key: str, text: str) -> str:
         return text if key in _ENUMERATED else self.text(text)

@@ -13,7 +13,9 @@ import msgspec
 from msgspec import structs
 
 from stowplan.api import catalogue
+from stowplan.api.admission import LimitRange, ResourceQuota, RuntimeClass
 from stowplan.api.decode import DecodeError, convert_any
+from stowplan.api.devices import ResourceClaimTemplate
 from stowplan.api.meta import Object, timestamp
 from stowplan.api.pod import Pod
 from stowplan.api.status import ApiError
@@ -39,12 +41,36 @@ from stowplan.simulate.snapshot.files import Snapshot, SnapshotError, is_snapsho
 from stowplan.simulate.snapshot.places import Place, not_yaml
 from stowplan.simulate.snapshot.tracefiles import has_mapping, is_trace, objects_of_mapping, objects_of_trace
 
-_PRIORITIES: Final = Watched(
-    catalogue.PRIORITY_CLASSES,
-    PriorityClass,
-    without="pods of manifests get no priority by the name of a class",
+ADMISSION: Final = (
+    Watched(
+        catalogue.PRIORITY_CLASSES,
+        PriorityClass,
+        without="pods of manifests that name a class are refused, others have priority 0",
+    ),
+    Watched(
+        catalogue.LIMIT_RANGES,
+        LimitRange,
+        without="pods of manifests get no default requests, and none is refused by a LimitRange",
+    ),
+    Watched(
+        catalogue.RESOURCE_QUOTAS,
+        ResourceQuota,
+        without="pods of manifests are counted as if there were no quota",
+    ),
+    Watched(
+        catalogue.RUNTIME_CLASSES,
+        RuntimeClass,
+        without="pods of manifests that name a runtime class are refused",
+    ),
+    Watched(
+        catalogue.RESOURCE_CLAIM_TEMPLATES,
+        ResourceClaimTemplate,
+        without="pods of manifests that name a template of claims wait",
+    ),
 )
-KINDS: Final[Sequence[Watched]] = (NODES, PODS, *AROUND_PODS, *STORAGE, *DEVICES, _PRIORITIES)
+"""Kinds that decide what becomes of a manifest: the scheduler itself never reads them."""
+
+KINDS: Final[Sequence[Watched]] = (NODES, PODS, *AROUND_PODS, *STORAGE, *DEVICES, *ADMISSION)
 """Everything that decisions depend on."""
 
 _REQUIRED: Final = (NODES, PODS)

@@ -36,9 +36,9 @@ from stowplan.lab.bench.engine.workloads import WORKLOADS
 @click.option(
     "--inspect",
     is_flag=True,
-    help="Measure what the API and the page cost while nobody looks, in turns with and without them.",
+    help="Measure the cost of the API and the page when unused, in turns with and without them.",
 )
-@click.option("--record", is_flag=True, help="Measure what recording costs, in turns.")
+@click.option("--record", is_flag=True, help="Measure the cost of recording, in turns with and without it.")
 @click.option(
     "--turns",
     type=AtLeast(2),
@@ -68,8 +68,8 @@ def loop_command(
     \b
     gang           groups that are placed as a whole or not at all
     gang-topology  the same, each group in one of 100 racks
-    gang-nofit     one group that finds room for nine tenths of its pods, among pods without a group
-    gang-vain      16 such groups, of higher priority than all other pods; preemption helps none
+    gang-nofit     one group with room for nine tenths of its pods, among pods without a group
+    gang-vain      16 such groups, of higher priority than all other pods; preemption helps none of them
     """
     run = LoopRun(workload, nodes, existing_per_node, pods, seed, group_size=group_size)
     if inspect and record:
@@ -119,7 +119,7 @@ def _measure_inspected(run: LoopRun, pairs: int, *, as_json: bool) -> None:
         f"{run.workload}: {figures.turns} turns of {figures.pods_per_turn:,} pods on {run.nodes:,} nodes"
     )
     click.echo(f"  without    {figures.without_us:,.1f} µs CPU a pod")
-    click.echo(f"  with       {figures.with_us:,.1f} µs CPU a pod: API and page on, nobody looks")
+    click.echo(f"  with       {figures.with_us:,.1f} µs CPU a pod: API and page on, unused")
     click.echo(f"  ratio      {figures.ratio:.3f} ({figures.median_ratio:.3f}: median of neighbouring turns)")
     click.echo(f"  a sample   {figures.sample_ms:.2f} ms CPU, every 5 s")
     if as_json:
@@ -140,8 +140,8 @@ def churn_command(
 ) -> None:
     """Like `loop`, while nodes change.
 
-    One pod in ten fits no node, and with every hundred pods twenty nodes get a label or another amount of
-    memory, which may requeue unschedulable pods. The rate counts bound pods only.
+    One pod in ten fits no node, and with every hundred pods twenty nodes change a label or their memory,
+    which may requeue unschedulable pods. The rate counts only bound pods.
     """
     run = LoopRun(workload, nodes, existing_per_node, pods, seed, churn=True)
     with elapsed("measuring"):

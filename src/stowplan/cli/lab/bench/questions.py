@@ -25,14 +25,22 @@ from stowplan.lab.bench.servers.http import BenchError
 @click.option(
     "--waiting", type=AT_LEAST_ONE, default=10_000, show_default=True, help="Pods that fit nowhere."
 )
-@click.option("--templates", type=AT_LEAST_ONE, default=50, show_default=True, help="Templates of these.")
-@click.option("--rounds", type=AT_LEAST_ONE, default=3, show_default=True, help="Times that each is asked.")
+@click.option(
+    "--templates",
+    type=AT_LEAST_ONE,
+    default=50,
+    show_default=True,
+    help="Templates of the pods that fit nowhere.",
+)
+@click.option(
+    "--rounds", type=AT_LEAST_ONE, default=3, show_default=True, help="Repetitions of each question."
+)
 @JSON
 def explain_command(nodes: int, pods: int, waiting: int, templates: int, rounds: int, as_json: bool) -> None:
     """Measure how long explanations take.
 
-    The cluster is an API server with a scheduler in a process of its own, asked over HTTPS. Commands are
-    measured from their start to their end, from lists and from the running scheduler; the API by request.
+    The cluster is an API server and a scheduler in a separate process, reached over HTTPS. Commands are timed
+    from start to exit, with lists and with the running scheduler; the API is timed by request.
     """
     run = ExplainRun(nodes, pods, waiting, templates, rounds)
     try:
@@ -136,7 +144,7 @@ def day_command(nodes: int, pods: int, hours: int, seed: int, as_json: bool) -> 
     type=click.Choice([*POLICIES, "all"]),
     default="all",
     show_default=True,
-    help="What scores nodes.",
+    help="Policy that scores nodes.",
 )
 @click.option("--workload", default="default", show_default=True, help="Pod list: default, gpushare40, ...")
 @click.option("--seeds", type=AT_LEAST_ONE, default=10, show_default=True, help="Runs, with seeds from 42.")
@@ -144,7 +152,7 @@ def day_command(nodes: int, pods: int, hours: int, seed: int, as_json: bool) -> 
 def paper_command(trace: Path, policy: str, workload: str, seeds: int, as_json: bool) -> None:
     """Run GPU-sharing policies on a production trace.
 
-    Pods of the trace come in random order until 130 % of the cluster's GPUs are requested, as in the
+    Pods of the trace arrive in random order until 130 % of the cluster's GPUs are requested, as in the
     experiments of "Beware of Fragmentation" (USENIX ATC 2023). The share of allocated GPUs is the result.
     """
     found = []

@@ -7,11 +7,11 @@ from typing import Any, Final
 import msgspec
 
 from stowplan.api.decode import decode
+from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
 from stowplan.api.pod_groups import PodGroup
 from stowplan.api.releases import RELEASES
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.config import LoadedConfig, default_config
 from stowplan.lab.bench.engine.workloads import NAMESPACE, Shape, Workload, basic, make_pod
 

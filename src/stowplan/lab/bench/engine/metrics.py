@@ -16,7 +16,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from stowplan.api.releases.feature_gates import DEFAULT_GATES
+from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.lab.bench.engine.workloads import WORKLOADS
 from stowplan.scheduler.framework.events import ASSIGNED_POD_ADD, Action, ClusterEvent, pod_resources
 from stowplan.scheduler.framework.status import SUCCESS, Status

@@ -15,9 +15,9 @@ from stowplan.lab.bench.engine.workloads import WORKLOADS, node, node_name
 from stowplan.simulate import Cluster
 from stowplan.simulate.changes import Change
 from stowplan.simulate.fit import fit_max
+from stowplan.simulate.manifests import Manifests, read_manifests
 from stowplan.simulate.snapshot import Snapshot, read_snapshot, write_snapshot
 from stowplan.simulate.whatif import what_if
-from stowplan.simulate.workloads import Manifests, read_manifests
 
 _APP: Final = """
 apiVersion: apps/v1

@@ -15,8 +15,8 @@ from time import perf_counter, process_time
 import msgspec
 
 from stowplan.api.decode import decode
+from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.api.node import Node
-from stowplan.api.releases.feature_gates import DEFAULT_GATES
 from stowplan.config import default_profile
 from stowplan.lab.bench.engine.workloads import Shape, Workload, node
 from stowplan.scheduler.framework.events import NODE_ADD

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Final
 
+from stowplan.api.gates.feature_gates import FeatureGates
+from stowplan.api.gates.flag import parse_feature_gates
 from stowplan.api.releases import DEFAULT, Release, release
-from stowplan.api.releases.feature_gates import FeatureGates
 from stowplan.api.status import ApiError
 from stowplan.client import Client
 from stowplan.client.http import HttpClient, load_kubeconfig
-from stowplan.config.featuregates import parse_feature_gates
 from stowplan.config.load import ConfigError, LoadedConfig, default_config, load_file
 from stowplan.lab.bench.perf.declaredfeatures import GATE, made_up_features, needing
 from stowplan.lab.bench.perf.definitions import Benchmark, DefinitionError

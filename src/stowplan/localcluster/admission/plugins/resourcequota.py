@@ -1,6 +1,7 @@
 """ResourceQuota: what is created is charged to the quotas of its namespace, and refused beyond them."""
 
 from collections.abc import Callable
+from typing import Protocol
 
 from stowplan.api.catalogue import RESOURCE_QUOTAS, Resource
 from stowplan.api.requests import Json
@@ -8,13 +9,20 @@ from stowplan.localcluster.admission.refusals import forbidden
 from stowplan.localcluster.quota import ExceededError, charge, evaluator_for, is_quotable
 from stowplan.localcluster.quota.evaluators import CREATE, UPDATE
 from stowplan.localcluster.quota.usage import Write
-from stowplan.localcluster.store.registry import Lookup
 
 Commit = Callable[[], None]
 
 
+class QuotaLookup(Protocol):
+    """Where quotas are found, and kept when they are charged."""
+
+    def within(self, resource: Resource, namespace: str) -> list[Json]: ...
+
+    def rewrite(self, resource: Resource, old: Json, new: Json) -> None: ...
+
+
 def charge_quotas(
-    lookup: Lookup, resource: Resource, old: Json | None, new: Json, subresource: str
+    lookup: QuotaLookup, resource: Resource, old: Json | None, new: Json, subresource: str
 ) -> Commit | None:
     """Check a write against the quotas of its namespace; gives back how to charge them for it, if at all.
 

@@ -6,7 +6,7 @@ from typing import Final
 from stowplan.api import status
 from stowplan.api.catalogue import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from stowplan.api.fielderrors import FieldError
-from stowplan.api.releases.feature_gates import DEFAULT_GATES
+from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.api.requests import Json
 from stowplan.localcluster.admission.devicefeatures import DeviceFeatures
 from stowplan.localcluster.admission.validation import (

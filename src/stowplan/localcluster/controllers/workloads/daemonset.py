@@ -134,6 +134,16 @@ def _relevant(spec: Json) -> dict[str, Any]:
     return {field: spec[field] for field in ("nodeSelector", "affinity") if spec.get(field) is not None}
 
 
+def daemon_pod(daemon_set: Json, node: str, revision_hash: str) -> Json:
+    """The pod of a DaemonSet for a node."""
+    template = spec_of(daemon_set).get("template") or {}
+    spec = template.get("spec") or {}
+    generation = template_generation(daemon_set)
+    labels = {HASH: revision_hash, **({GENERATION: generation} if generation else {})}
+    pinned = {"affinity": affinity_for(spec, node), "tolerations": tolerations_of(spec)}
+    return pod_from(template, DAEMON_SETS, daemon_set, labels=labels, spec=pinned)
+
+
 @dataclass(slots=True)
 class Plan:
     """On which nodes to create pods, and which pods to delete."""
@@ -438,15 +448,9 @@ class DaemonSetController(Controller):
 
     async def _carry_out(self, view: View, todo: Plan) -> None:
         create = todo.create
-        template = spec_of(view.obj).get("template") or {}
-        spec = template.get("spec") or {}
-        generation = template_generation(view.obj)
-        labels = {HASH: view.hash, **({GENERATION: generation} if generation else {})}
-        tolerations = tolerations_of(spec)
 
         async def one(number: int) -> None:
-            pinned = {"affinity": affinity_for(spec, create[number]), "tolerations": tolerations}
-            pod = pod_from(template, DAEMON_SETS, view.obj, labels=labels, spec=pinned)
+            pod = daemon_pod(view.obj, create[number], view.hash)
             await self.create_pod(view.obj, pod)
 
         await slow_start_batch(len(create), one)

@@ -232,6 +232,16 @@ def volumes_for(obj: Json, template: Json, ordinal: int) -> list[Json]:
     return [*own, *(one for one in given if one.get("name") not in names)]
 
 
+def replica_pod(obj: Json, revision: Json, ordinal: int) -> Json:
+    """The pod of an ordinal, of the template of a revision."""
+    template, name = template_of(revision), f"{name_of(obj)}-{ordinal}"
+    spec: Json = {"hostname": name, "volumes": volumes_for(obj, template, ordinal)}
+    if spec_of(obj).get("serviceName"):
+        spec["subdomain"] = spec_of(obj)["serviceName"]
+    labels = {POD_NAME: name, POD_INDEX: str(ordinal), HASH: name_of(revision)}
+    return pod_from(template, STATEFUL_SETS, obj, name=name, labels=labels, spec=spec)
+
+
 def retention(obj: Json, when: str) -> bool:
     """Whether claims go when the set is deleted or scaled down."""
     return (spec_of(obj).get("persistentVolumeClaimRetentionPolicy") or {}).get(when) == "Delete"
@@ -358,12 +368,8 @@ class StatefulSetController(Controller):
 
     async def _create(self, view: View, step: Create, revision: Json) -> None:
         obj = view.obj
-        template, name = template_of(revision), f"{name_of(obj)}-{step.ordinal}"
-        spec: Json = {"hostname": name, "volumes": volumes_for(obj, template, step.ordinal)}
-        if spec_of(obj).get("serviceName"):
-            spec["subdomain"] = spec_of(obj)["serviceName"]
-        labels = {POD_NAME: name, POD_INDEX: str(step.ordinal), HASH: name_of(revision)}
-        pod = pod_from(template, STATEFUL_SETS, obj, name=name, labels=labels, spec=spec)
+        pod = replica_pod(obj, revision, step.ordinal)
+        name = name_of(pod)
         try:
             if await self._create_claims(obj, step.ordinal):
                 # Whoever hears of the pod is to know its claims, the scheduler for one.

@@ -7,9 +7,9 @@ from functools import partial
 import numpy as np
 
 from stowplan.api.fielderrors import Path, aggregate, invalid
+from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
-from stowplan.api.releases.feature_gates import DEFAULT_GATES
 from stowplan.scheduler.framework import (
     SUCCESS,
     Action,

@@ -5,7 +5,7 @@ from typing import Self
 from msgspec.structs import replace
 
 from stowplan.api.fielderrors import Path, forbidden, invalid
-from stowplan.api.releases.feature_gates import DEFAULT_GATES
+from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.gocompat.durations import Duration
 from stowplan.scheduler.framework import FeatureGates
 from stowplan.scheduler.plugins.args import PluginArgs

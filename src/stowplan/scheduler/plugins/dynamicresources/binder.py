@@ -1,7 +1,7 @@
 """Writes of claims: allocation and reservation before a pod is bound, and taking them back."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -129,12 +129,10 @@ class ClaimBinder:
     async def _created(self, wanted: ResourceClaim) -> ResourceClaim | None:
         """The claim that a request without an answer made; it has a generated name."""
         [owner] = wanted.metadata.owner_references
-        try:
-            listing = await _answered(
-                lambda: self._client.list(RESOURCE_CLAIMS, ResourceClaim, namespace=wanted.namespace)
-            )
-        except ApiError as cause:
-            raise ClaimWriteError(f"list claims after a write without an answer: {cause}") from None
+        listing = await self._known(
+            lambda: self._client.list(RESOURCE_CLAIMS, ResourceClaim, namespace=wanted.namespace),
+            f"list claims of {wanted.namespace}",
+        )
         for claim in () if listing is None else listing.items:
             owned = any(one.uid == owner.uid for one in claim.metadata.owner_references)
             if owned and claim.metadata.annotations.get(EXTENDED_RESOURCE_CLAIM) == "true":
@@ -202,12 +200,25 @@ class ClaimBinder:
             raise problem(f"{what}: {cause}") from None
 
     async def _stored(self, claim: ResourceClaim) -> ResourceClaim | None:
-        """A claim as it is now; None if it is gone. Comes back when the API server has said so."""
-        try:
-            answer = await _answered(lambda: self._client.get(RESOURCE_CLAIMS, claim.namespace, claim.name))
-        except ApiError as cause:
-            raise ClaimWriteError(f"get claim {claim.key} after a write without an answer: {cause}") from None
+        """A claim as it is now; None if it is gone. Returns when the API server has said so."""
+        answer = await self._known(
+            lambda: self._client.get(RESOURCE_CLAIMS, claim.namespace, claim.name), f"get claim {claim.key}"
+        )
         return None if answer is None else _claim(answer)
+
+    async def _known(self, read: Callable[[], Awaitable[Answer]], what: str) -> Answer | None:
+        """Result of a read after a write without an answer, retried until there is one; None if not found.
+
+        Refusals (403 while permissions are changed, 401 while a token expires) are retried too: until the
+        claim is read, nobody knows whether its devices are taken.
+        """
+        pauses = _pauses()
+        while True:
+            try:
+                return await _answered(read)
+            except ApiError as cause:
+                self._services.logger.error(f"{what} after a write without an answer", err=cause)
+            await asyncio.sleep(next(pauses))
 
     async def _see(self, claim: ResourceClaim, *, wait: bool) -> None:
         """See a claim as it was written, once the informer knows it at all."""
@@ -434,14 +445,21 @@ async def _answered(request: Callable[[], Awaitable[Answer]]) -> Answer | None:
 
     Raises ApiError for an answer that would be the same the next time.
     """
-    pause = RETRY_INTERVAL
+    pauses = _pauses()
     while True:
         try:
             return await _tried(request)
         except ApiError as cause:
             if not _is_passing(cause):
                 raise
-        await asyncio.sleep(pause)
+        await asyncio.sleep(next(pauses))
+
+
+def _pauses() -> Iterator[float]:
+    """Seconds between tries, twice as many each time."""
+    pause = RETRY_INTERVAL
+    while True:
+        yield pause
         pause = min(2 * pause, LONGEST_PAUSE)
 
 

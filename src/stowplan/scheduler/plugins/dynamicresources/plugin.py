@@ -222,6 +222,7 @@ class DynamicResources(Plugin):
                 state.selectors[index] = selector
             return None
         if self._devices.claims.pending_allocation(claim.metadata.uid) is not None:
+            self._devices.claims.await_pending(claim.metadata.uid, state.pod.pod)
             return unresolvable(f"resource claim {claim.key} is in the process of being allocated")
         return None if state.is_extended(index) else self._check_requests(claim)
 

@@ -112,6 +112,9 @@ class Reservations:
                 claims.restore(claim.key)
             if claim.allocation is not None and claim.is_reserved_for(pod.uid):
                 self._release(claim, pod)
+        released = claims.take_released()
+        if released:
+            self._handle.scheduler.activate(released)
         special = state.extended
         if special is None:
             return
@@ -121,11 +124,16 @@ class Reservations:
             self._start(self._delete_extended(state, special, pod), f"delete {special.key}")
 
     async def _delete_extended(self, state: StateData, special: ResourceClaim, pod: PodInfo) -> None:
-        """The devices of the claim stay taken until it is gone, though nobody may know of it yet."""
+        """The devices of the claim stay taken until it is gone, though nobody may know of it yet.
+
+        If it cannot be deleted, it stays as it was written: the informer may not have told of its devices.
+        """
+        is_gone = False
         try:
             await self._clear(pod, (), special)
+            is_gone = True
         finally:
-            if self._claims.remove_pending(state.extended_uid):
+            if self._claims.remove_pending(state.extended_uid) and is_gone:
                 self._claims.restore(special.key)
 
     def _release(self, claim: ResourceClaim, pod: PodInfo) -> None:

@@ -8,11 +8,11 @@ import msgspec
 import numpy as np
 
 from stowplan.api.fielderrors import Path, invalid
+from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.api.labels import SelectorError
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.releases import Behaviour
-from stowplan.api.releases.feature_gates import DEFAULT_GATES
 from stowplan.scheduler.framework import (
     ALL_ROWS,
     MAX_NODE_SCORE,

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from stowplan.api.fielderrors import Path, aggregate, invalid
+from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.api.node import Node
-from stowplan.api.releases.feature_gates import DEFAULT_GATES
 from stowplan.scheduler.framework import Cycle, FeatureGates, Handle, NodeRows, Plugin, ProfileError
 from stowplan.scheduler.plugins.args import PluginArgs
 from stowplan.scheduler.table.columns import IntArray, IntColumn

@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from stowplan.api.fielderrors import Path, invalid
+from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.api.node import Node
-from stowplan.api.releases.feature_gates import DEFAULT_GATES
 from stowplan.scheduler.framework import (
     MAX_NODE_SCORE,
     Action,

@@ -12,7 +12,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from stowplan.api.fielderrors import Path, duplicate, invalid
-from stowplan.api.releases.feature_gates import DEFAULT_GATES
+from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.gocompat.numbers import MAX_INT64
 from stowplan.scheduler.framework import Cycle, FeatureGates, Handle, NodeRows, PodInfo, Reads, Scores
 from stowplan.scheduler.plugins.legacy.base import LegacyPlugin, PriorityArgs

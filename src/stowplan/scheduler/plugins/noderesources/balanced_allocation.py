@@ -10,7 +10,7 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from stowplan.api.fielderrors import Path, duplicate, invalid
-from stowplan.api.releases.feature_gates import DEFAULT_GATES
+from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.scheduler.framework import (
     FEW_ROWS,
     MAX_NODE_SCORE,

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from stowplan.api.devices import DeviceClass
 from stowplan.api.fielderrors import Path, invalid
+from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.api.names import label_key_problems
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
-from stowplan.api.releases.feature_gates import DEFAULT_GATES
 from stowplan.api.rules.amounts import shown_amount, smaller_requests
 from stowplan.api.rules.resources import accounted_requests, is_extended, is_scalar, pod_requests
 from stowplan.scheduler.framework import (

@@ -12,9 +12,9 @@ from typing import ClassVar, Final, NamedTuple
 import numpy as np
 
 from stowplan.api.fielderrors import Path, invalid
+from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.api.node import Node
 from stowplan.api.quantity import value_of
-from stowplan.api.releases.feature_gates import DEFAULT_GATES
 from stowplan.api.rules.csitranslation import AWS_EBS, AZURE_DISK, GCE_PD
 from stowplan.scheduler.framework import (
     NODE_ADD,

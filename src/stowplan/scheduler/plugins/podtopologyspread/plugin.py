@@ -7,12 +7,12 @@ from typing import Any, Self
 from msgspec.structs import replace
 
 from stowplan.api.fielderrors import EnumText, Path, duplicate, forbidden, invalid, not_supported, required
+from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.api.labels import SelectorError
 from stowplan.api.names import label_key_problems
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod, TopologySpreadConstraint
 from stowplan.api.releases import Behaviour
-from stowplan.api.releases.feature_gates import DEFAULT_GATES
 from stowplan.api.rules.taints import same_taints
 from stowplan.scheduler.framework import (
     SKIP_CLASS,

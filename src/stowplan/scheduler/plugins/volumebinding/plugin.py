@@ -8,8 +8,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from stowplan.api.fielderrors import Path, invalid
+from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.api.quantity import QuantityError
-from stowplan.api.releases.feature_gates import DEFAULT_GATES
 from stowplan.api.storage import CSIDriver, CSINode, CSIStorageCapacity, PersistentVolumeClaim, StorageClass
 from stowplan.scheduler.framework import (
     ALL_ROWS,

@@ -1,7 +1,7 @@
 """Feature gates as data: what each gate is at every version, and which gates a release knows.
 
 A gate has entries by version, as upstream has: the entry in force is the last one that is not newer than the
-emulated version and does not ask for a newer compatibility version. `gate_table.py` has them all.
+emulated version and does not ask for a newer compatibility version. `table.py` has them all.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final
 
-from stowplan.api.releases.gate_table import TABLE
+from stowplan.api.gates.table import TABLE
 from stowplan.api.releases.versions import Version
 
 

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from stowplan.api.coscheduling import CoschedulingPodGroup
 from stowplan.api.fielderrors import Path, aggregate, invalid
+from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.api.pod import ResourceList
 from stowplan.api.pod_groups import PodGroup
 from stowplan.api.quantity import QuantityError, quantity_of
-from stowplan.api.releases.feature_gates import DEFAULT_GATES
 from stowplan.api.rules.amounts import shown_amount
 from stowplan.scheduler.framework import (
     FeatureGates,
@@ -27,7 +27,7 @@ from stowplan.scheduler.framework import (
     unschedulable,
 )
 from stowplan.scheduler.plugins.args import PluginArgs
-from stowplan.scheduler.plugins.gangscheduling import GangScheduling
+from stowplan.scheduler.plugins.pod_groups.gangscheduling import GangScheduling
 from stowplan.scheduler.plugins.prioritysort import Queued
 
 _CPU: Final = "cpu"

@@ -10,7 +10,7 @@ import numpy as np
 
 from stowplan.scheduler.framework.extension_points import Probe, guarded
 from stowplan.scheduler.framework.interface import MAX_NODE_SCORE, ExtensionPoint, Plugin, Scores
-from stowplan.scheduler.framework.placement import (
+from stowplan.scheduler.framework.pod_groups.placement import (
     GroupCycle,
     GroupSteps,
     Placement,

@@ -23,7 +23,7 @@ from stowplan.scheduler.framework.interface import (
     highest_score,
 )
 from stowplan.scheduler.framework.protocols import NormalizeScore, ScorePlugin
-from stowplan.scheduler.framework.ranking import INFEASIBLE, Ranking, Share
+from stowplan.scheduler.framework.reuse.ranking import INFEASIBLE, Ranking, Share
 from stowplan.scheduler.framework.status import Code, PluginError
 from stowplan.scheduler.table.changes import NO_ROWS, Rows
 from stowplan.scheduler.table.columns import BoolColumn, IntColumn

@@ -1,17 +1,40 @@
-"""Feature gates from the command line: `Gate=true,Other=false`."""
+"""`--feature-gates`: `Gate=true,Other=false`, checked as kube-scheduler checks it."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from stowplan.api.fielderrors import aggregate
-from stowplan.api.releases import DEFAULT, NEWEST, Release, histories
-from stowplan.api.releases.feature_gates import GATE_GROUPS, FeatureGates
-from stowplan.config.load import ConfigError
+from stowplan.api.fielderrors import ConfigError, aggregate
+from stowplan.api.gates.feature_gates import EVERY_GATE, GATE_GROUPS, FeatureGates
+from stowplan.api.gates.history import UNUSED
+from stowplan.api.releases import DEFAULT, NEWEST, Release, Stage, histories, why_without_effect
 from stowplan.gocompat.quoting import quote
 
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
-_COMPONENT: Final = "kube:"
+
+KUBE: Final = "kube"
+"""The only component that versions and gates can be set for."""
+
+Settings = Iterable[tuple[str, str]]
+"""Settings such as `GangScheduling=true`, each after the component it was given for: "" or `kube`."""
+
+
+def read_gates(settings: Settings, release: Release = DEFAULT) -> FeatureGates:
+    """The feature gates of `--feature-gates` in a release. Raises ConfigError."""
+    return parse_feature_gates(_own_settings(settings), release)
+
+
+def _own_settings(settings: Settings) -> Iterator[str]:
+    given = list(settings)
+    if {component for component, _ in given} >= {"", KUBE}:
+        raise ConfigError(
+            "flags",
+            "set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use",
+        )
+    for component, setting in given:
+        if component not in ("", KUBE):
+            raise ConfigError("flags", f"component not registered: {component}")
+        yield setting
 
 
 def parse_feature_gates(values: Iterable[str], release: Release = DEFAULT) -> FeatureGates:
@@ -32,7 +55,7 @@ def parse_feature_gates(values: Iterable[str], release: Release = DEFAULT) -> Fe
 
 
 def parse_setting(setting: str) -> tuple[str, bool]:
-    name, equals, text = setting.removeprefix(_COMPONENT).partition("=")
+    name, equals, text = setting.removeprefix(f"{KUBE}:").partition("=")
     name, text = name.strip(), text.strip()
     if not equals:
         raise ConfigError("flags", f"missing bool value for {name}")
@@ -84,3 +107,22 @@ def _missing_dependencies(gates: FeatureGates) -> Iterator[str]:
         missing = [needed for needed in gate.needs if not gates[needed]]
         if missing and gates[name]:
             yield f"{name} is enabled, but depends on features that are disabled: [{' '.join(missing)}]"
+
+
+# What a run should say about its gates
+
+
+def gates_without_effect(settings: Settings, gates: FeatureGates) -> Iterator[tuple[str, str]]:
+    """Gates that have no effect here, and why: those that were named, and of the scheduler's own also those
+    that a group (AllAlpha) changes."""
+    named = (setting.partition("=")[0].strip() for _, setting in settings)
+    for name in dict.fromkeys((*named, *(name for name in gates.changed() if name in UNUSED))):
+        if name in EVERY_GATE and (why := why_without_effect(name)):
+            yield name, why
+
+
+def enabled_alpha_gates(gates: FeatureGates) -> list[str]:
+    """Gates of features that are alpha in the release and on."""
+    stages = gates.release.gates
+    names = [name for name, on in gates.items() if on and stages[name].stage is Stage.ALPHA]
+    return [*names, *(name for name in gates.groups if GATE_GROUPS[name] is Stage.ALPHA)]

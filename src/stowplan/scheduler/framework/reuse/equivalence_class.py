@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from stowplan.scheduler.framework.extension_points import CallCounter
-from stowplan.scheduler.framework.filter_results import FilterResults
 from stowplan.scheduler.framework.interface import Plugin
 from stowplan.scheduler.framework.nominations import NominatedVerdicts
-from stowplan.scheduler.framework.score_results import ScoreResults
+from stowplan.scheduler.framework.reuse.filter_results import FilterResults
+from stowplan.scheduler.framework.reuse.score_results import ScoreResults
 from stowplan.scheduler.framework.status import Status
 from stowplan.scheduler.table.changes import Rows
 

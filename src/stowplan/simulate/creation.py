@@ -1,0 +1,236 @@
+"""Creating the objects of manifests in a simulated cluster: admitted by the API server's rules and quotas."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from stowplan.api import catalogue
+from stowplan.api.admission import READ
+from stowplan.api.catalogue import Resource
+from stowplan.api.decode import KINDS, convert
+from stowplan.api.meta import Object
+from stowplan.api.pod import Pod
+from stowplan.api.requests import Json
+from stowplan.api.status import ApiError
+from stowplan.localcluster.controllers.devices.resourceclaim import claim_from
+from stowplan.localcluster.controllers.storage import ephemeralvolume
+from stowplan.simulate.admission import Charged
+from stowplan.simulate.manifests import Document, Manifests, mistake
+from stowplan.simulate.workloads import DAEMON_SET, PodTemplate, Workload
+
+if TYPE_CHECKING:
+    from stowplan.simulate.cluster import Cluster
+
+_BATCH: Final = 256
+_TEMPLATE: Final = KINDS["ResourceClaimTemplate"]
+_CLAIM: Final = KINDS["PersistentVolumeClaim"]
+_QUOTA: Final = KINDS["ResourceQuota"]
+_DEVICE_CLAIM: Final = KINDS["ResourceClaim"]
+
+
+def create_others(cluster: "Cluster", manifests: Manifests) -> None:
+    """Add what makes no pods: first what admission reads, which holds for everything after it.
+
+    Raises SnapshotError for what the API server refuses.
+    """
+    for one in sorted(manifests.others, key=_rank):
+        cluster.add(_admitted(cluster, one))
+
+
+def _rank(one: Document) -> int:
+    cls = KINDS[one.body["kind"]]
+    return 0 if cls in READ else 1 if cls is _QUOTA else 2
+
+
+def _admitted(cluster: "Cluster", one: Document) -> Object:
+    cls = KINDS[one.body["kind"]]
+    if one.resource is None or cls in READ or cls is _QUOTA or not cluster.admission.serves(one.resource):
+        return one.typed()
+    try:
+        body = cluster.admission.admitted(one.resource, one.body)
+    except ApiError as error:
+        raise mistake(error, one.place) from None
+    charged = cluster.quotas.charge(one.resource, body)
+    if charged.refusal:
+        raise one.place.wrong("", charged.refusal)
+    return convert(body, cls)
+
+
+class PodSource:
+    """The pods of one workload, made as they are asked for, each time some more.
+
+    Owners and claims are added to the cluster, pods are given back to be scheduled. When the API server
+    refuses one there are no more: `refusal` is why. Names are passed over that pods of the cluster have.
+    """
+
+    def __init__(self, cluster: "Cluster", workload: Workload, *, first: int | None = None) -> None:
+        self.workload = workload
+        self.refusal = ""
+        self._cluster = cluster
+        self._number = workload.first if first is None else first
+        self._template: PodTemplate | None = None
+        self._pattern: tuple[Json, Pod] | None = None
+        self._latest: Json = {}
+
+    def create(self, count: int) -> list[Pod]:
+        """So many pods more; fewer if the API server refuses. Of a DaemonSet one for each node it fits."""
+        if self.refusal:
+            return []
+        try:
+            return self._created(count)
+        except ApiError as error:
+            self.refusal = error.message
+            return []
+
+    def endless(self) -> Iterator[Pod]:
+        """Pods without end, or until the API server refuses one; made by the hundred."""
+        size = 1
+        while made := self.create(size):
+            yield from made
+            size = _BATCH
+
+    def allowed(self, count: int) -> Charged:
+        """How many of so many pods more, like the last one, quotas allow."""
+        with self._cluster.fork():
+            return self._cluster.quotas.charge(catalogue.PODS, self._latest, count)
+
+    def _created(self, count: int) -> list[Pod]:
+        template = self._template
+        if template is None:
+            template = self._template = PodTemplate.of(self.workload, self._cluster.admission.admitted)
+            self._add_owner(template)
+        names = list(self._names(count))
+        if not template.alike:
+            found: list[Pod] = []
+            for number, name in names:
+                pod = self._own(template, number, name)
+                if pod is None:
+                    break
+                found.append(pod)
+            return found
+        if not names:
+            return []
+        if self._pattern is None:
+            self._pattern = self._admitted(template, *names[0])
+        body, pattern = self._pattern
+        self._latest = body
+        charged = self._cluster.quotas.charge(
+            catalogue.PODS, body, len(names), lambda number: names[number][1]
+        )
+        self.refusal = charged.refusal
+        return [self._with_claims(_named(pattern, name), body) for _, name in names[: charged.allowed]]
+
+    def _names(self, count: int) -> Iterator[tuple[int, str]]:
+        """The numbers and names of the next pods."""
+        workload, taken = self.workload, self._cluster.has_pod
+        if workload.kind == DAEMON_SET:
+            for number, node in enumerate(workload.nodes(self._cluster.nodes)):
+                yield number, f"{workload.name}-{node}"
+            return
+        first = self._number == workload.first
+        if (
+            workload.kind == "Pod"
+            and count == 1
+            and first
+            and not taken(f"{workload.namespace}/{workload.name}")
+        ):
+            yield 0, workload.name
+            return
+        while count > 0:
+            name = f"{workload.name}-{self._number}"
+            if not taken(f"{workload.namespace}/{name}"):
+                yield self._number, name
+                count -= 1
+            self._number += 1
+
+    def _add_owner(self, template: PodTemplate) -> None:
+        """The owner as the scheduler knows it: default spreading looks at its selector."""
+        owner = template.owner
+        if owner is None:
+            return
+        charged = self._cluster.quotas.charge(template.resource, owner)
+        if charged.refusal:
+            raise ApiError(403, "Forbidden", charged.refusal)
+        cls = KINDS.get(template.resource.kind)
+        if cls is not None:
+            self._cluster.add(convert(owner, cls))
+
+    def _own(self, template: PodTemplate, number: int, name: str) -> Pod | None:
+        """A pod with a body of its own, and the claims that are created before it."""
+        for claim in template.claims(number):
+            if not self._claim(catalogue.PERSISTENT_VOLUME_CLAIMS, claim):
+                return None
+        body, pod = self._admitted(template, number, name)
+        self._latest = body
+        charged = self._cluster.quotas.charge(catalogue.PODS, body)
+        self.refusal = charged.refusal
+        return self._with_claims(pod, body) if charged.allowed else None
+
+    def _admitted(self, template: PodTemplate, number: int, name: str) -> tuple[Json, Pod]:
+        body = self._cluster.admission.admitted(catalogue.PODS, template.pod(number, name))
+        return body, _named(convert(body, Pod), name)
+
+    def _claim(self, resource: Resource, body: Json) -> bool:
+        """Add a claim unless there is one of its name already; whether there is one now."""
+        cls = KINDS[resource.kind]
+        metadata = body["metadata"]
+        key = f"{metadata['namespace']}/{metadata['name']}"
+        if (cls, key) in self._cluster.objects:
+            return True
+        made = self._cluster.admission.admitted(resource, body)
+        charged = self._cluster.quotas.charge(resource, made)
+        if charged.refusal:
+            self.refusal = charged.refusal
+            return False
+        self._cluster.add(convert(made, cls))
+        return True
+
+    def _with_claims(self, pod: Pod, body: Json) -> Pod:
+        """A pod with the claims that controllers make for it: of volumes, and of templates of claims."""
+        spec = pod.spec
+        if any(one.ephemeral is not None for one in spec.volumes):
+            own = {**body, "metadata": {**body["metadata"], "name": pod.name, "uid": pod.metadata.uid}}
+            for claim in ephemeralvolume.claims_for(own).values():
+                self._made_for(catalogue.PERSISTENT_VOLUME_CLAIMS, claim)
+        statuses = []
+        for asked in spec.resource_claims:
+            template = self._cluster.objects.get(
+                (_TEMPLATE, f"{pod.namespace}/{asked.resource_claim_template_name}")
+            )
+            if not asked.resource_claim_template_name or template is None:
+                continue
+            owner = {"metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.metadata.uid}}
+            claim = claim_from(msgspec.to_builtins(template), owner, asked.name)
+            claim["metadata"].pop("generateName")
+            claim["metadata"]["name"] = name = f"{pod.name}-{asked.name}"
+            if self._made_for(catalogue.RESOURCE_CLAIMS, claim):
+                statuses.append({"name": asked.name, "resourceClaimName": name})
+        if not statuses:
+            return pod
+        changed = msgspec.to_builtins(pod)
+        changed["status"] = {**(changed.get("status") or {}), "resourceClaimStatuses": statuses}
+        return convert(changed, Pod)
+
+    def _made_for(self, resource: Resource, claim: Json) -> bool:
+        """Add a claim of a pod that is there already: without it the pod waits."""
+        refusal = self.refusal
+        try:
+            return self._claim(resource, claim)
+        except ApiError:
+            return False
+        finally:
+            self.refusal = refusal
+
+
+def _named(pod: Pod, name: str) -> Pod:
+    """A pod under another name. It has no date: what is new is of no age."""
+    metadata = replace(
+        pod.metadata,
+        name=name,
+        uid=f"new-{pod.namespace}/{name}",
+        generate_name="",
+        creation_timestamp="",
+    )
+    return replace(pod, metadata=metadata)
