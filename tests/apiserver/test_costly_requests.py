@@ -3,9 +3,13 @@
 import time
 from typing import Any
 
+import msgspec
 import pytest
 
 from apiserver.served import APPLY, JSON_PATCH, STRATEGIC, Served, pod
+from stowplan.localcluster.customresources.jsonpath import MOST_VALUES, JsonPath
+from stowplan.localcluster.schema.protobuf import encoded_text
+from stowplan.localcluster.store.patches import apply_json_patch
 
 REVISIONS = "/apis/apps/v1/namespaces/default/controllerrevisions"
 PODS = "/api/v1/namespaces/default/pods"
@@ -81,3 +85,64 @@ def test_long_amounts_and_names_are_refused_in_time(api: Served) -> None:
     body = pod("a." * 50_000, labels={"-" * 100_000: "." * 100_000})
     body["spec"]["containers"][0]["resources"] = {"requests": long}
     assert api.ask("POST", PODS, body).code == 422
+
+
+def config_map(name: str, keys: int) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "data": {f"k{number}": "v" for number in range(keys)}}
+
+
+def test_operations_of_a_patch_do_not_copy_the_object_each_time() -> None:
+    """Fifty times the object costs a little more: it is copied once, not for each of the operations."""
+    patch = [{"op": "add", "path": f"/data/n{number}", "value": "x"} for number in range(2_000)]
+    small, large = (cpu_seconds(config_map("p", keys), patch) for keys in (1_000, 50_000))
+    assert large < 10 * small
+
+
+def cpu_seconds(object: dict[str, Any], patch: list[dict[str, Any]]) -> float:
+    """The least of three runs."""
+
+    def once() -> float:
+        began = time.process_time()
+        apply_json_patch(object, patch)
+        return time.process_time() - began
+
+    return min(once() for _ in range(3))
+
+
+@pytest.mark.parametrize("text", [b'"m":{"k%d":1}', b'"a":%d', b'"l%d":[{"a":1,"a":2}]'])
+def test_fields_that_are_there_many_times_are_read_in_time(api: Served, text: bytes) -> None:
+    """Maps of one name are merged, which took the square of their number."""
+    fields = b",".join(text % number for number in range(100_000))
+    body = b'{"metadata":{"name":"repeated"},"data":{%b}}' % fields
+    answer = api.ask("POST", f"{REVISIONS}?dryRun=All&fieldValidation=Strict", body)
+    assert answer.code == 400
+    assert answer.body["message"].count("duplicate field") <= 100
+
+
+class Seen(dict[str, Any]):
+    """An object that knows how often it was looked into."""
+
+    looks = 0
+
+    def values(self) -> Any:
+        type(self).looks += 1
+        return super().values()
+
+
+def test_a_printer_column_looks_at_so_many_values_and_no_more() -> None:
+    """Each `..` looks again at all that the one before found."""
+    Seen.looks = 0
+    data: Any = Seen(last=1)
+    for _ in range(60):
+        data = Seen(next=data)
+    assert JsonPath("$................zzz").first(data) == []
+    assert Seen.looks <= MOST_VALUES
+    assert JsonPath("$..last").first(data) == [1]
+    assert JsonPath("$" + ".a" * 2000).first({}) == []
+
+
+def test_a_list_is_written_as_protobuf_object_by_object() -> None:
+    """Others are served between two steps."""
+    items = [{"metadata": {"name": f"p{number}"}} for number in range(50)]
+    listing = {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}, "items": items}
+    assert len([*encoded_text(msgspec.json.encode(listing))]) == len(items)

@@ -281,7 +281,7 @@ def test_json_paths(path: str, expected: list[Any]) -> None:
         "spec": {"size": 3, "list": ["a", "b"]},
         "conditions": [{"type": "Live", "status": "False"}, {"type": "Ready", "status": "True", "age": 5}],
     }
-    assert JsonPath(path).find(obj) == expected
+    assert JsonPath(path).first(obj) == expected
 
 
 @pytest.mark.parametrize("path", [".spec[", ".a[x]", ".a b", ".a[::0]"])

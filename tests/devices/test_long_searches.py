@@ -19,7 +19,13 @@ from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.pod import PodResourceClaim
 from stowplan.api.requests import Json
 from stowplan.config import build, default_config
-from stowplan.framework import STRETCH, Budget, LongSearchError, PluginError, standing_still
+from stowplan.framework.advanced import (
+    STRETCH,
+    Budget,
+    LongSearchError,
+    PluginError,
+    standing_still,
+)
 from stowplan.localcluster.client import InProcessClient
 from stowplan.localcluster.store import Store
 from stowplan.runtime.clock import VirtualClock, run

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from metrics.reading import ALL_GATES, Chance, Timer, scraped
 from scheduler.worlds import World, live
+from stowplan.scheduler.framework.contract import Contract
 from stowplan.scheduler.framework.interface import Plugin
 from stowplan.scheduler.framework.status import SKIP, Status
 from stowplan.scheduler.metrics import SchedulerMetrics
@@ -93,7 +94,7 @@ def test_bound_pods_are_counted_every_so_many_though_nobody_looks() -> None:
 class Porter(Plugin):
     """Carries volumes, and has nothing to do for pods without."""
 
-    idle_for_plain_pods = True
+    contract = Contract(idle_for_plain_pods=True)
     asked: ClassVar[list[str]] = []
 
     def reserve(self, cycle: Any, pod: Any, node: str) -> None:

@@ -72,19 +72,6 @@ class OwnerCost:
         self.kept = True
         self.told = float("-inf")
 
-    def document(self) -> dict[str, object]:
-        """The costs as plain data, ready for JSON."""
-        return {
-            "namespace": self.owner.namespace,
-            "owner": self.owner.text,
-            "attempts": self.attempts,
-            "seconds": round(self.seconds, 6),
-            "mean": round(self.seconds / max(self.attempts, 1), 6),
-            "worst": round(self.worst, 6),
-            "slow": self.slow,
-            "pod": self.pod,
-        }
-
 
 class CycleCosts:
     """The time of all scheduling cycles by owner.

@@ -18,10 +18,10 @@ from stowplan.api.pod_groups import (
 )
 from stowplan.api.requests import DeleteOptions
 from stowplan.api.status import ApiError
-from stowplan.explain.preemption import Preempting
 from stowplan.runtime.logs import Ref
 from stowplan.scheduler.binding_cycle import BindingCycle
 from stowplan.scheduler.context import Context, Profile, TimeSlice
+from stowplan.scheduler.decisions import PreemptionRecord
 from stowplan.scheduler.events import (
     NORMAL,
     Related,
@@ -237,7 +237,7 @@ class Preemption:
         """Keep who has to go for a group, so that it can be explained."""
         candidates = 0 if found.preemption is None else found.preemption.candidates
         victims = tuple(victim.key for victim in found.victims)
-        done = Preempting("", victims, candidates, found.status.message)
+        done = PreemptionRecord("", victims, candidates, found.status.message)
         members = [pod.metadata.uid for pod in preemptor.pods]
         self._context.decisions.put_group(preemptor.key, members, done, self._context.clock.now())
 

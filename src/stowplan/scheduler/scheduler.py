@@ -10,7 +10,8 @@ from stowplan.api.coscheduling import see_pod
 from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
 from stowplan.client import Client, Reflector, Writer
-from stowplan.explain.state import Explanation
+from stowplan.explain.document.pod import SchedulingDocument
+from stowplan.explain.recorded import scheduling_document
 from stowplan.runtime.clock import Clock
 from stowplan.runtime.logs import Logger
 from stowplan.scheduler.api_dispatcher import ApiDispatcher
@@ -21,7 +22,7 @@ from stowplan.scheduler.context import Context, Profile, SchedulingObserver
 from stowplan.scheduler.cycle_costs import CycleCosts
 from stowplan.scheduler.cycle_log import log_plugins, reflector_values
 from stowplan.scheduler.debugger import Debugger
-from stowplan.scheduler.decisions import Explainer, LastDecisions
+from stowplan.scheduler.decisions import LastDecisions
 from stowplan.scheduler.event_handlers import Dispatcher, EventHandlers
 from stowplan.scheduler.events import EventRecorder
 from stowplan.scheduler.extenders import Extender
@@ -214,7 +215,6 @@ class Scheduler:
         metrics.watch_informers(self.informers.resource_versions)
         metrics.watch_unreadable(self.informers.unreadable_counts)
         self.debugger = Debugger(context, self.informers)
-        self._explainer = Explainer(context)
         failures = FailureHandler(context, resizes=gates[RESIZE_PREEMPTION])
         self.binding = BindingCycle(
             context,
@@ -471,9 +471,9 @@ class Scheduler:
         """A pod as the API server last told of it, by `namespace/name`."""
         return self.informers.pods.objects.get(key)
 
-    def explain(self, key: str) -> Explanation | None:
+    def explain(self, key: str) -> SchedulingDocument | None:
         """Why the pod `namespace/name` is where it is, or still waits; None if nothing is known of it."""
-        return self._explainer.explain(key)
+        return scheduling_document(self.context, key)
 
     @staticmethod
     def _events_of_interest(frameworks: Iterable[Framework]) -> dict[str, Action]:

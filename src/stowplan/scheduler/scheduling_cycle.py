@@ -12,7 +12,6 @@ from random import Random
 import numpy as np
 
 from stowplan.api.node import Node
-from stowplan.explain.preemption import Preempting
 from stowplan.gocompat.quoting import quote
 from stowplan.runtime.logs import Logger, Ref
 from stowplan.scheduler import empty_node_scores
@@ -20,7 +19,7 @@ from stowplan.scheduler.binding_cycle import Assignment, BindingCycle
 from stowplan.scheduler.cache import CacheCorruptedError
 from stowplan.scheduler.context import Context, Profile, TimeSlice, describe
 from stowplan.scheduler.cycle_log import SLOW, log_preemption, log_result, log_slow_cycle
-from stowplan.scheduler.decisions import LastDecision
+from stowplan.scheduler.decisions import PodRecord, PreemptionRecord
 from stowplan.scheduler.events import WARNING
 from stowplan.scheduler.extenders import Extender, ExtenderError
 from stowplan.scheduler.extenders.rounds import ExtenderScores, filter_round, prioritize_round
@@ -593,12 +592,12 @@ class SchedulingCycle:
         record: DecisionRecord | None,
         outcome: str,
         message: str,
-        preempting: Preempting | None = None,
+        preempting: PreemptionRecord | None = None,
     ) -> None:
         """Keep the decision so that it can be explained."""
         context = self._context
         context.decisions.put(
-            LastDecision(
+            PodRecord(
                 queued.key,
                 queued.uid,
                 context.clock.now(),
@@ -616,5 +615,5 @@ def _nodes(evaluation: Evaluation, rows: Sequence[int]) -> list[Node]:
     return [node for node in (nodes[row] for row in rows) if node is not None]
 
 
-def _preempting(result: PostFilterResult, nodes: int) -> Preempting | None:
-    return Preempting.of(result, nodes) if result.nominated_node or result.status.message else None
+def _preempting(result: PostFilterResult, nodes: int) -> PreemptionRecord | None:
+    return PreemptionRecord.of(result, nodes) if result.nominated_node or result.status.message else None

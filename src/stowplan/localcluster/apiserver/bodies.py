@@ -12,7 +12,7 @@ from stowplan.api import status
 from stowplan.api.catalogue import Resource
 from stowplan.api.fielderrors import invalid
 from stowplan.api.requests import Json
-from stowplan.gocompat.jsontext import ObjectNode, TextError, Tree, kind_of, parse_json, to_python
+from stowplan.gocompat.jsontext import TextError, kind_of, parse_json, to_python
 from stowplan.gocompat.yamltext import ExpansionLimit, yaml_to_json
 from stowplan.localcluster.customresources.versions import ServedVersion
 from stowplan.localcluster.schema import TypeDef, TypeMismatchError, decode_body, the_schema
@@ -35,6 +35,10 @@ _YAML: Final = "application/yaml"
 _PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 _READABLE: Final = ("application/json", _YAML, _PROTOBUF)
 _MAX_DEPTH: Final = 100
+_MOST_REPEATED: Final = 100
+"""Paths of fields that are there twice; Go's decoder collects no more."""
+_MOST_OBJECTS: Final = 1_000
+"""Objects whose repeated fields are looked for: the paths that are shown are those in the first of them."""
 _STRINGS: Final = re.compile(rb'"(?:[^"\\]+|\\.)*"', re.DOTALL)
 _AS_LISTS: Final = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS: Final = bytes(sorted({*range(256)} - {*b"{}[]"}))
@@ -248,7 +252,7 @@ def decode_as(type_: TypeDef | None, text: bytes, resource: Resource, validation
         why = "strict decoding error: yaml: unmarshal errors:\n  " + "\n  ".join(repeated)
         raise _cannot_be_handled(resource, resource.version, resource.kind, why)
     if not repeated and has_repeated_fields(text):
-        merged, paths = merged_repeated_fields(parse_json(text))
+        merged, paths = merged_repeated_fields(text)
         data = merged if type_ is None else decode_body(type_, msgspec.json.encode(merged))[0]
         repeated = [f'duplicate field "{path}"' for path in paths]
     messages = [*repeated, *(f'unknown field "{path}"' for path in unknown)]
@@ -282,25 +286,72 @@ def has_repeated_fields(text: bytes) -> bool:
     return found
 
 
-def merged_repeated_fields(tree: Tree, path: str = "") -> tuple[Any, list[str]]:
-    """The data as Go reads fields that are there twice (maps are merged), and the paths of these fields."""
-    if isinstance(tree, list):
-        elements = [merged_repeated_fields(element, f"{path}[{i}]") for i, element in enumerate(tree)]
-        return [element for element, _ in elements], [one for _, paths in elements for one in paths]
-    if not isinstance(tree, ObjectNode):
-        return to_python(tree), []
-    data: dict[str, Any] = {}
-    repeated: list[str] = []
-    for name, value in tree.members:
-        place = f"{path}.{name}" if path else name
-        read, within = merged_repeated_fields(value, place)
-        repeated += within
-        if name in data:
-            repeated.append(place)
-            if isinstance(read, dict) and isinstance(data[name], dict):
-                read = {**data[name], **read}
-        data[name] = read
-    return data, repeated
+def merged_repeated_fields(text: bytes) -> tuple[Any, list[str]]:
+    """The data as Go reads fields that are there twice (maps are merged), and the paths of these fields.
+
+    Of the paths as many as Go's decoder collects, each once.
+    """
+    found = _Repeated()
+    data = json.loads(text, object_pairs_hook=found.merged)
+    return data, found.paths_in(data)
+
+
+class _Repeated:
+    """Objects of a text that have fields twice, innermost first, and the paths of the fields in each."""
+
+    def __init__(self) -> None:
+        self._paths: dict[int, tuple[Json, list[str]]] = {}
+        """By identity of the object, which is kept so that no other one gets it."""
+
+    def merged(self, pairs: list[tuple[str, Any]]) -> Json:
+        """An object of which these are the members."""
+        data = dict(pairs)
+        if len(data) == len(pairs) and not self._paths:
+            return data
+        data = {}
+        paths: dict[str, None] = {}
+        own: set[str] = set()
+        inner = 0
+        for name, value in pairs:
+            if isinstance(value, dict | list) and self._paths and len(paths) < _MOST_REPEATED:
+                within = self.paths_in(value)
+                inner += len(within)
+                paths.update(dict.fromkeys(_joined(name, path) for path in within))
+            if name not in data:
+                data[name] = value
+                continue
+            if len(paths) < _MOST_REPEATED:
+                paths[name] = None
+            if isinstance(value, dict) and isinstance(data[name], dict):
+                if name not in own:
+                    # One copy, however often the field is repeated.
+                    own.add(name)
+                    data[name] = dict(data[name])
+                data[name].update(value)
+            else:
+                own.discard(name)
+                data[name] = value
+        if inner or (paths and len(self._paths) < _MOST_OBJECTS):
+            self._paths[id(data)] = (data, [*paths][:_MOST_REPEATED])
+        return data
+
+    def paths_in(self, value: Any) -> list[str]:
+        """The paths of repeated fields in a value, from there."""
+        if isinstance(value, dict):
+            return self._paths.get(id(value), (value, []))[1]
+        if not isinstance(value, list) or not self._paths:
+            return []
+        found: list[str] = []
+        for place, element in enumerate(value):
+            if isinstance(element, dict | list):
+                found += (_joined(f"[{place}]", path) for path in self.paths_in(element))
+                if len(found) >= _MOST_REPEATED:
+                    break
+        return found
+
+
+def _joined(path: str, rest: str) -> str:
+    return f"{path}{rest}" if rest.startswith("[") else f"{path}.{rest}"
 
 
 def check_kind(resource: Resource, data: Any) -> None:

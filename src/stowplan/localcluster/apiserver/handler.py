@@ -133,24 +133,28 @@ class Handler:
     async def respond(self, request: web.BaseRequest) -> web.StreamResponse:
         """The response; one that is long and known as a whole is not sent yet."""
         try:
-            return await self._once_durable(request, self._encoded(request, await self._answer(request)))
+            return await self._once_durable(
+                request, await self._encoded(request, await self._answer(request))
+            )
         except status.ApiError as error:
-            return await self._once_durable(request, self._refusal(request, error))
+            return await self._once_durable(request, await self._refusal(request, error))
         except QuantityError as error:
             # Upstream's decoder refuses these; ours leaves suffixes to whoever reads the amount.
-            return await self._once_durable(request, self._refusal(request, status.bad_request(str(error))))
+            return await self._once_durable(
+                request, await self._refusal(request, status.bad_request(str(error)))
+            )
 
-    def _encoded(self, request: web.BaseRequest, found: web.StreamResponse) -> web.StreamResponse:
+    async def _encoded(self, request: web.BaseRequest, found: web.StreamResponse) -> web.StreamResponse:
         """The response in the media type that the client accepts."""
         accept = request.headers.get("Accept", "")
         if not isinstance(found, web.Response) or (YAML not in accept and PROTOBUF not in accept):
             return found
-        return in_media_type(found, negotiated(accept).media)
+        return await in_media_type(found, negotiated(accept).media)
 
-    def _refusal(self, request: web.BaseRequest, error: status.ApiError) -> web.StreamResponse:
+    async def _refusal(self, request: web.BaseRequest, error: status.ApiError) -> web.StreamResponse:
         response = error_response(error)
         try:
-            return self._encoded(request, response)
+            return await self._encoded(request, response)
         except status.ApiError:
             return response
 

@@ -1,6 +1,7 @@
 """Responses: Status objects, warnings, and objects as JSON, as rows of a table or by their metadata alone."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -24,7 +25,7 @@ from stowplan.localcluster.apiserver.tables import Tables
 from stowplan.localcluster.apply import plain_json
 from stowplan.localcluster.schema import the_schema
 from stowplan.localcluster.schema.goform import zero_object
-from stowplan.localcluster.schema.protobuf import ProtobufError, encoded_object
+from stowplan.localcluster.schema.protobuf import ProtobufError, encoded_text
 from stowplan.localcluster.store import BOOKMARK, Change
 from stowplan.localcluster.store.conversion import Conversion, as_core
 from stowplan.localcluster.store.definitions import Definitions
@@ -59,8 +60,11 @@ def json_response(data: Any, code: int = 200, *, content_type: str = JSON) -> we
     return response_of(_encode(data), code, content_type=content_type)
 
 
-def in_media_type(response: web.Response, media: str) -> web.Response:
-    """A response in JSON as one of another media type. Raises `ApiError` 406 if there is no such thing."""
+async def in_media_type(response: web.Response, media: str) -> web.Response:
+    """A response in JSON as one of another media type. Raises `ApiError` 406 if there is no such thing.
+
+    Others are served between the objects of a list.
+    """
     body = response.body
     if media == JSON or response.content_type != JSON or not isinstance(body, bytes):
         return response
@@ -69,11 +73,21 @@ def in_media_type(response: web.Response, media: str) -> web.Response:
             response.body = to_yaml(msgspec.json.decode(body)).encode()
     else:
         try:
-            response.body = encoded_object(msgspec.json.decode(body))
+            response.body = await _between_others(encoded_text(body))
         except ProtobufError:
             raise not_acceptable((JSON, YAML)) from None
     response.content_type = media
     return response
+
+
+async def _between_others(steps: Generator[None, None, bytes]) -> bytes:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            made: bytes = end.value
+            return made
+        await asyncio.sleep(0)
 
 
 def error_response(error: ApiError) -> web.Response:

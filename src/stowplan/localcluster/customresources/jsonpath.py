@@ -3,18 +3,37 @@
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Final
 
-_Step = Callable[[Iterable[Any]], Iterable[Any]]
+_Step = Callable[[Iterable[Any], "_Visits"], Iterable[Any]]
+_Operand = Callable[[Any, "_Visits"], list[Any]]
 _NAME: Final = re.compile(r"(?:\\.|[^.\[\]\\{}\s])+")
 _QUOTED: Final = re.compile(r"\s*(?:'((?:\\.|[^'\\])*)'|\"((?:\\.|[^\"\\])*)\")\s*")
 _SLICE: Final = re.compile(r"\s*(-?\d{1,9})?\s*(?::\s*(-?\d{1,9})?\s*(?::\s*(-?\d{1,9})?\s*)?)?")
 _COMPARISON: Final = re.compile(r"^(.*?)\s*(==|!=|<=|>=|<|>)\s*(.*)$", re.DOTALL)
 _MAX_LENGTH: Final = 4096
+MOST_VALUES: Final = 10_000
+"""Values that are looked at for one cell: each `..` looks again at all that the one before found."""
 
 
 class JsonPathError(ValueError):
     """A path that cannot be read."""
+
+
+class _Visits:
+    """How many values may still be looked at."""
+
+    def __init__(self) -> None:
+        self._left = MOST_VALUES
+
+    def of(self, values: Iterable[Any]) -> Iterator[Any]:
+        """The values until there were too many."""
+        for value in values:
+            self._left -= 1
+            if self._left < 0:
+                return
+            yield value
 
 
 class JsonPath:
@@ -26,12 +45,22 @@ class JsonPath:
             raise JsonPathError(f"expected at most {_MAX_LENGTH} characters")
         self._steps = [*_steps(text)]
 
-    def find(self, data: Any) -> list[Any]:
-        """Everything at the path; what is missing on the way is left out."""
+    def first(self, data: Any) -> list[Any]:
+        """The first value at the path, if there is one; what is missing on the way is left out.
+
+        Nothing is found by a path of more steps than the stack has room for.
+        """
+        try:
+            return self.within(data, _Visits())
+        except RecursionError:
+            return []
+
+    def within(self, data: Any, visits: _Visits) -> list[Any]:
+        """The same, looking at no more values than are allowed."""
         values: Iterable[Any] = [data]
         for step in self._steps:
-            values = step(values)
-        return [*values]
+            values = visits.of(step(values, visits))
+        return [*islice(values, 1)]
 
 
 @lru_cache(maxsize=1024)
@@ -94,7 +123,7 @@ def _bracket(text: str) -> _Step:
         return _filter(text[2:-1])
     names = [*_names(text)]
     if names:
-        return lambda values: (
+        return lambda values, visits: (
             value[name] for value in values if isinstance(value, dict) for name in names if name in value
         )
     found = _SLICE.fullmatch(text)
@@ -102,13 +131,13 @@ def _bracket(text: str) -> _Step:
         raise JsonPathError(f"invalid array index {text}")
     if ":" not in text:
         place = int(text)
-        return lambda values: (
+        return lambda values, visits: (
             value[place] for value in values if isinstance(value, list) and -len(value) <= place < len(value)
         )
     first, last, step = (None if part is None else int(part) for part in found.groups())
     if step == 0:
         raise JsonPathError("slice step must not be 0")
-    return lambda values: (
+    return lambda values, visits: (
         one for value in values if isinstance(value, list) for one in value[first:last:step]
     )
 
@@ -133,23 +162,24 @@ def _filter(text: str) -> _Step:
     found = _COMPARISON.match(text)
     if found is None:
         present = json_path(text.strip())
-        return lambda values: (one for one in _elements(values) if present.find(one))
+        return lambda values, visits: (
+            one for one in visits.of(_elements(values)) if present.within(one, visits)
+        )
     left, operator, right = _operand(found[1]), found[2], _operand(found[3])
 
-    def chosen(values: Iterable[Any]) -> Iterable[Any]:
-        for one in _elements(values):
-            mine, other = left(one), right(one)
+    def chosen(values: Iterable[Any], visits: _Visits) -> Iterable[Any]:
+        for one in visits.of(_elements(values)):
+            mine, other = left(one, visits), right(one, visits)
             if mine and other and _compare(mine[0], operator, other[0]):
                 yield one
 
     return chosen
 
 
-def _operand(text: str) -> Callable[[Any], list[Any]]:
+def _operand(text: str) -> _Operand:
     text = text.strip()
     if text.startswith(("@", "$", ".")):
-        path = json_path(text)
-        return path.find
+        return json_path(text).within
     quoted = _QUOTED.fullmatch(text)
     value: Any
     if quoted is not None:
@@ -161,7 +191,7 @@ def _operand(text: str) -> Callable[[Any], list[Any]]:
             value = float(text)
         except ValueError:
             raise JsonPathError(f"unrecognized operand {text}") from None
-    return lambda one: [value]
+    return lambda one, visits: [value]
 
 
 def _compare(one: Any, operator: str, other: Any) -> bool:
@@ -184,18 +214,21 @@ def _elements(values: Iterable[Any]) -> Iterator[Any]:
             yield from value.values()
 
 
-def _every(values: Iterable[Any]) -> Iterable[Any]:
+def _every(values: Iterable[Any], visits: _Visits) -> Iterable[Any]:
     return _elements(values)
 
 
 def _field(name: str) -> _Step:
-    return lambda values: (value[name] for value in values if isinstance(value, dict) and name in value)
+    return lambda values, visits: (
+        value[name] for value in values if isinstance(value, dict) and name in value
+    )
 
 
-def _descendants(values: Iterable[Any]) -> Iterable[Any]:
+def _descendants(values: Iterable[Any], visits: _Visits) -> Iterable[Any]:
+    """Each value and all within it, outermost first."""
     for value in values:
         yield value
-        yield from _descendants(_elements([value]))
+        yield from _descendants(_elements([value]), visits)
 
 
 def _unescaped(text: str) -> str:

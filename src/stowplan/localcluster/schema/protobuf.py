@@ -4,7 +4,7 @@ Whoever accepts JSON besides gets JSON: protobuf is written only for those who a
 """
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import cache
 from typing import Any, Final
 
@@ -248,23 +248,50 @@ def _text(value: Raw) -> str:
 _LIST_META: Final = ("selfLink", "resourceVersion", "continue", "remainingItemCount")
 
 
+class _List(msgspec.Struct):
+    """A list of objects whose elements are decoded one by one."""
+
+    metadata: Json
+    items: list[msgspec.Raw]
+    kind: str = ""
+    api_version: str = msgspec.field(name="apiVersion", default="")
+
+
 def encoded_object(data: Json) -> bytes:
-    """An object, a list of objects or a Status. Raises `ProtobufError` for any other kind."""
+    """An object or a Status. Raises `ProtobufError` for any other kind."""
     api_version, kind = str(data.get("apiVersion", "")), str(data.get("kind", ""))
     group, _, version = api_version.rpartition("/")
-    if kind == "Status" and api_version == "v1":
-        raw = _written(the_schema().types["meta.v1.Status"], data)
-    elif kind.endswith("List") and isinstance(data.get("items"), list):
-        type_ = _type_of(group, version, kind.removesuffix("List"))
-        metadata = b"".join(
-            _field(number, _plain(data["metadata"][name]))
-            for number, name in enumerate(_LIST_META, start=1)
-            if data["metadata"].get(name)
-        )
-        items = b"".join(_field(2, _written(type_, item)) for item in data["items"])
-        raw = _field(1, metadata) + items
-    else:
-        raw = _written(_type_of(group, version, kind), data)
+    is_status = kind == "Status" and api_version == "v1"
+    type_ = the_schema().types["meta.v1.Status"] if is_status else _type_of(group, version, kind)
+    return _enveloped(api_version, kind, _written(type_, data))
+
+
+def encoded_text(text: bytes) -> Generator[None, None, bytes]:
+    """JSON text of an object, a list of objects or a Status, in steps of one object.
+
+    Raises `ProtobufError` for any other kind.
+    """
+    try:
+        listing = msgspec.json.decode(text, type=_List)
+    except msgspec.ValidationError:
+        return encoded_object(msgspec.json.decode(text))
+    if not listing.kind.endswith("List"):
+        return encoded_object(msgspec.json.decode(text))
+    group, _, version = listing.api_version.rpartition("/")
+    type_ = _type_of(group, version, listing.kind.removesuffix("List"))
+    metadata = b"".join(
+        _field(number, _plain(listing.metadata[name]))
+        for number, name in enumerate(_LIST_META, start=1)
+        if listing.metadata.get(name)
+    )
+    parts = [_field(1, metadata)]
+    for item in listing.items:
+        parts.append(_field(2, _written(type_, msgspec.json.decode(item))))
+        yield
+    return _enveloped(listing.api_version, listing.kind, b"".join(parts))
+
+
+def _enveloped(api_version: str, kind: str, raw: bytes) -> bytes:
     type_meta = _field(1, api_version.encode()) + _field(2, kind.encode())
     return MAGIC + _field(1, type_meta) + _field(2, raw) + _field(3, b"") + _field(4, b"")
 

@@ -1,6 +1,5 @@
 """Patches: JSON patch (RFC 6902), JSON merge patch (RFC 7386), and which one a request means."""
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -89,9 +88,7 @@ MAX_COPIED: Final = 3 * 1024 * 1024
 
 _MAX_INDEX_LENGTH: Final = 18
 _ABSENT: Final = object()
-
-_Edit = Callable[[Any, str], Any]
-"""Gives back a container with one of its places changed."""
+_CONTAINERS: Final = (dict, *LISTS)
 
 
 def apply_json_patch(document: Any, patch: Any) -> Any:
@@ -103,72 +100,115 @@ def apply_json_patch(document: Any, patch: Any) -> Any:
     if len(patch) > MAX_OPERATIONS:
         text = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(patch)}"
         raise status.ApiError(413, "RequestEntityTooLarge", f"Request entity too large: {text}")
-    copied = 0
+    patched = _Patched(document)
     for step in patch:
-        if step.get("op") == "copy":
-            copied += len(msgspec.json.encode(_find(document, _pointer(step, "from"))))
-            if copied > MAX_COPIED:
-                text = f"the accumulated size increase of copy is {copied}, exceeding the limit {MAX_COPIED}"
-                raise status.ApiError(413, "RequestEntityTooLarge", f"Request entity too large: {text}")
-        document = _apply_operation(document, step)
-    return document
+        patched.apply(step)
+    return patched.document
 
 
-def _apply_operation(document: Any, step: dict[str, Any]) -> Any:
-    path = _pointer(step, "path")
-    match step.get("op"):
-        case "add":
-            return _edit(document, path, _added(_value(step)))
-        case "replace":
-            return _edit(document, path, _replaced(_value(step)))
-        case "remove":
-            return _edit(document, path, _remove)
-        case "test":
-            if not _same(_find(document, path), step.get("value")):
+class _Patched:
+    """A document while operations change it: containers are copied when they change for the first time."""
+
+    def __init__(self, document: Any) -> None:
+        self._holder: dict[str, Any] = {"": document}
+        """The document, as something in a container that can be replaced like everything else."""
+        self._own: dict[int, Any] = {id(self._holder): self._holder}
+        """Containers made here, which nobody else has, by identity."""
+        self._copied = 0
+
+    @property
+    def document(self) -> Any:
+        return self._holder.get("")
+
+    def apply(self, step: dict[str, Any]) -> None:
+        path = _pointer(step, "path")
+        match step.get("op"):
+            case "add":
+                self._add(path, _value(step))
+            case "replace":
+                value = _value(step)
+                container, place = self._place(path)
+                container[place] = value
+            case "remove":
+                self._remove(path)
+            case "test":
+                if not _same(self._find(path), step.get("value")):
+                    raise status.unprocessable()
+            case "copy":
+                self._add(path, self._copy(_pointer(step, "from")))
+            case "move":
+                source = _pointer(step, "from")
+                value = self._find(source)
+                self._remove(source)
+                self._add(path, value)
+            case _:
                 raise status.unprocessable()
-            return document
-        case "copy":
-            return _edit(document, path, _added(_find(document, _pointer(step, "from"))))
-        case "move":
-            source = _pointer(step, "from")
-            value = _find(document, source)
-            return _edit(_edit(document, source, _remove), path, _added(value))
-        case _:
+
+    def _find(self, path: list[str]) -> Any:
+        found: Any = self._holder
+        for part in path:
+            found = _child(found, part)
+            if found is _ABSENT:
+                raise status.unprocessable()
+        return found
+
+    def _copy(self, path: list[str]) -> Any:
+        """A copy of what is at a place, so that no container is at two."""
+        text = msgspec.json.encode(self._find(path))
+        self._copied += len(text)
+        if self._copied > MAX_COPIED:
+            why = f"the accumulated size increase of copy is {self._copied}, exceeding the limit {MAX_COPIED}"
+            raise status.ApiError(413, "RequestEntityTooLarge", f"Request entity too large: {why}")
+        return msgspec.json.decode(text)
+
+    def _container(self, path: list[str]) -> Any:
+        """The container of the last part of a path, to be changed."""
+        container: Any = self._holder
+        for part in path[:-1]:
+            child = _child(container, part)
+            if isinstance(child, _CONTAINERS) and id(child) not in self._own:
+                child = dict(child) if isinstance(child, dict) else [*child]
+                self._own[id(child)] = child
+                container[_key(container, part)] = child
+            container = child
+        if not isinstance(container, _CONTAINERS):
             raise status.unprocessable()
+        return container
+
+    def _place(self, path: list[str]) -> tuple[Any, str | int]:
+        """The container of a place and its key or index there. Raises `ApiError` 422 if it is empty."""
+        container, part = self._container(path), path[-1]
+        if isinstance(container, dict) and part not in container:
+            raise status.unprocessable()
+        return container, _key(container, part)
+
+    def _add(self, path: list[str], value: Any) -> None:
+        container, part = self._container(path), path[-1]
+        if isinstance(container, dict):
+            container[part] = value
+        else:
+            container.insert(len(container) if part == "-" else _index(part, len(container) + 1), value)
+
+    def _remove(self, path: list[str]) -> None:
+        container, place = self._place(path)
+        if container is self._holder:
+            container[""] = None
+        else:
+            del container[place]
 
 
 def _pointer(step: dict[str, Any], field: str) -> list[str]:
+    """The parts of a path, the first of which is the document."""
     text = step.get(field)
     if not isinstance(text, str) or (text and not text.startswith("/")):
         raise status.bad_request(f"error decoding patch: {field}: expected a JSON pointer, got {text!r}")
-    return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:]]
+    return ["", *(part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:])]
 
 
 def _value(step: dict[str, Any]) -> Any:
     if "value" not in step:
         raise status.bad_request("error decoding patch: value: expected a value")
     return step["value"]
-
-
-def _find(document: Any, path: list[str]) -> Any:
-    for part in path:
-        document = _child(document, part)
-        if document is _ABSENT:
-            raise status.unprocessable()
-    return document
-
-
-def _edit(document: Any, path: list[str], edit: _Edit) -> Any:
-    """The document with the place at `path` changed."""
-    if not path:
-        return edit({"": document}, "").get("")
-    first, *rest = path
-    if not rest:
-        return edit(document, first)
-    child = _child(document, first)
-    if child is _ABSENT:
-        raise status.unprocessable()
-    return _replaced(_edit(child, rest, edit))(document, first)
 
 
 def _child(container: Any, part: str) -> Any:
@@ -179,37 +219,9 @@ def _child(container: Any, part: str) -> Any:
     return _ABSENT
 
 
-def _added(value: Any) -> _Edit:
-    def add(container: Any, part: str) -> Any:
-        if isinstance(container, dict):
-            return {**container, part: value}
-        if isinstance(container, LISTS):
-            place = len(container) if part == "-" else _index(part, len(container) + 1)
-            return [*container[:place], value, *container[place:]]
-        raise status.unprocessable()
-
-    return add
-
-
-def _replaced(value: Any) -> _Edit:
-    def replace(container: Any, part: str) -> Any:
-        if isinstance(container, dict) and part in container:
-            return {**container, part: value}
-        if isinstance(container, LISTS):
-            place = _index(part, len(container))
-            return [*container[:place], value, *container[place + 1 :]]
-        raise status.unprocessable()
-
-    return replace
-
-
-def _remove(container: Any, part: str) -> Any:
-    if isinstance(container, dict) and part in container:
-        return {key: value for key, value in container.items() if key != part}
-    if isinstance(container, LISTS):
-        place = _index(part, len(container))
-        return [*container[:place], *container[place + 1 :]]
-    raise status.unprocessable()
+def _key(container: Any, part: str) -> str | int:
+    """A part of a path as the key or index that its container has."""
+    return part if isinstance(container, dict) else _index(part, len(container))
 
 
 def _index(part: str, length: int) -> int:

@@ -423,9 +423,9 @@ class Lifecycle:
             for plugin in self._having(ExtensionPoint.BIND, "bind")
         ]
         self._post_bind = self._having(ExtensionPoint.POST_BIND, "post_bind")
-        self._reserve_plain = [plugin for plugin in self._reserve if not plugin.idle_for_plain_pods]
+        self._reserve_plain = [plugin for plugin in self._reserve if not plugin.contract.idle_for_plain_pods]
         self._holds_plain = bool(self._permit or self._reserve_plain)
-        self._prepares_plain = not all(plugin.idle_for_plain_pods for plugin in self._pre_bind)
+        self._prepares_plain = not all(plugin.contract.idle_for_plain_pods for plugin in self._pre_bind)
         self.tells_of_bindings = bool(self._post_bind)
         """Whether anybody wants to be told that a pod is bound."""
 
@@ -528,7 +528,7 @@ class Lifecycle:
         """Run PreBind plugins; neighbours that allow it run side by side."""
         began = self._begin()
         status = SUCCESS
-        for parallel, group in groupby(plugins, key=lambda plugin: plugin.parallel_pre_bind):
+        for parallel, group in groupby(plugins, key=lambda plugin: plugin.contract.parallel_pre_bind):
             run = _side_by_side if parallel else _one_by_one
             status = await run(group, cycle, pod, node)
             if not status.is_success:

@@ -191,7 +191,7 @@ class GroupAlgorithm:
         self._records = records
         self._metrics = metrics or PlacementMetrics()
         self._scores_by_count = self.points.is_trusted and all(
-            plugin.scores_placements_by_count for plugin in self.points.scores
+            plugin.contract.scores_placements_by_count for plugin in self.points.scores
         )
         self.observer = observer
 

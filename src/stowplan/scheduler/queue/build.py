@@ -49,7 +49,7 @@ def queue_for(
             for framework in frameworks
         },
         sorter.sort_key,
-        sorted_by_priority=sorter.sorts_by_priority,
+        sorted_by_priority=sorter.contract.sorts_by_priority,
         backoff=Backoff(round(initial_backoff * SECOND), round(max_backoff * SECOND), window),
         longest_wait=longest_wait,
         find=find,

@@ -43,7 +43,7 @@ def _cell(path: JsonPath, type_: str) -> Callable[[Json, float], Any]:
     shown: Callable[[Any, float], Any] = _SHOWN.get(type_, _text)
 
     def cell(obj: Json, now: float) -> Any:
-        found = path.find(obj)
+        found = path.first(obj)
         return shown(found[0], now) if found else None
 
     return cell

@@ -1,9 +1,13 @@
 """What a pod itself and its neighbours tell: gates, a nomination, and who was evicted for whom."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
+
+from msgspec.structs import replace
 
 from stowplan.api.pod import Pod, PodCondition
+from stowplan.explain.document.pod import ClaimNote, PodDocument
+from stowplan.explain.document.preemption import Eviction
 from stowplan.scheduler.framework.nominations import Nominations
 from stowplan.scheduler.plugins.dynamicresources.explanation.shortfall import claim_text
 from stowplan.scheduler.plugins.volumebinding.claims import claim_name
@@ -16,27 +20,30 @@ _TARGET: Final = "DisruptionTarget"
 _PREEMPTED: Final = "PreemptionByScheduler"
 
 
-def pod_facts(info: PodInfo, table: ClusterTable, nominations: Nominations) -> dict[str, Any]:
-    """The facts about a pod that are to be told first; those that do not apply are left out."""
+def with_facts(
+    found: PodDocument, info: PodInfo, table: ClusterTable, nominations: Nominations
+) -> PodDocument:
+    """The document with the facts about a pod that are to be told first."""
     pod = info.pod
-    found: dict[str, Any] = {}
-    if pod.spec.scheduling_gates and info.row < 0:
-        found["gates"] = [gate.name for gate in pod.spec.scheduling_gates]
-    if pod.status.nominated_node_name:
-        found["nominatedNode"] = pod.status.nominated_node_name
-        victims = _leaving(info, table, pod.status.nominated_node_name)
-        if victims:
-            found["evictions"] = {"node": pod.status.nominated_node_name, "victims": victims}
-    claims = [*_claims(info, table)]
-    if claims:
-        found["claims"] = claims
+    nominated = pod.status.nominated_node_name or None
+    leaving = () if nominated is None else tuple(_leaving(info, table, nominated))
     condition = preempted(pod)
-    if condition is not None:
-        found["evicted"] = {"message": condition.message, "by": _nominated(info, nominations)}
-    return found
+    by = () if condition is None else tuple(_nominated(info, nominations))
+    group = table.groups.key_of(pod)
+    return replace(
+        found,
+        gates=tuple(gate.name for gate in pod.spec.scheduling_gates) if info.row < 0 else (),
+        nominated_node=nominated,
+        evictions=Eviction(node=nominated, victims=leaving) if leaving else None,
+        claims=tuple(_claims(info, table)),
+        evicted=None if condition is None else Eviction(by=by, message=condition.message),
+        pod_group=None if group is None else group.split("/", 1)[1],
+        labels=dict(pod.metadata.labels),
+        priority=pod.spec.priority or 0,
+    )
 
 
-def _claims(info: PodInfo, table: ClusterTable) -> Iterator[dict[str, Any]]:
+def _claims(info: PodInfo, table: ClusterTable) -> Iterator[ClaimNote]:
     """The claims of a pod, and what is known of each."""
     storage = table.storage
     for volume in info.pod.spec.volumes:
@@ -45,11 +52,11 @@ def _claims(info: PodInfo, table: ClusterTable) -> Iterator[dict[str, Any]]:
             continue
         claim = storage.claim(f"{info.namespace}/{name}")
         if claim is None:
-            yield {"claim": name, "text": "does not exist"}
+            yield ClaimNote(name, "does not exist")
         elif claim.spec.volume_name:
             bound = storage.volume(claim.spec.volume_name)
             where = "does not exist" if bound is None else place_of(bound)
-            yield {"claim": name, "text": f"bound to {claim.spec.volume_name}, which {where}"}
+            yield ClaimNote(name, f"bound to {claim.spec.volume_name}, which {where}")
         else:
             asked = claim.spec.resources.requests.get("storage", "any size")
             of_class = class_of(claim)
@@ -58,9 +65,9 @@ def _claims(info: PodInfo, table: ClusterTable) -> Iterator[dict[str, Any]]:
                 state = "no such class" if of_class else "no class"
             else:
                 state = f"binding {found.volume_binding_mode or 'Immediate'}"
-            yield {"claim": name, "text": f"not bound, asks for {asked} of class {of_class!r} ({state})"}
+            yield ClaimNote(name, f"not bound, asks for {asked} of class {of_class!r} ({state})")
     for one in info.pod.spec.resource_claims:
-        yield {"claim": one.name, "text": claim_text(info.pod, one, table.devices.claims)}
+        yield ClaimNote(one.name, claim_text(info.pod, one, table.devices.claims))
 
 
 def preempted(pod: Pod) -> PodCondition | None:

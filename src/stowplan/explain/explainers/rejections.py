@@ -4,11 +4,12 @@ The scheduler stops at the first filter that rejects a node. To see how far a no
 filter has to be asked. Those that answer for all nodes at once were asked already, the others are asked now.
 """
 
-from collections.abc import Generator, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Generator, Iterator
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from stowplan.explain.document.pod import DeviceFinding, FunnelLine, NearMiss
 from stowplan.scheduler.framework.budget import Step, run_at_once
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.explanation import Shortfall, ShortfallPlugin, ShortfallSizesPlugin
@@ -24,30 +25,13 @@ EXAMPLES: Final = 3
 """How many nodes are named for each reason."""
 
 
-class FunnelLine(NamedTuple):
-    """Nodes that one plugin is the first to reject, for the same reasons."""
+class NearRow(NamedTuple):
+    """A near miss and the row of its node."""
 
-    plugin: str
-    reason: str
-    nodes: int
-    examples: tuple[str, ...]
-
-
-class NearMiss(NamedTuple):
-    """A node that only one plugin rejects. `missing` says briefly what it lacks, `detail` precisely.
-
-    `size` is how much is missing: 0 is nearly nothing, 1 all there is. `devices` are the devices of the node
-    with what is against each.
-    """
-
-    node: str
     row: int
-    plugin: str
-    reason: str
-    missing: str
-    detail: str
     size: float
-    devices: tuple[Mapping[str, Any], ...] = ()
+    """How much is missing, exactly: the document has it rounded."""
+    miss: NearMiss
 
 
 class Rejections:
@@ -88,11 +72,11 @@ class Rejections:
         ]
         return sorted(lines, key=lambda line: -line.nodes)
 
-    def near_misses(self) -> list[NearMiss]:
+    def near_misses(self) -> list[NearRow]:
         """The nodes that exactly one plugin rejects, those first that lack least."""
         return run_at_once(self.near_miss_steps())
 
-    def near_miss_steps(self, most: int | None = None) -> Generator[Step, None, list[NearMiss]]:
+    def near_miss_steps(self, most: int | None = None) -> Generator[Step, None, list[NearRow]]:
         """The same in steps of so many nodes.
 
         With `most` so many of the nearest are enough; `near_miss_count` says how many there are.
@@ -102,7 +86,7 @@ class Rejections:
             found.append(self._near_miss(row, name, code))
             if not len(found) % _STEP:
                 yield None
-        return sorted(found, key=lambda miss: (miss.size, miss.node))
+        return sorted(found, key=lambda near: (near.size, near.miss.node))
 
     def plugins_against(self, row: int) -> list[str]:
         """The filters that reject a row."""
@@ -136,12 +120,22 @@ class Rejections:
         nearest: Rows = rows[np.argsort(sizes, kind="stable")[:most]]
         return nearest
 
-    def _near_miss(self, row: int, name: str, code: int) -> NearMiss:
+    def _near_miss(self, row: int, name: str, code: int) -> NearRow:
         cycle = self._evaluation.cycle
         reason = self._reason(name, code)
         plugin = self._telling.get(name)
-        lacking = None if plugin is None else plugin.shortfall(cycle, cycle.pod, row)
-        return NearMiss(cycle.table.name_of(row), row, name, reason, *(lacking or Shortfall(reason)))
+        told = None if plugin is None else plugin.shortfall(cycle, cycle.pod, row)
+        lacking = told or Shortfall(reason)
+        miss = NearMiss(
+            node=cycle.table.name_of(row),
+            plugin=name,
+            reason=reason,
+            missing=lacking.about,
+            detail=lacking.text,
+            size=round(lacking.size, 4),
+            devices=tuple(DeviceFinding(**one) for one in lacking.devices),
+        )
+        return NearRow(row, lacking.size, miss)
 
     def _reason(self, name: str, code: int) -> str:
         known = self._reasons.get((name, code))

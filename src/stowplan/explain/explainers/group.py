@@ -7,16 +7,22 @@ others may run between two of them.
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from stowplan.api.pod import Pod
 from stowplan.api.pod_groups import INITIALLY_SCHEDULED, MAX_TREE_DEPTH, GroupObject, PodGroup
 from stowplan.api.rules.amounts import shown_amount
-from stowplan.explain.changes import added_node, added_slices, like
-from stowplan.explain.group_preemption import group_preemption
-from stowplan.explain.rejections import FunnelLine, Rejections
+from stowplan.explain.document.group import DomainOfGroup, GroupDocument, StoppedBy
+from stowplan.explain.document.pod import FunnelLine, GroupChange
+from stowplan.explain.document.preemption import GroupPreemption
+from stowplan.explain.explainers.changes import added_node, added_slices, like
+from stowplan.explain.explainers.preemption import group_preemption
+from stowplan.explain.explainers.rejections import Rejections
+from stowplan.explain.sentences import told_group
 from stowplan.explain.states import FITS, INCOMPLETE, PLACED, WAITING
 from stowplan.runtime.logs import Logger
 from stowplan.scheduler.framework.decision import fit_error
@@ -67,99 +73,22 @@ class DomainTrial:
     asks: str = ""
     """What that member asks for."""
 
-    def document(self, needed: int) -> dict[str, Any]:
-        return {
-            "domain": self.placement.name,
-            "nodes": self.nodes,
-            "fits": self.fits,
-            "enough": self.fits >= needed,
-            "stoppedBy": self.stopped_by or None,
-            "message": self.message,
-        }
+    def document(self, needed: int) -> DomainOfGroup:
+        return DomainOfGroup(
+            domain=self.placement.name,
+            nodes=self.nodes,
+            fits=self.fits,
+            enough=self.fits >= needed,
+            stopped_by=self.stopped_by or None,
+            message=self.message,
+        )
 
-
-@dataclass(frozen=True, slots=True)
-class GroupChange:
-    """A change after which the group gets its places, and where."""
-
-    kind: str
-    text: str
-    domain: str = ""
-
-    def document(self) -> dict[str, Any]:
-        return {"kind": self.kind, "text": self.text, "domain": self.domain}
-
-
-@dataclass(slots=True)
-class GroupExplanation:
-    """What can be said about a group. `needed` is how many more members must get a node."""
-
-    group: str
-    kind: str
-    state: str
-    source: str
-    message: str = ""
-    policy: str = "gang"
-    minimum: int = 1
-    pods: int = 0
-    scheduled: int = 0
-    topology_key: str = ""
-    reason: str = ""
-    domains: Sequence[DomainTrial] = ()
-    domain_count: int = 0
-    changes: Sequence[GroupChange] = ()
-    preemption: dict[str, Any] | None = None
-    """What preemption would do for it, see `explain.group_preemption`."""
-    parts: Sequence["GroupExplanation"] = ()
-    facts: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def needed(self) -> int:
-        return max(self.minimum - self.scheduled, 1)
-
-    @property
-    def best(self) -> DomainTrial | None:
-        """The domain in which most members fit; the smallest of these."""
-        return max(self.domains, key=lambda one: (one.fits, -one.nodes), default=None)
-
-    def document(self) -> dict[str, Any]:
-        """The explanation as plain data, ready for JSON."""
-        best = self.best
-        shown: dict[str, Any] = {
-            "group": self.group,
-            "kind": self.kind,
-            "state": self.state,
-            "source": self.source,
-            "reason": self.reason,
-            "message": self.message,
-            "policy": self.policy,
-            "minimum": self.minimum,
-            "pods": self.pods,
-            "scheduled": self.scheduled,
-            "needed": self.needed,
-            "topologyKey": self.topology_key or None,
-            "fits": None if best is None else best.fits,
-            "domains": [one.document(self.needed) for one in self.domains],
-            "domainCount": self.domain_count,
-            "stoppedBy": None if best is None or not best.stopped_by else _stop(best),
-            "changes": [change.document() for change in self.changes],
-            "preemption": self.preemption,
-            "parts": [part.document() for part in self.parts],
-        }
-        return shown | self.facts
-
-
-def _stop(trial: DomainTrial) -> dict[str, Any]:
-    return {
-        "pod": trial.stopped_by,
-        "domain": trial.placement.name,
-        "nodes": trial.nodes,
-        "asks": trial.asks,
-        "message": trial.message,
-        "funnel": [
-            {"plugin": line.plugin, "reason": line.reason, "nodes": line.nodes} for line in trial.funnel
-        ],
-    }
+    def stop(self) -> StoppedBy | None:
+        """The member that finds no node here; None if all do."""
+        if not self.stopped_by:
+            return None
+        name = self.placement.name
+        return StoppedBy(self.stopped_by, name, self.nodes, self.asks, self.message, tuple(self.funnel))
 
 
 class GroupExplainer:
@@ -185,17 +114,17 @@ class GroupExplainer:
         self._points = GroupPoints(framework)
         self._lifecycle = Lifecycle(framework)
 
-    def explain(self, key: str) -> GroupExplanation | None:
+    def explain(self, key: str) -> GroupDocument | None:
         """Explain a group by its key (`podgroup/namespace/name`); None if nothing is known of it."""
         steps = self.steps(key)
         while True:
             try:
                 next(steps)
             except StopIteration as end:
-                found: GroupExplanation | None = end.value
+                found: GroupDocument | None = end.value
                 return found
 
-    def steps(self, key: str, level: int = 1) -> Generator[None, None, GroupExplanation | None]:
+    def steps(self, key: str, level: int = 1) -> Generator[None, None, GroupDocument | None]:
         """The same in steps, so that a scheduler that is asked can go on with its work in between.
 
         `level` is how many levels of a tree have been come down, this one included.
@@ -203,11 +132,10 @@ class GroupExplainer:
         obj = self._groups.object(key)
         if obj is None:
             state = self._groups.group(key)
-            return None if state is None else self._unknown(key, state)
+            return None if state is None else told_group(self._unknown(key, state))
         if isinstance(obj, PodGroup):
-            found = yield from self._pod_group(obj)
-            return found
-        return (yield from self._composite(obj, level))
+            return told_group((yield from self._pod_group(obj)))
+        return told_group((yield from self._composite(obj, level)))
 
     def placements(self, key: str) -> Sequence[Placement]:
         """The domains that the waiting members of a PodGroup are tried in; none if nothing is to be tried."""
@@ -219,127 +147,128 @@ class GroupExplainer:
         found = self._domains(info)
         return () if isinstance(found, Status) else found
 
-    def _unknown(self, key: str, state: PodGroupState) -> GroupExplanation:
+    def _unknown(self, key: str, state: PodGroupState) -> GroupDocument:
         """Pods name a group that does not exist."""
-        found = GroupExplanation(key.split("/", 1)[1], "PodGroup", INCOMPLETE, self._source)
-        found.pods, found.scheduled = state.all_count, state.scheduled_count
-        found.reason = f"the PodGroup does not exist; {_count(state.all_count, 'pod names', 'pods name')} it"
-        return found
+        name = key.split("/", 1)[1]
+        found = GroupDocument(group=name, kind="PodGroup", state=INCOMPLETE, source=self._source)
+        reason = f"the PodGroup does not exist; {_count(state.all_count, 'pod names', 'pods name')} it"
+        return replace(_counted(found, state.all_count, state.scheduled_count), reason=reason)
 
     # A composite group: its parts, and what each of them lacks
 
-    def _composite(self, obj: GroupObject, level: int) -> Generator[None, None, GroupExplanation]:
+    def _composite(self, obj: GroupObject, level: int) -> Generator[None, None, GroupDocument]:
         found = self._begun(obj, "CompositePodGroup")
         if level > MOST_LEVELS:
-            found.state = INCOMPLETE
-            found.reason = f"it is below {MOST_LEVELS} other groups: a tree may have {MAX_TREE_DEPTH} levels"
-            return found
+            reason = f"it is below {MOST_LEVELS} other groups: a tree may have {MAX_TREE_DEPTH} levels"
+            return replace(found, state=INCOMPLETE, reason=reason)
         tree = self._groups.tree(obj.group_key)
         parts = []
         for child in () if tree is None else tree.children:
             part = yield from self.steps(child.key, level + 1)
             if part is not None:
                 parts.append(part)
-        found.parts = parts
-        found.pods = sum(part.pods for part in parts)
         ready = [part for part in parts if part.state in (FITS, PLACED)]
-        found.scheduled = sum(part.state == PLACED for part in parts)
+        placed = sum(part.state == PLACED for part in parts)
+        found = _counted(replace(found, parts=tuple(parts)), sum(part.pods for part in parts), placed)
         if len(parts) < obj.minimum:
-            found.state = INCOMPLETE
-            found.reason = f"{len(parts)} of {obj.minimum} groups exist"
-        elif found.scheduled >= obj.minimum:
-            found.state, found.reason = PLACED, f"{found.scheduled} of {obj.minimum} groups are placed"
-        elif len(ready) >= obj.minimum:
-            found.state = FITS
-            found.reason = f"{len(ready)} of {obj.minimum} groups would fit, each alone"
-        else:
-            lacking = next(part for part in parts if part not in ready)
-            found.reason = (
-                f"{len(ready)} of {obj.minimum} groups would fit; {lacking.group}: {lacking.reason}"
-            )
-        return found
+            return replace(found, state=INCOMPLETE, reason=f"{len(parts)} of {obj.minimum} groups exist")
+        if placed >= obj.minimum:
+            return replace(found, state=PLACED, reason=f"{placed} of {obj.minimum} groups are placed")
+        would_fit = f"{len(ready)} of {obj.minimum} groups would fit"
+        if len(ready) >= obj.minimum:
+            return replace(found, state=FITS, reason=f"{would_fit}, each alone")
+        lacking = next(part for part in parts if part not in ready)
+        return replace(found, reason=f"{would_fit}; {lacking.group}: {lacking.reason}")
 
     # A PodGroup
 
-    def _pod_group(self, obj: PodGroup) -> Generator[None, None, GroupExplanation]:
+    def _pod_group(self, obj: PodGroup) -> Generator[None, None, GroupDocument]:
         found = self._begun(obj, "PodGroup")
         state = self._groups.group(obj.group_key)
         waiting = [] if state is None else self._waiting(state)
-        found.pods = 0 if state is None else state.all_count
-        found.scheduled = 0 if state is None else state.scheduled_count
+        if state is not None:
+            found = _counted(found, state.all_count, state.scheduled_count)
         if found.pods < obj.minimum:
-            found.state = INCOMPLETE
-            found.reason = f"{found.pods} of {obj.minimum} pods exist"
-            return found
+            return replace(found, state=INCOMPLETE, reason=f"{found.pods} of {obj.minimum} pods exist")
         if not waiting:
-            found.state = PLACED
-            found.reason = f"{found.scheduled} of {found.pods} pods have a node"
-            return found
+            reason = f"{found.scheduled} of {found.pods} pods have a node"
+            return replace(found, state=PLACED, reason=reason)
         root = self._groups.root_of(obj)
         if root is None:
-            found.state = INCOMPLETE
-            found.reason = f"its parent {obj.spec.parent_composite_pod_group_name} does not exist"
-            return found
+            reason = f"its parent {obj.spec.parent_composite_pod_group_name} does not exist"
+            return replace(found, state=INCOMPLETE, reason=reason)
         gated = [info.key for info in waiting if info.spec.scheduling_gates]
         if gated:
-            found.state = INCOMPLETE
             held = _count(len(gated), "pod is", "pods are")
-            found.reason = f"{held} held by scheduling gates, {gated[0]} is the first"
-            return found
+            reason = f"{held} held by scheduling gates, {gated[0]} is the first"
+            return replace(found, state=INCOMPLETE, reason=reason)
         tree = GroupTree(obj.group_key, obj)
         info = group_info(tree, {obj.group_key: waiting}, self._table)
-        yield from self._search(found, info)
+        found = yield from self._search(found, info)
         if found.state == WAITING and root == obj.group_key:
-            found.preemption = self._preemption(info)
+            found = replace(found, preemption=self._preemption(info))
         return found
 
-    def _begun(self, obj: GroupObject, kind: str) -> GroupExplanation:
-        found = GroupExplanation(obj.key, kind, WAITING, self._source)
-        found.policy = "gang" if obj.is_gang else "basic"
-        found.minimum = obj.minimum
-        found.topology_key = obj.topology_key if self._placements else ""
-        for condition in obj.status.conditions:
-            if condition.type == INITIALLY_SCHEDULED and condition.status == "False":
-                found.message = condition.message
-        return found
+    def _begun(self, obj: GroupObject, kind: str) -> GroupDocument:
+        said = (
+            one.message
+            for one in obj.status.conditions
+            if one.type == INITIALLY_SCHEDULED and one.status == "False"
+        )
+        found = GroupDocument(
+            group=obj.key,
+            kind=kind,
+            state=WAITING,
+            source=self._source,
+            policy="gang" if obj.is_gang else "basic",
+            minimum=obj.minimum,
+            topology_key=(obj.topology_key or None) if self._placements else None,
+            message=next(said, ""),
+        )
+        return _counted(found, 0, 0)
 
     def _waiting(self, state: PodGroupState) -> list[PodInfo]:
         """The members without a node, in the order in which they are tried first."""
         pods = sorted(state.unscheduled_pods, key=_order)
         return [self._table.info(pod) for pod in pods if pod.metadata.deletion_timestamp is None]
 
-    def _search(self, found: GroupExplanation, info: PodGroupInfo) -> Generator[None, None, None]:
+    def _search(self, found: GroupDocument, info: PodGroupInfo) -> Generator[None, None, GroupDocument]:
+        """Try the members in every domain, and look for what would help if that is not enough."""
         placements = self._domains(info)
         if isinstance(placements, Status):
-            found.reason = self._no_domain(found, placements)
-            return
-        found.domain_count = len(placements)
+            return replace(found, reason=self._no_domain(found, placements))
         trials: list[DomainTrial] = []
         for placement in placements[:MOST_DOMAINS]:
             trials.append(self._tried(info, placement))
             yield
-        found.domains = trials
-        best = found.best
+        # The domain in which most members fit; the smallest of these.
+        best = max(trials, key=lambda one: (one.fits, -one.nodes), default=None)
+        found = replace(
+            found,
+            domain_count=len(placements),
+            domains=tuple(one.document(found.needed) for one in trials),
+            fits=None if best is None else best.fits,
+            stopped_by=None if best is None else best.stop(),
+        )
         if best is None:
-            found.reason = "there is no domain to be in"
-        elif best.fits >= found.needed:
-            found.state = FITS
-            found.reason = f"{best.fits} of {len(info.pods)} waiting members would fit{_where(best)}"
-        else:
-            found.reason = f"{best.fits} of {found.needed} needed members would fit{_where(best)}"
-            changes = []
-            for change in self._changes(found, info, best):
-                if change is not None:
-                    changes.append(change)
-                yield
-            found.changes = changes
+            return replace(found, reason="there is no domain to be in")
+        if best.fits >= found.needed:
+            reason = f"{best.fits} of {len(info.pods)} waiting members would fit{_where(best)}"
+            return replace(found, state=FITS, reason=reason)
+        changes = []
+        for change in self._changes(found, info, best):
+            if change is not None:
+                changes.append(change)
+            yield
+        reason = f"{best.fits} of {found.needed} needed members would fit{_where(best)}"
+        return replace(found, reason=reason, changes=tuple(changes))
 
     def _domains(self, info: PodGroupInfo) -> Status | Sequence[Placement]:
         if not self._placements:
             return [WHOLE_CLUSTER]
         return self._points.generate(GroupCycle(self._table, info), info, WHOLE_CLUSTER)
 
-    def _no_domain(self, found: GroupExplanation, status: Status) -> str:
+    def _no_domain(self, found: GroupDocument, status: Status) -> str:
         """Why there is no domain that the group can be tried in."""
         key = found.topology_key
         nodes = (node for node in self._table.nodes[: self._table.rows_in_use] if node is not None)
@@ -389,7 +318,7 @@ class GroupExplainer:
             return str(failure), ()
         return ("", ()) if status.is_success else (status.message, ())
 
-    def _preemption(self, info: PodGroupInfo) -> dict[str, Any] | None:
+    def _preemption(self, info: PodGroupInfo) -> GroupPreemption | None:
         """What preemption would do for a whole group; None if nobody preempts, or too many pods could go."""
         plugin = next(
             (
@@ -425,25 +354,25 @@ class GroupExplainer:
     # What would help
 
     def _changes(
-        self, found: GroupExplanation, info: PodGroupInfo, best: DomainTrial
+        self, found: GroupDocument, info: PodGroupInfo, best: DomainTrial
     ) -> Iterator[GroupChange | None]:
         yield self._without_constraint(found, info)
         yield from self._more_nodes(found, info, best)
         if found.policy == "gang" and best.fits:
             lower = found.scheduled + best.fits
-            yield GroupChange("minimum", f"minCount {lower} instead of {found.minimum}", best.placement.name)
+            yield _change("minimum", f"minCount {lower} instead of {found.minimum}", best.placement.name)
 
-    def _without_constraint(self, found: GroupExplanation, info: PodGroupInfo) -> GroupChange | None:
+    def _without_constraint(self, found: GroupDocument, info: PodGroupInfo) -> GroupChange | None:
         """Whether the group fits if it need not be in one domain."""
         if not found.topology_key:
             return None
         trial = self._tried(info, WHOLE_CLUSTER)
         if trial.fits < found.needed:
             return None
-        return GroupChange("topology", f"no constraint on {found.topology_key}")
+        return _change("topology", f"no constraint on {found.topology_key}")
 
     def _more_nodes(
-        self, found: GroupExplanation, info: PodGroupInfo, best: DomainTrial
+        self, found: GroupDocument, info: PodGroupInfo, best: DomainTrial
     ) -> Iterator[GroupChange | None]:
         """How many more nodes like one of the domain are enough: tried with one, two, four and so on."""
         rows = best.placement.rows_of(self._table)
@@ -466,10 +395,10 @@ class GroupExplainer:
             yield None
         if enough:
             text = f"{_count(enough, 'more node', 'more nodes')} like {node.name}"
-            yield GroupChange("nodes", text, best.placement.name)
+            yield _change("nodes", text, best.placement.name)
 
     def _fits_with(
-        self, found: GroupExplanation, info: PodGroupInfo, best: DomainTrial, like_node: str, count: int
+        self, found: GroupDocument, info: PodGroupInfo, best: DomainTrial, like_node: str, count: int
     ) -> bool:
         """Whether so many members fit in a domain that has more nodes of a kind."""
         table = self._table
@@ -487,6 +416,15 @@ class GroupExplainer:
                 return False
             same = [one for one in placements if one.name == best.placement.name]
             return bool(same) and self._tried(info, same[0]).fits >= found.needed
+
+
+def _change(kind: str, text: str, domain: str = "") -> GroupChange:
+    return GroupChange(kind=kind, text=text, domain=domain, outcome=domain or "fits")
+
+
+def _counted(found: GroupDocument, pods: int, scheduled: int) -> GroupDocument:
+    needed = max(found.minimum - scheduled, 1)
+    return replace(found, pods=pods, scheduled=scheduled, needed=needed)
 
 
 def _where(trial: DomainTrial) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import compress, count
 from operator import attrgetter, is_not
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -19,7 +19,9 @@ from msgspec.structs import replace
 from stowplan.api.devices import ResourceSlice
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
-from stowplan.explain.rejections import NearMiss
+from stowplan.explain.document.pod import Change
+from stowplan.explain.explainers.rejections import NearRow
+from stowplan.explain.sentences import outcome
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.explanation import Remedy, RemedyPlugin
 from stowplan.scheduler.framework.extension_points import post_filter_steps
@@ -49,25 +51,6 @@ _MERGE_KEYS: Final = {
 """Lists that a strategic merge patch of a pod merges, and the field it goes by."""
 
 
-class Change(NamedTuple):
-    """A change after which the pod is placed.
-
-    `patch` changes the pod, or the claim that `claim` names; `action` changes the cluster:
-    `{"delete": "ns/pod"}`, `{"addNode": "like-this"}`, `{"uncordon": "node"}`. `node` is where the pod would
-    go and `nodes` how many nodes would take it;
-    `victims` are pods that preemption would remove.
-    """
-
-    kind: str
-    text: str
-    node: str
-    nodes: int
-    patch: Mapping[str, Any] | None = None
-    action: Mapping[str, str] | None = None
-    victims: tuple[str, ...] = ()
-    claim: str = ""
-
-
 class Changes:
     """Looks for changes that would place one pod, on the table of a framework."""
 
@@ -78,7 +61,7 @@ class Changes:
         self._nominations = nominations
         self._info = evaluation.cycle.pod
 
-    def steps(self, near_misses: Sequence[NearMiss]) -> Iterator[Change | None]:
+    def steps(self, near_misses: Sequence[NearRow]) -> Iterator[Change | None]:
         """One change of every kind that helps, in the order in which people would try them.
 
         Between two steps others may run: every proposal is tried on the state there is then. None is a step
@@ -91,7 +74,7 @@ class Changes:
 
     # Changes of the pod, proposed by plugins
 
-    def _remedies(self, near_misses: Sequence[NearMiss]) -> Iterator[Change | None]:
+    def _remedies(self, near_misses: Sequence[NearRow]) -> Iterator[Change | None]:
         by_kind: dict[str, dict[str, tuple[Remedy, str]]] = {}
         for remedy, node in self._proposals(near_misses[:NEAREST]):
             by_kind.setdefault(remedy.kind, {}).setdefault(remedy.text, (remedy, node))
@@ -103,13 +86,13 @@ class Changes:
                 if change is not None:
                     break
 
-    def _proposals(self, near_misses: Iterable[NearMiss]) -> Iterator[tuple[Remedy, str]]:
+    def _proposals(self, near_misses: Iterable[NearRow]) -> Iterator[tuple[Remedy, str]]:
         cycle = self._evaluation.cycle
-        for miss in near_misses:
-            plugin = self._framework.plugins[miss.plugin]
+        for near in near_misses:
+            plugin = self._framework.plugins[near.miss.plugin]
             if isinstance(plugin, RemedyPlugin):
-                for remedy in plugin.remedies(cycle, self._info, miss.row):
-                    yield remedy, miss.node
+                for remedy in plugin.remedies(cycle, self._info, near.row):
+                    yield remedy, near.miss.node
 
     def _tried(self, remedy: Remedy, node: str) -> Change | None:
         if remedy.node_patch is not None:
@@ -117,7 +100,9 @@ class Changes:
         if remedy.claims:
             return self._with_claims(remedy)
         placed = self._place(patched_pod(self._info.pod, remedy.patch))
-        return None if placed is None else Change(remedy.kind, remedy.text, *placed, patch=remedy.patch)
+        if placed is None:
+            return None
+        return _change(remedy.kind, remedy.text, *placed, patch=dict(remedy.patch))
 
     def _with_node(self, remedy: Remedy, name: str) -> Change | None:
         row = self._table.row_of(name)
@@ -129,16 +114,20 @@ class Changes:
             placed = self._place(self._info.pod)
         if placed is None:
             return None
-        return Change(remedy.kind, f"{remedy.kind} {name}", *placed, action={remedy.kind: name})
+        return _change(remedy.kind, f"{remedy.kind} {name}", *placed, action={remedy.kind: name})
 
     def _with_claims(self, remedy: Remedy) -> Change | None:
         with self._table.devices.claims.seen_as(remedy.claims):
             placed = self._place(self._info.pod)
         if placed is None:
             return None
-        patch = remedy.patch if remedy.of_claim else None
-        return Change(
-            remedy.kind, remedy.text, *placed, patch=patch, action=remedy.action, claim=remedy.of_claim
+        return _change(
+            remedy.kind,
+            remedy.text,
+            *placed,
+            patch=dict(remedy.patch) if remedy.of_claim else None,
+            action=None if remedy.action is None else dict(remedy.action),
+            claim=remedy.of_claim,
         )
 
     def _place(self, pod: Pod) -> tuple[str, int] | None:
@@ -154,18 +143,18 @@ class Changes:
 
     # Changes of the cluster
 
-    def _freed_pod(self, near_misses: Sequence[NearMiss]) -> Change | None:
+    def _freed_pod(self, near_misses: Sequence[NearRow]) -> Change | None:
         """The least important pod whose end alone would make room."""
         best: tuple[int, int, str, str] | None = None
         cycle = self._framework.evaluate(self._info, self._nominations).cycle
         with self._framework.simulations(cycle, cycle.memos, self._nominations) as simulations:
-            for miss in near_misses[:FREED_FROM]:
-                pods = sorted(self._table.pods_on[miss.row].values(), key=_importance)
+            for near in near_misses[:FREED_FROM]:
+                pods = sorted(self._table.pods_on[near.row].values(), key=_importance)
                 for other in pods:
-                    place = (*_importance(other), miss.node, other.key)
+                    place = (*_importance(other), near.miss.node, other.key)
                     if best is not None and place >= best:
                         break
-                    with simulations.row(miss.row) as simulation:
+                    with simulations.row(near.row) as simulation:
                         simulation.remove_pod(other)
                         if simulation.verdict() is None:
                             best = place
@@ -173,17 +162,17 @@ class Changes:
         if best is None:
             return None
         _, _, node, key = best
-        return Change("freePod", f"{key} ends", node, 1, action={"delete": key})
+        return _change("freePod", f"{key} ends", node, 1, action={"delete": key})
 
-    def _new_node(self, near_misses: Sequence[NearMiss]) -> Iterator[Change | None]:
+    def _new_node(self, near_misses: Sequence[NearRow]) -> Iterator[Change | None]:
         """One more node of a shape there is; shapes of near misses first, then the most frequent."""
-        for node in shapes(self._table, [miss.row for miss in near_misses])[:SHAPES]:
+        for node in shapes(self._table, [near.row for near in near_misses])[:SHAPES]:
             added = like(node, self._table)
             with added_node(self._table, added), added_slices(self._table, node.name, added.name):
                 placed = self._place(self._info.pod)
             if placed is not None:
                 text = f"one more node like {node.name}"
-                yield Change("addNode", text, "the new node", placed[1], action={"addNode": node.name})
+                yield _change("addNode", text, "the new node", placed[1], action={"addNode": node.name})
                 return
             yield None
 
@@ -207,7 +196,7 @@ class Changes:
         node, victims = found
         text = f"priority above {levels[low]} (now {self._info.priority})"
         patch = {"spec": {"priority": levels[low] + 1}}
-        yield Change("priority", text, node, 1, patch=patch, victims=victims)
+        yield _change("priority", text, node, 1, patch=patch, victims=victims)
 
     def _preempts(self, level: int) -> Generator[None, None, tuple[str, tuple[str, ...]] | None]:
         """Where preemption would make room at a priority, and who would go; in steps."""
@@ -227,6 +216,30 @@ class Changes:
         if not found.status.is_success or not found.nominated_node:
             return None
         return found.nominated_node, tuple(victim.key for victim in found.victims)
+
+
+def _change(
+    kind: str,
+    text: str,
+    node: str,
+    nodes: int,
+    *,
+    patch: dict[str, Any] | None = None,
+    action: dict[str, str] | None = None,
+    victims: tuple[str, ...] = (),
+    claim: str = "",
+) -> Change:
+    return Change(
+        kind=kind,
+        text=text,
+        node=node,
+        nodes=nodes,
+        patch=patch,
+        claim=claim,
+        action=action,
+        victims=victims,
+        outcome=outcome(node, nodes, victims),
+    )
 
 
 def _importance(info: PodInfo) -> tuple[int, int]:

@@ -1,39 +1,21 @@
 """The view of `stowplan top`: queue lanes, rate and causes on one screen of text.
 
-It is made of plain data, whoever told it: a running scheduler, or lists of a cluster that anybody schedules.
+It is made of a document, from a running scheduler or from the lists of a cluster that anybody schedules.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
+from stowplan.explain.document.pending import Cause
+from stowplan.explain.document.queue import Board, CostsDocument, QueueEntry
 from stowplan.explain.layout import PLAIN, Palette, cleaned, hanging, middle, moment, span, visible
+from stowplan.explain.states import LANES
 
-LANES: Final = ("active", "backoff", "unschedulable", "gated", "permit", "binding")
 _BARS: Final = " ▁▂▃▄▅▆▇█"
-_OF_GROUPS: Final = "pod group is unschedulable, "
 _SHADE: Final = {"unschedulable": "yellow", "gated": "cyan", "backoff": "yellow"}
 HISTORY: Final = 60
 _ROOM_FOR_COSTS: Final = 12
 """Lines that must be left below the lanes for the costs to be shown."""
-
-
-@dataclass(slots=True)
-class Board:
-    """What is known at one moment. `oldest` has the pods that wait longest, as lanes tell of them."""
-
-    title: str
-    source: str
-    nodes: int | None = None
-    assigned: int | None = None
-    waiting: int = 0
-    lanes: Mapping[str, int] = field(default_factory=dict)
-    causes: Sequence[Mapping[str, Any]] = ()
-    oldest: Sequence[Mapping[str, Any]] = ()
-    rate: float | None = None
-    latency: Mapping[str, float] | None = None
-    costs: Mapping[str, Any] | None = None
-    """Whose scheduling cycles took most time, as the API tells it."""
 
 
 class Rates:
@@ -65,12 +47,12 @@ def render(
     width: int = 100,
 ) -> list[str]:
     """The lines of the view; causes and pods as far as there is room."""
-    width = min(width, 100)
+    board, width = cleaned(board), min(width, 100)
     lines = [*_head(board, rate, history, palette, width), "", *_lanes(board, palette, width), ""]
     left = max(height - len(lines) - 1, 4)
-    causes = _causes(cleaned(list(board.causes)), palette, width)
-    oldest = _oldest(cleaned(list(board.oldest)), palette, now, width)
-    costs = _costs(cleaned(dict(board.costs or {})), palette, width)
+    causes = _causes(board.causes, palette, width)
+    oldest = _oldest(board.oldest, palette, now, width)
+    costs = _costs(board.costs, palette, width)
     costs = costs[: max(left // 3, 3)] if left >= _ROOM_FOR_COSTS else []
     left -= len(costs) + 1 if costs else 0
     lines += causes[: left if len(oldest) < 3 else max(left * 2 // 3, 3)]
@@ -85,7 +67,7 @@ def render(
 def _head(
     board: Board, rate: float | None, history: Sequence[float], palette: Palette, width: int
 ) -> list[str]:
-    first = f"{palette.paint(cleaned(board.title), 'bold')} · source: {cleaned(board.source)}"
+    first = f"{palette.paint(board.title, 'bold')} · source: {board.source}"
     parts = []
     if board.nodes is not None:
         parts.append(f"{board.nodes:,} nodes")
@@ -96,7 +78,7 @@ def _head(
     if rate is not None:
         parts.append(f"{rate:,.1f} pods/s {_spark(history[-20:])}".rstrip())
     if board.latency:
-        parts.append(f"p50 {_duration(board.latency['p50'])}, p99 {_duration(board.latency['p99'])}")
+        parts.append(f"p50 {_duration(board.latency.p50)}, p99 {_duration(board.latency.p99)}")
     return [*hanging("", first, width), " · ".join(parts)]
 
 
@@ -126,66 +108,57 @@ def _lanes(board: Board, palette: Palette, width: int) -> list[str]:
     return lines
 
 
-def _causes(causes: Sequence[Mapping[str, Any]], palette: Palette, width: int) -> list[str]:
+def _causes(causes: Sequence[Cause], palette: Palette, width: int) -> list[str]:
     if not causes:
         return ["No pod waits."]
-    figure = len(f"{causes[0]['count']:,}")
-    names = [middle(cause["name"], 30) for cause in causes]
+    figure = len(f"{causes[0].count:,}")
+    names = [middle(cause.name, 30) for cause in causes]
     long = max(map(len, names))
     lines = [palette.paint(f"{len(causes)} {'cause' if len(causes) == 1 else 'causes'}", "bold")]
     for name, cause in zip(names, causes, strict=True):
-        begin = f"  {cause['count']:>{figure},}  {name:<{long}}  "
-        helped = f"{palette.paint('helped by:', 'green')} {cause['help']}"
-        lines.append(_cut(begin + cause["reason"], width))
+        begin = f"  {cause.count:>{figure},}  {name:<{long}}  "
+        helped = f"{palette.paint('helped by:', 'green')} {cause.help}"
+        lines.append(_cut(begin + cause.reason, width))
         lines.append(_cut(" " * len(begin) + helped, width))
     return lines
 
 
-def _costs(costs: Mapping[str, Any], palette: Palette, width: int) -> list[str]:
+def _costs(costs: CostsDocument | None, palette: Palette, width: int) -> list[str]:
     """Whose scheduling cycles took the time: a line for each owner of pods."""
-    items = costs.get("items") or ()
-    if not items:
+    if costs is None or not costs.items:
         return []
-    everybody = costs.get("seconds")
-    names = [middle(f"{item['namespace']}/{item['owner']}", max(width - 65, 24)) for item in items]
+    items, everybody = costs.items, costs.seconds
+    names = [middle(f"{item.namespace}/{item.owner}", max(width - 65, 24)) for item in items]
     long = max(map(len, names))
     lines = [
         palette.paint("cycles spent by template", "bold"),
         f"  {'':<{long}}  {'share':>5}  {'time':>9}  {'attempts':>9}  {'mean':>9}  {'longest':>9}",
     ]
     for name, item in zip(names, items, strict=True):
-        share = f"{item['seconds'] / everybody:.0%}" if everybody else ""
-        times = [_duration(item[key]) for key in ("seconds", "mean", "worst")]
-        line = f"  {name:<{long}}  {share:>5}  {times[0]:>9}  {item['attempts']:>9,}"
+        share = f"{item.seconds / everybody:.0%}" if everybody else ""
+        times = [_duration(one) for one in (item.seconds, item.mean, item.worst)]
+        line = f"  {name:<{long}}  {share:>5}  {times[0]:>9}  {item.attempts:>9,}"
         line += "".join(f"  {one:>9}" for one in times[1:])
-        if item["slow"]:
-            slow = f"{item['slow']:,} slow"
+        if item.slow:
+            slow = f"{item.slow:,} slow"
             line += f"  {palette.paint(slow, 'yellow')}"
         lines.append(_cut(line, width))
     return lines
 
 
-def _oldest(pods: Sequence[Mapping[str, Any]], palette: Palette, now: float, width: int) -> list[str]:
+def _oldest(pods: Sequence[QueueEntry], palette: Palette, now: float, width: int) -> list[str]:
     if not pods:
         return []
     names = [
-        f"{middle(pod['group'], 30)} ({pod['pods']} pods)" if pod.get("group") else middle(pod["pod"], 40)
-        for pod in pods
+        f"{middle(pod.group, 30)} ({pod.pods} pods)" if pod.group else middle(pod.pod, 40) for pod in pods
     ]
     long = max(map(len, names))
     lines = [palette.paint("waiting longest", "bold")]
     for name, pod in zip(names, pods, strict=True):
-        since = moment(pod.get("since"))
+        since = moment(pod.since or None)
         age = "" if since is None else span(now - since)
-        lines.append(_cut(f"  {age:>6}  {name:<{long}}  {_brief(pod.get('cause') or '')}", width))
+        lines.append(_cut(f"  {age:>6}  {name:<{long}}  {pod.brief}", width))
     return lines
-
-
-def _brief(cause: str) -> str:
-    """What was said about a group, without what is said about all of them."""
-    while cause.startswith(_OF_GROUPS):
-        cause = cause.removeprefix(_OF_GROUPS)
-    return cause
 
 
 def _cut(line: str, width: int) -> str:

@@ -1,8 +1,7 @@
 """Decisions as text: from the nodes that were filtered out to the scores of the best ones."""
 
+from stowplan.explain.document.decision import Candidate, Decision, Rejection
 from stowplan.explain.layout import indented, table
-from stowplan.scheduler.framework.decision import Candidate, Decision, Rejection
-from stowplan.scheduler.plugins.legacy.names import old_points
 
 
 def explain(decision: Decision) -> str:
@@ -93,6 +92,8 @@ def _priorities(decision: Decision) -> list[str]:
 
 
 def _on_old_scale(points: int, weight: int) -> str:
+    from stowplan.scheduler.plugins.legacy.names import old_points
+
     return f"{points} ({old_points(points // weight):g})"
 
 
