@@ -44,10 +44,10 @@ $(FUZZ)/.ready: pyproject.toml
 	touch $@
 
 fuzz-parsers: $(FUZZ)/.ready
-	$(FUZZ)/bin/stowplan fuzz --target all --seconds $(SECONDS)
+	$(FUZZ)/bin/stowplan lab fuzz --target all --seconds $(SECONDS)
 
 fuzz-openapi: $(FUZZ)/.ready
-	$(FUZZ)/bin/stowplan fuzz --openapi all --seconds $(SECONDS)
+	$(FUZZ)/bin/stowplan lab fuzz --openapi all --seconds $(SECONDS)
 
 # The wheel and the sdist, in dist/.
 wheel: $(READY)
