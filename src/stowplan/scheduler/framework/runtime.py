@@ -17,13 +17,13 @@ from stowplan.scheduler.framework.contract import Signs
 from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.evaluation import NOTHING_SAID, Evaluation, PreFiltering
 from stowplan.scheduler.framework.extension_points import (
-    Probe,
     call_plugin,
     checked_pre_filter,
     count_calls,
     guarded,
     plugin_error,
 )
+from stowplan.scheduler.framework.instrument import Probe
 from stowplan.scheduler.framework.interface import (
     UNSIGNED,
     ExtensionPoint,
