@@ -1,5 +1,6 @@
 """A scheduler that is broken on purpose does not get away with it."""
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
@@ -9,6 +10,7 @@ import pytest
 from stowplan.api.status import ApiError
 from stowplan.client.objectstore import ObjectStore
 from stowplan.lab.chaos import execute, plan_of
+from stowplan.runtime.clock.watchdog import LIMIT
 from stowplan.scheduler.cache import Cache
 from stowplan.scheduler.event_handlers import NodeEventHandler
 from stowplan.scheduler.failure_handler import FailureHandler
@@ -135,3 +137,23 @@ def test_the_scheduler_dying_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(SchedulingQueue, "flush_backoff", explode)
     found = next(finding for seed in SEEDS for finding in execute(plan_of(seed)).findings[:1])
     assert "the scheduler survives: ZeroDivisionError: on purpose" in str(found)
+
+
+@pytest.mark.parametrize(("seconds", "every", "is_held"), [(2 * LIMIT, 10, True), (LIMIT / 5, 1, False)])
+def test_an_attempt_that_holds_the_loop_is_found_but_not_many_short_ones(
+    seconds: float, every: int, is_held: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to 32 attempts come in a row, as virtual time stands still; a scheduler would pause between them."""
+    pop, popped = SchedulingQueue.pop, [0]
+
+    def slow(self: SchedulingQueue) -> Any:
+        popped[0] += 1
+        if popped[0] % every == 0:
+            end = time.thread_time() + seconds
+            while time.thread_time() < end:
+                sum(range(200))
+        return pop(self)
+
+    monkeypatch.setattr(SchedulingQueue, "pop", slow)
+    findings = execute(plan_of(0)).findings
+    assert any("never held for long" in one.invariant for one in findings) == is_held
