@@ -9,24 +9,30 @@ READY := $(VENV)/.ready
 # The tests start many processes, which would all compile everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: up test test-long stories fuzz-parsers fuzz-openapi wheel wheel-trial python-trials newcomer chart image image-trial docs docs-trial lock man check lint types layers kubectl chromium mmdebstrap clean
+.PHONY: up test test-long stories coverage fuzz-parsers fuzz-openapi wheel wheel-trial python-trials newcomer chart image image-trial docs docs-trial schema lock man check lint types layers kubectl chromium mmdebstrap clean
 
 up: $(INSTALLED)
 	$(BIN)/stowplan up --demo
 
 test: $(READY) check kubectl chromium
-	$(BIN)/pytest -n 3
+	$(BIN)/pytest -n 4
 
 # The property tests with TIMES times the examples that they ask for (a run of the suite has 0.6 times as many), all
 # recorded facts of 1.37, and more kills of leaders. Other examples each time: one that fails is printed with a blob.
 TIMES ?= 10
 test-long: $(READY)
-	STOWPLAN_LONG_TESTS=$(TIMES) STOWPLAN_KILLS=$(TIMES) $(BIN)/pytest -n 3 tests/run/test_failover.py \
+	STOWPLAN_LONG_TESTS=$(TIMES) STOWPLAN_KILLS=$(TIMES) $(BIN)/pytest -n 4 tests/run/test_failover.py \
 	  $$(grep -rlw --include='test_*.py' 'from effort import' tests)
 
 # Stories recorded from kube-controller-manager, in real time against `stowplan up`: about two minutes.
 stories: $(READY)
 	$(BIN)/pytest -m stories tests/controllers
+
+# The share of lines that tests reach, also in the processes they start; dist/coverage shows the lines.
+coverage: $(READY) kubectl chromium
+	$(BIN)/pytest -n 4 --cov --cov-report=
+	$(BIN)/coverage html --quiet
+	$(BIN)/coverage report --format=total
 
 # Parsers fed with arbitrary bytes, chosen by coverage, and the API server with requests made from its documents.
 # The tools are in a virtualenv of their own.
@@ -38,10 +44,10 @@ $(FUZZ)/.ready: pyproject.toml
 	touch $@
 
 fuzz-parsers: $(FUZZ)/.ready
-	$(FUZZ)/bin/stowplan fuzz --target all --seconds $(SECONDS)
+	$(FUZZ)/bin/stowplan lab fuzz --target all --seconds $(SECONDS)
 
 fuzz-openapi: $(FUZZ)/.ready
-	$(FUZZ)/bin/stowplan fuzz --openapi all --seconds $(SECONDS)
+	$(FUZZ)/bin/stowplan lab fuzz --openapi all --seconds $(SECONDS)
 
 # The wheel and the sdist, in dist/.
 wheel: $(READY)
@@ -78,6 +84,11 @@ image: wheel mmdebstrap
 # What is in the image, and `stowplan run` in it against the embedded API server. Needs root.
 image-trial: image
 	$(BIN)/python tests/package/image_trial.py dist/image
+
+# The JSON schema of explanations and other documents, as docs/ publishes it.
+schema: $(READY)
+	$(BIN)/python -c 'from stowplan.explain.document.schema import schema_text as text; print(text(), end="")' \
+	    > docs/decision-document.schema.json
 
 # The documentation as a site, in dist/site. Warnings are errors: a link that leads nowhere, a page that is not in it.
 docs: $(READY)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
-from xdist.scheduler import LoadScopeScheduling
 
+from distribution import Distribution
 from effort import LONG
 from releases import EACH
 from stowplan.api.releases import Release
@@ -21,23 +21,6 @@ settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 pytest.register_assert_rewrite("wire.comparing", "wire.objects")
 """Comparisons of these modules show what differs."""
-
-TOGETHER = (
-    "tests/run/test_recorded_",
-    "tests/outages/test_outages.py",
-    "tests/controllers/test_recorded_stories.py",
-    "tests/apiserver/test_manifests_of_all_kinds.py",
-    "tests/up/test_corpus.py",
-    "tests/up/test_kubectl_on_up.py",
-    "tests/apiserver/test_recorded_answers.py",
-    "tests/bench/test_bench_growth.py",
-    "tests/deploy/test_applied.py",
-    "tests/explain/test_inspection.py",
-    "tests/explain/test_running_scheduler.py",
-    "tests/httpclient/test_large_lists.py",
-    "tests/page/test_page.py",
-)
-"""Tests of these files look at the same processes or runs, which start and end once for all of them."""
 
 
 class Frozen:
@@ -86,15 +69,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     _FROZEN.before_test()
 
 
-class OneByOne(LoadScopeScheduling):  # type: ignore[misc]
-    """Gives workers one test at a time, but those that share processes to one worker."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return next((files for files in TOGETHER if nodeid.startswith(files)), nodeid)
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneByOne:
-    return OneByOne(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Distribution:
+    return Distribution(config, log)
 
 
 @pytest.fixture(params=EACH, ids=lambda one: one.name)

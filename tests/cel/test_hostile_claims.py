@@ -15,7 +15,7 @@ from stowplan.api.decode import convert
 from stowplan.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from stowplan.api.pod import PodResourceClaim
 from stowplan.config import build, default_config
-from stowplan.explain.explainer import Explainer
+from stowplan.explain.explainers.pod import Explainer
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.framework.status import PluginError
 from stowplan.scheduler.plugins.registry import in_tree_registry

@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.api.pod import Affinity, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from stowplan.explain.document.decision import Decision, Rejection
+from stowplan.explain.recorded import decide
 from stowplan.scheduler.framework.cycle_state import Cycle
-from stowplan.scheduler.framework.decision import EXAMPLES, GROUPS, Decision, Rejection, decide
+from stowplan.scheduler.framework.decision import EXAMPLES, GROUPS
 from stowplan.scheduler.framework.interface import Plugin
 from stowplan.scheduler.framework.status import Status, unschedulable
 from stowplan.scheduler.table.podinfo import PodInfo

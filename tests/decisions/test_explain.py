@@ -2,9 +2,9 @@
 
 import pytest
 
+from stowplan.explain.document.decision import Candidate, Decision, Rejection
 from stowplan.explain.layout import table
-from stowplan.explain.text import explain
-from stowplan.scheduler.framework.decision import Candidate, Decision, Rejection
+from stowplan.explain.terminal.decision import explain
 from stowplan.testing import cluster, node, pod
 
 TAINTED = Rejection(

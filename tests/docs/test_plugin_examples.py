@@ -13,7 +13,7 @@ from docs.pages import PAGES, ROOT, blocks, write_files
 from scheduler.worlds import World, live
 from stowplan.api.status import ApiError
 from stowplan.config import load_file
-from stowplan.scheduler.framework.decision import Decision
+from stowplan.explain.document.decision import Decision
 from stowplan.scheduler.framework.registry import load_plugin
 from stowplan.scheduler.framework.status import ProfileError
 from stowplan.testing import PluginCheckError, check_plugin, cluster, node, pod

@@ -13,12 +13,12 @@ def test_the_attempts_before_the_last_one_are_remembered_up_to_a_limit() -> None
         await world.settle((EARLIER + 5) * 400)
         found = await inspection.pod(world.namespace, "p")
         assert found is not None
-        numbers = [one["number"] for one in found["attempts"]]
+        numbers = [one.number for one in found.attempts]
         assert len(numbers) == EARLIER + 1
         assert numbers == list(range(numbers[0], numbers[0] - len(numbers), -1))
-        assert {one["outcome"] for one in found["attempts"]} == {"unschedulable"}
-        assert "Insufficient cpu" in found["attempts"][-1]["message"]
-        times = [one["time"] for one in found["attempts"]]
+        assert {one.outcome for one in found.attempts} == {"unschedulable"}
+        assert "Insufficient cpu" in found.attempts[-1].message
+        times = [one.time for one in found.attempts]
         assert times == sorted(times, reverse=True)
 
     live(story)

@@ -7,8 +7,9 @@ import pytest
 
 from stowplan.api.decode import convert_any
 from stowplan.config.build import default_profile
-from stowplan.explain.explainer import Explainer, PodExplanation
-from stowplan.explain.terminal import render
+from stowplan.explain.document.pod import PodDocument
+from stowplan.explain.explainers.pod import Explainer
+from stowplan.explain.terminal.pod import render
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.plugins.registry import in_tree_registry
 from stowplan.scheduler.table.table import ClusterTable, load
@@ -107,7 +108,7 @@ def claim(
     }
 
 
-def explained(objects: Sequence[Json], wanting: Json | None = None) -> PodExplanation:
+def explained(objects: Sequence[Json], wanting: Json | None = None) -> PodDocument:
     table = ClusterTable()
     load(table, [obj for one in objects if (obj := convert_any(one)) is not None])
     framework = Framework(default_profile(), table, in_tree_registry())
@@ -302,7 +303,7 @@ def test_an_error_names_the_device() -> None:
     found = explained([*ONE, slice_of("n", [gpu("g0")]), claim("c", asked(**where(expression)))])
     assert "CEL runtime error: no such key: cores" in found.message
     assert found.message.endswith(f"(device {DRIVER}/n/g0, request gpu, on n)")
-    assert f"{DRIVER}/n/g0" in render(found.document()).replace("\n", " ")
+    assert f"{DRIVER}/n/g0" in render(found).replace("\n", " ")
 
 
 def test_more_devices_than_a_claim_can_have_end_the_attempt_before_fewer_are_tried() -> None:
@@ -319,7 +320,7 @@ def test_a_claim_with_devices_elsewhere_says_where_and_who_uses_it() -> None:
     miss = next(one for one in found.near_misses if one.node == "n")
     assert miss.missing == "claim elsewhere"
     assert miss.detail == "claim c has m/g0; it is reserved for lab/q (claim c)"
-    assert "claim c: c has m/g0, reserved for lab/q" in render(found.document())
+    assert "claim c: c has m/g0, reserved for lab/q" in render(found)
 
 
 def test_an_extended_resource_is_told_like_a_claim() -> None:
@@ -340,4 +341,4 @@ def test_an_extended_resource_is_told_like_a_claim() -> None:
 )
 def test_the_state_of_a_claim_comes_first(claims: list[Json], text: str) -> None:
     found = explained([*ONE, *claims])
-    assert f"claim c: {text}" in render(found.document())
+    assert f"claim c: {text}" in render(found)

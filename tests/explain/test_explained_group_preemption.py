@@ -7,8 +7,8 @@ import pytest
 from preemption.group_worlds import GroupWorld, gang
 from preemption.preempting import budget, low, small
 from stowplan.api.meta import Object
-from stowplan.explain.group_text import render_group
-from stowplan.scheduler.pod_groups.explainer import GroupExplainer
+from stowplan.explain.explainers.group import GroupExplainer
+from stowplan.explain.terminal.group import render_group
 from stowplan.testing import PodBuilder, pod
 from stowplan.testing.groups import pod_group
 
@@ -30,7 +30,7 @@ def explained(
     found = GroupExplainer(world.framework, "a test", placements=False).explain(HIGH)
     assert found is not None
     assert {uid: info.row for uid, info in world.table.pods.items()} == before
-    return render_group(found.document())
+    return render_group(found)
 
 
 def test_who_would_go_and_who_stays() -> None:

@@ -16,8 +16,9 @@ from stowplan.api.node import Node
 from stowplan.api.pod import Pod, ResourceList, ResourceRequirements, TopologySpreadConstraint
 from stowplan.api.requests import PatchType
 from stowplan.config.build import default_profile
-from stowplan.explain.changes import Change, like
-from stowplan.explain.explainer import Explainer, PodExplanation
+from stowplan.explain.document.pod import Change, PodDocument
+from stowplan.explain.explainers.changes import like
+from stowplan.explain.explainers.pod import Explainer
 from stowplan.explain.states import PENDING
 from stowplan.localcluster.store.patches import patched
 from stowplan.scheduler.framework.interface import ExtensionPoint
@@ -81,7 +82,7 @@ def fits(nodes: Iterable[Node], pods: Iterable[Pod], pod: Pod) -> set[str]:
     return {framework.table.name_of(row) for row in evaluation.feasible_rows.tolist()}
 
 
-def explained(nodes: Sequence[Node], pods: Sequence[Pod], pod: Pod) -> PodExplanation:
+def explained(nodes: Sequence[Node], pods: Sequence[Pod], pod: Pod) -> PodDocument:
     framework = engine(nodes, pods)
     return Explainer(framework, "a test").explain(framework.table.info(pod))
 

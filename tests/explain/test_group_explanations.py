@@ -14,7 +14,8 @@ from stowplan.api.meta import Object
 from stowplan.api.pod_groups import GATES
 from stowplan.cli.explain.explain import explain, pending
 from stowplan.config import default_config
-from stowplan.explain.group_text import render_group
+from stowplan.explain.document.group import GroupDocument
+from stowplan.explain.terminal.group import render_group
 from stowplan.scheduler.settings import Settings
 from stowplan.simulate import Cluster
 from stowplan.simulate.snapshot import Snapshot
@@ -72,30 +73,33 @@ def engine(*documents: Json | list[Json]) -> Cluster:
     return Cluster.load(snapshot, settings=Settings.of(default_config(gates_with(GATES))))
 
 
-def explained(*documents: Json | list[Json], key: str = KEY) -> Json:
+def explained(*documents: Json | list[Json], key: str = KEY) -> GroupDocument:
     made = engine(*documents)
     before = made.table.requested.copy()
     found = made.explain_group(key)
     assert found is not None
     assert (made.table.requested == before).all()
-    return found.document()
+    return found
 
 
 def test_it_is_told_how_many_fit_where_and_who_stops_the_group() -> None:
     busy = pods(1, "3", of="other", on="a0")
     found = explained(racks(), group(4, **IN_ONE_RACK), pods(4, "3"), busy)
-    assert (found["state"], found["fits"], found["reason"]) == (
+    assert (found.state, found.fits, found.reason) == (
         "waiting",
         2,
         "2 of 4 needed members would fit in b",
     )
-    assert [(one["domain"], one["fits"], one["enough"]) for one in found["domains"]] == [
+    assert [(one.domain, one.fits, one.enough) for one in found.domains] == [
         ("a", 1, False),
         ("b", 2, False),
     ]
-    stop = found["stoppedBy"]
-    assert (stop["pod"], stop["domain"], stop["asks"]) == ("default/g-2", "b", "cpu 3")
-    assert stop["funnel"] == [{"plugin": "NodeResourcesFit", "reason": "Insufficient cpu", "nodes": 2}]
+    stop = found.stopped_by
+    assert stop is not None
+    assert (stop.pod, stop.domain, stop.asks) == ("default/g-2", "b", "cpu 3")
+    assert [(line.plugin, line.reason, line.nodes) for line in stop.funnel] == [
+        ("NodeResourcesFit", "Insufficient cpu", 2)
+    ]
     text = render_group(found)
     assert "PodGroup default/g is waiting: 2 of 4 needed members would fit in b" in text
     assert "What stops it in b: default/g-2 (asks for cpu 3)" in text
@@ -105,15 +109,15 @@ def test_it_is_told_how_many_fit_where_and_who_stops_the_group() -> None:
 def test_what_is_said_to_help_does() -> None:
     given = [racks(), pods(4, "3")]
     found = explained(*given, group(4, **IN_ONE_RACK))
-    changes = {change["kind"]: change for change in found["changes"]}
+    changes = {change.kind: change for change in found.changes}
     assert changes.keys() == {"topology", "nodes", "minimum"}
-    assert explained(*given, group(4))["state"] == "fits"
-    assert changes["minimum"]["text"] == "minCount 2 instead of 4"
-    assert explained(*given, group(2, **IN_ONE_RACK))["state"] == "fits"
-    assert changes["nodes"]["text"] == f"2 more nodes like {changes['nodes']['domain']}0"
-    more = [node(f"more{number}", changes["nodes"]["domain"]) for number in range(2)]
-    assert explained(*given, more[:1], group(4, **IN_ONE_RACK))["state"] == "waiting"
-    assert explained(*given, more, group(4, **IN_ONE_RACK))["state"] == "fits"
+    assert explained(*given, group(4)).state == "fits"
+    assert changes["minimum"].text == "minCount 2 instead of 4"
+    assert explained(*given, group(2, **IN_ONE_RACK)).state == "fits"
+    assert changes["nodes"].text == f"2 more nodes like {changes['nodes'].domain}0"
+    more = [node(f"more{number}", changes["nodes"].domain) for number in range(2)]
+    assert explained(*given, more[:1], group(4, **IN_ONE_RACK)).state == "waiting"
+    assert explained(*given, more, group(4, **IN_ONE_RACK)).state == "fits"
 
 
 @pytest.mark.parametrize(
@@ -142,13 +146,13 @@ def test_what_is_said_to_help_does() -> None:
 )
 def test_what_a_group_waits_for_besides_room(documents: list[Any], state: str, reason: str) -> None:
     found = explained(racks(), *documents)
-    assert (found["state"], found["reason"]) == (state, reason)
+    assert (found.state, found.reason) == (state, reason)
     assert reason.split()[0] in render_group(found)
 
 
 def test_members_that_run_count() -> None:
     found = explained(racks(1), group(3, **IN_ONE_RACK), pods(1, on="a0", cpu="4"), pods(2, "3"))
-    assert (found["scheduled"], found["fits"], found["reason"]) == (
+    assert (found.scheduled, found.fits, found.reason) == (
         1,
         1,
         "1 of 2 needed members would fit in a",
@@ -172,11 +176,11 @@ def test_of_a_composite_group_its_parts_are_told() -> None:
         pods(3, "3", of="h"),
         key="compositepodgroup/default/all",
     )
-    assert [(part["group"], part["state"]) for part in found["parts"]] == [
+    assert [(part.group, part.state) for part in found.parts] == [
         ("default/g", "fits"),
         ("default/h", "waiting"),
     ]
-    assert found["reason"] == ("1 of 2 groups would fit; default/h: 2 of 3 needed members would fit")
+    assert found.reason == ("1 of 2 groups would fit; default/h: 2 of 3 needed members would fit")
     assert "  h  waiting  2 of 3 needed members would fit" in render_group(found)
 
 

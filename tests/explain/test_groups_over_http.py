@@ -14,7 +14,7 @@ RACK = "example.com/rack"
 async def told(world: World, path: str, viewer: Viewer = EVERYTHING, **query: str) -> Any:
     inspection = Inspection(lambda: world.scheduler, cluster="a test", release="1.37")
     answer = await Routes(inspection, dict).answer(f"/stowplan/v1/{path}", query, viewer)
-    return answer.document if answer.code == 200 else answer.code
+    return answer.document.document() if answer.code == 200 else answer.code
 
 
 async def racks(world: World) -> None:
@@ -138,7 +138,7 @@ def test_groups_of_namespaces_that_may_not_be_read_are_not_told_of() -> None:
     async def story(world: World) -> None:
         await racks(world)
         team = Viewer(reads_team)
-        assert (await told(world, "podgroups", team)) == {"items": [], "total": 0}
+        assert (await told(world, "podgroups", team)) == {"document": "groups", "items": [], "total": 0}
         assert await told(world, "podgroups/d/waits", team) == 403
         assert await told(world, "podgroups/d/waits/map", team) == 403
 

@@ -60,7 +60,7 @@ async def looked_at(clock: VirtualClock) -> dict[str, dict[str, Any]]:
         for who, viewer in viewers.items():
             answers = {path: await routes.answer(f"/stowplan/v1{path}", {}, viewer) for path in PATHS}
             assert {answer.code for answer in answers.values()} == {200}
-            found[who] = {path: answer.document for path, answer in answers.items()}
+            found[who] = {path: answer.document.document() for path, answer in answers.items()}
             found[who]["stream"] = [event.decode() for event in await streams[who].changes()]
     return found
 

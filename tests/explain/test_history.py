@@ -7,6 +7,7 @@ from typing import Any
 
 from stowplan.api.catalogue import NODES, PODS
 from stowplan.api.requests import Json
+from stowplan.explain.document.queue import DecisionsDocument
 from stowplan.explain.web import Inspection
 from stowplan.explain.web.history import KEPT
 from stowplan.explain.web.nodes import MOST_TEMPLATES, TURNED_AWAY
@@ -45,7 +46,7 @@ async def came_and_went() -> None:
     async with running_scheduler(store, 0) as scheduler:
         inspection = Inspection(lambda: scheduler, cluster="test", release="test")
         everything = {NAMESPACE}
-        assert inspection.queue(everything)["lanes"][0]["in"] is None, "nothing is known before two samples"
+        assert inspection.queue(everything).lanes[0].incoming is None, "nothing is known before two samples"
         inspection.history.sample()
         for number in range(BOUND):
             store.create(PODS, pod(number))
@@ -58,9 +59,7 @@ async def came_and_went() -> None:
                 and len(scheduler.context.cache.table.pods) == BOUND
             )
         )
-        await until(
-            lambda: all(item["outcome"] != "binding" for item in inspection.decisions(everything)["items"])
-        )
+        await until(lambda: all(item.outcome != "binding" for item in inspection.decisions(everything).items))
         inspection.history.sample()
         [interval] = inspection.history.intervals
         assert (interval.bound, interval.unschedulable, interval.errors) == (BOUND, 1, 0)
@@ -68,12 +67,17 @@ async def came_and_went() -> None:
         assert interval.outgoing == {"active": BOUND + 1, "binding": BOUND}
 
         shown = inspection.decisions(everything)
-        assert shown["history"]["bound"] == [round(BOUND / interval.seconds, 2)]
-        assert 0 < shown["history"]["p50"][0] <= shown["history"]["p99"][0]
-        assert shown["plugins"] == [] or abs(sum(one["share"] for one in shown["plugins"]) - 1) < 0.01
-        lanes = {lane["name"]: lane for lane in inspection.queue(everything)["lanes"]}
-        assert lanes["active"]["in"] == lanes["active"]["out"] == round((BOUND + 1) / interval.seconds, 3)
-        assert (lanes["gated"]["out"], lanes["permit"]["in"]) == (0, 0)
+        history = shown.history
+        assert history is not None
+        assert history.bound == (round(BOUND / interval.seconds, 2),)
+        assert history.p50[0] is not None
+        assert history.p99[0] is not None
+        assert 0 < history.p50[0] <= history.p99[0]
+        assert not shown.plugins or abs(sum(one.share for one in shown.plugins) - 1) < 0.01
+        lanes = {lane.name: lane for lane in inspection.queue(everything).lanes}
+        rate = round((BOUND + 1) / interval.seconds, 3)
+        assert lanes["active"].incoming == lanes["active"].outgoing == rate
+        assert (lanes["gated"].outgoing, lanes["permit"].incoming) == (0, 0)
 
         scheduler.context.metrics.reset()
         inspection.history.sample()
@@ -94,9 +98,9 @@ def test_who_may_not_see_nodes_is_told_no_totals() -> None:
             for _ in range(2):
                 inspection.history.sample()
             shown = inspection.decisions(set(), whole=False)
-            assert shown == {"items": [], "rate": None, "latency": None, "history": None, "plugins": []}
-            for lane in inspection.queue(set(), whole=False)["lanes"]:
-                assert (lane["total"], lane["in"], lane["out"], lane["pods"]) == (0, None, None, [])
+            assert shown == DecisionsDocument(rate=None)
+            for lane in inspection.queue(set(), whole=False).lanes:
+                assert (lane.total, lane.incoming, lane.outgoing, lane.pods) == (0, None, None, ())
 
     asyncio.run(ask())
 
@@ -122,8 +126,8 @@ def test_a_node_evaluates_a_template_once_however_many_pods_it_has() -> None:
             inspection._evaluated = counted  # type: ignore[method-assign, assignment]
             found = await inspection.node(node(0).name, {NAMESPACE})
             assert found is not None
-            assert len(found["turnedAway"]) == TURNED_AWAY
-            assert {one["reason"] for one in found["turnedAway"]} == {"Insufficient cpu"}
+            assert len(found.turned_away) == TURNED_AWAY
+            assert {one.reason for one in found.turned_away} == {"Insufficient cpu"}
             assert evaluated == templates <= MOST_TEMPLATES
 
     asyncio.run(ask())
@@ -153,7 +157,7 @@ def test_pods_that_are_placed_while_causes_are_found_are_no_error() -> None:
             large["status"]["allocatable"]["cpu"] = large["status"]["capacity"]["cpu"] = "10000"
             store.create(NODES, large)
             found = await asking
-            assert found["pods"] == sum(cause["count"] for cause in found["causes"]) == len(pods)
-            assert (await inspection.pending({NAMESPACE}))["pods"] == 0
+            assert found.pods == sum(cause.count for cause in found.causes) == len(pods)
+            assert (await inspection.pending({NAMESPACE})).pods == 0
 
     asyncio.run(ask())

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 import stowplan.cli
 from stowplan.cli.main import stowplan as command
-from stowplan.explain.board import Board
-from stowplan.explain.board import render as render_board
+from stowplan.explain.document.pending import Cause, PendingDocument
+from stowplan.explain.document.queue import Board, QueueEntry
 from stowplan.explain.layout import Palette, cleaned, middle, safe, table, visible
-from stowplan.explain.pending_text import render as render_pending
 from stowplan.explain.report import Report, Table, Text
 from stowplan.explain.report.terminal import render as render_report
+from stowplan.explain.terminal.board import render as render_board
+from stowplan.explain.terminal.pending import render_pending
 from stowplan.gocompat import quoting
 from stowplan.runtime.logs.formats import JsonFormat, TextFormat, source_of
 
@@ -71,13 +72,13 @@ def reports() -> list[str]:
     text = Report(
         title=hostile(), summary=hostile(), parts=(Text(hostile()), Table(("a",), ((hostile(),),))), data={}
     )
-    cause = {"count": 1, "name": hostile(), "reason": hostile(), "help": hostile(), "pods": [hostile()]}
-    waiting = {"pod": hostile(), "cause": hostile(), "since": None}
+    cause = Cause((hostile(),), 1, hostile(), hostile(), hostile())
+    waiting = QueueEntry(pod=hostile(), cause=hostile(), brief=hostile(), since=None)
     board = Board(title=hostile(), source=hostile(), causes=(cause,), oldest=(waiting,))
     return [
         "\n".join(render_report(text)),
         "\n".join(render_board(board, None, now=0.0)),
-        render_pending({"pods": 1, "causes": [cause], "source": hostile()}),
+        render_pending(PendingDocument(pods=1, causes=(cause,), source=hostile(), headline=hostile())),
     ]
 
 

@@ -8,7 +8,7 @@ import pytest
 from explain.test_volumes import node, pod
 from stowplan.api.decode import convert_any
 from stowplan.config.build import default_profile
-from stowplan.explain.explainer import Explainer
+from stowplan.explain.explainers.pod import Explainer
 from stowplan.scheduler.framework.explanation import ShortfallPlugin, ShortfallSizesPlugin
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.plugins.registry import in_tree_registry

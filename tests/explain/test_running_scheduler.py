@@ -143,7 +143,7 @@ def test_a_configuration_of_ones_own_is_asked_and_not_the_scheduler(kubeconfig: 
 def test_a_gate_is_said_first(kubeconfig: Path, offline: tuple[str, ...]) -> None:
     text = run(kubeconfig, "explain", *offline, "held").stdout
     assert text.startswith("default/held is pending: held by scheduling gate example.com/quota\n")
-    assert "Let go it would be placed on node-" in text
+    assert "Without its gates it would go to node-" in text
 
 
 @pytest.mark.parametrize("offline", [(), ("--offline",)])

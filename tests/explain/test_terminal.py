@@ -4,13 +4,18 @@ import io
 import time
 from typing import Any
 
+import msgspec
 import pytest
 
 from stowplan.cli.progress import Progress, elapsed
-from stowplan.explain.board import Board, Rates
-from stowplan.explain.board import render as render_board
+from stowplan.explain.document.pending import Cause
+from stowplan.explain.document.pod import FunnelLine, PodDocument, RequeueEvent
+from stowplan.explain.document.queue import Board, Cost, CostsDocument, QueueEntry
 from stowplan.explain.layout import Palette, cleaned, hanging, joined, middle, span, visible
-from stowplan.explain.terminal import render
+from stowplan.explain.sentences import told_pod
+from stowplan.explain.terminal.board import Rates
+from stowplan.explain.terminal.board import render as render_board
+from stowplan.explain.terminal.pod import render
 from stowplan.explain.wakes import sentence
 
 
@@ -51,15 +56,15 @@ def test_spans(seconds: float, text: str) -> None:
     assert span(seconds) == text
 
 
-def wake(plugin: str, resource: str, *actions: str) -> dict[str, Any]:
-    return {"plugin": plugin, "resource": resource, "actions": list(actions)}
+def wake(plugin: str, resource: str, *actions: str) -> RequeueEvent:
+    return RequeueEvent(resource, actions, plugin)
 
 
 FIT = [
     wake("NodeResourcesFit", "Pod", "Delete", "UpdatePodScaleDown"),
     wake("NodeResourcesFit", "Node", "Add", "UpdateNodeAllocatable", "UpdateNodeTaint"),
 ]
-GPU = [{"plugin": "NodeResourcesFit", "reason": "Insufficient nvidia.com/gpu", "nodes": 3}]
+GPU = [FunnelLine("NodeResourcesFit", "Insufficient nvidia.com/gpu", 3)]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +109,7 @@ GPU = [{"plugin": "NodeResourcesFit", "reason": "Insufficient nvidia.com/gpu", "
         ([wake("Extender", "*", "All")], ["anything in the cluster changes"]),
     ],
 )
-def test_events_are_one_sentence(wakes: list[dict[str, Any]], expected: list[str]) -> None:
+def test_events_are_one_sentence(wakes: list[RequeueEvent], expected: list[str]) -> None:
     assert sentence(wakes, GPU) == expected
 
 
@@ -114,12 +119,14 @@ def test_events_are_one_sentence(wakes: list[dict[str, Any]], expected: list[str
 )
 def test_device_classes_are_awaited_where_an_extended_resource_is_short(reason: str, awaited: bool) -> None:
     wakes = [*FIT, wake("NodeResourcesFit", "resource.k8s.io/DeviceClass", "Add", "Update")]
-    parts = sentence(wakes, [{"plugin": "NodeResourcesFit", "reason": reason, "nodes": 3}])
+    parts = sentence(wakes, [FunnelLine("NodeResourcesFit", reason, 3)])
     assert ("a DeviceClass is added or changes" in parts) == awaited
 
 
-def document(**more: Any) -> dict[str, Any]:
-    return {
+def document(**more: Any) -> PodDocument:
+    """A document about a waiting pod, made at 1000 seconds."""
+    plain = {
+        "document": "pod",
         "pod": "ml/train-7",
         "state": "pending",
         "source": "the running scheduler",
@@ -138,6 +145,7 @@ def document(**more: Any) -> dict[str, Any]:
         "queue": None,
         **more,
     }
+    return told_pod(msgspec.convert(plain, PodDocument), 1000.0)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +182,7 @@ def document(**more: Any) -> dict[str, Any]:
     ],
 )
 def test_where_the_pod_is_comes_first(more: dict[str, Any], headline: str, line: str) -> None:
-    lines = render(document(**more), now=1000.0).splitlines()
+    lines = render(document(**more)).splitlines()
     assert lines[0] == headline
     assert line in lines[1:4]
 
@@ -198,24 +206,25 @@ def test_colours_change_nothing_but_colours() -> None:
 
 
 def test_the_board_fits_a_screen() -> None:
-    causes = [
-        {"name": f"ns/{number}-{'x' * 60}", "count": 9000 - number, "reason": "r " * 90, "help": "h " * 90}
-        for number in range(40)
-    ]
-    oldest = [{"pod": f"ns/{'y' * 70}", "since": "1970-01-01T00:00:00Z", "cause": "c " * 90}] * 30
-    cost = {"attempts": 1234567, "seconds": 12345.6, "mean": 0.01, "worst": 9.99, "slow": 1234}
-    costs = [{"namespace": "ns", "owner": f"ReplicaSet/{number}-{'z' * 60}", **cost} for number in range(20)]
+    causes = tuple(
+        Cause((), 9000 - number, f"ns/{number}-{'x' * 60}", "r " * 90, "h " * 90) for number in range(40)
+    )
+    oldest = QueueEntry(pod=f"ns/{'y' * 70}", since="1970-01-01T00:00:00Z", cause="c " * 90, brief="c " * 90)
+    costs = tuple(
+        Cost("ns", f"ReplicaSet/{number}-{'z' * 60}", 1234567, 12345.6, 0.01, 9.99, 1234)
+        for number in range(20)
+    )
     board = Board(
-        "prod",
-        "a test",
-        5000,
-        50000,
-        10000,
-        {"active": 3, "unschedulable": 9997},
-        causes,
-        oldest,
-        12.5,
-        costs={"items": costs, "seconds": 20 * 12345.6},
+        title="prod",
+        source="a test",
+        nodes=5000,
+        assigned=50000,
+        waiting=10000,
+        lanes={"active": 3, "unschedulable": 9997},
+        causes=causes,
+        oldest=(oldest,) * 30,
+        rate=12.5,
+        costs=CostsDocument(costs, seconds=20 * 12345.6),
     )
     for height, width in ((24, 80), (50, 200)):
         lines = render_board(board, 12.5, [1, 5, 2], now=3600.0, height=height, width=width)
@@ -230,8 +239,8 @@ def test_the_board_fits_a_screen() -> None:
 
 def test_without_a_rate_of_the_scheduler_it_is_that_of_pods_that_get_nodes() -> None:
     rates = Rates()
-    assert rates.add(Board("x", "lists", assigned=10), 100.0) is None
-    assert rates.add(Board("x", "lists", assigned=30), 102.0) == 10.0
+    assert rates.add(Board(title="x", source="lists", assigned=10), 100.0) is None
+    assert rates.add(Board(title="x", source="lists", assigned=30), 102.0) == 10.0
 
 
 def test_progress_is_shown_after_two_seconds_with_rate_and_time_left() -> None:

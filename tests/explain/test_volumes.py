@@ -7,8 +7,9 @@ import pytest
 
 from stowplan.api.decode import convert_any
 from stowplan.config.build import default_profile
-from stowplan.explain.explainer import Explainer, PodExplanation
-from stowplan.explain.terminal import render
+from stowplan.explain.document.pod import PodDocument
+from stowplan.explain.explainers.pod import Explainer
+from stowplan.explain.terminal.pod import render
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.plugins.registry import in_tree_registry
 from stowplan.scheduler.table.table import ClusterTable, load
@@ -88,7 +89,7 @@ def storage_class(name: str, mode: str, provisioner: str = "kubernetes.io/no-pro
     }
 
 
-def explained(wanting: Json, *others: Json) -> PodExplanation:
+def explained(wanting: Json, *others: Json) -> PodDocument:
     found = [convert_any(one) for one in (wanting, node("a-1", "zone-a"), node("b-1", "zone-b"), *others)]
     objects = [one for one in found if one is not None]
     assert len(objects) == len(found)
@@ -98,7 +99,7 @@ def explained(wanting: Json, *others: Json) -> PodExplanation:
     return Explainer(framework, "a test").explain(table.info(objects[0]))  # type: ignore[arg-type]
 
 
-def details(found: PodExplanation) -> dict[str, tuple[str, str, str]]:
+def details(found: PodDocument) -> dict[str, tuple[str, str, str]]:
     return {miss.node: (miss.plugin, miss.missing, miss.detail) for miss in found.near_misses}
 
 
@@ -116,7 +117,7 @@ def test_the_zone_of_a_bound_volume_is_named() -> None:
         "claim data is on pv-1, which is in zone-a",
     )
     assert details(found)["a-1"][:2] == ("NodeResourcesFit", "1 cpu short")
-    assert "claim data: bound to pv-1, which is in zone-a\n" in render(found.document())
+    assert "claim data: bound to pv-1, which is in zone-a\n" in render(found)
 
 
 def test_a_claim_that_finds_no_free_volume() -> None:
@@ -142,7 +143,7 @@ def test_a_claim_that_finds_no_free_volume() -> None:
     ],
 )
 def test_claims_that_rule_out_every_node(objects: list[Json], message: str, said: str) -> None:
-    lines = render(explained(pod("pg", [of_claim("data")]), *objects).document()).splitlines()
+    lines = render(explained(pod("pg", [of_claim("data")]), *objects)).splitlines()
     assert lines[0] == f"data/pg is pending: {message}"
     assert said in lines
 

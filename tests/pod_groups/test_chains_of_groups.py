@@ -136,12 +136,12 @@ def test_a_group_below_a_deep_chain_is_scheduled_and_told_of() -> None:
         await world.settle(30)
         assert world.node_of("p") == "n"
         inspection = Inspection(lambda: world.scheduler, cluster="a test", release="1.37")
-        assert inspection.groups({"d"})["total"] == DEEP + 1
-        [line] = inspection.groups({"d"}, "c0")["items"]
-        assert (line["group"], line["pods"], line["scheduled"]) == ("d/c0", 1, 1)
+        assert inspection.groups({"d"}).total == DEEP + 1
+        [line] = inspection.groups({"d"}, "c0").items
+        assert (line.group, line.pods, line.scheduled) == ("d/c0", 1, 1)
         told = await inspection.group("compositepodgroup", "d", "c0")
         assert told is not None
-        assert told["state"] == "placed"
+        assert told.state == "placed"
         assert world.problems == []
 
     live(story, config=configured(gates=gates))

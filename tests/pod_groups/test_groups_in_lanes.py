@@ -7,7 +7,8 @@ from stowplan.api.catalogue import POD_GROUPS
 from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.releases import release
 from stowplan.config import default_config
-from stowplan.explain.web.queues import LANES, lane_pods
+from stowplan.explain.states import LANES
+from stowplan.explain.web.queues import lane_pods
 from stowplan.testing.groups import pod_group
 
 GATES = FeatureGates({"GenericWorkload": True}, release("1.37"))
@@ -19,7 +20,7 @@ def test_a_member_of_a_group_that_does_not_exist_is_shown_as_held_back() -> None
         await world.add_pod("p", schedulingGroup={"podGroupName": "nowhere"})
         lanes = lane_pods(world.scheduler, {world.namespace})
         assert set(lanes) == set(LANES)
-        assert [one["pod"] for one in lanes["gated"].pods] == [f"{world.namespace}/p"]
+        assert [one.pod for one in lanes["gated"].pods] == [f"{world.namespace}/p"]
 
     live(story, config=default_config(GATES))
 

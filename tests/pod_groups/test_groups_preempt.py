@@ -10,8 +10,10 @@ from pod_groups.group_stories import add_composite, add_group, put_members, told
 from scheduler.worlds import World, configured, enabling, live, plugin
 from stowplan.api.pod import Pod
 from stowplan.api.status import ApiError
-from stowplan.explain.web.evictions import eviction_facts, explain_gone
-from stowplan.framework import Code, PodGroupPostFilterResult, Status, Wait, unschedulable
+from stowplan.explain.document.pod import PodDocument
+from stowplan.explain.web.evictions import explain_gone, with_evictions
+from stowplan.framework import Code, Status, Wait, unschedulable
+from stowplan.framework.advanced import PodGroupPostFilterResult
 
 FOUND = "pod group preemption: found a placement for podgroup, preempting {} victims"
 
@@ -66,16 +68,20 @@ def test_who_went_for_a_group_is_remembered() -> None:
         add_group(world, "g", 2, priority=10)
         put_members(world, "g", 2, "3", priority=10)
         await world.settle(0.5)
-        evicted = eviction_facts(world.scheduler, _pod(world, "low-n1"))["evicted"]
-        assert evicted["by"] == ["group d/g"]
-        assert sorted(evicted["victims"]) == ["d/low-n1", "d/low-n2"]
-        made = eviction_facts(world.scheduler, _pod(world, "g-0"))["evictions"]
-        assert made["preemption"]["message"] == FOUND.format(2)
+        nothing = PodDocument(pod="", state="placed", source="")
+        evicted = with_evictions(nothing, world.scheduler, _pod(world, "low-n1")).evicted
+        assert evicted is not None
+        assert evicted.by == ("group d/g",)
+        assert sorted(evicted.victims) == ["d/low-n1", "d/low-n2"]
+        made = with_evictions(nothing, world.scheduler, _pod(world, "g-0")).evictions
+        assert made is not None
+        assert made.preemption is not None
+        assert made.preemption.message == FOUND.format(2)
         world.delete_pod("low-n1")
         await world.settle()
         gone = explain_gone(world.scheduler, "d/low-n1")
         assert gone is not None
-        assert gone.document()["message"].startswith("evicted for group d/g, ")
+        assert gone.message.startswith("evicted for group d/g, ")
 
     live(story, config=with_gates())
 

@@ -3,7 +3,7 @@
 from policy.documents import policy, profile_of, sample
 from scheduler.worlds import World, live
 from stowplan.config.legacy import policy_config, provider_config
-from stowplan.explain.text import explain
+from stowplan.explain.terminal.decision import explain
 from stowplan.testing import cluster, node, pod
 
 LEAST_AND_LABEL = policy(

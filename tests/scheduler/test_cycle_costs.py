@@ -12,10 +12,11 @@ from scheduler.worlds import World, configured, live, plugin
 from stowplan.api.catalogue import POD_GROUPS
 from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.releases import release
+from stowplan.explain.document.queue import CostsDocument
 from stowplan.explain.web import Inspection
 from stowplan.framework import unschedulable
 from stowplan.runtime.logs import Logger
-from stowplan.scheduler.cycle_costs import LONGEST_HOLD, MOST_OWNERS, SHARE, CycleCosts
+from stowplan.scheduler.cycle.costs import LONGEST_HOLD, MOST_OWNERS, SHARE, CycleCosts
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing import pod
@@ -149,13 +150,13 @@ def test_the_api_and_the_metrics_tell_who_costs_the_time() -> None:
         await world.settle(1)
         inspection = Inspection(lambda: world.scheduler, cluster="a test", release="1.37")
         told = inspection.costs({"d"})
-        assert [(one["owner"], one["attempts"], one["slow"]) for one in told["items"]] == [
+        assert [(one.owner, one.attempts, one.slow) for one in told.items] == [
             ("Pod/slow-no", 1, 1),
             ("ReplicaSet/web", 2, 0),
         ]
-        assert told["seconds"] == pytest.approx(2.02)
-        assert told["items"][1]["mean"] == pytest.approx(0.01)
-        assert inspection.costs({"other"}, whole=False) == {"items": [], "attempts": None, "seconds": None}
+        assert told.seconds == pytest.approx(2.02)
+        assert told.items[1].mean == pytest.approx(0.01)
+        assert inspection.costs({"other"}, whole=False) == CostsDocument()
         sample = world.scheduler.context.metrics.registry.get_sample_value
         labels = {"namespace": "d", "owner": "Pod/slow-no"}
         assert sample("stowplan_costly_owner_cycle_seconds", labels) == pytest.approx(2.0)

@@ -6,13 +6,14 @@ import pytest
 
 from releases import GATES_1_37
 from scheduler.worlds import World, configured, live
-from stowplan.explain.state import Explanation
+from stowplan.api.meta import timestamp
+from stowplan.explain.document.pod import SchedulingDocument
 from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.interface import Plugin, Wait
 from stowplan.scheduler.table.podinfo import PodInfo
 
 
-def explained(world: World, name: str) -> Explanation:
+def explained(world: World, name: str) -> SchedulingDocument:
     found = world.scheduler.explain(f"d/{name}")
     assert found is not None
     json.dumps(found.document())
@@ -51,7 +52,7 @@ def test_a_pod_that_fits_nowhere_says_what_would_have_it_tried_again() -> None:
         found = explained(world, "p")
         now = found.state
         assert (now.place, now.rejected_by) == ("unschedulable", ("NodeResourcesFit",))
-        assert now.until == world.began + 300
+        assert now.until == timestamp(world.began + 300)
         wakers = {one.resource: one for one in now.wakers}
         assert wakers["Node"].actions == ("Add", "UpdateNodeAllocatable")
         assert wakers["AssignedPod"].actions == ("Delete", "UpdatePodScaleDown")
@@ -86,7 +87,8 @@ def test_what_preemption_does_is_told() -> None:
         await world.add_pod("high", priority=100)
         found = explained(world, "high")
         assert found.attempt is not None
-        assert found.attempt.preemption == {
+        assert found.attempt.preemption is not None
+        assert found.attempt.preemption.document() == {
             "node": "n",
             "victims": ["d/low"],
             "candidates": 1,
@@ -95,6 +97,7 @@ def test_what_preemption_does_is_told() -> None:
             "funnel": [],
             "chosenBy": {"criterion": "only", "text": "the only candidate"},
             "spared": {"pods": [], "count": 0},
+            "headline": "Why pods of n were evicted",
         }
         assert "Preemption: victims on n: d/low (1 candidate node)." in found.text()
 

@@ -5,7 +5,10 @@ import textwrap
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, TextIO
+from typing import Any, Final, TextIO, TypeVar, cast
+
+import msgspec
+from msgspec.structs import replace
 
 from stowplan.gocompat import quoting
 
@@ -38,13 +41,25 @@ class Palette:
 PLAIN: Final = Palette(False)
 
 
-def cleaned(value: Any) -> Any:
-    """Plain data without anything that a terminal would act upon: its texts were written by anybody."""
+_Data = TypeVar("_Data")
+
+
+def cleaned(value: _Data) -> _Data:
+    """A document or plain data without anything that a terminal acts upon: anybody may write its texts."""
+    found: Any = _cleaned(value)
+    return cast(_Data, found)
+
+
+def _cleaned(value: Any) -> Any:
     if isinstance(value, str):
         return quoting.visible(value)
+    if isinstance(value, msgspec.Struct):
+        return replace(value, **{name: _cleaned(getattr(value, name)) for name in value.__struct_fields__})
     if isinstance(value, Mapping):
-        return {cleaned(key): cleaned(one) for key, one in value.items()}
-    return [cleaned(one) for one in value] if isinstance(value, list | tuple) else value
+        return {_cleaned(key): _cleaned(one) for key, one in value.items()}
+    if isinstance(value, tuple):
+        return tuple(map(_cleaned, value))
+    return [_cleaned(one) for one in value] if isinstance(value, list) else value
 
 
 def safe(text: str, *, coloured: bool = False) -> str:
@@ -73,6 +88,15 @@ def middle(name: str, width: int) -> str:
         return name
     half = (width - 1) // 2
     return f"{_start(name, width - 1 - half)}…{_start(name[::-1], half)[::-1]}"
+
+
+def shortened(text: str, keys: Iterable[str], width: int) -> str:
+    """A sentence in which long names are cut in the middle."""
+    for key in keys:
+        short = middle(key, width)
+        if short != key:
+            text = text.replace(key, short)
+    return text
 
 
 def _start(text: str, width: int) -> str:

@@ -4,11 +4,10 @@ What is registered is exact and long: plugins, resources and actions. For people
 one kind of object is one part of the sentence: `a node is added or changes allocatable, labels or taints`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
-if TYPE_CHECKING:
-    from stowplan.explain.state import Requeuer
+from stowplan.explain.document.pod import FunnelLine, RequeueEvent
 
 _NODE_CHANGES: Final = {
     "UpdateNodeAllocatable": "allocatable",
@@ -37,7 +36,7 @@ _FIT: Final = "NodeResourcesFit"
 _NATIVE: Final = frozenset(("cpu", "memory", "ephemeral-storage"))
 
 
-def sentence(wakes: Sequence[Mapping[str, Any]], funnel: Iterable[Mapping[str, Any]] = ()) -> list[str]:
+def sentence(wakes: Sequence[RequeueEvent], funnel: Iterable[FunnelLine] = ()) -> list[str]:
     """The parts of the sentence. `funnel` says which resources are short, so whose end would help."""
     funnel = list(funnel)
     actions: dict[str, dict[str, None]] = {}
@@ -45,13 +44,13 @@ def sentence(wakes: Sequence[Mapping[str, Any]], funnel: Iterable[Mapping[str, A
     for one in wakes:
         if _awaits_devices_it_does_not_use(one, funnel):
             continue
-        if one["resource"] == _TARGET:
+        if one.resource == _TARGET:
             itself = True
             continue
-        if one["resource"] in _PODS and one["resource"] not in _OTHERS:
-            itself |= not _OWN_CHANGES.isdisjoint(one["actions"]) or "Update" in one["actions"]
-        resource = "Pod" if one["resource"] in _PODS else one["resource"]
-        actions.setdefault(resource, {}).update(dict.fromkeys(one["actions"]))
+        if one.resource in _PODS and one.resource not in _OTHERS:
+            itself |= not _OWN_CHANGES.isdisjoint(one.actions) or "Update" in one.actions
+        resource = "Pod" if one.resource in _PODS else one.resource
+        actions.setdefault(resource, {}).update(dict.fromkeys(one.actions))
     parts: list[str] = []
     if "*" in actions:
         return ["anything in the cluster changes"]
@@ -65,19 +64,14 @@ def sentence(wakes: Sequence[Mapping[str, Any]], funnel: Iterable[Mapping[str, A
     return [*parts, _ITSELF] if itself else parts
 
 
-def objects_awaited(wakes: "Iterable[Requeuer]") -> list[str]:
+def objects_awaited(wakes: Iterable[RequeueEvent]) -> list[str]:
     """What has to be there or to change besides pods and nodes: `a PersistentVolumeClaim is added`."""
-    wanted = [
-        {"resource": one.resource, "actions": one.actions, "plugin": one.plugin}
-        for one in wakes
-        if one.resource not in (*_PODS, _TARGET, "Node", "*")
-    ]
-    return sentence(wanted)
+    return sentence([one for one in wakes if one.resource not in (*_PODS, _TARGET, "Node", "*")])
 
 
-def _awaits_devices_it_does_not_use(wake: Mapping[str, Any], funnel: Iterable[Mapping[str, Any]]) -> bool:
+def _awaits_devices_it_does_not_use(wake: RequeueEvent, funnel: Iterable[FunnelLine]) -> bool:
     """NodeResourcesFit awaits DeviceClasses for every pod; they help where an extended resource is short."""
-    if (wake["plugin"], wake["resource"].rpartition("/")[2]) != (_FIT, "DeviceClass"):
+    if (wake.plugin, wake.resource.rpartition("/")[2]) != (_FIT, "DeviceClass"):
         return False
     short = _reasons_of_fit(funnel)
     return bool(short) and not any(
@@ -86,8 +80,8 @@ def _awaits_devices_it_does_not_use(wake: Mapping[str, Any], funnel: Iterable[Ma
     )
 
 
-def _reasons_of_fit(funnel: Iterable[Mapping[str, Any]]) -> list[str]:
-    return [reason for line in funnel if line["plugin"] == _FIT for reason in line["reason"].split(", ")]
+def _reasons_of_fit(funnel: Iterable[FunnelLine]) -> list[str]:
+    return [reason for line in funnel if line.plugin == _FIT for reason in line.reason.split(", ")]
 
 
 def _order(resource: str) -> tuple[int, str]:
@@ -95,9 +89,9 @@ def _order(resource: str) -> tuple[int, str]:
     return known.get(resource, 2), resource
 
 
-def _short_resources(wakes: Sequence[Mapping[str, Any]], funnel: Iterable[Mapping[str, Any]]) -> list[str]:
+def _short_resources(wakes: Sequence[RequeueEvent], funnel: Iterable[FunnelLine]) -> list[str]:
     """The resources that pods would have to set free, if it is only about resources."""
-    by_pods = {one["plugin"] for one in wakes if one["resource"] in _PODS and "Delete" in one["actions"]}
+    by_pods = {one.plugin for one in wakes if one.resource in _PODS and "Delete" in one.actions}
     if by_pods != {_FIT}:
         return []
     reasons = _reasons_of_fit(funnel)

@@ -9,7 +9,7 @@ A fork costs nothing: changes are recorded with how to undo them, and a fork tha
 its own in reverse order. The table, the random choices and what plugins reserved are then as before.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from heapq import heappop, heappush
@@ -28,8 +28,11 @@ from stowplan.api.node import Node, Taint
 from stowplan.api.pod import Pod
 from stowplan.api.requests import Json
 from stowplan.config import load, load_file
-from stowplan.explain.explainer import Explainer, PodExplanation
+from stowplan.explain.document.pod import PodDocument
+from stowplan.explain.explainers.pod import Explainer
 from stowplan.runtime.logs import Logger
+from stowplan.scheduler.cycle.scheduling_cycle import NodeFinder
+from stowplan.scheduler.framework.budget import run_at_once
 from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.decision import NO_NODES, fit_error
 from stowplan.scheduler.framework.evaluation import Evaluation
@@ -41,7 +44,6 @@ from stowplan.scheduler.framework.status import Code, PluginError
 from stowplan.scheduler.node_sampler import NodeSampler
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan.scheduler.random_sources import RandomSources
-from stowplan.scheduler.scheduling_cycle import NodeFinder
 from stowplan.scheduler.settings import Settings
 from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.scheduler.table.table import ClusterTable
@@ -50,7 +52,7 @@ from stowplan.simulate.snapshot.files import Snapshot
 from stowplan.simulate.snapshot.sources import read_files
 
 if TYPE_CHECKING:
-    from stowplan.scheduler.pod_groups.explainer import GroupExplanation
+    from stowplan.explain.document.group import GroupDocument
     from stowplan.simulate.admission import AdmissionStore, Quotas
     from stowplan.simulate.manifests import Manifests
 
@@ -110,7 +112,7 @@ class Cluster:
         self._rngs = (rngs.node_finder, *rngs.frameworks)
         logger = Logger()
         tie_break = rngs.node_finder if ties == "random" else _First()
-        self._finder = NodeFinder(NodeSampler(self.table, logger), (), tie_break, logger)
+        self._finder = NodeFinder(NodeSampler(self.table, logger), tie_break, logger)
         self._keys: dict[str, str] = {}
         """The uid of every pod that has a node, by `namespace/name`."""
         self._reserved: dict[str, tuple[str, Cycle, str]] = {}
@@ -419,7 +421,7 @@ class Cluster:
         info = self.table.info(pod)
         return self._framework(pod).evaluate(info, self._nominations(), self._nominated_row(info))
 
-    def explain(self, key: str) -> PodExplanation:
+    def explain(self, key: str) -> PodDocument:
         """Why a pod is where it is, or why it is pending and what would have to change."""
         return self.explainer_for(self.pod(key)).explain(self.info(self.pod(key)))
 
@@ -427,16 +429,20 @@ class Cluster:
         """Explanations by the profile that schedules a pod."""
         return Explainer(self._framework(pod), self.source, self._nominations())
 
-    def explain_group(self, key: str) -> "GroupExplanation | None":
+    def explain_group(self, key: str) -> "GroupDocument | None":
         """Why a group of pods waits, by its key; None if nothing is known of it."""
-        from stowplan.scheduler.pod_groups.explainer import GroupExplainer
+        return run_at_once(self.group_steps(key))
+
+    def group_steps(self, key: str) -> "Generator[None, None, GroupDocument | None]":
+        """The same in steps."""
+        from stowplan.explain.explainers.group import GroupExplainer
 
         groups = self.table.groups
         first = next((pod for pod in self.pending.values() if groups.key_of(pod) == key), None)
         framework = next(iter(self.frameworks.values())) if first is None else self._framework(first)
         topology = self.settings.gates["TopologyAwareWorkloadScheduling"]
         explainer = GroupExplainer(framework, self.source, self._nominations(), placements=topology)
-        return explainer.explain(key)
+        return explainer.steps(key)
 
     def replacement(self, pod: Pod) -> Pod:
         """The pod that its controller creates when it is gone: of the same name, to be easy to follow."""

@@ -16,7 +16,8 @@ from stowplan.api.releases import DEFAULT, Release
 from stowplan.api.releases import release as release_of
 from stowplan.config import LoadedConfig, build, load, load_file
 from stowplan.config.types import API_VERSION, KIND
-from stowplan.scheduler.framework.decision import Decision, decide
+from stowplan.explain.document.decision import Decision
+from stowplan.explain.recorded import decide
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.interface import Plugin, Services
 from stowplan.scheduler.framework.profile import ProfileSpec

@@ -8,7 +8,6 @@ import asyncio
 import os
 import random
 import sys
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -24,16 +23,18 @@ import yaml
 from stowplan.api.catalogue import PODS, REPLICA_SETS
 from stowplan.api.pod import Pod
 from stowplan.api.workloads import ReplicaSet
-from stowplan.cli.explain.running import Document, RunningScheduler
+from stowplan.cli.explain.running import RunningScheduler
 from stowplan.cli.explain.targets import chosen, groups_and_rest, single_pods, some_pods
 from stowplan.cli.options import INTERVAL_SETTINGS, gates_options, plugins_option
 from stowplan.cli.output import say
 from stowplan.client.http import AccessError, HttpClient, default_kubeconfigs, load_kubeconfig
-from stowplan.explain.group_text import render_group
+from stowplan.explain.document.group import GroupDocument
+from stowplan.explain.document.pending import PendingDocument
+from stowplan.explain.document.schema import Explained, Explanations
 from stowplan.explain.layout import Palette
-from stowplan.explain.pending_text import only_of
-from stowplan.explain.pending_text import render as render_pending
-from stowplan.explain.terminal import render
+from stowplan.explain.terminal.group import render_group
+from stowplan.explain.terminal.pending import only_of, render_pending
+from stowplan.explain.terminal.pod import render
 from stowplan.runtime.clock import RealClock
 
 if TYPE_CHECKING:
@@ -247,7 +248,7 @@ async def connect(
 # Explanations
 
 
-async def _explanations(where: ClusterSource, wanted: "Targets") -> tuple[list[Document], list[str]]:
+async def _explanations(where: ClusterSource, wanted: "Targets") -> tuple[Sequence[Explained], list[str]]:
     """The explanations that are asked for, and what is to be noted about them."""
     if where.files:
         from stowplan.cli.explain import offline
@@ -268,7 +269,7 @@ async def _explanations(where: ClusterSource, wanted: "Targets") -> tuple[list[D
 
 async def _told(
     running: RunningScheduler, client: HttpClient, wanted: "Targets", namespace: str
-) -> list[Document] | None:
+) -> Sequence[Explained] | None:
     """What the running scheduler says; None where it does not know all of the pods and groups."""
     groups, rest = groups_and_rest(wanted.targets)
     if groups:
@@ -292,7 +293,7 @@ async def _told(
 # Causes
 
 
-async def _pending_once(where: ClusterSource, namespace: str) -> tuple[Document, list[str]]:
+async def _pending_once(where: ClusterSource, namespace: str) -> tuple[PendingDocument, list[str]]:
     if where.files:
         from stowplan.cli.explain import offline
 
@@ -303,7 +304,7 @@ async def _pending_once(where: ClusterSource, namespace: str) -> tuple[Document,
 
 async def pending_document(
     where: ClusterSource, client: HttpClient, address: str, namespace: str
-) -> tuple[Document, list[str]]:
+) -> tuple[PendingDocument, list[str]]:
     """The causes that pods of a cluster wait for, and notes; from the running scheduler if there is one."""
     if where.asks_running:
         running = await RunningScheduler.find(client)
@@ -322,7 +323,7 @@ async def _follow_pending(where: ClusterSource, namespace: str, interval: float,
     async with connect(where.kubeconfig, where.context, _AGENT) as (client, address, _):
         while True:
             document, _ = await pending_document(where, client, address, namespace)
-            lines = [(cause["name"], cause["count"], cause["reason"]) for cause in document["causes"]]
+            lines = [(cause.name, cause.count, cause.reason) for cause in document.causes]
             if lines != shown:
                 if shown is not None and output == "text":
                     say(f"\n{datetime.now().astimezone():%H:%M:%S}")
@@ -334,21 +335,21 @@ async def _follow_pending(where: ClusterSource, namespace: str, interval: float,
 # Output
 
 
-def _show(found: Sequence[Document], output: str, all_nodes: bool) -> None:
+def _show(found: Sequence[Explained], output: str, all_nodes: bool) -> None:
     if output == "text":
-        palette, now = Palette.of(sys.stdout, os.environ), time.time()
+        palette = Palette.of(sys.stdout, os.environ)
         texts = [
             render_group(one, all_nodes=all_nodes, palette=palette)
-            if "domains" in one
-            else render(one, all_nodes=all_nodes, palette=palette, now=now)
+            if isinstance(one, GroupDocument)
+            else render(one, all_nodes=all_nodes, palette=palette)
             for one in found
         ]
         say("\n".join(texts), nl=False, color=palette.enabled)
         return
-    dump(found[0] if len(found) == 1 else {"items": found}, output)
+    dump(found[0] if len(found) == 1 else Explanations(tuple(found)), output)
 
 
-def _show_pending(document: Document, output: str) -> None:
+def _show_pending(document: PendingDocument, output: str) -> None:
     if output == "text":
         palette = Palette.of(sys.stdout, os.environ)
         say(render_pending(document, palette), nl=False, color=palette.enabled)

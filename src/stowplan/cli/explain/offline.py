@@ -11,17 +11,22 @@ from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates, gates_
 from stowplan.api.pod import Pod
 from stowplan.api.pod_groups import GATES, PodGroup
 from stowplan.api.workloads import ReplicaSet
-from stowplan.cli.explain.running import Document
 from stowplan.cli.explain.targets import NoSuchPodError, chosen, groups_and_rest, some_pods
 from stowplan.cli.one_line import one_line_errors
 from stowplan.cli.progress import Progress, elapsed, ticking
 from stowplan.client.http import HttpClient
 from stowplan.config import default_config
 from stowplan.config.legacy import load_any_file
-from stowplan.explain.explainer import PodExplanation
-from stowplan.explain.group_members import explained_as_member, is_waiting
-from stowplan.explain.pending import NEAREST, causes
+from stowplan.explain.document.group import GroupDocument
+from stowplan.explain.document.pending import PendingDocument
+from stowplan.explain.document.pod import PodDocument
+from stowplan.explain.document.preemption import Eviction
+from stowplan.explain.document.schema import Explained
+from stowplan.explain.explainers.causes import NEAREST, pending_document
+from stowplan.explain.explainers.members import as_member, group_of_pod
+from stowplan.explain.sentences import told_pod
 from stowplan.explain.states import GONE
+from stowplan.scheduler.framework.budget import run_at_once
 from stowplan.scheduler.framework.registry import installed_plugins, load_plugin
 from stowplan.scheduler.settings import Settings
 from stowplan.scheduler.table.podinfo import PodInfo
@@ -93,7 +98,7 @@ def _engine(snapshot: Snapshot, configuration: "Configuration") -> Cluster:
 
 async def explained(
     client: HttpClient, address: str, configuration: "Configuration", wanted: "Targets", namespace: str
-) -> tuple[list[Document], list[str]]:
+) -> tuple[Sequence[Explained], list[str]]:
     """The explanations of pods of a cluster, and notes."""
     engine = await engine_of_cluster(client, address, configuration)
     try:
@@ -103,14 +108,13 @@ async def explained(
         if gone is None:
             raise
         return [gone], engine.notes
-    await _add_evictors(client, engine, found)
-    return found, engine.notes
+    return [await _with_evictors(client, engine, one) for one in found], engine.notes
 
 
-def evaluated(engine: Cluster, wanted: "Targets", namespace: str) -> list[Document]:
+def evaluated(engine: Cluster, wanted: "Targets", namespace: str) -> Sequence[Explained]:
     """The explanations by an engine of our own."""
     groups, targets = groups_and_rest(wanted.targets)
-    found = [_group(engine, kind, namespace, name) for kind, name in groups]
+    found: list[Explained] = [_group(engine, kind, namespace, name) for kind, name in groups]
     if wanted.manifests:
         pods = from_manifests(wanted.manifests, namespace, engine)
     elif groups and not targets and not wanted.selector:
@@ -121,14 +125,14 @@ def evaluated(engine: Cluster, wanted: "Targets", namespace: str) -> list[Docume
     with Progress("explaining", len(alike), "pods") as progress:
         for pod in alike:
             progress.tick(pod.key)
-            document = engine.explainer_for(pod).explain(engine.info(pod)).document()
-            group = _group_of(engine, pod)
-            found.append(document if group is None else explained_as_member(document, group))
+            document = engine.explainer_for(pod).explain(engine.info(pod))
+            group = run_at_once(group_of_pod(engine.table.groups, pod, engine.group_steps))
+            found.append(as_member(document, group))
             progress.advance()
     return found
 
 
-def _group(engine: Cluster, kind: str, namespace: str, name: str) -> Document:
+def _group(engine: Cluster, kind: str, namespace: str, name: str) -> GroupDocument:
     found = engine.explain_group(f"{kind.lower()}/{namespace}/{name}")
     if found is None:
         if not engine.table.groups.enabled:
@@ -137,41 +141,38 @@ def _group(engine: Cluster, kind: str, namespace: str, name: str) -> Document:
                 "Coscheduling"
             )
         raise click.ClickException(f'{kind.lower()}s "{name}" not found in namespace {namespace}')
-    return found.document()
+    return found
 
 
-def _group_of(engine: Cluster, pod: Pod) -> Document | None:
-    """The explanation of the group of a pod that waits: that above it if its own could be placed."""
-    groups = engine.table.groups
-    key = None if pod.spec.node_name else groups.key_of(pod)
-    found = None if key is None else engine.explain_group(key)
-    root = groups.root_of(pod) if found is not None else None
-    if found is not None and root not in (None, key) and not is_waiting(found.document()):
-        found = engine.explain_group(str(root)) or found
-    return None if found is None else found.document()
-
-
-async def _gone(client: HttpClient, engine: Cluster, namespace: str, name: str) -> Document | None:
+async def _gone(client: HttpClient, engine: Cluster, namespace: str, name: str) -> PodDocument | None:
     """What is known of a pod that is not there any more: that it was evicted, and for whom."""
     event = await last_preemption(client, namespace, name)
     if event is None:
         return None
     by = _key_of(engine, event.by)
-    text = f"evicted from {event.node} for {by}, {event.time}"
-    found = PodExplanation(f"{namespace}/{name}", GONE, engine.source, engine.table.node_count, text)
-    found.facts["evicted"] = {"message": "", "by": [by], "node": event.node}
-    return found.document()
+    nodes = engine.table.node_count
+    return told_pod(
+        PodDocument(
+            pod=f"{namespace}/{name}",
+            state=GONE,
+            source=engine.source,
+            message=f"evicted from {event.node} for {by}, {event.time}",
+            nodes=nodes,
+            feasible=nodes,
+            evicted=Eviction(by=(by,), node=event.node),
+        )
+    )
 
 
-async def _add_evictors(client: HttpClient, engine: Cluster, found: Sequence[Document]) -> None:
-    """Say for whom victims go, where the cluster's events tell."""
-    for document in found:
-        evicted = document.get("evicted")
-        if evicted and not evicted["by"]:
-            namespace, _, name = document["pod"].partition("/")
-            event = await last_preemption(client, namespace, name)
-            if event is not None:
-                evicted["by"] = [_key_of(engine, event.by)]
+async def _with_evictors(client: HttpClient, engine: Cluster, found: Explained) -> Explained:
+    """The document with for whom a victim goes, where the cluster's events tell."""
+    if not isinstance(found, PodDocument) or found.evicted is None or found.evicted.by:
+        return found
+    namespace, _, name = found.pod.partition("/")
+    event = await last_preemption(client, namespace, name)
+    if event is None:
+        return found
+    return told_pod(replace(found, evicted=replace(found.evicted, by=(_key_of(engine, event.by),))))
 
 
 def _key_of(engine: Cluster, uid: str) -> str:
@@ -182,32 +183,26 @@ def _key_of(engine: Cluster, uid: str) -> str:
 # Causes
 
 
-def causes_of(engine: Cluster, namespace: str) -> tuple[Document, list[str]]:
+def causes_of(engine: Cluster, namespace: str) -> tuple[PendingDocument, list[str]]:
     waiting = [pod for pod in engine.pending.values() if not namespace or pod.namespace == namespace]
     with Progress("explaining", unit="templates") as progress:
 
-        def explained(info: PodInfo) -> PodExplanation:
+        def explained(info: PodInfo) -> PodDocument:
             progress.tick(info.key)
             found = engine.explainer_for(info.pod).explain(info, nearest=NEAREST)
             progress.advance()
             return found
 
-        groups: dict[str, Document | None] = {}
+        groups: dict[str, GroupDocument | None] = {}
 
-        def group_of(pod: Pod) -> Document | None:
+        def group_of(pod: Pod) -> GroupDocument | None:
             key = engine.table.groups.whole_of(pod)
             if key is not None and key not in groups:
-                whole = engine.explain_group(key)
-                groups[key] = None if whole is None else whole.document()
+                groups[key] = engine.explain_group(key)
             return None if key is None else groups[key]
 
-        found = causes(waiting, engine.info, explained, group_of)
-    document = {
-        "pods": len(waiting),
-        "causes": [cause.document() for cause in found],
-        "source": engine.source,
-    }
-    return document, engine.notes
+        found = pending_document(waiting, engine.info, explained, group_of, engine.source)
+    return found, engine.notes
 
 
 # Pods that do not exist yet, and those that are alike

@@ -1,15 +1,21 @@
 """A stowplan that runs, asked through the API of the cluster's own API server (`/stowplan/v1`)."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final, TypeVar
 from urllib.parse import quote
+
+import msgspec
 
 from stowplan.api.status import ApiError
 from stowplan.client.http import HttpClient
+from stowplan.explain.document.cluster import Overview
+from stowplan.explain.document.group import GroupDocument
+from stowplan.explain.document.pending import PendingDocument
+from stowplan.explain.document.pod import PodDocument
 
 PREFIX: Final = "/stowplan/v1"
 
-Document = dict[str, Any]
+_Document = TypeVar("_Document")
 
 
 class RunningScheduler:
@@ -22,22 +28,25 @@ class RunningScheduler:
     async def find(cls, client: HttpClient) -> "RunningScheduler | None":
         """The stowplan that schedules the cluster; None if none does, or it does not answer us."""
         running = cls(client)
-        overview = await running.ask("")
-        if overview is None or overview.get("apiVersion") != "stowplan/v1":
+        overview = await running.ask("", Overview)
+        if overview is None or overview.api_version != "stowplan/v1":
             return None
-        return running if overview.get("scheduler", {}).get("leader") else None
+        return running if overview.scheduler.leader else None
 
-    async def ask(self, path: str) -> Document | None:
-        """The document of a path below the prefix; None if there is none for us."""
+    async def ask(self, path: str, document: type[_Document]) -> _Document | None:
+        """The document of a path below the prefix; None if there is none for us.
+
+        That of a scheduler whose documents have another form is none either: then lists are read instead.
+        """
         try:
-            return await self._client.get_path(PREFIX + path)
-        except ApiError:
+            return msgspec.convert(await self._client.get_path(PREFIX + path), document)
+        except (ApiError, msgspec.ValidationError):
             return None
 
-    async def pod(self, namespace: str, name: str) -> Document | None:
-        return await self.ask(f"/pods/{quote(namespace, safe='')}/{quote(name, safe='')}")
+    async def pod(self, namespace: str, name: str) -> PodDocument | None:
+        return await self.ask(f"/pods/{quote(namespace, safe='')}/{quote(name, safe='')}", PodDocument)
 
-    async def pods(self, keys: Sequence[str]) -> list[Document] | None:
+    async def pods(self, keys: Sequence[str]) -> list[PodDocument] | None:
         """Explanations of pods; None if there is not one for each of them."""
         found = []
         for key in keys:
@@ -48,10 +57,10 @@ class RunningScheduler:
             found.append(document)
         return found
 
-    async def group(self, kind: str, namespace: str, name: str) -> Document | None:
+    async def group(self, kind: str, namespace: str, name: str) -> GroupDocument | None:
         """The explanation of a group of pods, `kind` as objects say it; None if there is none."""
-        return await self.ask(f"/{kind.lower()}s/{quote(namespace, safe='')}/{quote(name, safe='')}")
+        path = f"/{kind.lower()}s/{quote(namespace, safe='')}/{quote(name, safe='')}"
+        return await self.ask(path, GroupDocument)
 
-    async def pending(self) -> Document | None:
-        document = await self.ask("/pending")
-        return None if document is None else {**document, "source": "the running scheduler"}
+    async def pending(self) -> PendingDocument | None:
+        return await self.ask("/pending", PendingDocument)

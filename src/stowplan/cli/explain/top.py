@@ -7,10 +7,9 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
-from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from stowplan.api.catalogue import NODES, PODS
 from stowplan.api.node import Node
@@ -21,14 +20,26 @@ from stowplan.cli.explain.running import RunningScheduler
 from stowplan.cli.options import INTERVAL_SETTINGS
 from stowplan.cli.output import say
 from stowplan.client.http import HttpClient
-from stowplan.explain.board import LANES, Board, Rates, render
+from stowplan.explain.document.cluster import Overview
+from stowplan.explain.document.pending import Cause
+from stowplan.explain.document.queue import (
+    Board,
+    CostsDocument,
+    DecisionsDocument,
+    QueueDocument,
+    QueueEntry,
+)
 from stowplan.explain.layout import Palette, safe
+from stowplan.explain.sentences import brief
+from stowplan.explain.terminal.board import Rates, render
 from stowplan.simulate.snapshot import SnapshotError
 
 _SHOWN = 200
 """How many of the pods that wait are kept to be shown."""
 _COSTLY = 20
 """Of how many owners of pods it is told what their scheduling cycles cost."""
+_WAITING = ("active", "backoff", "unschedulable", "gated")
+"""The lanes of pods that wait in the queue."""
 _CAUSES_EVERY = 5.0
 """Seconds between two looks at the causes: they are more work than everything else."""
 
@@ -101,7 +112,7 @@ class _Looking:
         self._where = where
         self._client = client
         self._address = address
-        self._causes: list[dict[str, Any]] = []
+        self._causes: tuple[Cause, ...] = ()
         self._looked = -_CAUSES_EVERY
         self._waited = -1
 
@@ -111,29 +122,27 @@ class _Looking:
         board = None if running is None else await self._told(running)
         if board is None:
             board = await self._listed()
-        board.causes = await self._current_causes(board.waiting)
-        return board
+        return replace(board, causes=await self._current_causes(board.waiting))
 
     async def _told(self, running: RunningScheduler) -> Board | None:
-        overview, queue, decisions, costs = [
-            await running.ask(path)
-            for path in ("", "/queue", "/decisions?limit=1", f"/costs?limit={_COSTLY}")
-        ]
-        if overview is None or queue is None or not overview.get("pods"):
+        overview = await running.ask("", Overview)
+        queue = await running.ask("/queue", QueueDocument)
+        decisions = await running.ask("/decisions?limit=1", DecisionsDocument)
+        costs = await running.ask(f"/costs?limit={_COSTLY}", CostsDocument)
+        if overview is None or queue is None or overview.pods is None:
             return None
-        lanes = {lane["name"]: lane for lane in queue["lanes"]}
-        waiting = [pod for name in LANES[:4] if name in lanes for pod in lanes[name]["pods"]]
-        waiting.sort(key=lambda pod: pod.get("since") or "~")
+        waiting = [pod for lane in queue.lanes if lane.name in _WAITING for pod in lane.pods]
+        waiting.sort(key=lambda pod: pod.since or "~")
         return Board(
-            overview["cluster"],
-            "the running scheduler",
-            overview["nodes"],
-            overview["pods"]["assigned"],
-            overview["pods"]["waiting"],
-            {name: lane["total"] for name, lane in lanes.items()},
-            oldest=waiting[:_SHOWN],
-            rate=overview["rate"],
-            latency=(decisions or {}).get("latency"),
+            title=overview.cluster,
+            source="the running scheduler",
+            nodes=overview.nodes,
+            assigned=overview.pods.assigned,
+            waiting=overview.pods.waiting,
+            lanes={lane.name: lane.total for lane in queue.lanes},
+            oldest=tuple(waiting[:_SHOWN]),
+            rate=overview.rate,
+            latency=None if decisions is None else decisions.latency,
             costs=costs,
         )
 
@@ -147,26 +156,27 @@ class _Looking:
         waiting = [pod for pod in alive if not pod.spec.node_name]
         gated = sum(bool(pod.spec.scheduling_gates) for pod in waiting)
         waiting.sort(key=lambda pod: pod.metadata.creation_timestamp or "~")
-        oldest = [
-            {"pod": pod.key, "since": pod.metadata.creation_timestamp, "cause": _said(pod)}
-            for pod in waiting[:_SHOWN]
-        ]
         return Board(
-            self._address,
-            f"the lists of {self._address}",
-            len(nodes),
-            len(alive) - len(waiting),
-            len(waiting),
-            {"unschedulable": len(waiting) - gated, "gated": gated},
-            oldest=oldest,
+            title=self._address,
+            source=f"the lists of {self._address}",
+            nodes=len(nodes),
+            assigned=len(alive) - len(waiting),
+            waiting=len(waiting),
+            lanes={"unschedulable": len(waiting) - gated, "gated": gated},
+            oldest=tuple(map(_entry, waiting[:_SHOWN])),
         )
 
-    async def _current_causes(self, waiting: int) -> list[dict[str, Any]]:
+    async def _current_causes(self, waiting: int) -> tuple[Cause, ...]:
         now = time.monotonic()
         if now - self._looked >= _CAUSES_EVERY or (not waiting) != (not self._waited):
             document, _ = await pending_document(self._where, self._client, self._address, "")
-            self._causes, self._looked, self._waited = document["causes"], time.monotonic(), waiting
+            self._causes, self._looked, self._waited = document.causes, time.monotonic(), waiting
         return self._causes
+
+
+def _entry(pod: Pod) -> QueueEntry:
+    said = _said(pod)
+    return QueueEntry(pod=pod.key, since=pod.metadata.creation_timestamp, cause=said, brief=brief(said))
 
 
 def _said(pod: Pod) -> str:
@@ -179,7 +189,7 @@ def _said(pod: Pod) -> str:
 
 def _print(board: Board, output: str) -> None:
     if output != "text":
-        dump(asdict(board), output)
+        dump(board, output)
         return
     palette = Palette.of(sys.stdout, os.environ)
     lines = render(board, board.rate, palette=palette, now=time.time(), height=60)

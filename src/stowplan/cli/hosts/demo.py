@@ -8,14 +8,15 @@ from pathlib import Path
 import click
 
 from stowplan.cli.output import say
+from stowplan.explain.document.decision import Decision
 from stowplan.explain.layout import indented, table
-from stowplan.explain.text import explain
+from stowplan.explain.recorded import decide
+from stowplan.explain.terminal.decision import explain
 from stowplan.lab import verify
 from stowplan.lab.verify.decisions import replay_line
 from stowplan.lab.verify.recording import RecordingError, find_recordings, read_lines
 from stowplan.lab.verify.replay import Attempt, Replay, Scenario, decode_scenario
 from stowplan.lab.verify.report import FactCounts, Report, render_text
-from stowplan.scheduler.framework.decision import Decision, decide
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.status import PluginError
 

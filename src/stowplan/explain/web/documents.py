@@ -1,4 +1,4 @@
-"""What the API says about a scheduler: plain data, made when somebody asks."""
+"""What the API says about a scheduler: documents, made when somebody asks."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Generator
@@ -10,33 +10,54 @@ from random import Random
 from typing import Any, Final, TypeVar
 
 import numpy as np
+from msgspec.structs import replace
 
 from stowplan import __version__
 from stowplan.api.meta import timestamp
 from stowplan.api.pod import Pod
-from stowplan.explain.explainer import Explainer, PodExplanation
-from stowplan.explain.group_members import explained_as_member, is_waiting
-from stowplan.explain.pending import NEAREST, Cause, causes
-from stowplan.explain.web.evictions import SOURCE, eviction_facts, explain_gone
-from stowplan.explain.web.groups import group_facts, group_lines, group_map, namespaces
-from stowplan.explain.web.history import EVERY, History, percentiles
-from stowplan.explain.web.nodes import (
-    Templates,
-    no_nodes,
-    node_document,
-    node_rows,
-    nodes_document,
-    turned_away,
+from stowplan.explain.document.cluster import (
+    GroupMap,
+    GroupsDocument,
+    NodeDocument,
+    NodesDocument,
+    Overview,
+    PodCounts,
+    PodLine,
+    PodMap,
+    PodsDocument,
+    RejectedBy,
+    SchedulerOverview,
 )
-from stowplan.explain.web.queues import LANES, Oldest, decision_line, lane_of, lane_pods
+from stowplan.explain.document.group import GroupDocument
+from stowplan.explain.document.pending import PendingDocument
+from stowplan.explain.document.pod import PodDocument
+from stowplan.explain.document.queue import (
+    CostsDocument,
+    DecisionsDocument,
+    Lane,
+    Latency,
+    QueueDocument,
+)
+from stowplan.explain.explainers.causes import NEAREST, pending_document
+from stowplan.explain.explainers.group import GroupExplainer
+from stowplan.explain.explainers.members import as_member, group_of_pod
+from stowplan.explain.explainers.pod import Explainer
+from stowplan.explain.recorded import attempts_of, queue_state
+from stowplan.explain.sentences import told_group, told_node, told_pod
+from stowplan.explain.states import LANES
+from stowplan.explain.web.evictions import SOURCE, explain_gone, with_evictions
+from stowplan.explain.web.groups import group_lines, group_map, namespaces, with_queue_and_members
+from stowplan.explain.web.history import EVERY, History, percentiles
+from stowplan.explain.web.nodes import Templates, node_document, node_rows, nodes_document, turned_away
+from stowplan.explain.web.queues import Oldest, cost_document, decision_line, lane_of, lane_pods
 from stowplan.explain.web.turns import in_turns
 from stowplan.scheduler import Scheduler
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.nominations import Nominations
 from stowplan.scheduler.framework.runtime import Framework
-from stowplan.scheduler.pod_groups.explainer import GroupExplainer, GroupExplanation
 from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.scheduler.table.table import ClusterTable
+from stowplan.scheduler.tasks import released
 
 T = TypeVar("T")
 
@@ -100,31 +121,30 @@ class Inspection:
 
     # The whole
 
-    def overview(self) -> dict[str, Any]:
+    def overview(self) -> Overview:
         scheduler = self.scheduler
-        document: dict[str, Any] = {
-            "apiVersion": "stowplan/v1",
-            "cluster": self._cluster,
-            "scheduler": {
-                "name": "stowplan",
-                "release": self._release,
-                "version": __version__,
-                "leader": self._leads(),
-                "profiles": [],
-            },
-            "nodes": 0,
-            "pods": {"assigned": 0, "waiting": 0},
-            "rate": 0.0,
-        }
-        if scheduler is None:
-            return document
-        context = scheduler.context
-        document["scheduler"]["profiles"] = list(context.profiles)
-        document["time"] = timestamp(context.clock.now())
-        document["nodes"] = context.cache.table.node_count
-        document["pods"] = {"assigned": len(context.cache.table.pods), "waiting": len(context.queue)}
-        document["rate"] = self._rate(scheduler)
-        return document
+        context = None if scheduler is None else scheduler.context
+        found = Overview(
+            api_version="stowplan/v1",
+            cluster=self._cluster,
+            scheduler=SchedulerOverview(
+                name="stowplan",
+                release=self._release,
+                version=__version__,
+                leader=self._leads(),
+                profiles=() if context is None else tuple(context.profiles),
+            ),
+        )
+        if scheduler is None or context is None:
+            return found
+        table = context.cache.table
+        return replace(
+            found,
+            time=timestamp(context.clock.now()),
+            nodes=table.node_count,
+            pods=PodCounts(len(table.pods), len(context.queue)),
+            rate=self._rate(scheduler),
+        )
 
     def _rate(self, scheduler: Scheduler) -> float:
         """Pods bound in a second, over the last ten seconds or the kept decisions, whichever is less."""
@@ -138,12 +158,12 @@ class Inspection:
 
     # Nodes
 
-    def nodes(self) -> dict[str, Any]:
+    def nodes(self) -> NodesDocument:
         """All nodes by column, in an order that stays as long as no node comes or goes."""
         table = self.table
-        return no_nodes() if table is None else nodes_document(table)
+        return NodesDocument() if table is None else nodes_document(table)
 
-    async def node(self, name: str, visible: Collection[str]) -> dict[str, Any] | None:
+    async def node(self, name: str, visible: Collection[str]) -> NodeDocument | None:
         """One node; pods only of visible namespaces."""
         scheduler = self.scheduler
         if scheduler is None:
@@ -153,11 +173,10 @@ class Inspection:
         node = None if row is None else table.nodes[row]
         if row is None or node is None:
             return None
-        return {
-            **node_document(table, row, node, visible),
-            "couldTake": await self._templates.could_take(scheduler, name, visible),
-            "turnedAway": await turned_away(scheduler, name, visible, partial(self._evaluated, scheduler)),
-        }
+        found = node_document(table, row, node, visible)
+        could_take = await self._templates.could_take(scheduler, name, visible)
+        turned = await turned_away(scheduler, name, visible, partial(self._evaluated, scheduler))
+        return told_node(replace(found, could_take=tuple(could_take), turned_away=tuple(turned)))
 
     def _evaluated(self, scheduler: Scheduler, info: PodInfo) -> Evaluation:
         return self.framework_of(scheduler, info.pod).evaluate(info)
@@ -183,11 +202,11 @@ class Inspection:
 
     async def pods(
         self, visible: Collection[str], search: str = "", state: str = "", limit: int = MOST_PODS
-    ) -> dict[str, Any]:
+    ) -> PodsDocument:
         """Pods whose name, node, labels or cause contain a text, waiting ones first."""
         scheduler = self.scheduler
         if scheduler is None:
-            return {"items": [], "total": 0}
+            return PodsDocument()
         wanted = search.lower()
         found = [
             pod
@@ -198,7 +217,7 @@ class Inspection:
             and (not wanted or _mentions(pod, wanted) or wanted in self._cause(scheduler, pod).lower())
         ]
         shown = nsmallest(min(limit, MOST_PODS), found, key=lambda pod: (bool(pod.spec.node_name), pod.key))
-        return {"items": [self._line(scheduler, pod) for pod in shown], "total": len(found)}
+        return PodsDocument(tuple(self._line(scheduler, pod) for pod in shown), len(found))
 
     @staticmethod
     def _cause(scheduler: Scheduler, pod: Pod) -> str:
@@ -206,61 +225,54 @@ class Inspection:
         made = None if pod.spec.node_name else scheduler.context.decisions.by_key(pod.key)
         return "" if made is None else made.message
 
-    def _line(self, scheduler: Scheduler, pod: Pod) -> dict[str, Any]:
+    def _line(self, scheduler: Scheduler, pod: Pod) -> PodLine:
         place = scheduler.context.queue.place_of(pod.key)
-        return {
-            "pod": pod.key,
-            "state": "placed" if pod.spec.node_name else place or "in flight",
-            "node": pod.spec.node_name or None,
-            "created": pod.metadata.creation_timestamp,
-            "priority": pod.spec.priority or 0,
-            "cause": self._cause(scheduler, pod),
-        }
+        return PodLine(
+            pod=pod.key,
+            state="placed" if pod.spec.node_name else place or "in flight",
+            node=pod.spec.node_name or None,
+            created=pod.metadata.creation_timestamp,
+            priority=pod.spec.priority or 0,
+            cause=self._cause(scheduler, pod),
+        )
 
-    async def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
+    async def pod(self, namespace: str, name: str) -> PodDocument | None:
         """Everything about one pod; lets the scheduler go on between the steps."""
         scheduler = self.scheduler
-        pod = None if scheduler is None else scheduler.pod(f"{namespace}/{name}")
         if scheduler is None:
             return None
+        pod = scheduler.pod(f"{namespace}/{name}")
         if pod is None:
-            gone = explain_gone(scheduler, f"{namespace}/{name}")
-            return None if gone is None else gone.document()
+            return explain_gone(scheduler, f"{namespace}/{name}")
         found = await self._explain(scheduler, self._info(scheduler, pod))
-        found.facts |= eviction_facts(scheduler, pod)
-        known = scheduler.explain(pod.key)
-        if known is not None:
-            found.now, found.attempt = known.state, known.attempt
-            found.wakes = known.state.wakers or found.wakes
-        document = found.document()
-        group = await self._group_of(scheduler, pod)
-        if group is not None:
-            document = explained_as_member(document, group)
-        key = scheduler.context.cache.table.groups.key_of(pod)
-        document["podGroup"] = None if key is None else key.split("/", 1)[1]
-        document["labels"] = pod.metadata.labels
-        document["priority"] = pod.spec.priority or 0
-        document["nominatedNode"] = pod.status.nominated_node_name or None
-        return document
+        found = with_evictions(found, scheduler, pod)
+        state, made = queue_state(scheduler.context, pod.key), scheduler.context.decisions.by_key(pod.key)
+        if state.place != "unknown" or made is not None:
+            attempts = () if made is None else attempts_of(made)
+            found = replace(found, queue=state, attempts=attempts, wakes=state.wakers or found.wakes)
+        found = as_member(found, await self._group_of(scheduler, pod))
+        return told_pod(found, scheduler.context.clock.now())
 
     # Groups of pods
 
-    def groups(self, visible: Collection[str], search: str = "", limit: int = MOST_PODS) -> dict[str, Any]:
+    def groups(self, visible: Collection[str], search: str = "", limit: int = MOST_PODS) -> GroupsDocument:
         """Groups whose name contains a text, waiting ones first."""
         scheduler = self.scheduler
         found = [] if scheduler is None else group_lines(scheduler, visible, search)
-        return {"items": found[: min(limit, MOST_PODS)], "total": len(found)}
+        return GroupsDocument(tuple(found[: min(limit, MOST_PODS)]), len(found))
 
-    async def group(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
+    async def group(self, kind: str, namespace: str, name: str) -> GroupDocument | None:
         """Everything about one group of pods; `kind` is `podgroup` or `compositepodgroup`."""
         scheduler = self.scheduler
         if scheduler is None:
             return None
         key = f"{kind}/{namespace}/{name}"
         found = await self._explain_group(scheduler, key)
-        return None if found is None else {**found.document(), **group_facts(scheduler, key)}
+        if found is None:
+            return None
+        return told_group(with_queue_and_members(found, scheduler, key), scheduler.context.clock.now())
 
-    def group_map(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
+    def group_map(self, kind: str, namespace: str, name: str) -> GroupMap | None:
         """The domains of a group and its members by node, in the order of `nodes`."""
         scheduler = self.scheduler
         key = f"{kind}/{namespace}/{name}"
@@ -269,19 +281,13 @@ class Inspection:
             return None
         return group_map(scheduler, key, self._group_explainer(scheduler, key).placements(key))
 
-    async def _group_of(self, scheduler: Scheduler, pod: Pod) -> dict[str, Any] | None:
-        """The explanation of the group of a pod that waits for a node: that above it if its own could go."""
+    async def _group_of(self, scheduler: Scheduler, pod: Pod) -> GroupDocument | None:
+        """The group that a pod waits for."""
         groups = scheduler.context.cache.table.groups
-        key = None if pod.spec.node_name else groups.key_of(pod)
-        if key is None:
-            return None
-        found = await self._explain_group(scheduler, key)
-        root = groups.root_of(pod)
-        if found is not None and root not in (None, key) and not is_waiting(found.document()):
-            found = await self._explain_group(scheduler, str(root)) or found
-        return None if found is None else found.document()
+        steps = group_of_pod(groups, pod, lambda key: self._group_explainer(scheduler, key).steps(key))
+        return await self._in_steps(scheduler, steps)
 
-    async def _explain_group(self, scheduler: Scheduler, key: str) -> GroupExplanation | None:
+    async def _explain_group(self, scheduler: Scheduler, key: str) -> GroupDocument | None:
         return await self._in_steps(scheduler, self._group_explainer(scheduler, key).steps(key))
 
     def _group_explainer(self, scheduler: Scheduler, key: str) -> GroupExplainer:
@@ -294,9 +300,7 @@ class Inspection:
             placements=scheduler.settings.gates["TopologyAwareWorkloadScheduling"],
         )
 
-    async def _explain(
-        self, scheduler: Scheduler, info: PodInfo, nearest: int | None = None
-    ) -> PodExplanation:
+    async def _explain(self, scheduler: Scheduler, info: PodInfo, nearest: int | None = None) -> PodDocument:
         steps = self.explainer_for(scheduler, info.pod).steps(info, nearest=nearest)
         return await self._in_steps(scheduler, steps)
 
@@ -305,7 +309,7 @@ class Inspection:
         context = scheduler.context
         while True:
             await asyncio.sleep(0)
-            await context.freeze.free()
+            await released(context.freeze)
             until = context.timer() + AT_ONCE
             try:
                 step = next(steps)
@@ -317,8 +321,8 @@ class Inspection:
             if step is not None:
                 await context.slice.compute(step)
 
-    def map(self, namespace: str, name: str) -> dict[str, Any] | None:
-        """What rejects a pod on each node, in the order of `nodes`: a place in `legend`, -1 where it fits."""
+    def map(self, namespace: str, name: str) -> PodMap | None:
+        """What rejects a pod on each node, in the order of `nodes`."""
         scheduler = self.scheduler
         pod = None if scheduler is None else scheduler.pod(f"{namespace}/{name}")
         if scheduler is None or pod is None:
@@ -326,51 +330,50 @@ class Inspection:
         table = scheduler.context.cache.table
         info = self._info(scheduler, pod)
         if info.row >= 0:
-            return {"legend": [], "nodes": [-1] * table.node_count, "node": table.name_of(info.row)}
+            return PodMap((), [-1] * table.node_count, table.name_of(info.row))
         evaluation = self.framework_of(scheduler, pod).evaluate(info, self._nominations(scheduler))
         column = np.full(table.capacity, -1, dtype=np.int64)
-        legend: list[dict[str, Any]] = []
+        legend: list[RejectedBy] = []
         outright = evaluation.rejected_outright
         if outright is not None:
             column[:] = 0
-            legend.append({"plugin": outright.plugin, "reason": outright.message, "nodes": table.node_count})
+            legend.append(RejectedBy(outright.plugin, outright.message, table.node_count))
         else:
             rejections = sorted(evaluation.rejections().items(), key=lambda one: -len(one[1]))
             for status, rows in rejections:
                 column[rows] = len(legend)
-                legend.append({"plugin": status.plugin, "reason": status.message, "nodes": len(rows)})
-        return {"legend": legend, "nodes": column[node_rows(table)].tolist(), "node": None}
+                legend.append(RejectedBy(status.plugin, status.message, len(rows)))
+        return PodMap(tuple(legend), column[node_rows(table)].tolist(), None)
 
-    async def pending(self, visible: Collection[str]) -> dict[str, Any]:
+    async def pending(self, visible: Collection[str]) -> PendingDocument:
         """All pods that wait now, by cause. Each group and template is explained once, with pauses.
 
         Meanwhile pods may be placed and others come: those of the beginning are told of.
         """
         scheduler = self.scheduler
         if scheduler is None:
-            return {"pods": 0, "causes": []}
+            return PendingDocument(source=SOURCE)
         waiting = [queued.pod.pod for queued in scheduler.context.queue if queued.pod.namespace in visible]
         table = scheduler.context.cache.table
         infos = {pod.metadata.uid: table.info(pod) for pod in waiting}
         whole_of = {pod.metadata.uid: table.groups.whole_of(pod) for pod in waiting}
-        groups: dict[str | None, dict[str, Any] | None] = {None: None}
+        groups: dict[str | None, GroupDocument | None] = {None: None}
         for key in whole_of.values():
             if key is not None and key not in groups:
-                whole = await self._explain_group(scheduler, key)
-                groups[key] = None if whole is None else whole.document()
-        explained: dict[Any, PodExplanation] = {}
+                groups[key] = await self._explain_group(scheduler, key)
+        explained: dict[Any, PodDocument] = {}
         for pod in waiting:
             info, group = infos[pod.metadata.uid], groups[whole_of[pod.metadata.uid]]
-            told = pod.spec.scheduling_gates or (group is not None and is_waiting(group))
+            told = pod.spec.scheduling_gates or (group is not None and group.is_waiting)
             if not told and info.template not in explained:
                 explained[info.template] = await self._explain(scheduler, info, NEAREST)
-        found: list[Cause] = causes(
+        return pending_document(
             waiting,
             lambda pod: infos[pod.metadata.uid],
             lambda info: explained[info.template],
             lambda pod: groups[whole_of[pod.metadata.uid]],
+            SOURCE,
         )
-        return {"pods": len(waiting), "causes": [cause.document() for cause in found]}
 
     # The queue and the decisions
 
@@ -386,7 +389,7 @@ class Inspection:
         binding = len(context.cache.assumed) - len(context.waiting)
         return {**counts, "permit": len(context.waiting), "binding": max(binding, 0)}
 
-    def queue(self, visible: Collection[str], *, whole: bool = True) -> dict[str, Any]:
+    def queue(self, visible: Collection[str], *, whole: bool = True) -> QueueDocument:
         """The lanes, each with its oldest pods; totals and rates are for those who may see the `whole`."""
         scheduler = self.scheduler
         pods = dict.fromkeys(LANES, Oldest([], 0)) if scheduler is None else lane_pods(scheduler, visible)
@@ -394,55 +397,49 @@ class Inspection:
         lanes = []
         for name, found in pods.items():
             incoming, outgoing = rates.get(name, (None, None)) if whole else (None, None)
-            lanes.append(
-                {
-                    "name": name,
-                    "total": totals[name] if whole else found.total,
-                    "groups": found.groups,
-                    "in": incoming,
-                    "out": outgoing,
-                    "pods": found.pods,
-                }
-            )
-        return {"lanes": lanes}
+            total = totals[name] if whole else found.total
+            lanes.append(Lane(name, LANES[name], total, found.groups, incoming, outgoing, tuple(found.pods)))
+        return QueueDocument(tuple(lanes))
 
-    def decisions(self, visible: Collection[str], limit: int = 100, *, whole: bool = True) -> dict[str, Any]:
+    def decisions(
+        self, visible: Collection[str], limit: int = 100, *, whole: bool = True
+    ) -> DecisionsDocument:
         """The latest decisions, newest first, and for those who may see the `whole` what they add up to."""
         scheduler = self.scheduler
         if scheduler is None:
-            return {"items": [], "rate": 0.0, "latency": None, "history": None, "plugins": []}
+            return DecisionsDocument()
         latest = [
             made
             for made in islice(scheduler.context.decisions.latest(), MOST_PODS * 4)
             if made.key.partition("/")[0] in visible
         ]
         p50, p99 = percentiles([made.seconds for made in latest if made.seconds is not None])
-        return {
-            "items": [
-                {**decision_line(made), "group": self._group_name(scheduler, made.key)}
+        return DecisionsDocument(
+            items=tuple(
+                replace(decision_line(made), group=self._group_name(scheduler, made.key))
                 for made in latest[: min(limit, MOST_PODS)]
-            ],
-            "rate": self._rate(scheduler) if whole else None,
-            "latency": None if p50 is None else {"p50": p50, "p99": p99},
-            "history": self.history.document() if whole else None,
-            "plugins": self.history.plugins() if whole else [],
-        }
+            ),
+            rate=self._rate(scheduler) if whole else None,
+            latency=None if p50 is None or p99 is None else Latency(p50, p99),
+            history=self.history.document() if whole else None,
+            plugins=tuple(self.history.plugins()) if whole else (),
+        )
 
     # Costs
 
-    def costs(self, visible: Collection[str], limit: int = 100, *, whole: bool = True) -> dict[str, Any]:
+    def costs(self, visible: Collection[str], limit: int = 100, *, whole: bool = True) -> CostsDocument:
         """Whose scheduling cycles took most time, and for those who may see the `whole` what all took."""
         scheduler = self.scheduler
         if scheduler is None:
-            return {"items": [], "attempts": None, "seconds": None}
+            return CostsDocument()
         costs = scheduler.context.costs
         attempts, seconds = costs.total
         found = costs.most_costly(min(limit, MOST_PODS), visible)
-        return {
-            "items": [cost.document() for cost in found],
-            "attempts": attempts if whole else None,
-            "seconds": round(seconds, 6) if whole else None,
-        }
+        return CostsDocument(
+            items=tuple(map(cost_document, found)),
+            attempts=attempts if whole else None,
+            seconds=round(seconds, 6) if whole else None,
+        )
 
     def cost_namespaces(self) -> set[str]:
         """The namespaces of those whose cycles are kept, whether they have pods now or not."""

@@ -1,38 +1,48 @@
 """Who was evicted for whom, as a running scheduler remembers it."""
 
-from typing import Any, Final
+from typing import Final
 
+from msgspec.structs import replace
+
+from stowplan.api.meta import timestamp
 from stowplan.api.pod import Pod
-from stowplan.explain.explainer import PodExplanation
-from stowplan.explain.facts import preempted
+from stowplan.explain.document.pod import PodDocument
+from stowplan.explain.explainers.facts import preempted
+from stowplan.explain.recorded import eviction_document
+from stowplan.explain.sentences import told_pod
 from stowplan.explain.states import GONE
 from stowplan.scheduler import Scheduler
 
 SOURCE: Final = "the running scheduler"
 
 
-def eviction_facts(scheduler: Scheduler, pod: Pod) -> dict[str, Any]:
-    """Who was evicted for a pod, and for whom it is being evicted itself."""
+def with_evictions(found: PodDocument, scheduler: Scheduler, pod: Pod) -> PodDocument:
+    """The document with who was evicted for a pod, and for whom it is being evicted itself."""
     decisions = scheduler.context.decisions
-    found: dict[str, Any] = {}
     made = decisions.evicted_for(pod.metadata.uid)
     if made is not None:
-        found["evictions"] = made.document()
+        found = replace(found, evictions=eviction_document(made))
     condition = preempted(pod)
     suffered = decisions.eviction_of(pod.key)
     if condition is not None and suffered is not None:
-        found["evicted"] = {**suffered.document(), "message": condition.message}
+        found = replace(found, evicted=eviction_document(suffered, condition.message))
     return found
 
 
-def explain_gone(scheduler: Scheduler, key: str) -> PodExplanation | None:
+def explain_gone(scheduler: Scheduler, key: str) -> PodDocument | None:
     """What is known of a pod that is not there any more: that it was evicted, and for whom."""
     suffered = scheduler.context.decisions.eviction_of(key)
     if suffered is None:
         return None
-    document = suffered.document()
     where = f" from {suffered.done.node}" if suffered.done.node else ""
-    message = f"evicted{where} for {suffered.by}, {document['time']}"
-    found = PodExplanation(key, GONE, SOURCE, scheduler.context.cache.table.node_count, message)
-    found.facts["evicted"] = {**document, "message": ""}
-    return found
+    nodes = scheduler.context.cache.table.node_count
+    found = PodDocument(
+        pod=key,
+        state=GONE,
+        source=SOURCE,
+        message=f"evicted{where} for {suffered.by}, {timestamp(suffered.time)}",
+        nodes=nodes,
+        feasible=nodes,
+        evicted=eviction_document(suffered),
+    )
+    return told_pod(found, scheduler.context.clock.now())

@@ -4,10 +4,13 @@ from collections.abc import Collection, Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from stowplan.api.meta import timestamp
 from stowplan.api.pod import Pod
 from stowplan.api.pod_groups import INITIALLY_SCHEDULED, GroupObject
+from stowplan.explain.document.cluster import GroupLine, GroupMap
+from stowplan.explain.document.group import GroupDocument, MemberOfGroup
 from stowplan.explain.states import INCOMPLETE, PLACED, WAITING
 from stowplan.explain.web.nodes import node_rows
 from stowplan.runtime.clock import as_date
@@ -28,7 +31,7 @@ def namespaces(groups: PodGroups) -> set[str]:
     return {key.split("/")[1] for key in groups.all_keys()}
 
 
-def group_lines(scheduler: Scheduler, visible: Collection[str], search: str) -> list[dict[str, Any]]:
+def group_lines(scheduler: Scheduler, visible: Collection[str], search: str) -> list[GroupLine]:
     """All groups whose name contains a text, those first that wait; nothing is tried for that."""
     groups = scheduler.context.cache.table.groups
     wanted = search.lower()
@@ -38,50 +41,62 @@ def group_lines(scheduler: Scheduler, visible: Collection[str], search: str) -> 
         for key in groups.all_keys()
         if key.split("/")[1] in visible and wanted in key.split("/", 1)[1]
     ]
-    return sorted(lines, key=lambda line: (_ORDER.index(line["state"]), line["since"] or "~", line["group"]))
+    return sorted(lines, key=lambda line: (_ORDER.index(line.state), line.since or "~", line.group))
 
 
-def group_line(scheduler: Scheduler, key: str, totals: "_Totals | None" = None) -> dict[str, Any]:
+def group_line(scheduler: Scheduler, key: str, totals: "_Totals | None" = None) -> GroupLine:
     """A group as one line of a list: what it asks for, how many of its pods have a node, where it waits."""
     groups = scheduler.context.cache.table.groups
     kind, namespace, name = key.split("/")
     obj = groups.object(key)
     total = (totals or _Totals(groups)).of(key)
     parent = None if obj is None else groups.parent_of(obj)
-    return {
-        "group": f"{namespace}/{name}",
-        "kind": KINDS[kind],
-        "state": total.state,
-        "policy": None if obj is None else "gang" if obj.is_gang else "basic",
-        "minimum": None if obj is None else obj.minimum,
-        "priority": None if obj is None else obj.priority,
-        "topologyKey": (obj.topology_key or None) if obj is not None else None,
-        "pods": total.pods,
-        "scheduled": total.scheduled,
-        "parent": None if parent is None else parent.split("/", 1)[1],
-        "created": None if obj is None else obj.metadata.creation_timestamp,
-        "message": _message(obj),
-        **_queue(scheduler, total.first),
-    }
+    queued = _in_queue(scheduler, total.first)
+    return GroupLine(
+        group=f"{namespace}/{name}",
+        kind=KINDS[kind],
+        state=total.state,
+        policy=None if obj is None else "gang" if obj.is_gang else "basic",
+        minimum=None if obj is None else obj.minimum,
+        priority=None if obj is None else obj.priority,
+        topology_key=(obj.topology_key or None) if obj is not None else None,
+        pods=total.pods,
+        scheduled=total.scheduled,
+        parent=None if parent is None else parent.split("/", 1)[1],
+        created=None if obj is None else obj.metadata.creation_timestamp,
+        message=_message(obj),
+        place=queued.place,
+        since=queued.since,
+        until=queued.until,
+        attempts=queued.attempts,
+        held_by=queued.held_by,
+    )
 
 
-def group_facts(scheduler: Scheduler, key: str) -> dict[str, Any]:
-    """What the explanation of a group does not have: the line of it, its members and where they are."""
+def with_queue_and_members(found: GroupDocument, scheduler: Scheduler, key: str) -> GroupDocument:
+    """The document with what only a running scheduler knows: queue, members and their nodes."""
     groups = scheduler.context.cache.table.groups
     line = group_line(scheduler, key)
-    found: list[dict[str, Any]] = []
+    members: list[MemberOfGroup] = []
     for leaf in _leaves(groups, key):
         state = groups.group(leaf)
-        for pod in () if state is None else list(state.pods.values())[: MOST_MEMBERS - len(found)]:
-            found.append({"pod": pod.key, "node": _node_of(scheduler, pod), "group": leaf.split("/", 1)[1]})
-    names = ("priority", "parent", "created", "place", "since", "until", "attempts", "heldBy")
-    return {
-        **{name: line[name] for name in names},
-        "members": sorted(found, key=lambda one: (one["group"], one["node"] is not None, one["pod"])),
-    }
+        for pod in () if state is None else list(state.pods.values())[: MOST_MEMBERS - len(members)]:
+            members.append(MemberOfGroup(pod.key, _node_of(scheduler, pod), leaf.split("/", 1)[1]))
+    return replace(
+        found,
+        priority=line.priority,
+        parent=line.parent,
+        created=line.created,
+        place=line.place,
+        since=line.since,
+        until=line.until,
+        attempts=line.attempts,
+        held_by=line.held_by,
+        members=tuple(sorted(members, key=lambda one: (one.group, one.node is not None, one.pod))),
+    )
 
 
-def group_map(scheduler: Scheduler, key: str, placements: Collection[Placement]) -> dict[str, Any]:
+def group_map(scheduler: Scheduler, key: str, placements: Collection[Placement]) -> GroupMap:
     """By node, in the order of `/nodes`: which domain it is in (-1: none), and how many members are on it."""
     table = scheduler.context.cache.table
     rows = node_rows(table)
@@ -96,11 +111,8 @@ def group_map(scheduler: Scheduler, key: str, placements: Collection[Placement])
             info = table.pods.get(uid)
             if info is not None and info.row >= 0:
                 members[info.row] += 1
-    return {
-        "domains": [name for name, _ in domains],
-        "nodes": column[rows].tolist(),
-        "members": members[rows].tolist(),
-    }
+    names = tuple(name for name, _ in domains)
+    return GroupMap(names, column[rows].tolist(), members[rows].tolist())
 
 
 def _labelled(scheduler: Scheduler, key: str) -> list[tuple[str, Any]]:
@@ -197,21 +209,30 @@ def _message(obj: GroupObject | None) -> str:
     )
 
 
-def _queue(scheduler: Scheduler, first: Pod | None) -> dict[str, Any]:
+class _InQueue(NamedTuple):
     """Where a group waits, since when, until when at the latest, and how often it was tried."""
+
+    place: str | None = None
+    since: str | None = None
+    until: str | None = None
+    attempts: int = 0
+    held_by: str = ""
+
+
+def _in_queue(scheduler: Scheduler, first: Pod | None) -> _InQueue:
     context = scheduler.context
     queued = None if first is None else context.queue.get(first.key)
     if first is None or queued is None:
-        return {"place": None, "since": None, "until": None, "attempts": 0, "heldBy": ""}
+        return _InQueue()
     entity = queued.group if isinstance(queued.group, QueuedGroup) else queued
     until = context.queue.next_try(first.key)
-    return {
-        "place": context.queue.place_of(first.key),
-        "since": timestamp(as_date(context.clock, entity.timestamp)),
-        "until": None if until is None else timestamp(as_date(context.clock, until)),
-        "attempts": entity.attempts,
-        "heldBy": "" if entity.gate is None else entity.gate.message,
-    }
+    return _InQueue(
+        context.queue.place_of(first.key),
+        timestamp(as_date(context.clock, entity.timestamp)),
+        None if until is None else timestamp(as_date(context.clock, until)),
+        entity.attempts,
+        "" if entity.gate is None else entity.gate.message,
+    )
 
 
 def _node_of(scheduler: Scheduler, pod: Pod) -> str | None:

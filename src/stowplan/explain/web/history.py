@@ -7,9 +7,10 @@ looks, and there is a past to see for whoever comes.
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from itertools import islice, takewhile
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from stowplan.api.meta import timestamp
+from stowplan.explain.document.queue import HistoryColumns, PluginShare
 from stowplan.scheduler import Scheduler
 from stowplan.scheduler.metrics import Totals
 
@@ -71,27 +72,27 @@ class History:
 
     # What is told
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> HistoryColumns:
         """Rates and latencies by column, oldest first."""
         shown = list(self.intervals)
-        return {
-            "every": EVERY,
-            "times": [timestamp(one.end) for one in shown],
-            "bound": [round(one.bound / one.seconds, 2) for one in shown],
-            "unschedulable": [round(one.unschedulable / one.seconds, 2) for one in shown],
-            "errors": [round(one.errors / one.seconds, 2) for one in shown],
-            "p50": [one.p50 for one in shown],
-            "p99": [one.p99 for one in shown],
-        }
+        return HistoryColumns(
+            every=EVERY,
+            times=tuple(timestamp(one.end) for one in shown),
+            bound=tuple(round(one.bound / one.seconds, 2) for one in shown),
+            unschedulable=tuple(round(one.unschedulable / one.seconds, 2) for one in shown),
+            errors=tuple(round(one.errors / one.seconds, 2) for one in shown),
+            p50=tuple(one.p50 for one in shown),
+            p99=tuple(one.p99 for one in shown),
+        )
 
-    def plugins(self) -> list[dict[str, Any]]:
+    def plugins(self) -> list[PluginShare]:
         """Plugins by extension point with their share of the time that all took in timed cycles."""
         seconds: Counter[tuple[str, str]] = Counter()
         for one in self.intervals:
             seconds.update(one.plugins)
         whole = seconds.total()
         return [
-            {"plugin": plugin, "point": point, "share": round(taken / whole, 4)}
+            PluginShare(plugin, point, round(taken / whole, 4))
             for (plugin, point), taken in seconds.most_common()
         ]
 

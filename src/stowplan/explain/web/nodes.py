@@ -4,16 +4,29 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import takewhile
-from typing import Any, Final
+from typing import Final
 
 from stowplan.api.meta import timestamp
 from stowplan.api.node import Node
+from stowplan.explain.document.cluster import (
+    ConditionOfNode,
+    CouldTake,
+    IndexedColumn,
+    NodeDocument,
+    NodesDocument,
+    PodOnNode,
+    ResourceOnNode,
+    TaintOnNode,
+    TurnedAway,
+)
 from stowplan.explain.web.turns import in_turns
 from stowplan.scheduler import Scheduler
-from stowplan.scheduler.decisions import LastDecision
+from stowplan.scheduler.decisions import PodRecord
 from stowplan.scheduler.framework.evaluation import Evaluation
+from stowplan.scheduler.framework.status import Status
 from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.scheduler.table.table import ClusterTable
+from stowplan.scheduler.tasks import released
 
 TURNED_AWAY: Final = 50
 """How many pods that a node did not take are shown."""
@@ -35,39 +48,26 @@ _MOST_VALUES: Final = 200
 # All nodes
 
 
-def no_nodes() -> dict[str, Any]:
-    return {
-        "names": [],
-        "keys": [],
-        "labels": {},
-        "resources": [],
-        "allocatable": {},
-        "requested": {},
-        "unschedulable": [],
-        "ready": [],
-    }
-
-
-def nodes_document(table: ClusterTable) -> dict[str, Any]:
+def nodes_document(table: ClusterTable) -> NodesDocument:
     """All nodes by column."""
     rows = node_rows(table)
     nodes = [node for row in rows if (node := table.nodes[row]) is not None]
     lines = {name: line for line, name in enumerate(table.resources.names) if name is not None}
     shown = {name: line for name, line in lines.items() if table.allocatable[line, rows].any()}
     keys = grouping_keys(nodes)
-    return {
-        "names": [node.name for node in nodes],
-        "keys": keys,
-        "labels": {key: _indexed([node.metadata.labels.get(key, "") for node in nodes]) for key in keys},
-        "resources": [*shown, "pods"],
-        "allocatable": {
+    return NodesDocument(
+        names=[node.name for node in nodes],
+        keys=keys,
+        labels={key: _indexed([node.metadata.labels.get(key, "") for node in nodes]) for key in keys},
+        resources=[*shown, "pods"],
+        allocatable={
             **{name: table.allocatable[line, rows].tolist() for name, line in shown.items()},
             "pods": table.allowed_pods[rows].tolist(),
         },
-        "requested": requested(table, rows, shown),
-        "unschedulable": [int(node.spec.unschedulable) for node in nodes],
-        "ready": [int(_is_ready(node)) for node in nodes],
-    }
+        requested=requested(table, rows, shown),
+        unschedulable=[int(node.spec.unschedulable) for node in nodes],
+        ready=[int(_is_ready(node)) for node in nodes],
+    )
 
 
 def requested(table: ClusterTable, rows: Sequence[int], lines: Mapping[str, int]) -> dict[str, list[int]]:
@@ -92,11 +92,11 @@ def grouping_keys(nodes: Sequence[Node]) -> list[str]:
     return sorted(useful, key=lambda key: (key not in _GROUPING, key))[:_MOST_KEYS]
 
 
-def _indexed(values: Sequence[str]) -> dict[str, Any]:
-    """A column of few different values: the values, and for every row which one it has."""
+def _indexed(values: Sequence[str]) -> IndexedColumn:
+    """A column of few different values."""
     distinct = sorted(set(values))
     place = {value: index for index, value in enumerate(distinct)}
-    return {"values": distinct, "index": [place[value] for value in values]}
+    return IndexedColumn(distinct, [place[value] for value in values])
 
 
 def _is_ready(node: Node) -> bool:
@@ -106,35 +106,30 @@ def _is_ready(node: Node) -> bool:
 # One node
 
 
-def node_document(table: ClusterTable, row: int, node: Node, visible: Collection[str]) -> dict[str, Any]:
+def node_document(table: ClusterTable, row: int, node: Node, visible: Collection[str]) -> NodeDocument:
     """What a node is and has on it; pods only of visible namespaces."""
     on_it = list(table.pods_on[row].values())
-    return {
-        "name": node.name,
-        "labels": node.metadata.labels,
-        "taints": [
-            {"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in node.spec.taints
-        ],
-        "unschedulable": node.spec.unschedulable,
-        "conditions": [
-            {"type": one.type, "status": one.status, "reason": one.reason} for one in node.status.conditions
-        ],
-        "resources": {
-            resource: {
-                "allocatable": table.allocatable.item(line, row),
-                "requested": table.requested.item(line, row),
-            }
-            for line, resource in enumerate(table.resources.names)
-            if resource is not None and table.allocatable.item(line, row)
-        }
-        | {"pods": {"allocatable": table.allowed_pods.item(row), "requested": len(on_it)}},
-        "pods": [_pod_on_node(info) for info in on_it if info.namespace in visible],
-        "hiddenPods": sum(info.namespace not in visible for info in on_it),
-    }
-
-
-def _pod_on_node(info: PodInfo) -> dict[str, Any]:
-    return {"pod": info.key, "priority": info.priority, "requests": info.template.accounted.amounts()}
+    return NodeDocument(
+        name=node.name,
+        labels=dict(node.metadata.labels),
+        taints=tuple(TaintOnNode(one.key, one.value, one.effect) for one in node.spec.taints),
+        unschedulable=node.spec.unschedulable,
+        conditions=tuple(ConditionOfNode(one.type, one.status, one.reason) for one in node.status.conditions),
+        resources={
+            **{
+                resource: ResourceOnNode(table.allocatable.item(line, row), table.requested.item(line, row))
+                for line, resource in enumerate(table.resources.names)
+                if resource is not None and table.allocatable.item(line, row)
+            },
+            "pods": ResourceOnNode(table.allowed_pods.item(row), len(on_it)),
+        },
+        pods=tuple(
+            PodOnNode(info.key, info.priority, info.template.accounted.amounts())
+            for info in on_it
+            if info.namespace in visible
+        ),
+        hidden_pods=sum(info.namespace not in visible for info in on_it),
+    )
 
 
 class Templates:
@@ -144,9 +139,7 @@ class Templates:
         self._known: tuple[ClusterTable, Collection[str], list[tuple[PodInfo, int]]] | None = None
         self._until = 0.0
 
-    async def could_take(
-        self, scheduler: Scheduler, name: str, visible: Collection[str]
-    ) -> list[dict[str, Any]]:
+    async def could_take(self, scheduler: Scheduler, name: str, visible: Collection[str]) -> list[CouldTake]:
         """How many more pods of the most frequent templates the free part of a node covers.
 
         Pods with device claims are left out: what is free of devices is not a matter of amounts.
@@ -163,7 +156,7 @@ class Templates:
                 if amount:
                     left = table.allocatable.item(line, row) - table.requested.item(line, row)
                     more = min(more, left // amount)
-            found.append({"like": info.key, "pods": count, "more": max(int(more), 0)})
+            found.append(CouldTake(info.key, count, max(int(more), 0)))
         return found
 
     async def _most_frequent(
@@ -192,35 +185,34 @@ async def turned_away(
     name: str,
     visible: Collection[str],
     evaluate: Callable[[PodInfo], Evaluation],
-) -> list[dict[str, Any]]:
+) -> list[TurnedAway]:
     """Pods that found no node lately and why this one did not take them, newest first.
 
     Each template is evaluated once, with a pause after each, and not more of them than are looked at.
     """
-    found: list[dict[str, Any]] = []
-    verdicts: dict[tuple[str, object], dict[str, str] | None] = {}
+    found: list[TurnedAway] = []
+    verdicts: dict[tuple[str, object], Status | None] = {}
     for made, info in list(_without_node(scheduler, visible)):
         kind = (info.namespace, info.template)
         if kind not in verdicts:
             if len(verdicts) == MOST_TEMPLATES:
                 break
             await asyncio.sleep(0)
-            await scheduler.context.freeze.free()
+            await released(scheduler.context.freeze)
             row = scheduler.context.cache.table.row_of(name)
             if row is None:
                 break
             status = evaluate(info).status(row)
-            rejected = {"plugin": status.plugin, "reason": status.message}
-            verdicts[kind] = None if status.is_success else rejected
+            verdicts[kind] = None if status.is_success else status
         verdict = verdicts[kind]
         if verdict is not None:
-            found.append({"pod": made.key, "time": timestamp(made.time), **verdict})
+            found.append(TurnedAway(made.key, timestamp(made.time), verdict.plugin, verdict.message))
             if len(found) == TURNED_AWAY:
                 break
     return found
 
 
-def _without_node(scheduler: Scheduler, visible: Collection[str]) -> Iterator[tuple[LastDecision, PodInfo]]:
+def _without_node(scheduler: Scheduler, visible: Collection[str]) -> Iterator[tuple[PodRecord, PodInfo]]:
     """The latest decisions that found no node, with pods that still have none."""
     context = scheduler.context
     since = context.clock.now() - LATELY

@@ -2,17 +2,23 @@
 
 from collections.abc import Collection
 from heapq import nsmallest
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from stowplan.api.meta import timestamp
+from stowplan.explain.document.queue import Cost, DecisionLine, QueueEntry
+from stowplan.explain.recorded import decision_of
+from stowplan.explain.sentences import brief, decision_in_brief
 from stowplan.explain.web.groups import KINDS
 from stowplan.runtime.clock import as_date
 from stowplan.scheduler import Scheduler
-from stowplan.scheduler.decisions import LastDecision
+from stowplan.scheduler.cycle.costs import OwnerCost
+from stowplan.scheduler.decisions import PodRecord
 from stowplan.scheduler.queue.queued_group import QueuedGroup
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 
-LANES: Final = ("active", "backoff", "unschedulable", "gated", "permit", "binding")
+WAITING_LANES: Final = ("active", "backoff", "unschedulable", "gated")
 OLDEST: Final = 500
 """How many pods of a lane are shown."""
 
@@ -23,7 +29,7 @@ class Oldest(NamedTuple):
     Only what may be seen counts.
     """
 
-    pods: list[dict[str, Any]]
+    pods: list[QueueEntry]
     total: int
     groups: int = 0
 
@@ -51,7 +57,7 @@ def lane_pods(scheduler: Scheduler, visible: Collection[str]) -> dict[str, Oldes
     """The oldest pods of each lane."""
     context = scheduler.context
     groups = context.cache.table.groups
-    queued: dict[str, dict[str, _Entry]] = {name: {} for name in LANES[:4]}
+    queued: dict[str, dict[str, _Entry]] = {name: {} for name in WAITING_LANES}
     for one in context.queue:
         place = context.queue.place_of(one.key)
         if place is not None and one.pod.namespace in visible:
@@ -70,17 +76,13 @@ def lane_pods(scheduler: Scheduler, visible: Collection[str]) -> dict[str, Oldes
         for name, entries in queued.items()
     }
     permit = [
-        {
-            "pod": waiting.pod.key,
-            "node": waiting.node,
-            "cause": f"waits for {', '.join(waiting.pending_plugins)}",
-        }
+        _reserved(waiting.pod.key, waiting.node, f"waits for {', '.join(waiting.pending_plugins)}")
         for waiting in context.waiting
         if waiting.pod.namespace in visible
     ]
     held = {waiting.pod.uid for waiting in context.waiting}
     binding = [
-        {"pod": info.key, "node": node, "cause": ""}
+        _reserved(info.key, node, "")
         for uid, node in context.cache.assumed.items()
         if uid not in held
         and (info := context.cache.table.pods.get(uid)) is not None
@@ -91,40 +93,61 @@ def lane_pods(scheduler: Scheduler, visible: Collection[str]) -> dict[str, Oldes
     return lanes
 
 
-def _queued(scheduler: Scheduler, entry: _Entry) -> dict[str, Any]:
+def _reserved(pod: str, node: str, cause: str) -> QueueEntry:
+    return QueueEntry(pod=pod, node=node, cause=cause, brief=cause)
+
+
+def _queued(scheduler: Scheduler, entry: _Entry) -> QueueEntry:
     queue, clock, queued = scheduler.context.queue, scheduler.context.clock, entry.queued
     first = queued.pod
     made = scheduler.context.decisions.get(first.uid)
     until = queue.next_try(first.key)
     gate = "" if queued.gate is None else queued.gate.message
-    line = {
-        "pod": first.key,
-        "since": timestamp(as_date(clock, queued.timestamp)),
-        "until": None if until is None else timestamp(as_date(clock, until)),
-        "attempts": queued.attempts,
-        "priority": queued.priority if isinstance(queued, QueuedGroup) else first.priority,
-        "cause": gate or ("" if made is None else made.message),
-    }
-    if entry.group is not None:
-        kind, _, name = entry.group.partition("/")
-        line |= {"group": name, "kind": KINDS[kind], "pods": entry.pods}
-    return line
+    cause = gate or ("" if made is None else made.message)
+    found = QueueEntry(
+        pod=first.key,
+        since=timestamp(as_date(clock, queued.timestamp)),
+        until=None if until is None else timestamp(as_date(clock, until)),
+        attempts=queued.attempts,
+        priority=queued.priority if isinstance(queued, QueuedGroup) else first.priority,
+        cause=cause,
+        brief=brief(cause),
+    )
+    if entry.group is None:
+        return found
+    kind, _, name = entry.group.partition("/")
+    return replace(found, group=name, kind=KINDS[kind], pods=entry.pods)
 
 
-def decision_line(made: LastDecision) -> dict[str, Any]:
+def decision_line(made: PodRecord) -> DecisionLine:
     """A decision as one line of a list."""
-    decision = None if made.record is None else made.record.decision()
-    points = decision.best[0].total if decision is not None and decision.best else None
-    return {
-        "time": timestamp(made.time),
-        "pod": made.key,
-        "node": None if decision is None else decision.node,
-        "outcome": made.outcome,
-        "message": made.message,
-        "attempt": made.attempts,
-        "points": points,
-        "margin": None if decision is None else decision.margin,
-        "ties": 0 if decision is None else decision.ties,
-        "seconds": made.seconds,
-        "victims": [] if made.preempting is None else list(made.preempting.victims),
-    }
+    decision = None if made.record is None else decision_of(made.record)
+    victims = () if made.preempting is None else made.preempting.victims
+    return DecisionLine(
+        time=timestamp(made.time),
+        pod=made.key,
+        node=None if decision is None else decision.node,
+        outcome=made.outcome,
+        message=made.message,
+        brief=decision_in_brief(made.outcome, made.message, victims),
+        attempt=made.attempts,
+        points=decision.best[0].total if decision is not None and decision.best else None,
+        margin=None if decision is None else decision.margin,
+        ties=0 if decision is None else decision.ties,
+        seconds=made.seconds,
+        victims=victims,
+    )
+
+
+def cost_document(cost: OwnerCost) -> Cost:
+    """What the scheduling cycles of one owner of pods took."""
+    return Cost(
+        namespace=cost.owner.namespace,
+        owner=cost.owner.text,
+        attempts=cost.attempts,
+        seconds=round(cost.seconds, 6),
+        mean=round(cost.seconds / max(cost.attempts, 1), 6),
+        worst=round(cost.worst, 6),
+        slow=cost.slow,
+        pod=cost.pod,
+    )

@@ -9,6 +9,9 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
+import msgspec
+from msgspec.structs import replace
+
 HIDDEN: Final = "a pod of another namespace"
 HIDDEN_GROUP: Final = "a group of another namespace"
 
@@ -19,25 +22,35 @@ _KEY: Final = re.compile(
 
 
 def redacted(document: Any, hidden: Collection[str]) -> Any:
-    """Plain data in which no pod of a hidden namespace is named."""
+    """A document, or plain data, in which no pod of a hidden namespace is named."""
     if not hidden:
         return document
     if isinstance(document, str):
         return _KEY.sub(lambda found: _named(found) if found["namespace"] in hidden else found[0], document)
+    if isinstance(document, msgspec.Struct):
+        return replace(document, **{name: redacted(value, hidden) for name, value in _fields(document)})
     if isinstance(document, Mapping):
         return {key: redacted(value, hidden) for key, value in document.items()}
-    return [redacted(one, hidden) for one in document] if isinstance(document, list | tuple) else document
+    if isinstance(document, tuple):
+        return tuple(redacted(one, hidden) for one in document)
+    return [redacted(one, hidden) for one in document] if isinstance(document, list) else document
 
 
 def namespaces_in(document: Any) -> set[str]:
-    """The namespaces of everything that may be the name of a pod or group somewhere in plain data."""
+    """The namespaces of everything that may be the name of a pod or group somewhere in a document."""
     if isinstance(document, str):
         return {found["namespace"] for found in _KEY.finditer(document)}
-    if isinstance(document, Mapping):
+    if isinstance(document, msgspec.Struct):
+        document = [value for _, value in _fields(document)]
+    elif isinstance(document, Mapping):
         document = [*document.values()]
     if isinstance(document, list | tuple):
         return set().union(*map(namespaces_in, document))
     return set()
+
+
+def _fields(document: msgspec.Struct) -> list[tuple[str, Any]]:
+    return [(name, getattr(document, name)) for name in document.__struct_fields__]
 
 
 def _named(found: re.Match[str]) -> str:

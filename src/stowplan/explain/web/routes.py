@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from stowplan.api.status import ApiError
+from stowplan.explain.document.schema import json_schema
 from stowplan.explain.web.access import Viewer
 from stowplan.explain.web.documents import MOST_PODS, Inspection
 from stowplan.explain.web.redaction import namespaces_in, redacted
@@ -15,7 +16,7 @@ Query = Mapping[str, str]
 
 
 class Answer(NamedTuple):
-    """A status code and the document to go with it."""
+    """A status code and what goes with it: a document, a Kubernetes object, the configuration, the schema."""
 
     code: int
     document: Any
@@ -41,6 +42,7 @@ class Routes:
             "decisions": self._decisions,
             "costs": self._costs,
             "config": self._effective_config,
+            "schema": self._schema,
         }
 
     async def answer(self, path: str, query: Query, viewer: Viewer) -> Answer:
@@ -82,10 +84,8 @@ class Routes:
     # Routes
 
     async def _overview(self, viewer: Viewer, query: Query) -> Any:
-        document = self.inspection.overview()
-        if not await viewer.may_see_nodes():
-            document |= {"nodes": None, "pods": None, "rate": None}
-        return document
+        found = self.inspection.overview()
+        return found if await viewer.may_see_nodes() else found.without_totals()
 
     async def _nodes(self, viewer: Viewer, query: Query) -> Any:
         await viewer.require_nodes()
@@ -131,6 +131,9 @@ class Routes:
     async def _effective_config(self, viewer: Viewer, query: Query) -> Any:
         await viewer.require_nodes()
         return self._config()
+
+    async def _schema(self, viewer: Viewer, query: Query) -> Any:
+        return json_schema()
 
 
 def _limit(query: Query, default: int = MOST_PODS) -> int:

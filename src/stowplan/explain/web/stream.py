@@ -7,12 +7,13 @@ from typing import Any, Final
 
 import msgspec
 
+from stowplan.explain.document.cluster import Overview
 from stowplan.explain.web.access import Viewer
 from stowplan.explain.web.documents import Inspection
 from stowplan.explain.web.nodes import node_rows, requested
 from stowplan.explain.web.queues import decision_line
 from stowplan.explain.web.redaction import namespaces_in, redacted
-from stowplan.scheduler.decisions import LastDecision
+from stowplan.scheduler.decisions import PodRecord
 
 EVERY: Final = 0.25
 """Seconds between two looks."""
@@ -36,7 +37,7 @@ class Stream:
         self._names: list[str] = []
         self._requested: dict[str, list[int]] = {}
         self._lanes: dict[str, int] = {}
-        self._newest: LastDecision | None = None
+        self._newest: PodRecord | None = None
         self._looks = 0
 
     async def events(self) -> AsyncIterator[bytes]:
@@ -61,11 +62,9 @@ class Stream:
                 found.append(event("queue", lanes))
         return [*found, *await self._decisions()]
 
-    async def _hello(self) -> dict[str, Any]:
-        document = self._inspection.overview()
-        if not await self._viewer.may_see_nodes():
-            document |= {"nodes": None, "pods": None, "rate": None}
-        return document
+    async def _hello(self) -> Overview:
+        found = self._inspection.overview()
+        return found if await self._viewer.may_see_nodes() else found.without_totals()
 
     def _nodes(self) -> list[bytes]:
         table = self._inspection.table

@@ -8,7 +8,7 @@ from typing import Any, Final
 from stowplan.api.catalogue import DEPLOYMENTS, EVENTS, JOBS, PODS, PRIORITY_CLASSES, STATEFUL_SETS
 from stowplan.api.requests import Json
 from stowplan.explain.layout import hanging
-from stowplan.explain.terminal import render
+from stowplan.explain.terminal.pod import render
 from stowplan.localcluster.up.cluster import LocalCluster
 
 NAMESPACE: Final = "default"
@@ -61,7 +61,7 @@ class _Story:
             if explained is not None:
                 yield f"{question}?   stowplan explain pod/{name}"
                 yield ""
-                for line in render(explained, now=self._cluster.clock.now()).rstrip().splitlines():
+                for line in render(explained).rstrip().splitlines():
                     yield f"  {line}"
                 yield ""
 

@@ -1,13 +1,12 @@
 """The lasting record of one scheduling cycle, and the message about it.
 
-An `Evaluation` reads arrays that the next cycle overwrites. A `Decision` is small, of bounded size and keeps:
-events, conditions, explanations and tests all read it. `Decision.document()` is what JSON shows. The message
+An `Evaluation` reads arrays that the next cycle overwrites. A `DecisionRecord` is small, of bounded size and
+keeps: it becomes a `Decision`, a part of a document, when somebody asks (`explain/recorded.py`). The message
 (`0/5 nodes are available: 3 Insufficient cpu, ...`) is kube-scheduler's to the letter: people search for it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -86,15 +85,10 @@ GROUPS = 24
 _OTHER_REASONS = "for other reasons"
 
 
-class _Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
-    """Immutable plain data, camelCase as JSON."""
-
-
-class Rejection(_Record, frozen=True):
+class RejectedNodes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Nodes that one plugin was the first to rule out, for the same reasons.
 
-    `near_misses` counts those that no other plugin rules out. A filter written by node is only asked about
-    nodes that are still left when its turn comes, so for nodes rejected earlier its word is not known.
+    `near_misses` counts those that no other plugin rules out, as far as the other filters were asked.
     """
 
     plugin: str
@@ -105,49 +99,8 @@ class Rejection(_Record, frozen=True):
     near_misses: int = 0
 
 
-class Candidate(_Record, frozen=True):
-    """A node that can take the pod, with its total and what each plugin added to it (score times weight)."""
-
-    node: str
-    total: int
-    scores: dict[str, int]
-
-
-class Decision(_Record, frozen=True):
-    """What came of one attempt.
-
-    `funnel` is in the order in which filters run. `best` begins with the chosen node; it is empty where no
-    scores were asked for or there was nothing to choose from. `ties` is how many nodes share the highest
-    total, `margin` how far the next best one is behind (None: not known, or there is none).
-    """
-
-    pod: str
-    node: str | None
-    nodes: int
-    feasible: int
-    message: str
-    ties: int = 0
-    margin: int | None = None
-    nominated: bool = False
-    """The pod was given the node that an earlier attempt had made room on; no other was looked at."""
-    funnel: tuple[Rejection, ...] = ()
-    best: tuple[Candidate, ...] = ()
-    weights: dict[str, int] = {}
-    old_names: dict[str, str] = {}
-    """The priorities that plugins stand for, if the profile was made of predicates and priorities."""
-
-    @property
-    def scheduled(self) -> bool:
-        return self.node is not None
-
-    def document(self) -> dict[str, Any]:
-        """The decision as plain data, ready for JSON."""
-        document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
-        return document
-
-
 class DecisionRecord:
-    """What a decision is made of, as it is found: making a `Decision` of it can wait until somebody asks.
+    """A decision as it was found: putting it into words can wait until somebody asks.
 
     Every pod that is placed leaves one, so it is little work to make.
     """
@@ -177,7 +130,7 @@ class DecisionRecord:
         self.ties = ties
         self.nominated = evaluation.only_row is not None
         self.message = ""
-        self.funnel: tuple[Rejection, ...] = ()
+        self.funnel: tuple[RejectedNodes, ...] = ()
         self.names: Sequence[str] = ()
         self.totals: Sequence[int] = ()
         self.shares: tuple[Share, ...] = ()
@@ -199,32 +152,7 @@ class DecisionRecord:
             self.shares = scores.shares
             self.varying = [list(map(final.item, rows)) for final, _ in scores.varying]
 
-    def decision(self) -> Decision:
-        totals = self.totals
-        margin = None
-        if totals:
-            margin = 0 if self.ties > 1 else totals[0] - totals[1]
-        best = tuple(
-            Candidate(node=name, total=totals[place], scores=self._scores(place))
-            for place, name in enumerate(self.names)
-        )
-        weights = {share.plugin: share.weight for share in self.shares}
-        return Decision(
-            pod=self.pod,
-            node=self.node,
-            nodes=self.nodes,
-            feasible=self.feasible,
-            message=self.message or f"Successfully assigned {self.pod} to {self.node}",
-            ties=self.ties,
-            margin=margin if len(totals) > 1 else None,
-            nominated=self.nominated,
-            funnel=self.funnel,
-            best=best,
-            weights=weights,
-            old_names={plugin: name for plugin, name in self.old_names.items() if plugin in weights},
-        )
-
-    def _scores(self, place: int) -> dict[str, int]:
+    def scores(self, place: int) -> dict[str, int]:
         """What each plugin added to the total of one of the best nodes."""
         varying = iter(self.varying)
         return {
@@ -233,33 +161,20 @@ class DecisionRecord:
         }
 
 
-def decide(evaluation: Evaluation, choose: Callable[[int], int], top: int = 5) -> Decision:
-    """Choose a node and record why.
-
-    `choose(n)` picks one of n equally good nodes, by its number from 0. `top` is how many of the best nodes
-    are kept with their scores. With 0 a pod that finds a node gets a short record without funnel and scores;
-    one that finds none always gets the whole funnel.
-    """
-    if not evaluation.feasible_count:
-        return DecisionRecord(evaluation, None, 0, top).decision()
-    row, ties = evaluation.choose(choose)
-    return DecisionRecord(evaluation, row, ties, top).decision()
-
-
-def _funnel(evaluation: Evaluation) -> tuple[Rejection, ...]:
+def _funnel(evaluation: Evaluation) -> tuple[RejectedNodes, ...]:
     """Why nodes are out of the question; the same as for the pod before where nothing about that changed."""
     pod_class = evaluation.pod_class
     version = pod_class.filters.rejections_version
     kept = pod_class.funnel
     if kept is not None and kept[0] == version and not evaluation.overruled:
-        known: tuple[Rejection, ...] = kept[1]
+        known: tuple[RejectedNodes, ...] = kept[1]
         return known
     found = _made_funnel(evaluation)
     pod_class.funnel = None if evaluation.overruled else (version, found)
     return found
 
 
-def _made_funnel(evaluation: Evaluation) -> tuple[Rejection, ...]:
+def _made_funnel(evaluation: Evaluation) -> tuple[RejectedNodes, ...]:
     rejections = evaluation.rejections()
     if not rejections:
         return ()
@@ -279,12 +194,14 @@ def _made_funnel(evaluation: Evaluation) -> tuple[Rejection, ...]:
     ]
     if rest:
         others = sum(len(rejections[status]) for status in rest)
-        funnel.append(Rejection(plugin="", code="", reasons=(_OTHER_REASONS,), nodes=others))
+        funnel.append(RejectedNodes(plugin="", code="", reasons=(_OTHER_REASONS,), nodes=others))
     return tuple(funnel)
 
 
-def _rejection(status: Status, nodes: int, examples: tuple[str, ...] = (), near_misses: int = 0) -> Rejection:
-    return Rejection(
+def _rejection(
+    status: Status, nodes: int, examples: tuple[str, ...] = (), near_misses: int = 0
+) -> RejectedNodes:
+    return RejectedNodes(
         plugin=status.plugin,
         code=status.code.label,
         reasons=status.reasons,

@@ -83,30 +83,18 @@ export async function group(place, { kind, name, open, close }) {
   const waits = found.state !== "placed";
   show(place,
     el("div", { class: "bar-row" }, el("h1", { class: "grow" }, found.group), el("button", { onclick: close, "aria-label": "Close" }, "Close")),
-    el("p", {}, `${found.state[0].toUpperCase()}${found.state.slice(1)}: ${found.reason}.`),
-    el("p", { class: "quiet" }, situation(found)),
+    el("p", { class: "headline" }, found.headline),
+    el("p", { class: "quiet" }, [...found.situation, found.priority === null ? null : `priority ${found.priority}`].filter(Boolean).join(" · ")),
     found.parent && el("p", {}, "Part of ", el("button", { class: "plain", onclick: () => open("compositepodgroup", found.parent) }, found.parent)),
     found.pods > 0 && members(found),
     await picture(found, id, open),
     found.parts.length > 0 && [el("h2", {}, "Its groups"), table(["group", "state", "because"], found.parts.map((part) => ({ cells: [part.group, part.state, part.reason], open: () => open(kindOf(part), part.group) })), { caption: "Parts" })],
     waits && found.stoppedBy && stop(found.stoppedBy, open),
-    waits && found.changes.length > 0 && [el("h2", {}, "Any one of these would place it (each tried on the live state)"), table(["change", "then"], found.changes.map((change) => ({ cells: [change.text, change.domain || "fits"] })), { caption: "Changes that would place the group" })],
+    waits && found.changes.length > 0 && [el("h2", {}, "Any one of these would place it (each tried on this state)"), table(["change", "then"], found.changes.map((change) => ({ cells: [change.text, change.outcome] })), { caption: "Changes that would place the group" })],
     waits && found.preemption && preemption(found.preemption, open),
     waits && found.message && [el("h2", {}, "The scheduler says"), el("p", {}, found.message)],
     memberList(found, open),
     raw(found));
-}
-
-function situation(found) {
-  const things = found.kind === "CompositePodGroup" ? "groups" : "pods";
-  const parts = [found.kind, found.policy === "gang" ? `gang of at least ${number(found.minimum)} ${things}` : "basic policy"];
-  if (found.topologyKey) parts.push(`all with the same ${found.topologyKey}`);
-  if (found.priority !== null) parts.push(`priority ${found.priority}`);
-  if (found.place) parts.push(`in ${found.place}${found.since ? ` for ${age(found.since)}` : ""}`);
-  if (found.heldBy) parts.push(found.heldBy);
-  if (found.attempts) parts.push(plural(found.attempts, "attempt"));
-  if (found.until) parts.push(`tried again at ${new Date(found.until).toLocaleTimeString([], { hour12: false })} at the latest`);
-  return parts.join(" · ");
 }
 
 function members(found) {
@@ -183,23 +171,19 @@ export function legendOf(drawn) {
 }
 
 function stop(stopped, open) {
-  const pod = el("button", { class: "plain", onclick: () => open("pod", stopped.pod) }, stopped.pod);
   const steps = stopped.funnel.map((line) => ({ label: line.plugin, value: line.nodes, note: line.reason }));
-  return el("section", { "aria-label": "What stops it" }, el("h2", {}, `What stops it${stopped.domain ? ` in ${stopped.domain}` : ""}`),
-    el("p", {}, "After those that fit, ", pod, ` finds no node${stopped.asks ? `. It asks for ${stopped.asks}` : ""}.`),
+  return el("section", { "aria-label": "What stops it" }, el("h2", {}, stopped.headline),
+    el("p", {}, el("button", { class: "plain", onclick: () => open("pod", stopped.pod) }, stopped.pod)),
     steps.length ? funnel(stopped.nodes, steps) : el("p", {}, stopped.message));
 }
 
 function preemption(tried, open) {
   const unit = (one) => { const [kind, ...rest] = one.unit.split("/"); return rest.length ? { kind, name: rest.join("/") } : { kind: "", name: kind }; };
   const link = (one) => { const { kind, name } = unit(one); return kind ? el("button", { class: "plain", onclick: () => open(kind, name) }, name) : name; };
-  const lower = `of lower priority than ${tried.priority}`;
   const does = tried.helps && tried.victimUnits;
-  const words = does ? `Would make room: ${plural(tried.victims.length, "pod")} would go${tried.pdbViolations ? `, ${plural(tried.pdbViolations, "pod")} of them against a PodDisruptionBudget` : ""}.`
-    : tried.withoutVictims ? `Does not help: even without the ${plural(tried.candidates, "pod or group", "pods and groups")} ${lower}: ${tried.withoutVictims}`
-      : tried.candidates ? `Does not help: ${tried.message}` : `Does not help: no pod or group ${lower}.`;
-  return el("section", { class: "preemption", "aria-label": "Preemption" }, el("h2", {}, "Preemption"), el("p", {}, words),
-    does > 0 && table(["would go", "pods", "because"], tried.units.map((one) => ({ cells: [link(one), number(one.pods), one.why ?? ""] })), { caption: "Victims", numeric: [1] }));
+  return el("section", { class: "preemption", "aria-label": "Preemption" }, el("h2", {}, "Preemption"), el("p", {}, tried.headline),
+    does > 0 && table(["would go", "pods", "because"], tried.units.map((one) => ({ cells: [link(one), number(one.pods), one.why ?? ""] })), { caption: "Victims", numeric: [1] }),
+    tried.details.map((sentence) => el("p", { class: "quiet" }, sentence)));
 }
 
 function memberList(found, open) {

@@ -4,15 +4,6 @@ import { get } from "./api.js";
 import { barList, lineChart, short } from "./charts.js";
 import { age, el, empty, middle, number, plural, redraw, show, table } from "./dom.js";
 
-const LANES = {
-  active: "ready to be tried",
-  backoff: "backs off",
-  unschedulable: "waits for an event",
-  gated: "held by a gate",
-  permit: "waits at Permit",
-  binding: "is being bound",
-};
-
 // Draws again at most once a second while things change, and only after the last drawing is done.
 export function following(stream, names, draw) {
   let waiting = null, stopped = false;
@@ -35,13 +26,13 @@ export async function pending(place, { stream, open }) {
   const opened = new Set();
   const draw = async () => {
     const found = await get("/pending");
-    if (!found.pods) return redraw(place, el("h1", {}, "Pending"), empty("No pod waits. Create one:", "kubectl run hello --image=nginx"));
+    if (!found.pods) return redraw(place, el("h1", {}, "Pending"), empty(`${found.headline} Create one:`, "kubectl run hello --image=nginx"));
     const rows = found.causes.map((cause) => ({
       key: cause.name,
       cells: [number(cause.count), el("b", { class: "which", title: cause.name }, middle(cause.name, 40)), cause.reason, cause.help],
       open: () => (cause.group ? open(cause.group.kind.toLowerCase(), cause.group.group) : open("pod", cause.pods[0])),
     }));
-    redraw(place, el("h1", {}, `${plural(found.pods, "pod waits", "pods wait")} on ${plural(found.causes.length, "cause")}`),
+    redraw(place, el("h1", {}, found.headline),
       table(["pods", "which", "because", "helped by"], rows, { numeric: [0], caption: "Causes" }),
       found.causes.map((cause) => cause.count > 1 && podsOf(cause, opened, open)));
   };
@@ -64,7 +55,7 @@ function laneOf(lane, open) {
   const shown = lane.pods.slice(0, 12), more = lane.total - shown.reduce((sum, one) => sum + (one.pods ?? 1), 0);
   return el("section", { class: "lane", "aria-label": lane.name },
     el("h2", {}, el("span", {}, lane.name), el("b", {}, number(lane.total))),
-    el("p", { class: "quiet" }, LANES[lane.name], lane.groups > 0 && ` · ${plural(lane.groups, "group")}`),
+    el("p", { class: "quiet" }, lane.text, lane.groups > 0 && ` · ${plural(lane.groups, "group")}`),
     el("p", { class: "flow", title: "pods in and out, over the last minute" }, lane.in === null ? "–" : flow(lane.in, lane.out)),
     el("div", { class: "dots", title: "a dot is a pod, a block is a hundred; the pods of a group are framed" },
       gangs.map((one) => el("span", { class: "gang", title: `${one.group}: ${plural(one.pods, "pod")}` }, dotsOf(one.pods))),
@@ -78,7 +69,7 @@ const dotsOf = (count) => [...Array.from({ length: Math.min(Math.floor(count / 1
 // A pod in a lane, or a group, which is one entry however many pods it has.
 function entryOf(one, open) {
   const [name, go] = one.group ? [one.group, () => open(one.kind.toLowerCase(), one.group)] : [one.pod, () => open("pod", one.pod)];
-  const words = [one.group && `group of ${plural(one.pods, "pod")}`, one.since ? age(one.since) : one.node, brief(one.cause)];
+  const words = [one.group && `group of ${plural(one.pods, "pod")}`, one.since ? age(one.since) : one.node, one.brief];
   return el("li", { tabindex: "0", class: "link", "data-key": name, title: one.cause, onclick: go, onkeydown: (event) => { if (event.key === "Enter") go(); } },
     el("div", { class: "name", title: name }, middle(name, 34)), el("div", { class: "quiet" }, words.filter(Boolean).join(" · ")));
 }
@@ -88,9 +79,6 @@ function flow(incoming, outgoing) {
   const [factor, unit] = Math.max(incoming, outgoing) >= 1 ? [1, "/s"] : [60, "/min"];
   return `in ${short(+(incoming * factor).toFixed(1))} · out ${short(+(outgoing * factor).toFixed(1))} ${unit}`;
 }
-
-// The counts of nodes that begin every such message are the same in all of them.
-export const brief = (message) => message.replace(/^(pod group is unschedulable, )+/, "").replace(/^0\/\d+ nodes are available: /, "");
 
 export async function decisions(place, { stream, open }) {
   const charts = el("div", { class: "charts" }), list = el("div"), heading = el("p", { class: "quiet" });
@@ -145,15 +133,14 @@ function decisionRow(one, open) {
     return {
       key: `${one.group} ${one.attempt}`,
       cells: [el("span", { class: "tight" }, clock(one.time)), [one.group, el("span", { class: "quiet" }, ` · ${plural(one.pods, "pod")}`)], "", el("span", { class: one.outcome === "unschedulable" || one.outcome === "error" ? "tight bad" : "tight" }, one.outcome),
-        "", "", one.seconds === null ? "" : milliseconds(one.seconds), el("span", { class: "cut", title: one.message }, one.outcome === "bound" ? "" : brief(one.message))],
+        "", "", one.seconds === null ? "" : milliseconds(one.seconds), el("span", { class: "cut", title: one.message }, one.brief)],
       open: () => open("podgroup", one.group),
     };
   }
-  const words = one.victims.length ? `evicts ${one.victims.join(", ")}` : one.node && one.outcome === "bound" ? "" : brief(one.message);
   return {
     key: `${one.pod} ${one.attempt}`,
     cells: [el("span", { class: "tight" }, clock(one.time)), one.pod, el("span", { class: "tight" }, one.node ?? ""), el("span", { class: one.outcome === "unschedulable" || one.outcome === "error" ? "tight bad" : "tight" }, one.outcome),
-      one.points ?? "", one.ties > 1 ? `tie of ${number(one.ties)}` : one.margin ?? "", one.seconds === null ? "" : milliseconds(one.seconds), el("span", { class: "cut", title: words }, words)],
+      one.points ?? "", one.ties > 1 ? `tie of ${number(one.ties)}` : one.margin ?? "", one.seconds === null ? "" : milliseconds(one.seconds), el("span", { class: "cut", title: one.message }, one.brief)],
     open: () => open("pod", one.pod),
   };
 }

@@ -8,7 +8,7 @@ export async function node(place, { name, open, close }) {
   const found = await get(nodePath(name));
   show(place,
     el("div", { class: "bar-row" }, el("h1", { class: "grow" }, found.name), el("button", { onclick: close, "aria-label": "Close" }, "Close")),
-    el("p", {}, condition(found)),
+    el("p", {}, found.headline),
     found.taints.length > 0 && el("p", { class: "quiet" }, `Taints: ${found.taints.map((taint) => `${taint.key}${taint.value ? `=${taint.value}` : ""}:${taint.effect}`).join(", ")}`),
     el("h2", {}, "Requested"), strips(found),
     found.couldTake.length > 0 && [el("h2", {}, "Could still take"), table(["like", "more"], found.couldTake.map((one) => ({ cells: [one.like, number(one.more)], open: () => open("pod", one.like) })), { numeric: [1] })],
@@ -30,14 +30,6 @@ function turnedAway(found, open) {
     cells: [[one.pod, one.more > 0 && el("span", { class: "quiet" }, ` and ${number(one.more)} like it`)], el("span", { class: "tight" }, `${age(one.time)} ago`), `${one.plugin}: ${one.reason}`],
     open: () => open("pod", one.pod),
   })), { caption: "Turned away" });
-}
-
-function condition(found) {
-  const ready = found.conditions.find((one) => one.type === "Ready");
-  const parts = [ready && ready.status !== "True" ? `Not ready${ready.reason ? ` (${ready.reason})` : ""}` : "Ready"];
-  if (found.unschedulable) parts.push("cordoned");
-  for (const one of found.conditions) if (one.type !== "Ready" && one.status === "True") parts.push(one.type);
-  return parts.join(" · ");
 }
 
 function strips(found) {

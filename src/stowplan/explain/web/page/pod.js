@@ -3,41 +3,35 @@
 import { get, podPath } from "./api.js";
 import { funnel, stackedBars } from "./charts.js";
 import { age, colour, el, middle, number, plural, show, table } from "./dom.js";
-import { brief } from "./lists.js";
 
 export async function pod(place, { name, open, close }) {
   show(place, el("p", { class: "quiet" }, `Explaining ${name}…`));
   const found = await get(podPath(name));
   show(place,
     el("div", { class: "bar-row" }, el("h1", { class: "grow" }, found.pod), el("button", { onclick: close, "aria-label": "Close" }, "Close")),
-    el("p", {}, state(found)),
-    el("p", { class: "quiet" }, situation(found)),
+    el("p", { class: "headline" }, found.headline),
+    el("p", { class: "quiet" }, [...found.situation, ...facts(found)].join(" · ")),
     el("p", {}, found.node ? el("button", { class: "plain", onclick: () => open("node", found.node) }, found.node)
       : found.state !== "gone" && el("a", { href: `#/cluster?pod=${encodeURIComponent(found.pod)}~pod/${encodeURI(found.pod)}` }, "Show on the map")),
-    (found.claims ?? []).map((one) => el("p", {}, `Claim ${one.claim}: ${one.text}`)),
+    found.notes.map((note) => el("p", {}, [note.about, note.text].filter(Boolean).join(": "))),
     groupOf(found, open),
     found.funnel.length > 0 && [el("h2", {}, "Nodes ruled out"), funnel(found.nodes, stepsOf(found))],
     found.nearMisses.length > 0 && [el("h2", {}, "Closest: only one thing in the way"), nearMisses(found, open)],
-    found.changes.length > 0 && [el("h2", {}, "Any one of these would place it (each tried on the live state)"), changes(found, open)],
-    found.state === "pending" && !found.feasible && !found.changes.length && found.funnel.length > 0 && el("p", { class: "quiet" }, "No single change was found that would place it."),
-    found.scores && found.scores.length > 0 && [el("h2", {}, "Points of the best nodes, by plugin"), scores(found, open)],
-    found.state === "pending" && found.preemption && preemption(found.preemption, "Preemption", wouldDo(found.preemption), open),
-    found.evictions && preemption(found.evictions.preemption ?? found.evictions, "Evicted for it", `${listed(found.evictions.victims)} had to leave ${found.evictions.node}${by(found.evictions)}.`, open),
-    found.evicted && preemption(found.evicted.preemption ?? found.evicted, "Evicted", `${found.evicted.by?.length ? `For ${listed(found.evicted.by)}` : "By preemption"}${by(found.evicted)}.`, open, found.evicted.by),
+    found.changes.length > 0 && [el("h2", {}, "Any one of these would place it (each tried on this state)"), changes(found)],
+    found.state === "pending" && !found.wouldGoTo && !found.changes.length && found.funnel.length > 0 && el("p", { class: "quiet" }, "No single change was found that would place it."),
+    found.scores.length > 0 && [el("h2", {}, "Points of the best nodes, by plugin"), scores(found, open)],
+    found.why.map((sentence) => el("p", {}, sentence)),
+    found.state === "pending" && found.preemption && preemption(found.preemption, "Preemption", found.preemption.headline, open),
+    found.evictions && preemption(found.evictions.preemption ?? found.evictions, "Evicted for it", found.evictions.headline, open),
+    found.evicted && preemption(found.evicted.preemption ?? found.evicted, "Evicted", found.evicted.headline, open, found.evicted.by),
     found.wakes.length > 0 && [el("h2", {}, "Wakes it"), wakes(found)],
     found.attempts.length > 0 && [el("h2", {}, "Attempts"), attempts(found)],
     raw(found));
 }
 
-function state(found) {
-  if (found.state === "gone") return `Gone: ${found.message}`;
-  if (found.state === "placed") {
-    const again = found.wouldGoTo === found.node ? "It would be placed there again now." : found.wouldGoTo ? `It would go to ${found.wouldGoTo} now.` : found.message;
-    return `On ${found.node}. ${again}`;
-  }
-  if (found.state === "fits") return `Not on a node yet: ${plural(found.feasible, "node")} of ${number(found.nodes)} would take it.`;
-  if (found.group && found.feasible > 0) return `Pending: it waits for its group. Alone it would fit on ${plural(found.feasible, "node")} of ${number(found.nodes)}.`;
-  return found.funnel.length ? `Pending: no node fits (0 of ${number(found.nodes)}).` : `Pending: ${found.message}`;
+function facts(found) {
+  const since = found.queue?.since && !found.node ? [`${age(found.queue.since)} in ${found.queue.place}`] : [];
+  return found.priority === null ? since : [...since, `priority ${found.priority}`];
 }
 
 // The group of a pod: the pod waits for it, whatever it could do alone.
@@ -45,20 +39,7 @@ function groupOf(found, open) {
   const name = found.group?.group ?? found.podGroup;
   if (!name) return null;
   const kind = (found.group?.kind ?? "PodGroup").toLowerCase();
-  return el("p", { class: "group" }, "Member of ", el("button", { class: "plain", onclick: () => open(kind, name) }, name), found.group ? `, which ${found.group.state === "fits" ? "fits" : `is ${found.group.state}`}: ${found.group.reason}` : "");
-}
-
-function situation(found) {
-  const queue = found.queue, parts = [];
-  if (queue && !found.node) {
-    parts.push(`in ${queue.place}${queue.since ? ` for ${age(queue.since)}` : ""}`);
-    for (const [plugin, said] of Object.entries(queue.heldBy)) parts.push(`${plugin}: ${said}`);
-    if (queue.until) parts.push(`tried again at ${new Date(queue.until).toLocaleTimeString([], { hour12: false })} at the latest`);
-  }
-  if (found.priority !== undefined) parts.push(`priority ${found.priority}`);
-  parts.push(`source: ${found.source}`);
-  if (found.nominatedNode) parts.push(`nominated node ${found.nominatedNode}`);
-  return parts.join(" · ");
+  return el("p", { class: "group" }, "Member of ", el("button", { class: "plain", onclick: () => open(kind, name) }, name), found.group ? `: ${found.group.headline}` : "");
 }
 
 const stepsOf = (found) => found.funnel.map((line) => ({ label: line.plugin, value: line.nodes, note: line.reason }));
@@ -67,25 +48,16 @@ const stepsOf = (found) => found.funnel.map((line) => ({ label: line.plugin, val
 const linkTo = (name, open) => (name.startsWith("group ") ? el("button", { class: "plain", onclick: () => open("podgroup", name.slice(6)) }, name)
   : el("button", { class: "plain", onclick: () => open("pod", name) }, name));
 
-const listed = (pods) => (pods.length > 4 ? `${pods.slice(0, 4).join(", ")} and ${number(pods.length - 4)} more` : pods.join(", "));
-const by = (done) => (done.preemption?.chosenBy ? `: ${done.preemption.chosenBy.text}` : "");
-
-function wouldDo(tried) {
-  if (tried.node) return `Would make room on ${tried.node}: ${listed(tried.victims)} would go${tried.chosenBy ? `; ${tried.chosenBy.text}` : ""}.`;
-  return tried.funnel?.length ? "Does not help: no node would have room even without pods of lower priority." : tried.message;
-}
-
 // What preemption did or would do: where, whom, and why not on the other nodes.
 function preemption(tried, heading, sentence, open, pods = tried.victims ?? []) {
   if (!sentence) return null;
   const steps = (tried.funnel ?? []).map((line) => ({ label: line.reason, value: line.nodes, note: examplesOf(line) }));
   const accounted = steps.reduce((sum, step) => sum + step.value, tried.node ? 1 : 0);
   const complete = accounted === tried.nodes;
-  const spared = tried.spared?.count ? `${listed(tried.spared.pods)}${tried.spared.count > tried.spared.pods.length ? ` and ${number(tried.spared.count - tried.spared.pods.length)} more` : ""} of lower priority stay: there is room for them.` : "";
   return el("section", { class: "preemption", "aria-label": heading }, el("h2", {}, heading), el("p", {}, sentence),
     pods.length > 0 && el("p", {}, pods.slice(0, 8).map((pod) => [linkTo(pod, open), " "])),
-    steps.length > 0 && funnel(complete ? tried.nodes : accounted, steps, complete ? "nodes" : "candidate nodes", tried.node ?? "no node left"),
-    spared && el("p", { class: "quiet" }, spared));
+    steps.length > 0 && funnel(complete ? tried.nodes : accounted, steps, complete ? "nodes" : "candidate nodes", [tried.node ?? "no node left", tried.chosenBy?.text].filter(Boolean).join(": ")),
+    tried.spared?.headline && el("p", { class: "quiet" }, tried.spared.headline));
 }
 
 function examplesOf(line) {
@@ -116,21 +88,18 @@ function devices(verdicts) {
   return [el("div", { class: "devices" }, squares), el("ul", { class: "legend" }, words), full];
 }
 
-function changes(found, open) {
-  return table(["change", "then"], found.changes.map((change) => ({
-    cells: [change.text, change.victims ? `${change.node}; ${change.victims.join(", ")} would go` : change.nodes > 1 ? `${change.node}, ${number(change.nodes)} nodes fit` : change.node],
-  })), { caption: "Changes that would place the pod" });
-}
+const changes = (found) => table(["change", "then"], found.changes.map((change) => ({ cells: [change.text, change.outcome] })), { caption: "Changes that would place the pod" });
 
 function scores(found, open) {
   const plugins = Object.keys(found.weights);
   const bars = found.scores.map((one) => ({ label: one.node, values: plugins.map((name) => one.plugins[name] ?? 0) }));
-  const why = found.ties > 1 ? `${found.ties} nodes are equally good; ties are broken at random.` : found.decidedBy ? `Ahead by ${found.margin} points, most of them from ${found.decidedBy}.` : "";
-  return [stackedBars(plugins, bars, { open: (name) => open("node", name) }), why && el("p", {}, why)];
+  return stackedBars(plugins, bars, { open: (name) => open("node", name) });
 }
 
 function wakes(found) {
-  return table(["event", "registered by"], found.wakes.map((one) => ({ cells: [`${one.resource}: ${one.actions.join(", ")}`, one.plugin] })));
+  const rows = found.wakes.map((one) => ({ cells: [`${one.resource}: ${one.actions.join(", ")}`, one.plugin] }));
+  return [found.awaits.length > 0 && el("ul", { class: "plain-list" }, found.awaits.map((event) => el("li", {}, event))),
+    el("details", {}, el("summary", { class: "quiet" }, "as plugins registered it"), table(["event", "registered by"], rows))];
 }
 
 function attempts(found) {
@@ -141,7 +110,7 @@ function attempts(found) {
     else rows.push({ ...one, first: one.number });
   }
   return [found.attempts.length > 1 && timeLine(found.attempts),
-    table(["attempt", "when", "outcome"], rows.map((one) => ({ cells: [el("span", { class: "tight" }, one.first === one.number ? String(one.number) : `${one.first}–${one.number}`), el("span", { class: "tight" }, `${age(one.time)} ago`), `${one.outcome}: ${brief(one.message)}`] })), { caption: "Attempts" })];
+    table(["attempt", "when", "outcome"], rows.map((one) => ({ cells: [el("span", { class: "tight" }, one.first === one.number ? String(one.number) : `${one.first}–${one.number}`), el("span", { class: "tight" }, `${age(one.time)} ago`), `${one.outcome}: ${one.brief}`] })), { caption: "Attempts" })];
 }
 
 // A dot for every attempt that is remembered, from the first of them until now.

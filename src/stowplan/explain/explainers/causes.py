@@ -1,0 +1,96 @@
+"""All waiting pods of a cluster by cause, biggest cause first, with the change that would help most of them.
+
+The scheduler cannot tell pods of one template apart, so each template is explained once. A group of pods that
+waits is one cause, whatever its members could do alone.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from stowplan.api.pod import Pod
+from stowplan.explain.document.group import GroupDocument
+from stowplan.explain.document.pending import Cause, GroupOfCause, PendingDocument
+from stowplan.explain.document.pod import PodDocument
+from stowplan.explain.sentences import (
+    cause,
+    cause_of_gates,
+    cause_of_group,
+    pods_by_one_name,
+    remedy,
+    told_pending,
+)
+from stowplan.scheduler.table.podinfo import PodInfo
+
+NEAREST: Final = 64
+"""How many of the near misses of one plugin are looked at for a cause: it is one of many."""
+SHOWN_NEAREST: Final = 20
+"""How many of them its explanation has."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """Pods that wait for the same reason, so far."""
+
+    reason: str
+    help: str
+    explanation: PodDocument | None
+    group: GroupDocument | None
+    pods: list[str] = field(default_factory=list)
+
+    def document(self) -> Cause:
+        group, found = self.group, self.explanation
+        if found is not None:
+            found = replace(found, near_misses=found.near_misses[:SHOWN_NEAREST])
+        return Cause(
+            pods=tuple(self.pods),
+            count=len(self.pods),
+            name=pods_by_one_name(self.pods) if group is None else group.group,
+            reason=self.reason,
+            help=self.help,
+            explanation=found,
+            group=None
+            if group is None
+            else GroupOfCause(group.group, group.kind, group.state, group.pods, group.scheduled),
+        )
+
+
+def pending_document(
+    waiting: Iterable[Pod],
+    info: Callable[[Pod], PodInfo],
+    explain: Callable[[PodInfo], PodDocument],
+    group_of: Callable[[Pod], GroupDocument | None],
+    source: str,
+) -> PendingDocument:
+    """The causes that pods wait for. `explain` is asked once for every template.
+
+    `group_of` gives the explanation of the group that a pod belongs to: if that waits, it is the cause, and
+    each such group is one of its own.
+    """
+    by_template: dict[Any, PodDocument] = {}
+    found: dict[tuple[str, str, str], _Waiting] = {}
+    count = 0
+    for pod in waiting:
+        count += 1
+        known: PodDocument | None = None
+        group = group_of(pod)
+        if group is not None and not group.is_waiting:
+            group = None
+        if group is not None:
+            reason, helped = cause_of_group(group)
+        elif pod.spec.scheduling_gates:
+            reason, helped = cause_of_gates([gate.name for gate in pod.spec.scheduling_gates])
+        else:
+            looked = info(pod)
+            known = by_template.get(looked.template)
+            if known is None:
+                known = by_template[looked.template] = explain(looked)
+            reason, helped = cause(known), remedy(known)
+        key = (pod.namespace, reason if group is None else f"{group.kind} {group.group}", helped)
+        if key not in found:
+            found[key] = _Waiting(reason, helped, known, group)
+        found[key].pods.append(pod.key)
+    causes = sorted((one.document() for one in found.values()), key=lambda one: (-one.count, one.name))
+    return told_pending(PendingDocument(pods=count, causes=tuple(causes), source=source))

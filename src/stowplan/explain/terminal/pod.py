@@ -1,0 +1,179 @@
+"""A pod's document for a terminal: the answer first, then the evidence, then what to do, on one screen."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from stowplan.explain.document.pod import Change, NearMiss, PodDocument
+from stowplan.explain.layout import (
+    PLAIN,
+    WIDTH,
+    Palette,
+    cleaned,
+    hanging,
+    indented,
+    joined,
+    middle,
+    shortened,
+    table,
+)
+from stowplan.explain.states import FITS, GONE, PENDING, PLACED
+from stowplan.explain.terminal.preemption import was_done, would_do
+
+NEAREST: Final = 3
+"""How many near misses are shown unless all are asked for."""
+NAME: Final = 40
+"""How long names in a column may be."""
+
+
+def render(found: PodDocument, *, all_nodes: bool = False, palette: Palette = PLAIN) -> str:
+    """The explanation as text."""
+    found = cleaned(found)
+    lines = [*_headline(found, palette), *joined(found.situation), *_notes(found), ""]
+    if found.state == PENDING:
+        lines += _pending(found, all_nodes, palette)
+    elif found.state != GONE:
+        lines += _chosen(found, palette)
+    lines += _why_evicted(found, palette)
+    return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
+
+
+def _headline(found: PodDocument, palette: Palette) -> list[str]:
+    """The headline, with the pod and its state or node in colour."""
+    says = found.headline.removeprefix(found.pod)
+    if found.state == PLACED or found.state == FITS:
+        verb = " is on " if found.state == PLACED else " would go to "
+        node = (found.node if found.state == PLACED else found.would_go_to) or ""
+        rest = says.removeprefix(f"{verb}{node}")
+        return [f"{palette.paint(found.pod, 'bold')}{verb}{palette.paint(node, 'bold', 'green')}{rest}"]
+    styles = ("bold", "yellow") if found.state == PENDING else ("bold",)
+    begin = f" is {found.state}: "
+    state = palette.paint(found.state, *styles)
+    return hanging(f"{palette.paint(found.pod, 'bold')} is {state}: ", says.removeprefix(begin))
+
+
+def _notes(found: PodDocument) -> Iterator[str]:
+    """What else is known of a pod that changes what all the rest means."""
+    keys = [] if found.evictions is None else [found.evictions.node or "", *found.evictions.victims]
+    keys += [] if found.evicted is None else found.evicted.by
+    for note in found.notes:
+        text = shortened(note.text, keys, NAME)
+        begin = f"{note.about}: " if note.about and text else note.about
+        yield from hanging(begin, text) if text else [begin]
+
+
+def _why_evicted(found: PodDocument, palette: Palette) -> list[str]:
+    """Why the victims were these, where a running scheduler remembers."""
+    for eviction in (found.evictions, found.evicted):
+        if eviction is not None and eviction.preemption is not None:
+            lines = was_done(eviction.preemption, palette)
+            return lines if found.state == GONE else ["", *lines]
+    return []
+
+
+# A pod that waits
+
+
+def _pending(found: PodDocument, all_nodes: bool, palette: Palette) -> list[str]:
+    lines = _funnel(found, palette)
+    group = found.group
+    if group is not None and found.waits_for_group and group.changes:
+        lines += ["", palette.paint("Any one of these would place its group", "bold")]
+        lines += [f"  {one.text} in {one.domain}" if one.domain else f"  {one.text}" for one in group.changes]
+    if found.would_go_to is not None:
+        return [*lines, *([""] if lines else []), *found.why]
+    if found.near_misses:
+        lines += ["", palette.paint("Closest: only one thing in the way", "bold")]
+        lines += _near_misses(found.near_misses, all_nodes)
+    if found.changes:
+        lines += ["", palette.paint("Any one of these would place it (each tried on this state)", "bold")]
+        lines += _changes(found.changes, palette)
+    elif found.funnel:
+        lines += ["", "No single change was found that would place it."]
+    if found.preemption is not None:
+        lines += ["", *would_do(found.preemption, palette)]
+    if found.awaits:
+        lines += ["", *joined(found.awaits, "Wakes it: ")]
+    return lines
+
+
+def _funnel(found: PodDocument, palette: Palette) -> list[str]:
+    funnel = found.funnel
+    if not funnel:
+        return []
+    figures = [str(found.nodes), *(f"-{line.nodes}" for line in funnel)]
+    width = max(map(len, figures))
+    plugins = max(len(line.plugin) for line in funnel)
+    lines = [f"{found.nodes:>{width}} nodes"]
+    for line in funnel:
+        figure = palette.paint(f"-{line.nodes}".rjust(width), "red")
+        lines += hanging(f"{figure}  {line.plugin:<{plugins}}  ", line.reason)
+    rest = f"= {found.feasible}".rjust(width)
+    return [*lines, palette.paint(rest, "green") if found.feasible else rest]
+
+
+def _near_misses(misses: Sequence[NearMiss], all_nodes: bool) -> list[str]:
+    shown = misses if all_nodes else misses[:NEAREST]
+    names = [middle(miss.node, NAME) for miss in shown]
+    width, about = max(map(len, names)), min(max(len(miss.missing) for miss in shown), NAME)
+    lines: list[str] = []
+    for name, miss in zip(names, shown, strict=True):
+        lines += hanging(f"  {name:<{width}}  {miss.missing:<{about}}  ", miss.detail)
+    if len(shown) < len(misses):
+        more = f"(+{len(misses) - len(shown)} more: --all-nodes)"
+        fits = len(lines[-1]) + 2 + len(more) <= WIDTH
+        lines = [*lines[:-1], f"{lines[-1]}  {more}"] if fits else [*lines, f"  {more}"]
+    return lines
+
+
+def _changes(changes: Sequence[Change], palette: Palette) -> list[str]:
+    width = min(max(len(change.text) for change in changes), 52)
+    arrow = palette.paint("→", "green")
+    lines: list[str] = []
+    for change in changes:
+        begin = f"  {change.text:<{width}}  {arrow} "
+        if len(change.text) > width:
+            lines += hanging("  ", change.text)
+            begin = f"  {'':<{width}}  {arrow} "
+        lines += hanging(begin, shortened(change.outcome, (change.node, *change.victims), NAME))
+    return lines
+
+
+# A pod that is placed, or could be
+
+
+def _chosen(found: PodDocument, palette: Palette) -> list[str]:
+    lines = _funnel(found, palette)
+    if found.scores:
+        lines += ["", f"Points of the best {len(found.scores)} (score times weight)"]
+        lines += indented(_scores(found))
+    if found.why:
+        lines.append("")
+    for sentence in found.why:
+        lines += hanging("", sentence)
+    return lines[1:] if lines and not lines[0] else lines
+
+
+def _scores(found: PodDocument) -> list[str]:
+    best, weights, old = found.scores, found.weights, found.priorities
+    room = (WIDTH - 2 - max(map(len, (*weights, "plugin"))) - 8) // len(best) - 2
+    names = [
+        middle(f"> {one.node}" if one.node == found.would_go_to else one.node, max(room, 8)) for one in best
+    ]
+    rows = [
+        (
+            f"{old[plugin]} ({plugin})" if plugin in old else plugin,
+            str(weight),
+            *(_points(one.plugins[plugin], weight, plugin in old) for one in best),
+        )
+        for plugin, weight in weights.items()
+    ]
+    rows.append(("total", "", *(str(one.total) for one in best)))
+    return table(("plugin", "weight", *names), rows, numeric=range(1, len(names) + 2))
+
+
+def _points(points: int, weight: int, old_scale: bool) -> str:
+    if not old_scale:
+        return str(points)
+    from stowplan.scheduler.plugins.legacy.names import old_points
+
+    return f"{points} ({old_points(points // weight):g})"
