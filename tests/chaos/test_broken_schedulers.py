@@ -139,16 +139,19 @@ def test_the_scheduler_dying_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
     assert "the scheduler survives: ZeroDivisionError: on purpose" in str(found)
 
 
-@pytest.mark.parametrize(("seconds", "every", "is_held"), [(2 * LIMIT, 10, True), (LIMIT / 5, 1, False)])
+@pytest.mark.parametrize(
+    ("seconds", "are_slow", "is_held"),
+    [(2 * LIMIT, lambda number: number % 200 == 0, True), (LIMIT / 5, lambda number: number < 64, False)],
+)
 def test_an_attempt_that_holds_the_loop_is_found_but_not_many_short_ones(
-    seconds: float, every: int, is_held: bool, monkeypatch: pytest.MonkeyPatch
+    seconds: float, are_slow: Callable[[int], bool], is_held: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Up to 32 attempts come in a row, as virtual time stands still; a scheduler would pause between them."""
     pop, popped = SchedulingQueue.pop, [0]
 
     def slow(self: SchedulingQueue) -> Any:
         popped[0] += 1
-        if popped[0] % every == 0:
+        if are_slow(popped[0]):
             end = time.thread_time() + seconds
             while time.thread_time() < end:
                 sum(range(200))

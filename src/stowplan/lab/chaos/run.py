@@ -34,8 +34,8 @@ from stowplan.runtime.clock import run as run_virtual
 from stowplan.runtime.clock.watchdog import LIMIT
 from stowplan.runtime.logs import Logger
 from stowplan.scheduler import Scheduler, Settings
-from stowplan.scheduler.context import TimeSlice
 from stowplan.scheduler.recording import Recording, recorded_scheduler
+from stowplan.scheduler.tasks import TimeSlice
 
 GROUP_GATES: Final = FeatureGates(
     {"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True}, release("1.37")
