@@ -8,13 +8,13 @@ Run it: python examples/gpu_packing.py
 
 import numpy as np
 
-from stowplan.framework import Plugin, Reads
+from stowplan.framework import Contract, Plugin, Reads
 
 GPU = "nvidia.com/gpu"
 
 
 class GpuPacking(Plugin):
-    reads = Reads.USAGE
+    contract = Contract(reads=Reads.USAGE)
 
     def sign(self, pod):
         return pod.requests.scalars.get(GPU, 0)

@@ -12,7 +12,8 @@ from random import Random
 
 import numpy as np
 
-from stowplan.framework import Placement, Plugin
+from stowplan.framework import Plugin
+from stowplan.framework.advanced import Placement
 
 RACK = "example.com/rack"
 

@@ -10,8 +10,8 @@ from stowplan.api.status import ApiError
 from stowplan.client.objectstore import ObjectStore
 from stowplan.lab.chaos import execute, plan_of
 from stowplan.scheduler.cache import Cache
+from stowplan.scheduler.cycle.failure_handler import FailureHandler
 from stowplan.scheduler.event_handlers import NodeEventHandler
-from stowplan.scheduler.failure_handler import FailureHandler
 from stowplan.scheduler.framework.extension_points import Lifecycle
 from stowplan.scheduler.framework.waiting_pods import WaitingPods
 from stowplan.scheduler.plugins.defaultbinder import DefaultBinder

@@ -19,18 +19,24 @@ from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.pod import PodResourceClaim
 from stowplan.api.requests import Json
 from stowplan.config import build, default_config
-from stowplan.framework import STRETCH, Budget, LongSearchError, PluginError, standing_still
+from stowplan.framework.advanced import (
+    STRETCH,
+    Budget,
+    LongSearchError,
+    PluginError,
+    standing_still,
+)
 from stowplan.localcluster.client import InProcessClient
 from stowplan.localcluster.store import Store
 from stowplan.runtime.clock import VirtualClock, run
 from stowplan.scheduler import Settings
-from stowplan.scheduler.context import TimeSlice
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.plugins.dynamicresources import DynamicResources
 from stowplan.scheduler.plugins.dynamicresources.allocation.selectors import QUICK
 from stowplan.scheduler.plugins.registry import in_tree_registry
 from stowplan.scheduler.recording import Recording, decisions, recorded_scheduler
 from stowplan.scheduler.table.table import ClusterTable
+from stowplan.scheduler.tasks import TimeSlice
 from stowplan.testing import node, pod
 
 PROFILE = "default-scheduler"

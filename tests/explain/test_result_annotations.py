@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from explain.test_inspection import Api
-from stowplan.scheduler.result_annotations import LIMIT, PREFIX, Results
+from stowplan.scheduler.instruments.annotations import LIMIT, PREFIX, Results
 from up.clusters import up
 from waiting import PATIENCE
 

@@ -11,7 +11,7 @@ import pytest
 from extenders.servers import extender, raw_server, run, serving
 from stowplan.gocompat.numbers import wrap_int64
 from stowplan.scheduler.extenders.http import HttpExtender
-from stowplan.scheduler.extenders.interface import ExtenderError
+from stowplan.scheduler.extenders.requests import ExtenderError
 from stowplan.scheduler.extenders.rounds import bind_round, filter_round, preempt_round, prioritize_round
 from stowplan.scheduler.extenders.transport import LARGEST_ANSWER
 from stowplan.scheduler.framework.interface import Victims

@@ -12,7 +12,7 @@ from aiohttp import web
 from extenders.servers import Answer, Server, extender, raw_server, run, serving
 from stowplan.gocompat.durations import Duration
 from stowplan.scheduler.extenders.http import HttpExtender
-from stowplan.scheduler.extenders.interface import ExtenderError
+from stowplan.scheduler.extenders.requests import ExtenderError
 from stowplan.scheduler.extenders.transport import describe_error
 from stowplan.scheduler.framework.interface import Victims
 from stowplan.testing import node, pod

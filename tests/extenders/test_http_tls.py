@@ -16,7 +16,7 @@ from cryptography.x509.oid import NameOID
 
 from extenders.servers import extender, run, serving
 from stowplan.config.types import ExtenderTLS
-from stowplan.scheduler.extenders.interface import ExtenderError
+from stowplan.scheduler.extenders.requests import ExtenderError
 from stowplan.testing import node, pod
 
 POD = pod("p").obj()

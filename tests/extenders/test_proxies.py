@@ -8,7 +8,7 @@ from yarl import URL
 
 from extenders.servers import config, run
 from stowplan.scheduler.extenders.http import HttpExtender
-from stowplan.scheduler.extenders.interface import ExtenderError
+from stowplan.scheduler.extenders.requests import ExtenderError
 from stowplan.scheduler.extenders.transport import proxy_of
 from stowplan.testing import node, pod
 

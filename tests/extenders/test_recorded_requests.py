@@ -12,7 +12,7 @@ from stowplan.api.decode import convert
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.scheduler.extenders.http import HttpExtender
-from stowplan.scheduler.extenders.interface import ExtenderError
+from stowplan.scheduler.extenders.requests import ExtenderError
 from stowplan.scheduler.extenders.wire import ObjectEncoder
 from stowplan.scheduler.framework.interface import Victims
 

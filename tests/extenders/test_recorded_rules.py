@@ -17,7 +17,7 @@ from stowplan.api.pod import Pod
 from stowplan.config import build, load
 from stowplan.lab.verify.replay import Attempt, Scenario, Verdict, decode_scenario
 from stowplan.runtime.clock import VirtualClock, run
-from stowplan.scheduler.extenders.interface import ExtenderError
+from stowplan.scheduler.extenders.requests import ExtenderError
 from stowplan.scheduler.extenders.rounds import LEFT_OUT, filter_round, preempt_round, prioritize_round
 from stowplan.scheduler.framework.interface import Victims
 from stowplan.scheduler.framework.status import Status, unresolvable

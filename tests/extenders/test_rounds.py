@@ -13,20 +13,9 @@ from stowplan.config.types import API_VERSION, KIND, ExtenderManagedResource
 from stowplan.config.types import Extender as ExtenderConfig
 from stowplan.runtime.clock import VirtualClock, run
 from stowplan.scheduler.extenders.http import extenders_for
-from stowplan.scheduler.extenders.interface import (
-    ConfiguredExtender,
-    Extender,
-    ExtenderError,
-    Filtered,
-    FindPod,
-)
-from stowplan.scheduler.extenders.rounds import (
-    ExtenderScores,
-    bind_round,
-    filter_round,
-    preempt_round,
-    prioritize_round,
-)
+from stowplan.scheduler.extenders.interface import ConfiguredExtender, Extender, Filtered
+from stowplan.scheduler.extenders.requests import ExtenderError, ExtenderScores, FindPod
+from stowplan.scheduler.extenders.rounds import bind_round, filter_round, preempt_round, prioritize_round
 from stowplan.scheduler.framework.interface import Victims
 from stowplan.scheduler.framework.status import unresolvable, unschedulable
 from stowplan.testing import node, pod

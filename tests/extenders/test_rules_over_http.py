@@ -13,7 +13,8 @@ from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.config.types import Extender as ExtenderConfig
 from stowplan.scheduler.extenders.http import HttpExtender
-from stowplan.scheduler.extenders.interface import ExtenderError, Filtered
+from stowplan.scheduler.extenders.interface import Filtered
+from stowplan.scheduler.extenders.requests import ExtenderError
 from stowplan.scheduler.extenders.wire import ObjectEncoder
 from stowplan.scheduler.framework.interface import Victims
 from stowplan.scheduler.framework.status import SUCCESS, Code

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.scheduler.framework.interface import Plugin, Reads
+from stowplan.scheduler.framework.contract import Contract, Reads
+from stowplan.scheduler.framework.interface import Plugin
 from stowplan.scheduler.framework.status import ChoiceError, PluginError
 from stowplan.scheduler.plugins.noderesources.fit import NodeResourcesFit
 from stowplan.testing import cluster, node, pod
@@ -65,7 +66,7 @@ def test_our_own_plugins_have_to_stay_in_range_too(
 class Odd(Plugin):
     """A mad score for nodes labelled so, and a filter against those of them that have no pod."""
 
-    reads = Reads.ANYTHING
+    contract = Contract(reads=Reads.ANYTHING)
 
     def sign(self, pod: Any) -> Any:
         return None

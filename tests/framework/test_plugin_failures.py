@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stowplan.scheduler.framework.interface import Plugin, Reads
+from stowplan.scheduler.framework.contract import Contract, Reads
+from stowplan.scheduler.framework.interface import Plugin
 from stowplan.scheduler.framework.status import Code, PluginError, Status, unschedulable
 from stowplan.testing import Cluster, cluster, node, pod
 
@@ -17,7 +18,7 @@ NODES = [node("a"), node("b"), node("c")]
 class Moody(Plugin):
     """Does as it is told by a label of the pod; signs it, so that results are reused between moods."""
 
-    reads = Reads.ANYTHING
+    contract = Contract(reads=Reads.ANYTHING)
 
     def sign(self, pod: Any) -> str:
         return str(pod.labels.get("mood", "good"))
@@ -163,7 +164,7 @@ def test_the_node_on_which_a_plugin_failed_is_named() -> None:
 
 def test_a_score_that_goes_wrong_later_in_a_single_row_is_noticed() -> None:
     class Crowding(Plugin):
-        reads = Reads.USAGE
+        contract = Contract(reads=Reads.USAGE)
 
         def sign(self, pod: Any) -> str:
             return "every pod alike"

@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from stowplan.scheduler.framework.interface import UNSIGNED, Plugin, Reads
+from stowplan.scheduler.framework.contract import Contract, Reads, Signs
+from stowplan.scheduler.framework.interface import UNSIGNED, Plugin
 from stowplan.scheduler.framework.reuse.filter_results import FilterColumn
 from stowplan.scheduler.framework.status import PluginError, unschedulable
 from stowplan.testing import Cluster, cluster, node, pod
@@ -17,7 +18,7 @@ NODES = [node(name) for name in "abcdef"]
 class Alike(Plugin):
     """Every pod has the same signature."""
 
-    reads = Reads.ANYTHING
+    contract = Contract(reads=Reads.ANYTHING)
 
     def sign(self, pod: Any) -> Any:
         return "every pod alike"
@@ -35,13 +36,16 @@ def score_nothing(self: Any, cycle: Any, pod: Any, nodes: Any) -> None:
     return None
 
 
+COUPLED = Contract(reads_others=Reads.ANYTHING)
+
+
 @pytest.mark.parametrize(
     ("broken", "members"),
     [
         ("sign", {"filter": filter_nothing}),
-        ("stale_filter_rows", {"filter": filter_nothing, "row_local": False}),
-        ("stale_score_rows", {"score": score_nothing, "row_local": False}),
-        ("score_basis", {"score": score_nothing, "row_local": False}),
+        ("stale_filter_rows", {"filter": filter_nothing, "contract": COUPLED}),
+        ("stale_score_rows", {"score": score_nothing, "contract": COUPLED}),
+        ("score_basis", {"score": score_nothing, "contract": COUPLED}),
         ("pre_filter", {}),
         ("pre_score", {"score": score_nothing}),
     ],
@@ -72,7 +76,7 @@ def test_a_signature_that_cannot_be_compared_fails_under_the_name_of_the_plugin(
 class Careless(Alike):
     """Normalizes in place, as one may in Go."""
 
-    reads = Reads.USAGE
+    contract = Contract(reads=Reads.USAGE)
 
     def score(self, cycle: Any, pod: Any, nodes: Any) -> Any:
         return nodes.pod_count + 1
@@ -167,7 +171,7 @@ def test_reasons_given_to_pods_long_gone_are_forgotten(monkeypatch: pytest.Monke
 class Wavering(Plugin):
     """Promises to sign what pods of a template share, but cannot do it for some."""
 
-    signs_template = True
+    contract = Contract(signs=Signs.TEMPLATE)
     asked: ClassVar[int] = 0
 
     def sign(self, pod: Any) -> Any:
@@ -191,7 +195,7 @@ def test_a_template_that_a_plugin_cannot_sign_is_not_reused() -> None:
 
 def test_a_plugin_that_failed_in_the_middle_leaves_nothing_half_done(monkeypatch: pytest.MonkeyPatch) -> None:
     class Neighbourly(Alike):
-        row_local = False
+        contract = Contract(reads_others=Reads.ANYTHING)
 
         def score(self, cycle: Any, pod: Any, nodes: Any) -> Any:
             return nodes.pod_count

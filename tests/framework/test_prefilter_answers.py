@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from stowplan.scheduler.framework.contract import Contract
 from stowplan.scheduler.framework.interface import UNSIGNED, Plugin, PreFilterResult
 from stowplan.scheduler.framework.status import (
     SKIP,
@@ -163,8 +164,7 @@ def test_an_answer_that_is_none_fails_the_attempt(
 class Constant(Plugin):
     """Says that its answer depends on the signature alone, and signs some pods."""
 
-    constant_pre_filter = True
-    constant_pre_score = True
+    contract = Contract(constant_pre_filter=True, constant_pre_score=True)
     asked: ClassVar[list[str]] = []
 
     def sign(self, pod: Any) -> Any:

@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from stowplan.scheduler.framework.interface import UNSIGNED, Plugin, Reads
+from stowplan.scheduler.framework.contract import Contract, Reads
+from stowplan.scheduler.framework.interface import UNSIGNED, Plugin
 from stowplan.scheduler.framework.status import SKIP, SKIP_CLASS, Status, unschedulable
 from stowplan.testing import cluster, node, pod
 
@@ -20,7 +21,7 @@ class Counting(Plugin):
 
 
 class Signed(Counting):
-    reads = Reads.NODE
+    contract = Contract(reads=Reads.NODE)
 
     def sign(self, pod: Any) -> str:
         return "every pod alike"
@@ -36,7 +37,7 @@ class Unsigned(Counting):
 
 
 class SignedScore(Counting):
-    reads = Reads.NODE
+    contract = Contract(reads=Reads.NODE)
 
     def sign(self, pod: Any) -> str:
         return "every pod alike"
@@ -47,7 +48,7 @@ class SignedScore(Counting):
 
 
 class Columns(Counting):
-    reads = Reads.USAGE
+    contract = Contract(reads=Reads.USAGE)
 
     def sign(self, pod: Any) -> str:
         return "every pod alike"
@@ -86,8 +87,7 @@ class SkippingUnsigned(SkippingAll):
 class Company(Counting):
     """Looks at other rows: their nodes only, or their pods too."""
 
-    reads = Reads.NOTHING
-    row_local = False
+    contract = Contract(reads=Reads.NOTHING, reads_others=Reads.ANYTHING)
 
     def sign(self, pod: Any) -> str:
         return "every pod alike"
@@ -98,7 +98,7 @@ class Company(Counting):
 
 
 class NodesOnly(Company):
-    depends_on_pods = False
+    contract = Contract(reads=Reads.NOTHING, reads_others=Reads.NODE)
 
 
 @pytest.fixture(autouse=True)

@@ -8,11 +8,13 @@ from hypothesis import strategies as st
 
 from metrics.reading import ALL_GATES, Chance, Timer, scraped
 from scheduler.worlds import World, live
+from stowplan.scheduler.framework.contract import Contract
+from stowplan.scheduler.framework.instrument import Probe
 from stowplan.scheduler.framework.interface import Plugin
 from stowplan.scheduler.framework.status import SKIP, Status
+from stowplan.scheduler.instruments.metrics import MetricsInstrument
 from stowplan.scheduler.metrics import SchedulerMetrics
 from stowplan.scheduler.metrics.buffers import BUFFER_SIZE
-from stowplan.scheduler.metrics_probe import ProfileProbe
 
 PROFILES = ("default-scheduler", "other")
 POINTS = (("Filter", "Success"), ("Bind", "Success"), ("Bind", "Error"))
@@ -71,7 +73,7 @@ def test_a_taker_goes_on_after_a_reset_and_its_series_comes_back_with_the_next_v
 
 def test_what_is_put_aside_is_counted_every_so_many_attempts_though_nobody_looks() -> None:
     metrics = made()
-    probe = ProfileProbe(metrics, PROFILES[0], Timer())
+    probe = Probe([MetricsInstrument(metrics)], PROFILES[0], Timer())
     for _ in range(BUFFER_SIZE - 1):
         probe.begins()
         probe.took["Filter", "Success"](1.0)
@@ -93,7 +95,7 @@ def test_bound_pods_are_counted_every_so_many_though_nobody_looks() -> None:
 class Porter(Plugin):
     """Carries volumes, and has nothing to do for pods without."""
 
-    idle_for_plain_pods = True
+    contract = Contract(idle_for_plain_pods=True)
     asked: ClassVar[list[str]] = []
 
     def reserve(self, cycle: Any, pod: Any, node: str) -> None:

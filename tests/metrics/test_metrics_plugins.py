@@ -6,6 +6,7 @@ import pytest
 
 from metrics.reading import Chance, scraped
 from scheduler.worlds import World, live
+from stowplan.scheduler.framework.contract import Contract
 from stowplan.scheduler.framework.interface import Plugin, Wait
 from stowplan.scheduler.framework.status import Status, unschedulable
 
@@ -26,7 +27,7 @@ class Ticks:
 class Everywhere(Plugin):
     """Takes part at every point, and is asked again each time."""
 
-    constant_pre_filter = False
+    contract = Contract(constant_pre_filter=False)
 
     def pre_filter(self, cycle: Any, pod: Any) -> None: ...
 

@@ -8,6 +8,7 @@ from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.releases import release
 from stowplan.config import build, default_config
 from stowplan.runtime.logs import Logger
+from stowplan.scheduler.cycle.scheduling_cycle import NodeFinder
 from stowplan.scheduler.framework.extension_points import Lifecycle
 from stowplan.scheduler.framework.pod_groups.placement import finish, group_info
 from stowplan.scheduler.framework.runtime import Framework
@@ -15,7 +16,6 @@ from stowplan.scheduler.node_sampler import NodeSampler
 from stowplan.scheduler.plugins.registry import in_tree_registry
 from stowplan.scheduler.pod_groups.algorithm import MANY, GroupAlgorithm
 from stowplan.scheduler.pod_groups.result import GroupOutcome
-from stowplan.scheduler.scheduling_cycle import NodeFinder
 from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing import node, pod
@@ -63,7 +63,7 @@ def outcome(made: Framework, members: list[PodInfo], *, topology: bool, estimate
     algorithm = GroupAlgorithm(
         made,
         Lifecycle(made),
-        NodeFinder(NodeSampler(made.table), (), _FirstOnes(1), Logger()),
+        NodeFinder(NodeSampler(made.table), _FirstOnes(1), Logger()),
         _FirstOnes(1),
         placements=topology,
         nominations=dict,

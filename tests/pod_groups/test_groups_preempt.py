@@ -12,7 +12,8 @@ from stowplan.api.pod import Pod
 from stowplan.api.status import ApiError
 from stowplan.explain.document.pod import PodDocument
 from stowplan.explain.web.evictions import explain_gone, with_evictions
-from stowplan.framework import Code, PodGroupPostFilterResult, Status, Wait, unschedulable
+from stowplan.framework import Code, Status, Wait, unschedulable
+from stowplan.framework.advanced import PodGroupPostFilterResult
 
 FOUND = "pod group preemption: found a placement for podgroup, preempting {} victims"
 

@@ -6,7 +6,7 @@ import pytest
 
 from pod_groups.group_stories import add_group, put_members, with_gates
 from scheduler.worlds import World, configured, live
-from stowplan.framework import PodGroupInfo
+from stowplan.framework.advanced import PodGroupInfo
 from stowplan.scheduler.framework.registry import load_plugin
 from stowplan.testing.groups import composite_pod_group, pod_group
 

@@ -13,6 +13,7 @@ from stowplan.api.pod_groups import PodGroup
 from stowplan.config import load
 from stowplan.config.build import build
 from stowplan.runtime.logs import Logger
+from stowplan.scheduler.cycle.scheduling_cycle import NodeFinder
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.extension_points import Lifecycle
 from stowplan.scheduler.framework.nominations import Nominations
@@ -30,7 +31,6 @@ from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.node_sampler import NodeSampler
 from stowplan.scheduler.plugins.registry import in_tree_registry
 from stowplan.scheduler.pod_groups.algorithm import GroupAlgorithm
-from stowplan.scheduler.scheduling_cycle import NodeFinder
 from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing import NodeBuilder, PodBuilder
@@ -73,7 +73,7 @@ class GroupWorld:
         self.searches = 0
         self.observed = False
         """Whether somebody follows every search, so that none may be left out."""
-        self.finder = finder = NodeFinder(NodeSampler(self.table), (), Random(0), Logger())
+        self.finder = finder = NodeFinder(NodeSampler(self.table), Random(0), Logger())
         finder.choose = _first_of_the_best
         self.algorithm = GroupAlgorithm(
             self.framework,

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from preemption.preempting import framework_of, high, low, plugin_of, preempt, small
+from stowplan.scheduler.framework.contract import Contract, Reads
 from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.extension_points import run_post_filters
-from stowplan.scheduler.framework.interface import ExtensionPoint, Plugin, PostFilterResult, Reads
+from stowplan.scheduler.framework.interface import ExtensionPoint, Plugin, PostFilterResult
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.framework.status import Status, error, unschedulable
 from stowplan.scheduler.plugins.defaultpreemption.candidates import NO_CANDIDATES
@@ -69,7 +70,7 @@ def test_a_rejection_behind_the_first_is_given_where_room_alone_does_not_help() 
     class Fussy(Plugin):
         """Rejects every node, after all others."""
 
-        reads = Reads.NODE
+        contract = Contract(reads=Reads.NODE)
 
         def filter(self, cycle: Cycle, pod: PodInfo, nodes: Any) -> Any:
             return 1 + 0 * nodes.pod_count

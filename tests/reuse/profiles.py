@@ -13,8 +13,9 @@ from stowplan.api.pod import (
     PreferredSchedulingTerm,
     TopologySpreadConstraint,
 )
+from stowplan.scheduler.framework.contract import Contract, Reads
 from stowplan.scheduler.framework.cycle_state import Cycle
-from stowplan.scheduler.framework.interface import Codes, Plugin, PreFilterResult, Reads, ScoreRange, Scores
+from stowplan.scheduler.framework.interface import Codes, Plugin, PreFilterResult, ScoreRange, Scores
 from stowplan.scheduler.framework.profile import PluginUse, ProfileSpec, resolve_plugins
 from stowplan.scheduler.framework.status import SKIP, Status, unresolvable, unschedulable
 from stowplan.scheduler.plugins.interpodaffinity.plugin import InterPodAffinityArgs
@@ -38,7 +39,7 @@ from stowplan.testing.cluster_strategies import GPU, RACK
 class SameRack(Plugin):
     """By node, signed, row-local: racks by letter, and not too many pods."""
 
-    reads = Reads.ANYTHING
+    contract = Contract(reads=Reads.ANYTHING)
 
     def sign(self, pod: PodInfo) -> Hashable:
         return pod.labels.get("app")
@@ -71,7 +72,7 @@ class ByName(Plugin):
 class Crowded(Plugin):
     """By column, signed, row-local: reads nothing but usage, and normalizes by both extremes."""
 
-    reads = Reads.USAGE
+    contract = Contract(reads=Reads.USAGE)
 
     def sign(self, pod: PodInfo) -> Hashable:
         return pod.priority
@@ -94,7 +95,7 @@ class Crowded(Plugin):
 class Favourites(Plugin):
     """Narrows the choice to annotated nodes while there are any; which they are changes as nodes change."""
 
-    reads = Reads.NODE
+    contract = Contract(reads=Reads.NODE)
 
     def sign(self, pod: PodInfo) -> Hashable:
         return "version" in pod.labels
@@ -113,7 +114,7 @@ class Favourites(Plugin):
 class Scarce(Plugin):
     """By column and not row-local, without saying which rows change: how rare a node's rack is."""
 
-    row_local = False
+    contract = Contract(reads_others=Reads.ANYTHING)
 
     def sign(self, pod: PodInfo) -> Hashable:
         return None

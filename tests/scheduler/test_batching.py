@@ -9,6 +9,7 @@ from releases import V1_36, V1_37
 from scheduler.worlds import World, configured, live, plugin
 from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.releases import Release
+from stowplan.scheduler.instruments.batching import BatchInstrument
 
 NO_DEFAULTS = {
     "schedulerName": "default-scheduler",
@@ -205,6 +206,6 @@ def test_without_the_gate_nothing_is_counted() -> None:
         await three_nodes(world)
         await all_at_once(world, "p", "q")
         assert attempts(world) == {}
-        assert world.scheduler.context.profiles["default-scheduler"].batch is None
+        assert not any(isinstance(one, BatchInstrument) for one in world.scheduler.hooks.installed)
 
     live(story, config=configured(NO_DEFAULTS, gates={"OpportunisticBatching": False}))

@@ -16,7 +16,7 @@ from stowplan.explain.document.queue import CostsDocument
 from stowplan.explain.web import Inspection
 from stowplan.framework import unschedulable
 from stowplan.runtime.logs import Logger
-from stowplan.scheduler.cycle_costs import LONGEST_HOLD, MOST_OWNERS, SHARE, CycleCosts
+from stowplan.scheduler.cycle.costs import LONGEST_HOLD, MOST_OWNERS, SHARE, CycleCosts
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan.scheduler.table.table import ClusterTable
 from stowplan.testing import pod

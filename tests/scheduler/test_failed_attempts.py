@@ -9,8 +9,8 @@ from scheduler.worlds import World, configured, live, plugin
 from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.releases import Release
 from stowplan.api.status import ApiError, unreachable
-from stowplan.scheduler.failure_handler import StatusWriter
 from stowplan.scheduler.framework.status import error, unschedulable
+from stowplan.scheduler.status_writer import StatusWriter
 
 LIMIT = 1024
 """How many bytes an event's note may have."""

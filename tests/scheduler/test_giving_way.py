@@ -16,11 +16,11 @@ from stowplan.localcluster.client import InProcessClient
 from stowplan.localcluster.store import Store
 from stowplan.runtime.clock import RealClock
 from stowplan.scheduler import Scheduler, Settings
-from stowplan.scheduler.context import SLICE
 from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.interface import Plugin
 from stowplan.scheduler.framework.status import Status, unschedulable
 from stowplan.scheduler.table.podinfo import PodInfo
+from stowplan.scheduler.tasks import SLICE
 from stowplan.testing import node, pod
 
 

@@ -19,12 +19,11 @@ from stowplan.framework import (
     Plugin,
     PodInfo,
     PostFilterResult,
-    PreemptionPlugin,
     Status,
-    Victims,
     unresolvable,
     unschedulable,
 )
+from stowplan.framework.advanced import PreemptionPlugin, Victims
 from stowplan.testing.extenders import RuleExtender, Rules
 
 WAITING = "waiting for the eviction of others"

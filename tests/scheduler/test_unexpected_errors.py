@@ -7,7 +7,7 @@ import pytest
 from scheduler.worlds import World, live, plugin
 from stowplan.api.pod import Pod
 from stowplan.runtime.logs import ERROR
-from stowplan.scheduler import failure_handler
+from stowplan.scheduler import status_writer
 from stowplan.scheduler.cache import CacheCorruptedError
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.extension_points import Lifecycle
@@ -44,7 +44,12 @@ def traceback_of(world: World, message: str) -> str:
 
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [(Evaluation, "choose"), (ClusterTable, "assume"), (Lifecycle, "hold"), (Lifecycle, "pre_flight")],
+    [
+        (Evaluation, "choose"),
+        (ClusterTable, "assume"),
+        (Lifecycle, "run_reserve_and_permit"),
+        (Lifecycle, "pre_flight"),
+    ],
 )
 def test_a_scheduling_cycle_that_fails_is_its_pods_error_alone(
     owner: Any, name: str, monkeypatch: pytest.MonkeyPatch
@@ -140,7 +145,7 @@ def test_a_status_that_cannot_be_written_does_not_end_the_scheduler(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def story(world: World) -> None:
-        failing(monkeypatch, failure_handler, "failure_patch")
+        failing(monkeypatch, status_writer, "failure_patch")
         world.add_node("n")
         await world.add_pod("p", cpu="100")
         world.add_node("m", cpu="200")

@@ -31,6 +31,8 @@ class World:
 
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
+        self.refusal = ""
+        """Why the API server refused something, for stories that expect it to."""
         self.store = Store(clock, Random(1), admission=ClusterAdmission(disabled=["TaintNodesByCondition"]))
         create_bootstrap_objects(self.store)
         self.client = InProcessClient(self.store)

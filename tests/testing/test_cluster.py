@@ -7,8 +7,9 @@ import pytest
 
 from stowplan.api.meta import LabelSelector, Namespace, ObjectMeta
 from stowplan.config import ConfigError, default_profile
+from stowplan.scheduler.framework.contract import Contract, Reads
 from stowplan.scheduler.framework.cycle_state import Cycle
-from stowplan.scheduler.framework.interface import Plugin, Reads, Scores
+from stowplan.scheduler.framework.interface import Plugin, Scores
 from stowplan.scheduler.framework.status import PluginError, ProfileError
 from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.scheduler.table.view import NodeRow, NodeRows
@@ -33,7 +34,7 @@ class Broken(Plugin):
 class Stale(Plugin):
     """Says it reads nothing of a node, and then counts its pods."""
 
-    reads = Reads.NOTHING
+    contract = Contract(reads=Reads.NOTHING)
 
     def sign(self, pod: PodInfo) -> str:
         return ""

@@ -18,6 +18,7 @@ from stowplan.framework import (
     Action,
     ClusterEvent,
     Codes,
+    Contract,
     Cycle,
     EventRegistration,
     Handle,
@@ -30,6 +31,7 @@ from stowplan.framework import (
     Resource,
     ScoreRange,
     Scores,
+    Signs,
     Status,
     unschedulable,
 )
@@ -173,26 +175,25 @@ class SignsNothing(Good):
 
 
 class SignsByNameForTemplate(Good):
-    signs_template = True
+    contract = Contract(signs=Signs.TEMPLATE)
 
     def sign(self, pod: PodInfo) -> Hashable:
         return pod.name
 
 
 class SignsLabelsInSecret(Good):
-    signs_template = True
-    signs_labels = False
+    contract = Contract(signs=Signs.TEMPLATE_WITHOUT_LABELS)
 
     def sign(self, pod: PodInfo) -> Hashable:
         return frozenset(pod.labels.items())
 
 
 class ReadsPodsInSecret(Good):
-    reads = Reads.NODE
+    contract = Contract(reads=Reads.NODE)
 
 
 class ReadsAnnotationsInSecret(Plain):
-    reads = Reads.USAGE
+    contract = Contract(reads=Reads.USAGE)
 
     def sign(self, pod: PodInfo) -> Hashable:
         return None
@@ -207,14 +208,14 @@ class ReadsOtherRowsInSecret(Plugin):
 
 
 class NamesNoStaleRows(ReadsOtherRowsInSecret):
-    row_local = False
+    contract = Contract(reads_others=Reads.ANYTHING)
 
     def stale_score_rows(self, cycle: Cycle, pod: PodInfo, then: Any, now: Any) -> Any:
         return np.empty(0, dtype=np.intp)
 
 
 class SkipsByTheClusterForEver(Good):
-    constant_pre_filter = True
+    contract = Contract(constant_pre_filter=True)
 
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
         return SKIP if cycle.table.node_count > 2 else None

@@ -8,7 +8,15 @@ import pytest
 from msgspec.structs import replace
 
 from stowplan.api.pod import PodCondition
-from stowplan.framework import SKIP, Cycle, NodeRow, NotBuiltError, Plugin, PodInfo, Status
+from stowplan.framework import (
+    SKIP,
+    Cycle,
+    NodeRow,
+    Plugin,
+    PodInfo,
+    Status,
+)
+from stowplan.framework.advanced import NotBuiltError
 from stowplan.lab.verify.decisions import compare
 from stowplan.lab.verify.replay import Attempt, Candidate, Preemption, PreFilter, Replay, Scenario
 from stowplan.lab.verify.report import Report

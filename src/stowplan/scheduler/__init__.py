@@ -1,7 +1,8 @@
 """The scheduler: it watches a cluster, takes pods from its queue, and binds them to nodes.
 
 * `scheduler.py` composes the parts and runs the loop; `event_handlers.py` handles watch events;
-  `scheduling_cycle.py` finds a node; `binding_cycle.py` binds; `failure_handler.py` requeues
+  `cycle/` finds a node, assumes, fails and requeues, without I/O; `driver.py` does what it yields;
+  `binding_cycle.py` binds
 * `table/`: the cluster as columns; `queue/`: the scheduling queue; `framework/`: extension points and their
   runtime; `plugins/`: the in-tree plugins; `extenders/`; `pod_groups/`; `events/`: events and statuses;
   `metrics/`; `recording/`: recordings and their replay
@@ -15,15 +16,15 @@ from stowplan.runtime.lazy import lazy_attribute
 
 if TYPE_CHECKING:
     from stowplan.scheduler.cache import CacheCorruptedError
-    from stowplan.scheduler.context import SchedulingObserver
+    from stowplan.scheduler.cycle.instrument import Instrument
     from stowplan.scheduler.scheduler import Scheduler
     from stowplan.scheduler.settings import Settings
 
-__all__ = ["CacheCorruptedError", "Scheduler", "SchedulingObserver", "Settings"]
+__all__ = ["CacheCorruptedError", "Instrument", "Scheduler", "Settings"]
 
 _MODULES = {
     "CacheCorruptedError": "cache",
-    "SchedulingObserver": "context",
+    "Instrument": "cycle.instrument",
     "Scheduler": "scheduler",
     "Settings": "settings",
 }

@@ -6,7 +6,6 @@ to the failure handler.
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -16,11 +15,9 @@ from stowplan.api.pod import Pod
 from stowplan.api.status import ApiError
 from stowplan.runtime.logs import Ref
 from stowplan.scheduler.cache import CacheCorruptedError
-from stowplan.scheduler.context import Context, Profile, describe
-from stowplan.scheduler.events import NORMAL, nomination_patch, patch_status
-from stowplan.scheduler.extenders import ExtenderError
-from stowplan.scheduler.extenders.rounds import bind_round
-from stowplan.scheduler.failure_handler import (
+from stowplan.scheduler.context import Context, describe
+from stowplan.scheduler.cycle.assignment import Assignment
+from stowplan.scheduler.cycle.failure_handler import (
     OVERRIDING,
     UNHANDLED,
     UPDATING,
@@ -29,41 +26,20 @@ from stowplan.scheduler.failure_handler import (
     failed_late,
     failed_on_node,
 )
-from stowplan.scheduler.framework.cycle_state import Cycle
+from stowplan.scheduler.events import NORMAL, nomination_patch, patch_status
+from stowplan.scheduler.extenders import ExtenderError
+from stowplan.scheduler.extenders.rounds import bind_round
 from stowplan.scheduler.framework.events import ASSIGNED_POD_DELETE
-from stowplan.scheduler.framework.interface import Plugin
 from stowplan.scheduler.framework.status import SUCCESS, Code, Status, error
 from stowplan.scheduler.metrics.scheduling import BINDING
-from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan.scheduler.queue.sub_queues import AlreadyQueuedError
+from stowplan.scheduler.tasks import released
 from stowplan.scheduler.turns import BOUND, FAIL, on_behalf_of
 
 WORKERS: Final = 64
 """How many pods without anything to wait for may be in Bind at a time; the others wait for their turn."""
 
 _BINDING: Final = (BINDING,)
-
-
-class Assignment(msgspec.Struct, eq=False):
-    """A pod and the node it is assumed on. `began` is when its scheduling cycle did.
-
-    `pre_bind` are the PreBind plugins with work to do for it, unless `ready` says that they could not tell. A
-    pod that `waits` does so at Permit. While its Binding is being sent it is `sending`; once it is `given_up`
-    nothing more is done for it.
-    """
-
-    profile: Profile
-    queued: QueuedPod
-    cycle: Cycle
-    node: str
-    began: float
-    feasible: int
-    evaluated: int
-    ready: Status
-    pre_bind: Sequence[Plugin]
-    waits: bool
-    sending: bool = False
-    given_up: bool = False
 
 
 class BindingCycle:
@@ -272,10 +248,8 @@ class BindingCycle:
         context.recorder.event(queued.pod.pod, NORMAL, "Scheduled", "Binding", note, name)
         waited = None if first is None else context.clock.monotonic() - first
         took = context.timer() - assignment.began
-        context.metrics.bound(name, took, queued.attempts, waited, queued.flushed)
-        context.decisions.update(queued.uid, "bound", note, took)
-        if context.results is not None:
-            context.results.write(queued.pod.pod)
+        if context.hooks.bound is not None:
+            context.hooks.bound(assignment, note, took, waited)
         if queued.flushed and context.logger.level >= 4:
             context.logger.info(
                 4,
@@ -300,7 +274,7 @@ class BindingCycle:
         """
         context, queued = self._context, assignment.queued
         if context.freeze.held:
-            await context.freeze.free()
+            await released(context.freeze)
         if context.turns is not None:
             message = await context.turns.take(FAIL, queued.uid, failure.message)
             failure = replace(failure, message=message)
@@ -313,7 +287,7 @@ class BindingCycle:
         if left is not None and not failure.rejected:
             context.queue.move_all(ASSIGNED_POD_DELETE, left)
         outcome = "unschedulable" if failure.rejected else "error"
-        context.decisions.update(queued.uid, outcome, failure.message)
+        self._went_on(queued.uid, outcome, failure.message)
         self._failures.handle(queued, failure, assignment.began)
         if left is not None and failure.rejected:
             context.queue.move_all(ASSIGNED_POD_DELETE, left, excluding=queued.uid)
@@ -360,7 +334,7 @@ class BindingCycle:
         Nothing is written about them: for whoever schedules next they are pods like any other. Of a pod whose
         binding is being sent only the API server knows whether it will be bound.
         """
-        await self._context.freeze.free()
+        await released(self._context.freeze)
         self._ready.clear()
         tasks = [*self._waiting.values(), *self._workers]
         for task in tasks:
@@ -379,7 +353,7 @@ class BindingCycle:
         context, queued = self._context, assignment.queued
         assignment.given_up = True
         self._release(assignment)
-        context.decisions.update(queued.uid, "error", "the scheduler stopped before the pod was bound")
+        self._went_on(queued.uid, "error", "the scheduler stopped before the pod was bound")
         known = context.find(queued.key)
         if known is None or known.spec.node_name or known.metadata.uid != queued.uid:
             context.queue.done(queued.uid)
@@ -388,6 +362,10 @@ class BindingCycle:
             context.queue.add_unschedulable_if_not_present(queued, pod=known)
         except AlreadyQueuedError as present:
             context.logger.info(4, "Pod is in the queue already", pod=Ref(queued.key), err=present)
+
+    def _went_on(self, uid: str, outcome: str, message: str) -> None:
+        if self._context.hooks.attempt_went_on is not None:
+            self._context.hooks.attempt_went_on(uid, outcome, message)
 
     # Workers
 

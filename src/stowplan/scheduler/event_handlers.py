@@ -113,7 +113,7 @@ class EventHandlers:
 
     `profiles` are the names of our profiles: pods that ask for one of them are ours. `watched` says for every
     other kind of object which changes plugins registered for. `timed` is told how long each event took to
-    handle. The observer of `context` is told of pods that get a node.
+    handle. Instruments are told of pods that get a node.
     """
 
     def __init__(
@@ -307,15 +307,15 @@ class EventHandlers:
             self._remove_assumed(assumed)
 
     def _add_to_cache(self, pod: Pod) -> None:
-        if self._context is not None and self._context.observer is not None:
-            self._context.observer.assigned(pod)
+        if self._context is not None and self._context.hooks.assigned is not None:
+            self._context.hooks.assigned(pod)
         self._cache.put_pod(pod)
         self._move_all(ASSIGNED_POD_ADD, None, pod)
 
     def _add_all_to_cache(self, pods: Sequence[Pod]) -> None:
         """Pods got their nodes. The events are counted; nobody waits for one."""
         if self._queue.has_waiting_or_in_flight or (
-            self._context is not None and self._context.observer is not None
+            self._context is not None and self._context.hooks.assigned is not None
         ):
             for pod in pods:
                 self._add_to_cache(pod)

@@ -80,7 +80,7 @@ def kinds_to_watch(
 def needed_objects(frameworks: Iterable[Framework]) -> set[str]:
     """The resources whose objects plugins of any profile look up, by plural."""
     plugins = [plugin for framework in frameworks for plugin in framework.plugins.values()]
-    return {plural for plugin in plugins for plural in plugin.needed_objects()}
+    return {plural for plugin in plugins for plural in plugin.contract.needs}
 
 
 def custom_resource(name: str) -> Served:

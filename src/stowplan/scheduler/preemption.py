@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -20,7 +20,8 @@ from stowplan.api.requests import DeleteOptions
 from stowplan.api.status import ApiError
 from stowplan.runtime.logs import Ref
 from stowplan.scheduler.binding_cycle import BindingCycle
-from stowplan.scheduler.context import Context, Profile, TimeSlice
+from stowplan.scheduler.context import Context
+from stowplan.scheduler.cycle.profile import Profile
 from stowplan.scheduler.decisions import PreemptionRecord
 from stowplan.scheduler.events import (
     NORMAL,
@@ -31,16 +32,10 @@ from stowplan.scheduler.events import (
     related,
     victim_patch,
 )
-from stowplan.scheduler.extenders import Extender, ExtenderError
-from stowplan.scheduler.extenders.rounds import preempt_round
-from stowplan.scheduler.framework.cycle_state import Cycle
-from stowplan.scheduler.framework.extension_points import PostFilterRound, ask_post_filter
 from stowplan.scheduler.framework.held_pods import is_going
-from stowplan.scheduler.framework.interface import PREEMPTION_PREFIX, Plugin, PostFilterResult
+from stowplan.scheduler.framework.interface import PostFilterResult
 from stowplan.scheduler.framework.pod_groups.placement import PodGroupInfo, PodGroupPostFilterResult
 from stowplan.scheduler.framework.protocols import PreemptionPlugin
-from stowplan.scheduler.framework.status import error
-from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.scheduler.turns import DELETED, FOR, LAST_VICTIM, PREEMPTED, PREEMPTING, VICTIM
 
 T = TypeVar("T")
@@ -58,69 +53,6 @@ SEEN_WITHIN: Final = 1.0
 
 WHOLE_CLUSTER: Final = "cluster"
 """What is said where a pod's preemption names its node."""
-
-
-async def post_filter_with_extenders(
-    plugins: Iterable[Plugin],
-    cycle: Cycle,
-    pod: PodInfo,
-    extenders: Sequence[Extender],
-    time_slice: TimeSlice | None = None,
-) -> PostFilterResult:
-    """Ask PostFilter plugins in order, extenders having their say about whom preemption makes go.
-
-    Raises PluginError.
-    """
-    asked = PostFilterRound()
-    for plugin in plugins:
-        answer = await _driven(ask_post_filter(plugin, cycle, pod), time_slice)
-        if isinstance(plugin, PreemptionPlugin) and answer.candidates:
-            answer = await _after_extenders(plugin, extenders, cycle, pod, answer)
-        result = asked.take(plugin, answer)
-        if result is not None:
-            return result
-    return asked.end()
-
-
-async def _driven(
-    steps: Generator[None, None, PostFilterResult], time_slice: TimeSlice | None
-) -> PostFilterResult:
-    """Run a search to its end, letting others run between its steps."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: PostFilterResult = end.value
-            return result
-        if time_slice is not None:
-            await time_slice.pause_if_over()
-
-
-async def _after_extenders(
-    plugin: PreemptionPlugin,
-    extenders: Sequence[Extender],
-    cycle: Cycle,
-    pod: PodInfo,
-    result: PostFilterResult,
-) -> PostFilterResult:
-    """Let extenders take candidates out, and choose among the rest."""
-    table = cycle.table
-
-    def victim_on(node: str, uid: str) -> Pod | None:
-        row = table.row_of(node)
-        if row is None:
-            raise LookupError(node)
-        info = table.pods_on[row].get(uid)
-        return None if info is None else info.pod
-
-    concerned = [one for one in extenders if one.supports_preemption and one.is_interested(pod.pod)]
-    if not concerned:
-        return result
-    try:
-        left = await preempt_round(concerned, pod.pod, dict(result.candidates), victim_on)
-    except ExtenderError as failure:
-        return PostFilterResult(error(f"{PREEMPTION_PREFIX}{failure}"))
-    return plugin.among_candidates(left.candidates)
 
 
 @dataclass(frozen=True, slots=True)

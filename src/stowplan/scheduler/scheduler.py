@@ -1,7 +1,7 @@
 """The scheduler itself: its parts put together, and its loop."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, Final
@@ -15,40 +15,46 @@ from stowplan.explain.recorded import scheduling_document
 from stowplan.runtime.clock import Clock
 from stowplan.runtime.logs import Logger
 from stowplan.scheduler.api_dispatcher import ApiDispatcher
-from stowplan.scheduler.batching import Batch
 from stowplan.scheduler.binding_cycle import WORKERS, BindingCycle, Unbound
 from stowplan.scheduler.cache import Cache, GroupCache
-from stowplan.scheduler.context import Context, Profile, SchedulingObserver
-from stowplan.scheduler.cycle_costs import CycleCosts
-from stowplan.scheduler.cycle_log import log_plugins, reflector_values
+from stowplan.scheduler.context import Context
+from stowplan.scheduler.cycle.costs import CycleCosts
+from stowplan.scheduler.cycle.failure_handler import FailureHandler
+from stowplan.scheduler.cycle.instrument import Hooks, Instrument
+from stowplan.scheduler.cycle.profile import Profile
+from stowplan.scheduler.cycle.scheduling_cycle import NodeFinder, SchedulingCycle
 from stowplan.scheduler.debugger import Debugger
 from stowplan.scheduler.decisions import LastDecisions
+from stowplan.scheduler.driver import Driver
 from stowplan.scheduler.event_handlers import Dispatcher, EventHandlers
-from stowplan.scheduler.events import EventRecorder
+from stowplan.scheduler.events import EventRecorder, not_scheduled
 from stowplan.scheduler.extenders import Extender
-from stowplan.scheduler.failure_handler import FailureHandler
 from stowplan.scheduler.framework.events import Action
 from stowplan.scheduler.framework.held_pods import AwaitedDeletions
 from stowplan.scheduler.framework.interface import DeviceMetrics
+from stowplan.scheduler.framework.pod_groups.placement import Waited
 from stowplan.scheduler.framework.resizes import RESIZE_PREEMPTION
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.framework.waiting_pods import WaitingPods
 from stowplan.scheduler.informers import Informers, kinds_to_watch, needed_objects
+from stowplan.scheduler.instruments.annotations import ResultAnnotations
+from stowplan.scheduler.instruments.batching import Batch, BatchInstrument
+from stowplan.scheduler.instruments.decisions import DecisionsInstrument
+from stowplan.scheduler.instruments.log import CycleLog, log_plugins, reflector_values
+from stowplan.scheduler.instruments.metrics import MetricsInstrument
 from stowplan.scheduler.metrics import SchedulerMetrics
-from stowplan.scheduler.metrics_probe import ProfileProbe
 from stowplan.scheduler.node_sampler import NodeSampler
 from stowplan.scheduler.pod_groups.cycle import PodGroupCycle
+from stowplan.scheduler.pod_groups.status import GroupStatusWriter
 from stowplan.scheduler.preemption import Preemption
 from stowplan.scheduler.queue.build import queue_for, rules_of
 from stowplan.scheduler.queue.group_queue import GroupSchedulingQueue
-from stowplan.scheduler.queue.queued_group import QueuedGroup
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan.scheduler.random_sources import RandomSources
-from stowplan.scheduler.result_annotations import ResultAnnotations
-from stowplan.scheduler.scheduling_cycle import NodeFinder, SchedulingCycle
 from stowplan.scheduler.settings import Settings
+from stowplan.scheduler.status_writer import StatusWriter
 from stowplan.scheduler.table.table import ClusterTable
-from stowplan.scheduler.turns import FLUSH_BACKOFF, FLUSH_UNSCHEDULABLE, GOING_ON, Turns
+from stowplan.scheduler.turns import FLUSH_BACKOFF, FLUSH_UNSCHEDULABLE, GOING_ON, ReplayLog
 from stowplan.scheduler.unreadable import UnreadableObjects
 
 FLUSH_BACKOFF_EVERY: Final = 1.0
@@ -74,8 +80,8 @@ class Scheduler:
     and the same news a run repeats itself. `timer` measures durations for metrics (default: the clock).
     `events` is the client to write events with, if they shall not share the limits of everything else.
     `may_schedule` is asked before every scheduling cycle and before every binding: where it says no, as when
-    another instance may lead by now, pods stay in the queue. `observer` is told of every cycle and decision.
-    `turns` records or replays the order of everything that decisions depend on.
+    another instance may lead by now, pods stay in the queue. `instruments` follow what it does. `replay_log`
+    records or replays the order of everything that decisions depend on.
     """
 
     def __init__(
@@ -90,8 +96,8 @@ class Scheduler:
         logger: Logger | None = None,
         events: Writer | None = None,
         may_schedule: Callable[[], bool] | None = None,
-        observer: SchedulingObserver | None = None,
-        turns: Turns | None = None,
+        instruments: Sequence[Instrument] = (),
+        replay_log: ReplayLog | None = None,
     ) -> None:
         self.settings = settings
         gates = settings.gates
@@ -99,16 +105,24 @@ class Scheduler:
         timer = clock.monotonic if timer is None else timer
         table = ClusterTable(gates.release)
         self.rngs = rngs = RandomSources.of(rng, len(settings.config.profiles))
-        self._turns = turns
+        self._turns = replay_log
         real_clock = clock
-        if turns is not None:
-            clock = turns.clock
+        if replay_log is not None:
+            clock = replay_log.clock
         metrics = SchedulerMetrics(timer, gates, rngs.metrics, legacy=settings.legacy_metrics)
         self._woken = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
         self._ending = False
         self.waiting = WaitingPods()
-        self._services = _Services(self, client if turns is None else turns.wrapped(client), clock, logger)
+        self._services = _Services(
+            self, client if replay_log is None else replay_log.wrapped(client), clock, logger
+        )
+        decisions = LastDecisions(settings.kept_decisions)
+        counting = MetricsInstrument(metrics)
+        following: list[Instrument | SchedulerMetrics] = [metrics, counting]
+        if decisions.wanted:
+            following.append(DecisionsInstrument(decisions, clock))
+        self.hooks = hooks = Hooks(*following, *instruments)
         frameworks = [
             Framework(
                 profile,
@@ -117,7 +131,7 @@ class Scheduler:
                 gates,
                 rng=plugins_rng,
                 services=self._services,
-                probe=ProfileProbe(metrics, profile.scheduler_name, timer),
+                probe=hooks.probe(profile.scheduler_name, timer),
             )
             for profile, plugins_rng in zip(settings.config.profiles, rngs.frameworks, strict=True)
         ]
@@ -139,7 +153,7 @@ class Scheduler:
                 extenders=bool(extenders),
                 wake_failed_groups=settings.wake_failed_groups,
                 find=self.pod,
-                instrument=metrics,
+                instrument=hooks,
                 logger=logger,
             ),
             waiting=self.waiting,
@@ -154,34 +168,21 @@ class Scheduler:
                 gather=settings.gather_events,
             ),
             logger=logger,
-            decisions=LastDecisions(settings.kept_decisions),
+            decisions=decisions,
             # Measured time is not replayed, so a scheduler that records holds no pod back.
-            costs=CycleCosts(clock, logger, metrics.slow_attempt, holds=not extenders and turns is None),
+            costs=CycleCosts(clock, logger, metrics.slow_attempt, holds=not extenders and replay_log is None),
             find=self.pod,
             wake=self._wake,
             may_schedule=may_schedule or (lambda: True),
             extenders=extenders,
-            observer=observer,
-            turns=turns,
+            hooks=hooks,
+            turns=replay_log,
             profiles={one.profile.scheduler_name: Profile(one) for one in frameworks},
         )
         metrics.watch_costs(context.costs.series)
-        if gates["OpportunisticBatching"]:
-            for one in context.profiles.values():
-                one.batch = Batch(
-                    one.framework,
-                    gates.behaviour.batching,
-                    metrics.batches.of(one.name),
-                    clock=clock,
-                    timer=timer,
-                    logger=logger,
-                    extenders=bool(extenders),
-                )
         if gates["SchedulerAsyncAPICalls"]:
             keeps_conditions = gates.behaviour.calls.status_merges_conditions
             context.dispatcher = ApiDispatcher(context, keeps_conditions=keeps_conditions)
-        if settings.annotate_results:
-            context.results = ResultAnnotations(context)
         metrics.watch_queue(context.queue.counts, context.queue.entity_counts)
         metrics.watch_cache(context.cache.sizes)
         watched = self._events_of_interest(frameworks)
@@ -206,7 +207,7 @@ class Scheduler:
             ),
             clock=real_clock,
             rng=rngs.informers,
-            wrap=None if turns is None else turns.handler,
+            wrap=None if replay_log is None else replay_log.handler,
             report=lambda text: logger.error("Failed to watch", err=text),
             unreadable=self._unreadable.found,
             inform=lambda text: logger.info(0, text),
@@ -215,7 +216,7 @@ class Scheduler:
         metrics.watch_informers(self.informers.resource_versions)
         metrics.watch_unreadable(self.informers.unreadable_counts)
         self.debugger = Debugger(context, self.informers)
-        failures = FailureHandler(context, resizes=gates[RESIZE_PREEMPTION])
+        failures = FailureHandler(context, self._status_reporter(), resizes=gates[RESIZE_PREEMPTION])
         self.binding = BindingCycle(
             context,
             failures,
@@ -230,8 +231,14 @@ class Scheduler:
             measured=gates.behaviour.preempting.result_label == "real",
             parallelism=config.parallelism,
         )
-        self.finder = NodeFinder(sampler, extenders, rngs.node_finder, logger, timer)
-        self.cycle = SchedulingCycle(context, self.finder, preemption, failures, self.binding)
+        self.finder = NodeFinder(sampler, rngs.node_finder, logger, timer)
+        self.cycle = SchedulingCycle(context, self.finder, failures, self.binding.start)
+        self._driver = Driver(context, preemption, self.cycle.searches)
+        if gates["OpportunisticBatching"]:
+            hooks.install(self._batches(extenders=bool(extenders)))
+        hooks.install(CycleLog(context, self.finder))
+        if settings.annotate_results:
+            hooks.install(ResultAnnotations(context))
         self.groups: PodGroupCycle | None = None
         """The cycle of groups, if pods are scheduled in groups."""
         if isinstance(context.queue, GroupSchedulingQueue):
@@ -240,14 +247,16 @@ class Scheduler:
                 context.queue,
                 self.finder,
                 self.cycle,
-                preemption,
                 failures,
+                GroupStatusWriter(context).submit,
                 gates,
                 rngs.node_finder,
             )
+        self._begin_cycle: Callable[[QueuedPod], Waited[None] | None]
+        """Runs a scheduling cycle as far as it goes without waiting; returns what is left of it."""
+        self._begin_cycle = (self.cycle if self.groups is None else self.groups).schedule_one
+        counting.show_all(frameworks)
         for framework in frameworks:
-            if isinstance(framework.probe, ProfileProbe):
-                framework.probe.show_all(framework)
             if logger.enabled(2):
                 log_plugins(logger, framework)
 
@@ -343,8 +352,8 @@ class Scheduler:
         """
         self._ending = True
         self._woken.set()
-        if self._turns is not None:
-            self._turns.ended()
+        if self.hooks.scheduling_ended is not None:
+            self.hooks.scheduling_ended()
         flushes, scheduling = self._loops[:-1], self._loops[-1:]
         for loop in flushes:
             loop.cancel()
@@ -360,14 +369,14 @@ class Scheduler:
                 loop.cancel()
             await asyncio.gather(*scheduling, return_exceptions=True)
             left = await self.binding.give_up()
-        self.cycle.searches.give_up()
+        self._driver.give_up()
         self._loops = []
         return left
 
     async def _schedule(self) -> None:
         """The scheduling loop: pop a pod, run its scheduling cycle; now and then let everybody else run."""
-        context, woken, schedule_one = self.context, self._woken, self.schedule_one
-        queue, observer, turns = context.queue, context.observer, context.turns
+        context, woken, begin, finish = self.context, self._woken, self._begin_cycle, self._driver.finish
+        queue, hooks, turns = context.queue, self.hooks, context.turns
         time_slice, may_schedule = context.slice, context.may_schedule
         searches = self.cycle.searches
         in_a_row = 0
@@ -387,14 +396,13 @@ class Scheduler:
                 in_a_row = 0
                 time_slice.begin()
                 continue
-            if observer is not None:
-                observer.popped(queued)
-            if turns is None:
-                await schedule_one(queued)
-            else:
-                turns.popped(queued)
-                await schedule_one(queued)
-                turns.attempted()
+            if hooks.popped is not None:
+                hooks.popped(queued)
+            rest = begin(queued)
+            if rest is not None:
+                await finish(rest)
+            if hooks.cycle_ended is not None:
+                hooks.cycle_ended()
             in_a_row += 1
             if in_a_row >= PODS_IN_A_ROW or time_slice.is_over:
                 await asyncio.sleep(0)
@@ -406,7 +414,7 @@ class Scheduler:
         if self._turns is not None or self.context.queue.may_pop or self.cycle.searches.aside:
             self._woken.set()
 
-    async def _rest(self, turns: Turns) -> None:
+    async def _rest(self, turns: ReplayLog) -> None:
         """Have nothing under way for a moment, so that the state can be recorded."""
         try:
             async with asyncio.timeout(REST_WITHIN):
@@ -416,11 +424,39 @@ class Scheduler:
             self.context.logger.info(2, "The state is recorded while pods are being bound")
         turns.rest()
 
-    def schedule_one(self, queued: QueuedPod) -> Coroutine[Any, Any, None]:
-        """The scheduling cycle of a pod or group that was popped from the queue."""
-        if self.groups is not None and isinstance(queued, QueuedGroup):
-            return self.groups.schedule(queued)
-        return self.cycle.schedule_one(queued)
+    async def schedule_one(self, queued: QueuedPod) -> None:
+        """Schedule a pod or group that was popped from the queue, and wait for the end of its cycle."""
+        rest = self._begin_cycle(queued)
+        if rest is not None:
+            await self._driver.finish(rest)
+
+    def _batches(self, *, extenders: bool) -> BatchInstrument:
+        """What follows the batches of all profiles."""
+        context, gates = self.context, self.settings.gates
+        batches = {
+            name: Batch(
+                profile.framework,
+                gates.behaviour.batching,
+                context.metrics.batches.of(name),
+                clock=context.clock,
+                timer=context.timer,
+                logger=context.logger,
+                extenders=extenders,
+            )
+            for name, profile in context.profiles.items()
+        }
+        return BatchInstrument(batches, context.queue)
+
+    def _status_reporter(self) -> Callable[[Pod, str, str, str | None], None]:
+        """Who writes why pods could not be placed."""
+        dispatcher = self.context.dispatcher
+        if dispatcher is None:
+            return StatusWriter(self.context).submit
+
+        def report(pod: Pod, reason: str, message: str, nominated_node: str | None) -> None:
+            dispatcher.patch_status(pod, (not_scheduled(pod, reason, message),), nominated_node)
+
+        return report
 
     async def _flush_backoff(self) -> None:
         """Make pods ready whose backoff is over. Backoffs end at whole seconds."""
@@ -446,8 +482,8 @@ class Scheduler:
     def flush(self, what: int) -> bool:
         """Flush some pods of a queue whose time has come; whether there may be more."""
         queue = self.context.queue
-        if self._turns is not None:
-            self._turns.flushing(what)
+        if self.hooks.flushing is not None:
+            self.hooks.flushing(what)
         return (queue.flush_backoff if what == FLUSH_BACKOFF else queue.flush_unschedulable)(FLUSHED_AT_ONCE)
 
     def _has_backlog(self) -> bool:
@@ -463,9 +499,9 @@ class Scheduler:
 
     # Looking
 
-    def observe(self, observer: SchedulingObserver) -> None:
-        """Tell an observer of every scheduling cycle and decision. To be called before scheduling begins."""
-        self.context.observer = observer
+    def install(self, instrument: Instrument) -> None:
+        """Have an instrument follow the scheduler from now on."""
+        self.hooks.install(instrument)
 
     def pod(self, key: str) -> Pod | None:
         """A pod as the API server last told of it, by `namespace/name`."""

@@ -7,14 +7,12 @@ turn, and the time stands still in it. So the turns in their order, with their t
 outside, are all that a replay needs (recording/).
 """
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from contextvars import ContextVar
 from typing import Any, Final, Protocol, TypeVar
 
 from stowplan.client import Client, Handler
 from stowplan.runtime.clock import Clock
-from stowplan.scheduler.failure_handler import Failure
-from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 T = TypeVar("T")
 
@@ -58,14 +56,13 @@ Requests about the same object are told apart by it: those for another pod are a
 """
 
 
-async def before_writing(turns: "Turns | None", writes: Sequence[object]) -> None:
-    """Have a turn for what a scheduling cycle is to write, if there is anything."""
-    if writes and turns is not None:
-        await turns.take(WRITING, on_behalf_of.get(), None)
+class ReplayLog(Protocol):
+    """Records turns, or gives them in a recorded order.
 
-
-class Turns(Protocol):
-    """What a scheduler tells of its turns, and whom it asks for one."""
+    An instrument is told what happens, and changes nothing. A replay has to answer: what time it is, what the
+    API server said, and when work in the background goes on. So these are apart from the hooks, and the
+    cycles know nothing of them.
+    """
 
     @property
     def clock(self) -> Clock:
@@ -84,24 +81,6 @@ class Turns(Protocol):
         """What goes on beside the scheduler for as long as it watches."""
         ...
 
-    def popped(self, queued: QueuedPod) -> None:
-        """The turn of a scheduling cycle begins."""
-
-    def chosen(self, node: str) -> None:
-        """The cycle has chosen a node; that of a group does so several times."""
-
-    def failed(self, failure: Failure) -> None:
-        """The cycle has failed."""
-
-    def put_aside(self) -> None:
-        """The cycle is given up for now: its turn comes again when its search is done."""
-
-    def attempted(self) -> None:
-        """The cycle is over."""
-
-    def flushing(self, what: int) -> None:
-        """A queue is about to be flushed."""
-
     async def take(self, what: str, uid: str, value: T) -> T:
         """Have a turn for work in the background; returns the value to go on with."""
         ...
@@ -118,6 +97,3 @@ class Turns(Protocol):
 
     def rest(self) -> None:
         """Nothing is under way."""
-
-    def ended(self) -> None:
-        """Scheduling ends: what happens from now on is not part of any decision."""

@@ -32,7 +32,7 @@ class Watched(NamedTuple):
     """A kind of object: where it is served, as what it is read, and what events call it ("" if nothing).
 
     `without` says what suffers if the server forbids or lacks it; "" means that nothing goes without it. It
-    is watched `always`, or if a plugin needs its objects (`Plugin.needs`) or registered for its events.
+    is watched `always`, or if a plugin needs its objects (`Contract.needs`) or registered for its events.
     """
 
     served: Served

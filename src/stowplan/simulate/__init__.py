@@ -1,4 +1,4 @@
-"""The simulator: the real engine on a cluster in memory, with changes that can be undone.
+"""The simulator: the scheduler's engine on a cluster in memory, with changes that can be undone.
 
     from stowplan.simulate import Cluster
 
@@ -7,11 +7,18 @@
         outcome = cluster.drain("node-7")
         print(outcome.moved, outcome.pending)
 
-* `cluster`: the cluster; `snapshot/`: where it is loaded from
-* `fit`, `whatif`, `capacity`, `plan` and their parts: the questions that the commands of these names answer
-* `scenario/`: days in virtual time with the whole scheduler
-* `shadow/`: comparing with the scheduler of a cluster; `replay_comparison`: recorded decisions under another
-  configuration
+The host is `cluster`: one table with the profiles of a configuration, which forks. Explanations of a dump,
+`fit`, `whatif`, `capacity`, `plan` and the autoscaler of scenarios use it.
+
+* `snapshot/`: where its objects come from (an API server, dumps, snapshots, traces, shapes)
+* `manifests`, `workloads`, `admission`, `creation`, `applying`: what a manifest becomes. `manifests` reads,
+  `workloads` makes pods by the functions of the controllers, `admission` has the API server's admission and
+  charges quotas, `creation` adds the result to the cluster
+* `fit`, `counting`, `capacity`, `whatif` (`changes`, `budgets`, `rollout`), `rebalance`, `measure`: questions
+* `scenario/`, `sweep`, `combined`: days in virtual time with the whole scheduler, and many of them
+* `shadow/`, `replay_comparison`: comparing with the scheduler of a cluster, or with recorded decisions
+
+It may import all packages but `testing`, `lab` and `cli`. Begin with `cluster.py`, then `creation.py`.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -221,7 +221,10 @@ class Quotas:
         """Charge what was charged last up to `most` times more; how often that was possible."""
         steps: list[tuple[Json, dict[str, Quantity]]] = []
         for quota in after:
-            old = amounts_of(before[quota["metadata"]["name"]]["status"].get("used"))
+            unchanged = before[quota["metadata"]["name"]]
+            if quota is unchanged or "status" not in quota:
+                continue
+            old = amounts_of(unchanged["status"].get("used"))
             new, hard = amounts_of(quota["status"].get("used")), amounts_of(quota["status"]["hard"])
             step = {name: used.sub(old[name]) for name, used in new.items() if used != old.get(name)}
             for name, amount in step.items():
@@ -241,7 +244,7 @@ class Quotas:
         evaluator, body = evaluator_for(resource), msgspec.to_builtins(obj)
         given = evaluator.usage(body, 0.0)
         for quota in quotas:
-            used = amounts_of(quota["status"].get("used"))
+            used = amounts_of((quota.get("status") or {}).get("used"))
             back = {name: amount for name, amount in given.items() if name in used}
             if back and in_scopes(quota, evaluator, body):
                 less = {name: used[name].sub(amount) for name, amount in back.items()}

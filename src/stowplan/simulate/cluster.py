@@ -31,6 +31,7 @@ from stowplan.config import load, load_file
 from stowplan.explain.document.pod import PodDocument
 from stowplan.explain.explainers.pod import Explainer
 from stowplan.runtime.logs import Logger
+from stowplan.scheduler.cycle.scheduling_cycle import NodeFinder
 from stowplan.scheduler.framework.budget import run_at_once
 from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.decision import NO_NODES, fit_error
@@ -43,7 +44,6 @@ from stowplan.scheduler.framework.status import Code, PluginError
 from stowplan.scheduler.node_sampler import NodeSampler
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan.scheduler.random_sources import RandomSources
-from stowplan.scheduler.scheduling_cycle import NodeFinder
 from stowplan.scheduler.settings import Settings
 from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.scheduler.table.table import ClusterTable
@@ -112,7 +112,7 @@ class Cluster:
         self._rngs = (rngs.node_finder, *rngs.frameworks)
         logger = Logger()
         tie_break = rngs.node_finder if ties == "random" else _First()
-        self._finder = NodeFinder(NodeSampler(self.table, logger), (), tie_break, logger)
+        self._finder = NodeFinder(NodeSampler(self.table, logger), tie_break, logger)
         self._keys: dict[str, str] = {}
         """The uid of every pod that has a node, by `namespace/name`."""
         self._reserved: dict[str, tuple[str, Cycle, str]] = {}

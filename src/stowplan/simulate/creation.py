@@ -1,6 +1,7 @@
 """Creating the objects of manifests in a simulated cluster: admitted by the API server's rules and quotas."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from stowplan.simulate.cluster import Cluster
 
 _BATCH: Final = 256
+Pattern = tuple[Json, Json, Pod]
+"""A pod as its controller makes it, as it is stored, and as the scheduler reads it."""
+
 _TEMPLATE: Final = KINDS["ResourceClaimTemplate"]
 _CLAIM: Final = KINDS["PersistentVolumeClaim"]
 _QUOTA: Final = KINDS["ResourceQuota"]
@@ -71,18 +75,18 @@ class PodSource:
         self._cluster = cluster
         self._number = workload.first if first is None else first
         self._template: PodTemplate | None = None
-        self._pattern: tuple[Json, Pod] | None = None
+        self._patterns: dict[int, Pattern] = {}
         self._latest: Json = {}
 
     def create(self, count: int) -> list[Pod]:
         """So many pods more; fewer if the API server refuses. Of a DaemonSet one for each node it fits."""
-        if self.refusal:
-            return []
-        try:
-            return self._created(count)
-        except ApiError as error:
-            self.refusal = error.message
-            return []
+        found: list[Pod] = []
+        if not self.refusal:
+            try:
+                self._create(count, found)
+            except ApiError as error:
+                self.refusal = error.message
+        return found
 
     def endless(self) -> Iterator[Pod]:
         """Pods without end, or until the API server refuses one; made by the hundred."""
@@ -96,31 +100,37 @@ class PodSource:
         with self._cluster.fork():
             return self._cluster.quotas.charge(catalogue.PODS, self._latest, count)
 
-    def _created(self, count: int) -> list[Pod]:
+    def _create(self, count: int, found: list[Pod]) -> None:
         template = self._template
         if template is None:
-            template = self._template = PodTemplate.of(self.workload, self._cluster.admission.admitted)
-            self._add_owner(template)
+            template = self._template = PodTemplate.of(self.workload, self._create_owner)
+            cls = KINDS.get(template.resource.kind)
+            if template.owner is not None and cls is not None:
+                # Default spreading looks at the selector of the owner.
+                self._cluster.add(convert(template.owner, cls))
         names = list(self._names(count))
         if not template.alike:
-            found: list[Pod] = []
             for number, name in names:
-                pod = self._own(template, number, name)
-                if pod is None:
-                    break
-                found.append(pod)
-            return found
-        if not names:
-            return []
-        if self._pattern is None:
-            self._pattern = self._admitted(template, *names[0])
-        body, pattern = self._pattern
-        self._latest = body
-        charged = self._cluster.quotas.charge(
-            catalogue.PODS, body, len(names), lambda number: names[number][1]
-        )
-        self.refusal = charged.refusal
-        return [self._with_claims(_named(pattern, name), body) for _, name in names[: charged.allowed]]
+                self._create_one(template, number, name, found)
+        elif names:
+            _, body, pattern = self._patterns.get(0) or self._admitted(template, *names[0])
+            self._patterns[0] = {}, body, pattern
+            self._latest = body
+            charged = self._cluster.quotas.charge(
+                catalogue.PODS, body, len(names), lambda number: names[number][1]
+            )
+            found += (self._with_claims(_named(pattern, name), body) for _, name in names[: charged.allowed])
+            self.refusal = charged.refusal
+
+    def _create_owner(self, resource: Resource, body: Json) -> Json:
+        made = self._cluster.admission.admitted(resource, body)
+        self._charge(resource, made)
+        return made
+
+    def _charge(self, resource: Resource, body: Json) -> None:
+        charged = self._cluster.quotas.charge(resource, body)
+        if charged.refusal:
+            raise ApiError(403, "Forbidden", charged.refusal)
 
     def _names(self, count: int) -> Iterator[tuple[int, str]]:
         """The numbers and names of the next pods."""
@@ -145,47 +155,33 @@ class PodSource:
                 count -= 1
             self._number += 1
 
-    def _add_owner(self, template: PodTemplate) -> None:
-        """The owner as the scheduler knows it: default spreading looks at its selector."""
-        owner = template.owner
-        if owner is None:
-            return
-        charged = self._cluster.quotas.charge(template.resource, owner)
-        if charged.refusal:
-            raise ApiError(403, "Forbidden", charged.refusal)
-        cls = KINDS.get(template.resource.kind)
-        if cls is not None:
-            self._cluster.add(convert(owner, cls))
-
-    def _own(self, template: PodTemplate, number: int, name: str) -> Pod | None:
-        """A pod with a body of its own, and the claims that are created before it."""
+    def _create_one(self, template: PodTemplate, number: int, name: str, found: list[Pod]) -> None:
+        """Create a pod that differs from others, and the claims that come before it. Raises ApiError."""
         for claim in template.claims(number):
-            if not self._claim(catalogue.PERSISTENT_VOLUME_CLAIMS, claim):
-                return None
-        body, pod = self._admitted(template, number, name)
+            self._create_claim(catalogue.PERSISTENT_VOLUME_CLAIMS, claim)
+        given = template.pod(number, name)
+        pattern = self._patterns.get(len(name))
+        if pattern is None or not _differ_in_labels_alone(pattern[0], given):
+            pattern = self._patterns[len(name)] = self._admitted(template, number, name)
+        _, body, pod = pattern
         self._latest = body
-        charged = self._cluster.quotas.charge(catalogue.PODS, body)
-        self.refusal = charged.refusal
-        return self._with_claims(pod, body) if charged.allowed else None
+        self._charge(catalogue.PODS, {**body, "metadata": {**body["metadata"], "name": name}})
+        found.append(self._with_claims(_labelled(_named(pod, name), given), body))
 
-    def _admitted(self, template: PodTemplate, number: int, name: str) -> tuple[Json, Pod]:
-        body = self._cluster.admission.admitted(catalogue.PODS, template.pod(number, name))
-        return body, _named(convert(body, Pod), name)
+    def _admitted(self, template: PodTemplate, number: int, name: str) -> Pattern:
+        given = template.pod(number, name)
+        body = self._cluster.admission.admitted(catalogue.PODS, given)
+        return given, body, _named(convert(body, Pod), name)
 
-    def _claim(self, resource: Resource, body: Json) -> bool:
-        """Add a claim unless there is one of its name already; whether there is one now."""
+    def _create_claim(self, resource: Resource, body: Json) -> None:
+        """Add a claim unless there is one of its name already. Raises ApiError."""
         cls = KINDS[resource.kind]
         metadata = body["metadata"]
-        key = f"{metadata['namespace']}/{metadata['name']}"
-        if (cls, key) in self._cluster.objects:
-            return True
+        if (cls, f"{metadata['namespace']}/{metadata['name']}") in self._cluster.objects:
+            return
         made = self._cluster.admission.admitted(resource, body)
-        charged = self._cluster.quotas.charge(resource, made)
-        if charged.refusal:
-            self.refusal = charged.refusal
-            return False
+        self._charge(resource, made)
         self._cluster.add(convert(made, cls))
-        return True
 
     def _with_claims(self, pod: Pod, body: Json) -> Pod:
         """A pod with the claims that controllers make for it: of volumes, and of templates of claims."""
@@ -215,13 +211,28 @@ class PodSource:
 
     def _made_for(self, resource: Resource, claim: Json) -> bool:
         """Add a claim of a pod that is there already: without it the pod waits."""
-        refusal = self.refusal
-        try:
-            return self._claim(resource, claim)
-        except ApiError:
-            return False
-        finally:
-            self.refusal = refusal
+        with suppress(ApiError):
+            self._create_claim(resource, claim)
+            return True
+        return False
+
+
+def _differ_in_labels_alone(one: Json, other: Json) -> bool:
+    """Whether bodies of pods differ in nothing that admission looks at.
+
+    It reads neither labels nor annotations nor the host name, but for how long they are: names of a workload
+    that are of equal length differ in their numbers alone.
+    """
+    first, second = ({**body["spec"], "hostname": ""} for body in (one, other))
+    return first == second
+
+
+def _labelled(pod: Pod, given: Json) -> Pod:
+    """A pod with the labels and annotations of its own body, and what admission added."""
+    metadata, own = pod.metadata, given["metadata"]
+    labels = {**metadata.labels, **(own.get("labels") or {})}
+    annotations = {**metadata.annotations, **(own.get("annotations") or {})}
+    return replace(pod, metadata=replace(metadata, labels=labels, annotations=annotations))
 
 
 def _named(pod: Pod, name: str) -> Pod:

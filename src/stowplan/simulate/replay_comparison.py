@@ -21,6 +21,7 @@ from stowplan.explain.report.model import BAD, GOOD
 from stowplan.runtime.logs import Logger
 from stowplan.scheduler import Settings
 from stowplan.scheduler.cache import Cache
+from stowplan.scheduler.cycle.scheduling_cycle import NodeFinder
 from stowplan.scheduler.framework.decision import NO_NODES, fit_error
 from stowplan.scheduler.framework.nominations import NO_NOMINATIONS, Nominations
 from stowplan.scheduler.framework.runtime import Framework
@@ -30,7 +31,6 @@ from stowplan.scheduler.recording.files import Session
 from stowplan.scheduler.recording.objects import changes
 from stowplan.scheduler.recording.recorder import Outcome
 from stowplan.scheduler.recording.replay import Decision
-from stowplan.scheduler.scheduling_cycle import NodeFinder
 from stowplan.scheduler.table.columns import BoolColumn, IntColumn
 from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.scheduler.table.table import ClusterTable
@@ -107,7 +107,7 @@ class Alternative:
         }
         logger = Logger()
         self.sampler = NodeSampler(table, logger)
-        self._finder = NodeFinder(self.sampler, (), Random(seed), logger)
+        self._finder = NodeFinder(self.sampler, Random(seed), logger)
 
     def knows(self, pod: Pod) -> bool:
         """Whether there is a profile for a pod."""

@@ -12,7 +12,8 @@ from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.config.build import BuiltConfig
 from stowplan.config.types import Extender as ExtenderConfig
-from stowplan.scheduler.extenders.interface import ConfiguredExtender, ExtenderError, Filtered, FindPod
+from stowplan.scheduler.extenders.interface import ConfiguredExtender, Filtered
+from stowplan.scheduler.extenders.requests import ExtenderError, FindPod
 from stowplan.scheduler.framework.interface import Victims
 from stowplan.scheduler.framework.status import SUCCESS, Code, Status, unresolvable, unschedulable
 

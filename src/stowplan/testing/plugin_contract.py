@@ -10,6 +10,7 @@ import numpy as np
 
 from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
+from stowplan.scheduler.framework.contract import Signs
 from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.evaluation import rejectors_of
 from stowplan.scheduler.framework.events import (
@@ -232,23 +233,23 @@ class ContractCheck:
 
     # What is declared
 
+    def _signs_template(self) -> bool:
+        return self.plugin.instance.contract.signs in (Signs.TEMPLATE, Signs.TEMPLATE_WITHOUT_LABELS)
+
     def _is_blind_to_labels(self) -> bool:
-        plugin = self.plugin.instance
-        return plugin.signs_template and not plugin.signs_labels
+        return self.plugin.instance.contract.signs is Signs.TEMPLATE_WITHOUT_LABELS
 
     def _signature_is_complete(self, first: Answers, second: Answers) -> None:
         if not first.signed or not second.signed:
             return
         if first.signature != second.signature:
-            if self.plugin.instance.signs_template and first.pod.template is second.pod.template:
+            if self._signs_template() and first.pod.template is second.pod.template:
                 said = {answers.pod.name: answers.signature for answers in (first, second)}
-                self._fail_about(
-                    "signature", "pods of one template have two signatures (`signs_template`)", said
-                )
+                self._fail_about("signature", "pods of one template have two signatures (`signs`)", said)
             elif self._is_blind_to_labels() and first.pod.template.shape is second.pod.template.shape:
                 said = {answers.pod.name: answers.signature for answers in (first, second)}
                 self._fail_about(
-                    "signature", "pods that differ in labels have two signatures (`signs_labels`)", said
+                    "signature", "pods that differ in labels have two signatures (`signs`)", said
                 )
             return
         self._pods_are_alike("filter", first, second, first.codes, second.codes)
@@ -335,11 +336,11 @@ class ContractCheck:
             name = self.table.name_of(row)
             itself = row in touched.all
             check = "reads" if itself and self.traits.row_local else "row-local"
-            reads = self.plugin.instance.reads
+            reads = self.plugin.instance.contract.reads
             if check == "reads":
                 problem = f"{what} of node {name} changed with what is not in `reads` ({reads!r})"
             elif self.traits.row_local:
-                problem = f"{what} of node {name} changed with another node, and `row_local` is true"
+                problem = f"{what} of node {name} changed with another node, which is not in `reads_others`"
             else:
                 problem = f"{what} of node {name} changed, and the plugin does not name it as stale"
             said = {
@@ -363,7 +364,7 @@ class ContractCheck:
             points.append("pre_score")
         for point in points:
             answers = [getattr(each, point) for each in (one, other)]
-            constant = getattr(self.plugin.instance, f"constant_{point}")
+            constant = getattr(self.plugin.instance.contract, f"constant_{point}")
             if (constant or SKIP_CLASS in answers) and _kind(answers[0]) != _kind(answers[1]):
                 yield point, f"constant_{point}" if constant else "SKIP_CLASS"
 

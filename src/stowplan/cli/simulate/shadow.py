@@ -233,7 +233,7 @@ async def following(
         judged,
         Sampling(scheduler.context.cache.sampler, percentage),
     )
-    scheduler.observe(follower)
+    scheduler.install(follower)
     async with scheduler.watching():
         with elapsed("reading the cluster"):
             await scheduler.synced()

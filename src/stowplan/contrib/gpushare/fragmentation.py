@@ -15,7 +15,14 @@ import numpy.typing as npt
 
 from stowplan.contrib.gpushare.devices import MODEL, GpuRequest, Milli, gpus, request_of
 from stowplan.contrib.gpushare.policies import Policy, free_cpu
-from stowplan.framework import MAX_NODE_SCORE, Cycle, Handle, NodeRows, PodInfo, Scores
+from stowplan.framework import (
+    MAX_NODE_SCORE,
+    Cycle,
+    Handle,
+    NodeRows,
+    PodInfo,
+    Scores,
+)
 
 POPULARITY: Final = 0.95
 """Usual pods are the most frequent ones that make up this share of all."""

@@ -14,6 +14,7 @@ from stowplan.framework import (
     Action,
     ClusterEvent,
     Codes,
+    Contract,
     Cycle,
     EventRegistration,
     Handle,
@@ -50,7 +51,7 @@ class GpuShare(Plugin):
     """Filter, Reserve and PreBind for pods that ask for GPUs or parts of one."""
 
     args_type = GpuShareArgs
-    reads = Reads.ANYTHING
+    contract = Contract(reads=Reads.ANYTHING)
 
     def __init__(self, args: GpuShareArgs, handle: Handle) -> None:
         super().__init__(args, handle)

@@ -10,7 +10,17 @@ from typing import Final
 import numpy as np
 
 from stowplan.contrib.gpushare.devices import MILLI, gpus, request_of
-from stowplan.framework import MAX_NODE_SCORE, Cycle, NodeRows, Plugin, PodInfo, Reads, ScoreRange, Scores
+from stowplan.framework import (
+    MAX_NODE_SCORE,
+    Contract,
+    Cycle,
+    NodeRows,
+    Plugin,
+    PodInfo,
+    Reads,
+    ScoreRange,
+    Scores,
+)
 
 LARGEST_CPU: Final = 128_000
 """Millicores of the largest node there is, to bring CPU and GPU to one scale."""
@@ -21,7 +31,7 @@ LARGEST_GPU: Final = 8 * MILLI
 class Policy(Plugin):
     """Scores rows by what they hold; alike to it are pods that ask for the same CPU and GPUs."""
 
-    reads = Reads.USAGE
+    contract = Contract(reads=Reads.USAGE)
 
     def sign(self, pod: PodInfo) -> Hashable:
         return pod.requests.non_zero_milli_cpu, request_of(pod)
@@ -31,7 +41,7 @@ class RandomNode(Plugin):
     """Random: one of the nodes that can take the pod, drawn for every pod anew."""
 
     name = "Random"
-    reads = Reads.NOTHING
+    contract = Contract(reads=Reads.NOTHING)
 
     def pre_score(self, cycle: Cycle, pod: PodInfo) -> None:
         rows = cycle.feasible_rows

@@ -25,6 +25,7 @@ from stowplan.explain.explainers.rejections import Rejections
 from stowplan.explain.sentences import told_group
 from stowplan.explain.states import FITS, INCOMPLETE, PLACED, WAITING
 from stowplan.runtime.logs import Logger
+from stowplan.scheduler.cycle.scheduling_cycle import NodeFinder
 from stowplan.scheduler.framework.decision import fit_error
 from stowplan.scheduler.framework.extension_points import Lifecycle
 from stowplan.scheduler.framework.interface import ExtensionPoint
@@ -46,7 +47,6 @@ from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.framework.status import PluginError, Status
 from stowplan.scheduler.node_sampler import NodeSampler
 from stowplan.scheduler.pod_groups.algorithm import WHOLE_CLUSTER, GroupAlgorithm, Transaction
-from stowplan.scheduler.scheduling_cycle import NodeFinder
 from stowplan.scheduler.table.pod_groups import GroupTree, PodGroupState
 from stowplan.scheduler.table.podinfo import PodInfo
 
@@ -334,7 +334,7 @@ class GroupExplainer:
         algorithm = GroupAlgorithm(
             self._framework,
             self._lifecycle,
-            NodeFinder(NodeSampler(table), (), Random(0), Logger()),
+            NodeFinder(NodeSampler(table), Random(0), Logger()),
             Random(0),
             placements=self._placements,
             nominations=lambda: self._nominations,

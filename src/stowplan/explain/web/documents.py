@@ -57,6 +57,7 @@ from stowplan.scheduler.framework.nominations import Nominations
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.scheduler.table.table import ClusterTable
+from stowplan.scheduler.tasks import released
 
 T = TypeVar("T")
 
@@ -308,7 +309,7 @@ class Inspection:
         context = scheduler.context
         while True:
             await asyncio.sleep(0)
-            await context.freeze.free()
+            await released(context.freeze)
             until = context.timer() + AT_ONCE
             try:
                 step = next(steps)

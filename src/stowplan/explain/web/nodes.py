@@ -26,6 +26,7 @@ from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.status import Status
 from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.scheduler.table.table import ClusterTable
+from stowplan.scheduler.tasks import released
 
 TURNED_AWAY: Final = 50
 """How many pods that a node did not take are shown."""
@@ -197,7 +198,7 @@ async def turned_away(
             if len(verdicts) == MOST_TEMPLATES:
                 break
             await asyncio.sleep(0)
-            await scheduler.context.freeze.free()
+            await released(scheduler.context.freeze)
             row = scheduler.context.cache.table.row_of(name)
             if row is None:
                 break

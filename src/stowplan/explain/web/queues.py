@@ -13,7 +13,7 @@ from stowplan.explain.sentences import brief, decision_in_brief
 from stowplan.explain.web.groups import KINDS
 from stowplan.runtime.clock import as_date
 from stowplan.scheduler import Scheduler
-from stowplan.scheduler.cycle_costs import OwnerCost
+from stowplan.scheduler.cycle.costs import OwnerCost
 from stowplan.scheduler.decisions import PodRecord
 from stowplan.scheduler.queue.queued_group import QueuedGroup
 from stowplan.scheduler.queue.queued_pod import QueuedPod

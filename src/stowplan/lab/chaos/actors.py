@@ -46,7 +46,8 @@ from stowplan.localcluster.controllers.manager import volume_controllers
 from stowplan.localcluster.controllers.storage.provisioner import Behaviour, ProvisionerSettings
 from stowplan.localcluster.store import DELETED, Change, Store
 from stowplan.scheduler.extenders import ExtenderError
-from stowplan.scheduler.extenders.interface import Filtered, FindPod
+from stowplan.scheduler.extenders.interface import Filtered
+from stowplan.scheduler.extenders.requests import FindPod
 from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.interface import Handle, Plugin, Victims, Wait
 from stowplan.scheduler.framework.status import SKIP, Status, error, unschedulable

@@ -35,7 +35,7 @@ from stowplan.lab.chaos.oracle import (
 from stowplan.lab.chaos.world import World
 from stowplan.localcluster.client import typed
 from stowplan.localcluster.store import DELETED, Change
-from stowplan.scheduler import Scheduler, SchedulingObserver
+from stowplan.scheduler import Instrument, Scheduler
 from stowplan.scheduler.cache import Cache
 from stowplan.scheduler.queue.queued_group import QueuedGroup
 from stowplan.scheduler.queue.queued_pod import QueuedPod
@@ -328,7 +328,7 @@ def _claim_key(obj: Object) -> str:
     return "" if ref is None else f"{ref.namespace}/{ref.name}"
 
 
-class CycleChecks(SchedulingObserver):
+class CycleChecks(Instrument):
     """Checks one scheduler whenever it pops a pod and whenever it assumes one.
 
     When a pod is popped no other cycle is half done: cache, queue and informers must agree.
@@ -343,7 +343,7 @@ class CycleChecks(SchedulingObserver):
         self._known_nodes: dict[str, Node] = {}
         self._known_pods: dict[str, str] = {}
         self._assumed_in_cycle: list[str] = []
-        scheduler.observe(self)
+        scheduler.install(self)
 
     def popped(self, queued: QueuedPod) -> None:
         with self._world.watchdog.uncounted():

@@ -48,7 +48,7 @@ from stowplan.runtime.clock import LoopWatchdog, VirtualClock
 from stowplan.runtime.clock import run as run_virtual
 from stowplan.runtime.clock.watchdog import Holder
 from stowplan.runtime.logs import Logger
-from stowplan.scheduler import Scheduler, SchedulingObserver, Settings
+from stowplan.scheduler import Instrument, Scheduler, Settings
 from stowplan.scheduler.decisions import LastDecisions
 from stowplan.scheduler.events import EventRecorder
 from stowplan.scheduler.metrics import SchedulerMetrics
@@ -579,13 +579,13 @@ class _Versions:
         )
 
 
-class _Judge(SchedulingObserver):
+class _Judge(Instrument):
     """Looks at every decision with the rules of feasibility.py, before it is assumed."""
 
     def __init__(self, fuzz: "_Fuzz", scheduler: Scheduler) -> None:
         self._fuzz = fuzz
         self._scheduler = scheduler
-        scheduler.observe(self)
+        scheduler.install(self)
 
     def assuming(self, pod: PodInfo, node: str) -> None:
         with self._fuzz.uncounted():

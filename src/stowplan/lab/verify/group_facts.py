@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from stowplan.scheduler.cycle.instrument import Instrument
+from stowplan.scheduler.cycle.schedule_result import ScheduleResult
 from stowplan.scheduler.framework.decision import NO_NODES
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.pod_groups.extension_points import PlacementScores
@@ -14,9 +16,7 @@ from stowplan.scheduler.framework.pod_groups.placement import (
     Progress,
 )
 from stowplan.scheduler.framework.status import Code, Status
-from stowplan.scheduler.pod_groups.algorithm import GroupObserver
 from stowplan.scheduler.pod_groups.result import GroupOutcome, GroupResult, GroupStatus, PodResult
-from stowplan.scheduler.scheduling_cycle import ScheduleResult
 from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.scheduler.table.table import ClusterTable
 
@@ -38,7 +38,7 @@ class _Run:
         self.where: list[tuple[str, str]] = []
 
 
-class GroupFacts(GroupObserver):
+class GroupFacts(Instrument):
     """Takes down what happens to a group; `document` is what a recording has of it."""
 
     def __init__(self, table: ClusterTable) -> None:
@@ -53,10 +53,10 @@ class GroupFacts(GroupObserver):
 
     # Following
 
-    def began(self, root: PodGroupInfo) -> None:
+    def group_trial_begins(self, root: PodGroupInfo) -> None:
         self._runs.append(_Run(root))
 
-    def feasible(self, info: PodGroupInfo, progress: Progress, status: Status) -> None:
+    def group_feasible(self, info: PodGroupInfo, progress: Progress, status: Status) -> None:
         run = self._runs[-1]
         attempt = run.open.get(info.key)
         verdict = _feasibility(status, "placementFeasible")
@@ -66,12 +66,12 @@ class GroupFacts(GroupObserver):
         else:
             attempt["after"].append(verdict)
 
-    def evaluated(self, info: PodGroupInfo, pod: PodInfo, result: ScheduleResult) -> None:
+    def member_evaluated(self, info: PodGroupInfo, pod: PodInfo, result: ScheduleResult) -> None:
         evaluation = result.evaluation
         if evaluation.feasible_count:
             self._runs[-1].open[info.key]["evaluations"].append(evaluation_facts(evaluation))
 
-    def tried(self, info: PodGroupInfo, placement: Placement, outcome: GroupOutcome) -> None:
+    def group_tried(self, info: PodGroupInfo, placement: Placement, outcome: GroupOutcome) -> None:
         run = self._runs[-1]
         attempt = run.open.pop(info.key, {"after": [], "evaluations": [], "initial": {}})
         names = [self._table.name_of(row) for row in placement.rows_of(self._table).tolist()]
@@ -96,7 +96,7 @@ class GroupFacts(GroupObserver):
         run.placements.append(facts)
         run.outcomes[info.key] = facts
 
-    def scored(
+    def placements_scored(
         self,
         info: PodGroupInfo,
         placements: Sequence[PodGroupAssignments],
@@ -119,12 +119,12 @@ class GroupFacts(GroupObserver):
                 facts["within"] = within
         self._runs[-1].scores.append(facts)
 
-    def ended(self, result: GroupResult) -> None:
+    def group_trial_ended(self, result: GroupResult) -> None:
         run = self._runs[-1]
         run.result = result
         run.outcomes["algorithm"] = self._algorithm(run)
 
-    def decided(self, result: GroupResult, found: PodGroupPostFilterResult | None) -> None:
+    def group_decided(self, result: GroupResult, found: PodGroupPostFilterResult | None) -> None:
         self._final, self._found = result, found
 
     # What a recording has

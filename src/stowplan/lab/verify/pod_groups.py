@@ -38,9 +38,9 @@ from stowplan.localcluster.store import Store, Watcher
 from stowplan.localcluster.store.watchcache import Sink
 from stowplan.runtime.clock import run
 from stowplan.scheduler import Scheduler, Settings
-from stowplan.scheduler.context import SchedulingObserver
+from stowplan.scheduler.cycle.failure_handler import Failure
+from stowplan.scheduler.cycle.instrument import Instrument
 from stowplan.scheduler.events import SCHEDULER_ERROR, UNSCHEDULABLE
-from stowplan.scheduler.failure_handler import Failure
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.plugins.dynamicresources.plugin import DynamicResources
 from stowplan.scheduler.queue.queued_group import QueuedGroup
@@ -245,14 +245,14 @@ class _HeldWatch(InProcessWatch[T]):
         return super().ready(limit) if self._told.is_set() else ()
 
 
-class _Watcher(SchedulingObserver):
+class _Watcher(Instrument):
     """Takes down the pods that fail; each takes a millisecond."""
 
     def __init__(self, clock: _Clock) -> None:
         self._clock = clock
         self.failures: list[Json] = []
 
-    def failed(self, queued: QueuedPod, failure: Failure) -> None:
+    def failed(self, queued: QueuedPod, failure: Failure, seconds: float) -> None:
         self._clock.milliseconds += 1
         self.failures.append(
             {
@@ -284,7 +284,7 @@ class GroupReplay:
         self._scheduler = self._made()
         self._facts = GroupFacts(self._scheduler.context.cache.table)
         if self._scheduler.groups is not None:
-            self._scheduler.groups.observe(self._facts)
+            self._scheduler.install(self._facts)
         self._evaluations: list[Json] = []
 
     def _made(self) -> Scheduler:
@@ -297,7 +297,7 @@ class GroupReplay:
             Settings.of(loaded, wake_failed_groups=False),
             clock=self._clock,
             rng=_FirstOnes(1),
-            observer=self._watcher,
+            instruments=(self._watcher,),
         )
         scheduler.finder.choose = self._choose
         for profile in scheduler.context.profiles.values():

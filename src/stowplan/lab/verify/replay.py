@@ -30,18 +30,20 @@ from stowplan.config import BuiltConfig, build, default_config, load
 from stowplan.lab.verify.devices import ClaimFacts, ReplayServices, reserve_and_pre_bind
 from stowplan.lab.verify.recording import FIRST_RELEASE
 from stowplan.runtime.logs import Logger
+from stowplan.scheduler.cycle.post_filter import post_filter_with_extenders
+from stowplan.scheduler.cycle.schedule_result import ScheduleResult
+from stowplan.scheduler.cycle.scheduling_cycle import NodeFinder
+from stowplan.scheduler.driver import asked, write_all
 from stowplan.scheduler.extenders import ExtenderError
 from stowplan.scheduler.framework.decision import fit_error
 from stowplan.scheduler.framework.evaluation import Evaluation
-from stowplan.scheduler.framework.extension_points import Lifecycle, carry_out_writes, run_post_filters
+from stowplan.scheduler.framework.extension_points import Lifecycle, run_post_filters
 from stowplan.scheduler.framework.interface import ExtensionPoint, PostFilterResult, Victims
 from stowplan.scheduler.framework.registry import Registry
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.framework.status import Code, NotBuiltError, PluginError
 from stowplan.scheduler.node_sampler import NodeSampler
 from stowplan.scheduler.plugins.registry import in_tree_registry
-from stowplan.scheduler.preemption import post_filter_with_extenders
-from stowplan.scheduler.scheduling_cycle import NodeFinder, ScheduleResult
 from stowplan.scheduler.table import table
 from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.testing.extenders import rule_extenders
@@ -233,7 +235,7 @@ class Replay:
             for profile in built.profiles
         }
         self._extenders = rule_extenders(built)
-        self._finder = NodeFinder(NodeSampler(self._table), self._extenders, Random(0), Logger())
+        self._finder = NodeFinder(NodeSampler(self._table), Random(0), Logger())
         self._pods = {pod.key: self._table.info(pod) for pod in scenario.pending()}
         self._running = {info.key: info.uid for info in self._table.pods.values()}
         self._evaluated: tuple[str, Evaluation] | None = None
@@ -274,7 +276,12 @@ class Replay:
         self._switch_profile(info.spec.scheduler_name)
         framework, nominations = self._framework(info), self._nominations()
         if self._extenders:
-            found = asyncio.run(self._finder.find_with_extenders(framework, info, nominations, nominated_row))
+            found = asyncio.run(
+                asked(
+                    self._finder.find_with_extenders(framework, info, nominations, nominated_row),
+                    self._extenders,
+                )
+            )
         else:
             found = self._finder.find(framework, info, nominations, nominated_row)
         self._evaluated = key, found.evaluation
@@ -387,9 +394,12 @@ class Replay:
         plugins = [framework.plugins[name] for name in built]
         cycle, pod = evaluation.cycle, evaluation.cycle.pod
         if self._extenders:
-            result = asyncio.run(post_filter_with_extenders(plugins, cycle, pod, self._extenders))
+            result = asyncio.run(asked(post_filter_with_extenders(plugins, cycle, pod), self._extenders))
         elif self._services is not None:
-            result = asyncio.run(carry_out_writes(run_post_filters(plugins, cycle, pod)))
+            result = run_post_filters(plugins, cycle, pod)
+            against = asyncio.run(write_all(result.writes))
+            if against is not None:
+                result = PostFilterResult(against, write_failed=True)
             freed, self._services.client.deallocated = self._services.client.deallocated, []
             if self._in_detail:
                 attempt.deallocated = freed or None

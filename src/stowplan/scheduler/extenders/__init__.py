@@ -1,9 +1,10 @@
 """Scheduler extenders: HTTP services that filter and score nodes, choose victims, or bind.
 
-`interface` is what the scheduler sees, `rounds` calls several extenders in turn, `http` is the implementation
-and makes extenders from a configuration.
+`requests` is what the scheduling cycle asks and is answered, `rounds` calls several extenders in turn,
+`interface` is one extender, `http` the implementation, which makes extenders from a configuration.
 """
 
-from stowplan.scheduler.extenders.interface import Extender, ExtenderError, Filtered, FindPod
+from stowplan.scheduler.extenders.interface import Extender, Filtered
+from stowplan.scheduler.extenders.requests import ExtenderError, FindPod
 
 __all__ = ["Extender", "ExtenderError", "Filtered", "FindPod"]

@@ -11,7 +11,8 @@ from stowplan.api.pod import Pod
 from stowplan.config.build import BuiltConfig
 from stowplan.config.types import Extender as ExtenderConfig
 from stowplan.gocompat.quoting import quote
-from stowplan.scheduler.extenders.interface import ConfiguredExtender, ExtenderError, Filtered, FindPod
+from stowplan.scheduler.extenders.interface import ConfiguredExtender, Filtered
+from stowplan.scheduler.extenders.requests import ExtenderError, FindPod
 from stowplan.scheduler.extenders.transport import Transport
 from stowplan.scheduler.extenders.wire import (
     AnswerError,

@@ -1,20 +1,14 @@
 """What the scheduler knows of an extender, and the part that follows from its configuration."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.config.types import Extender as ExtenderConfig
+from stowplan.scheduler.extenders.requests import FindPod
 from stowplan.scheduler.framework.interface import Victims
-
-FindPod = Callable[[str, str], Pod | None]
-"""The pod with a uid on a named node, None if it is not there. Raises LookupError for an unknown node."""
-
-
-class ExtenderError(Exception):
-    """A call of an extender failed: no response, an error, or an invalid response."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,20 @@ from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.gocompat.numbers import wrap_int64
 from stowplan.gocompat.quoting import quote
-from stowplan.scheduler.extenders.interface import Extender, ExtenderError, Filtered, FindPod
+from stowplan.scheduler.extenders.interface import Extender, Filtered
+from stowplan.scheduler.extenders.requests import (
+    AskFilter,
+    AskPreempt,
+    AskPrioritize,
+    ExtenderError,
+    ExtenderScores,
+    FilterRound,
+    FindPod,
+    Ignored,
+    PreemptRound,
+    PrioritizeRound,
+)
+from stowplan.scheduler.framework.budget import Request
 from stowplan.scheduler.framework.interface import Victims
 from stowplan.scheduler.framework.status import Status, unresolvable, unschedulable
 
@@ -18,41 +31,6 @@ SCORE_FACTOR: Final = 10
 
 LEFT_OUT: Final = unresolvable()
 """The status of a node that an extender dropped without a reason."""
-
-Ignored = Sequence[tuple[str, ExtenderError]]
-"""Ignored errors with the names of the extenders, for the log."""
-
-
-@dataclass(frozen=True, slots=True)
-class FilterRound:
-    """The result of filter over all extenders.
-
-    `kept` are names in the order of the last response. `verdicts` has the status of every other node. A
-    response can name nodes that were not in the request; they are in it, too: in kube-scheduler such a status
-    replaces the one of a plugin. `fresh` are the kept nodes that came back as objects; kube-scheduler scores
-    them as if no pod were on them.
-    """
-
-    kept: tuple[str, ...]
-    verdicts: Mapping[str, Status]
-    fresh: Mapping[str, Node]
-    ignored: Ignored = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ExtenderScores:
-    """An extender's scores, weighted and scaled to the range of plugin scores."""
-
-    extender: str
-    scores: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class PrioritizeRound:
-    """The scores of the extenders, in calling order."""
-
-    scores: tuple[ExtenderScores, ...]
-    ignored: Ignored = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +41,18 @@ class BindRound:
     ignored: Ignored = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PreemptRound:
-    """The candidates that all extenders accept."""
-
-    candidates: Mapping[str, Victims]
-    ignored: Ignored = ()
+async def answer(request: Request, extenders: Sequence[Extender]) -> object:
+    """Ask the extenders what the scheduling cycle wants to know. Raises ExtenderError."""
+    match request:
+        case AskFilter(pod, nodes, left_out):
+            return await filter_round(extenders, pod, nodes, LEFT_OUT if left_out is None else left_out)
+        case AskPrioritize(pod, nodes):
+            return await prioritize_round(extenders, pod, nodes)
+        case AskPreempt(pod, candidates, find):
+            asked = [one for one in extenders if one.supports_preemption and one.is_interested(pod)]
+            return await preempt_round(asked, pod, candidates, find) if asked else None
+        case _:
+            raise TypeError(f"not a request to extenders: {request!r}")
 
 
 async def filter_round(

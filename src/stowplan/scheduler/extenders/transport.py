@@ -21,7 +21,7 @@ from stowplan.client.http.certfiles import FileStamp, file_stamp, load_key_pair,
 from stowplan.client.http.settings import Address
 from stowplan.config.types import Extender, ExtenderTLS
 from stowplan.gocompat.quoting import path_error, quote
-from stowplan.scheduler.extenders.interface import ExtenderError
+from stowplan.scheduler.extenders.requests import ExtenderError
 
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 

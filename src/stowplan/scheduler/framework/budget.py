@@ -3,7 +3,7 @@
 A search that may become long (devices, groups, victims of preemption, explanations) counts its steps in the
 innermost loop with `spend`. When time is up that raises `BudgetExceededError`, and the attempt fails as
 kube-scheduler's does at a timeout. A search that can be interrupted is a generator: it yields every
-`STRETCH` steps or so, and whoever runs it decides how long the others wait (scheduler/context.py, TimeSlice).
+`STRETCH` steps or so, and whoever runs it decides how long the others wait (scheduler/driver.py, TimeSlice).
 
 Filters are not generators. One that finds out that its work is long raises `LongSearchError` with a generator
 of what is left to do, if `pauses` says that the stretch is over. The scheduler runs that in slices and then
@@ -34,6 +34,16 @@ STRETCH: Final = 64
 Step = Callable[[], None] | None
 """A step of a search: None, or a computation that must be done before it goes on. That may be done in
 another thread, as it reads what never changes and writes nothing but its own result."""
+
+
+class Request:
+    """Something that work in steps has to wait for: an answer of an extender, a write to the API server.
+
+    What drives the work does it and sends the answer back (scheduler/driver.py).
+    """
+
+    __slots__ = ()
+
 
 Work = Generator[Step, None, None]
 """Something that takes long, in steps: at each `yield` others may run."""

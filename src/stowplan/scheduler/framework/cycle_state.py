@@ -15,7 +15,7 @@ from stowplan.scheduler.table.table import ClusterTable
 if TYPE_CHECKING:
     from stowplan.scheduler.framework.budget import Budget
     from stowplan.scheduler.framework.evaluation import Evaluation
-    from stowplan.scheduler.framework.extension_points import Probe
+    from stowplan.scheduler.framework.instrument import Probe
     from stowplan.scheduler.framework.interface import Plugin
     from stowplan.scheduler.framework.pod_groups.placement import GroupCycle, PlacementCycle
     from stowplan.scheduler.framework.simulation import SimulatedRow

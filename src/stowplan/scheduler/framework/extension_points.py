@@ -13,7 +13,7 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 from types import CoroutineType, GeneratorType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from stowplan.api.status import ApiError
 from stowplan.runtime.logs.tracebacks import frames
 from stowplan.scheduler.framework.budget import LongSearchError
 from stowplan.scheduler.framework.cycle_state import Cycle
+from stowplan.scheduler.framework.instrument import Probe
 from stowplan.scheduler.framework.interface import (
     ALL_ROWS,
     AllRows,
@@ -43,38 +44,6 @@ if TYPE_CHECKING:
     from stowplan.scheduler.framework.runtime import Framework
 
 _SUCCESS: Final = Code.SUCCESS.label
-
-
-class CallCounter(Protocol):
-    """Counts how often a bundle of plugins was called; `times` is to be added to."""
-
-    times: int
-
-
-class Probe(Protocol):
-    """What watches a profile. Everything here is on the way of every pod, so it has to be cheap."""
-
-    timer: Callable[[], float]
-    """Seconds that pass."""
-
-    @property
-    def took(self) -> Mapping[tuple[str, str], Callable[[float], None]]:
-        """Who takes the seconds that an extension point took, by point and status, as metrics name them:
-        `PreFilter`, `Success`. Whatever is asked for is there."""
-        ...
-
-    def begins(self) -> bool:
-        """A scheduling cycle begins. Returns whether every single plugin is to be timed in it."""
-        ...
-
-    def plugin(self, plugin: str, point: str, status: str, seconds: float) -> None:
-        """A plugin was called at a point, in a cycle that is a sample."""
-        ...
-
-    def call_counter(self, point: str, plugins: tuple[str, ...]) -> CallCounter:
-        """Where to count how often these plugins are called at a point, once per node where they are called
-        for nodes."""
-        ...
 
 
 def count_calls(
@@ -361,15 +330,6 @@ def run_to_end(steps: Steps) -> PostFilterResult:
             return result
 
 
-async def carry_out_writes(result: PostFilterResult) -> PostFilterResult:
-    """Have written what plugins want written; if that fails, the error is the result."""
-    for write in result.writes:
-        status = await write()
-        if status is not None:
-            return PostFilterResult(status, write_failed=True)
-    return result
-
-
 def ask_post_filter(plugin: Plugin, cycle: Cycle, pod: PodInfo) -> Steps:
     """One plugin's answer, in as many steps as the plugin takes. Raises PluginError."""
     watch = cycle.watch
@@ -423,9 +383,9 @@ class Lifecycle:
             for plugin in self._having(ExtensionPoint.BIND, "bind")
         ]
         self._post_bind = self._having(ExtensionPoint.POST_BIND, "post_bind")
-        self._reserve_plain = [plugin for plugin in self._reserve if not plugin.idle_for_plain_pods]
+        self._reserve_plain = [plugin for plugin in self._reserve if not plugin.contract.idle_for_plain_pods]
         self._holds_plain = bool(self._permit or self._reserve_plain)
-        self._prepares_plain = not all(plugin.idle_for_plain_pods for plugin in self._pre_bind)
+        self._prepares_plain = not all(plugin.contract.idle_for_plain_pods for plugin in self._pre_bind)
         self.tells_of_bindings = bool(self._post_bind)
         """Whether anybody wants to be told that a pod is bound."""
 
@@ -528,7 +488,7 @@ class Lifecycle:
         """Run PreBind plugins; neighbours that allow it run side by side."""
         began = self._begin()
         status = SUCCESS
-        for parallel, group in groupby(plugins, key=lambda plugin: plugin.parallel_pre_bind):
+        for parallel, group in groupby(plugins, key=lambda plugin: plugin.contract.parallel_pre_bind):
             run = _side_by_side if parallel else _one_by_one
             status = await run(group, cycle, pod, node)
             if not status.is_success:

@@ -18,16 +18,17 @@ What the runtime may reuse between pods is declared, never guessed:
 
 * `sign(pod)` returns what the plugin reads of the pod. Pods with equal signatures form an equivalence class.
   Without it nothing of this plugin's is reused.
-* `reads` says what of a row the plugin looks at; results are refreshed in rows where that changed.
-* A plugin whose answer for a row also depends on other rows sets `row_local = False` and names the rows that
-  changed with `stale_filter_rows` / `stale_score_rows`, which are given what the plugin wrote in PreFilter or
-  PreScore (or what its `score_basis` returned) then and now; without these every row is asked again.
+* `contract` says what of a row the plugin looks at (`reads`); results are refreshed in rows where that
+  changed.
+* A plugin whose answer for a row also depends on other rows (`reads_others`) names the rows that changed with
+  `stale_filter_rows` / `stale_score_rows`, which are given what the plugin wrote in PreFilter or PreScore (or
+  what its `score_basis` returned) then and now; without these every row is asked again.
 """
 
 from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
-from enum import IntFlag, StrEnum
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
@@ -43,6 +44,7 @@ from stowplan.client import Client
 from stowplan.runtime.clock import Clock
 from stowplan.runtime.logs import Logger
 from stowplan.scheduler.framework.budget import standing_still
+from stowplan.scheduler.framework.contract import Contract, Reads, with_attributes
 from stowplan.scheduler.framework.explanation import Choice
 from stowplan.scheduler.framework.held_pods import AwaitedDeletions
 from stowplan.scheduler.framework.status import Status
@@ -234,17 +236,6 @@ ALL_ROWS = AllRows()
 """Every row may have changed."""
 
 
-class Reads(IntFlag):
-    """What of a row a plugin looks at."""
-
-    NOTHING = 0
-    NODE = 1
-    """Labels, taints, annotations, features, conditions: what the node is."""
-    USAGE = 2
-    """Allocatable resources and the pods on the node: what it can hold and holds."""
-    ANYTHING = 3
-
-
 class PreFilterResult(NamedTuple):
     """The only nodes worth looking at, by name."""
 
@@ -351,60 +342,8 @@ class Plugin:
     args_type: ClassVar[type[Any] | None] = None
     """A msgspec struct for the plugin's `args` in a configuration; None: they arrive as a plain dict."""
 
-    reads: ClassVar[Reads] = Reads.ANYTHING
-    row_local: ClassVar[bool] = True
-    depends_on_pods: ClassVar[bool] = True
-    """False: what it looks at in other rows is their nodes; its answers change only when some node does."""
-    filters_by_pods: bool = True
-    """False: which pods are on nodes makes no difference to `filter`. What it looks at besides nodes may be
-    claims and volumes."""
-    signs_template: ClassVar[bool] = False
-    """`sign` looks only at what all pods of one template share (not at names, annotations or status)."""
-    signs_labels: ClassVar[bool] = True
-    """False: `sign` does not look at the pod's labels. Of pods that differ in these only it is asked once."""
-    signs_volumes: ClassVar[bool] = False
-    """Pods without volumes that are or become disks are all alike to it, and `pre_filter` skips them."""
-    signs_node_name: ClassVar[bool] = False
-    """Pods without `spec.nodeName` are all alike to it, as are all that wait for a node."""
-    idle_for_plain_pods: ClassVar[bool] = False
-    """`reserve` has nothing to do, and `pre_bind_pre_flight` skips, for pods without such volumes, resource
-    claims and extended resources."""
-    scores_only_if_filtering: ClassVar[bool] = False
-    """`score` gives all nodes the same to pods that `pre_filter` skips."""
-    constant_pre_filter: ClassVar[bool] = False
-    """What `pre_filter` says, and leaves in the cycle, depends on the signature alone."""
-    constant_pre_score: ClassVar[bool] = False
-    """What `pre_score` says, and leaves in the cycle, depends on the signature alone."""
-    constant_normalize: ClassVar[bool] = False
-    """What `normalize` says depends on the scores and their extremes alone, whoever the pod is."""
-
-    skips_deferred_resizes: ClassVar[bool] = False
-    """Whether `pre_filter` skips pods that run and wait for room to be resized: what it looks at was decided
-    when they got their node. Counts with the gate InPlacePodVerticalScalingSchedulerPreemption."""
-
-    can_fail: ClassVar[bool] = False
-    """`filter` gives some rows codes below zero: whoever gets as far as such a row fails the attempt."""
-
-    pre_enqueue_by_group: ClassVar[bool] = False
-    """`pre_enqueue` gives one answer to all pods of a group, or of a tree of groups: it is asked once."""
-
-    sorts_by_priority: ClassVar[bool] = False
-    """`sort_key` goes by `queued.priority`, the highest first, then by `queued.timestamp`. Then many pods
-    that are alike move through the queue as one."""
-
-    changes_assumed_pods: bool = False
-    """`assumed_pod` may give a pod another status as soon as it is assumed on a node."""
-
-    scores_placements_by_count: ClassVar[bool] = False
-    """`score_placements` goes by which pods are placed and by the nodes of the placement, not by which of
-    these nodes the pods get. Then placements need not be worked out pod by pod to be compared."""
-
-    parallel_pre_bind: ClassVar[bool] = False
-    """`pre_bind` may run beside that of its neighbours."""
-
-    needs: ClassVar[frozenset[str]] = frozenset()
-    """The resources whose objects the plugin looks up in the table, by their plural (`services`). Only what
-    some plugin needs or registered for is watched."""
+    contract: Contract = Contract()
+    """What the plugin promises, so that its answers can be reused. Looked at when a profile is built."""
 
     def __init__(self, args: Any, handle: Handle) -> None:
         self.args = args
@@ -418,8 +357,14 @@ class Plugin:
             cls.name = cls.__name__
         if "pre_enqueue" in cls.__dict__ and "always_enqueues" not in cls.__dict__:
             cls.always_enqueues = Plugin.always_enqueues  # type: ignore[method-assign]
-        if "sort_key" in cls.__dict__ and "sorts_by_priority" not in cls.__dict__:
-            cls.sorts_by_priority = False
+        own = cls.__dict__
+        if not isinstance(cls.contract, Contract):
+            raise TypeError(f"{cls.__name__}.contract: expected a Contract, got {cls.contract!r}")
+        if "sort_key" in own and "contract" not in own and cls.contract.sorts_by_priority:
+            cls.contract = replace(cls.contract, sorts_by_priority=False)
+        contract = with_attributes(cls.contract, own)
+        if contract is not cls.contract:
+            cls.contract = contract
 
     def sign(self, pod: PodInfo) -> Hashable | Unsigned:
         """What this plugin reads of the pod, as something hashable."""
@@ -428,7 +373,8 @@ class Plugin:
     def reason(self, cycle: "Cycle", pod: PodInfo, code: int) -> Status:
         """What a non-zero code of `filter` means. Asked only when somebody wants to know.
 
-        A code below zero (see `can_fail`) means an error: its status is one, and its message is what is told.
+        A code below zero (see `Contract.can_fail`) means an error: its status is one, and its message is
+        what is told.
         """
         raise LookupError(f"plugin {self.name!r} has no reason for code {code}")
 
@@ -446,10 +392,6 @@ class Plugin:
         node to find out.
         """
         return False
-
-    def needed_objects(self) -> frozenset[str]:
-        """The same for this plugin with its arguments."""
-        return self.needs
 
     def held_pods(self) -> AbstractSet[str]:
         """Uids of pods that `pre_enqueue` is sure to reject again, for the reason it gave last.
@@ -513,6 +455,8 @@ class Traits:
     __slots__ = (
         "by_node_filter",
         "by_node_score",
+        "can_fail",
+        "constant_normalize",
         "filter_copies",
         "filter_row",
         "filter_row_with_pods",
@@ -523,17 +467,22 @@ class Traits:
         "row_local",
         "score_basis",
         "score_row",
+        "scores_only_if_filtering",
         "stale_filter_rows",
         "stale_score_rows",
         "watches",
     )
 
     def __init__(self, plugin: Plugin) -> None:
-        self.reads_node = bool(plugin.reads & Reads.NODE)
-        self.reads_usage = bool(plugin.reads & Reads.USAGE)
-        self.row_local = plugin.row_local
-        self.watches = self.reads_usage or (plugin.depends_on_pods and not plugin.row_local)
+        contract = plugin.contract
+        self.reads_node = bool(contract.reads & Reads.NODE)
+        self.reads_usage = bool(contract.reads & Reads.USAGE)
+        self.row_local = contract.row_local
+        self.watches = contract.watches_pods
         """Its answers can change although no node did."""
+        self.can_fail = contract.can_fail
+        self.constant_normalize = contract.constant_normalize
+        self.scores_only_if_filtering = contract.scores_only_if_filtering
         self.by_node_filter = not hasattr(plugin, "filter")
         self.by_node_score = not hasattr(plugin, "score")
         self.normalizes = hasattr(plugin, "normalize")

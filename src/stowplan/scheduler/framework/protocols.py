@@ -15,6 +15,7 @@ from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.runtime.logs import Logger
+from stowplan.scheduler.framework.contract import Contract
 from stowplan.scheduler.framework.events import EventRegistration
 from stowplan.scheduler.framework.interface import (
     Codes,
@@ -245,7 +246,7 @@ class RejectionLogger(Protocol):
 
 @runtime_checkable
 class CoupledFilterPlugin(Protocol):
-    """A filter whose answer for a row depends on other rows (`row_local = False`). Provisional."""
+    """A filter whose answer for a row depends on other rows (`Contract.reads_others`). Provisional."""
 
     def stale_filter_rows(self, cycle: "Cycle", pod: PodInfo, then: Any, now: Any, /) -> StaleRows:
         """The rows whose answer may have changed between two states that `pre_filter` wrote."""
@@ -413,7 +414,7 @@ class GatingPlugin(PreEnqueuePlugin, Protocol):
     def name(self) -> str: ...
 
     @property
-    def pre_enqueue_by_group(self) -> bool: ...
+    def contract(self) -> Contract: ...
 
     def always_enqueues(self, pod: PodInfo) -> bool: ...
 
@@ -424,4 +425,4 @@ class SortingPlugin(QueueSortPlugin, Protocol):
     """A QueueSort plugin with what `Plugin` says of it."""
 
     @property
-    def sorts_by_priority(self) -> bool: ...
+    def contract(self) -> Contract: ...

@@ -1,7 +1,7 @@
 """Deferred resizes: pods on a node that wait there for room, and are scheduled on that node alone.
 
 With the gate InPlacePodVerticalScalingSchedulerPreemption they pass the queue and the scheduling cycle, so
-that preemption can make room. Most plugins have nothing to say about them (`Plugin.skips_deferred_resizes`).
+that preemption can make room. Most plugins skip them (`Contract.skips_deferred_resizes`).
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ def leave_out_deferred_resizes(plugins: Iterable[Plugin], gates: FeatureGates) -
     """Have plugins skip deferred resizes whose answer about them would not matter."""
     if gates[RESIZE_PREEMPTION]:
         for plugin in plugins:
-            if plugin.skips_deferred_resizes and isinstance(plugin, PreFilterPlugin):
+            if plugin.contract.skips_deferred_resizes and isinstance(plugin, PreFilterPlugin):
                 plugin.pre_filter = _skipping(plugin.pre_filter)  # type: ignore[method-assign]
 
 

@@ -7,22 +7,23 @@ points after Score are in extension_points.py.
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import count
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.scheduler.framework.budget import AT_ONCE, Budget, standing_still
+from stowplan.scheduler.framework.contract import Signs
 from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.evaluation import NOTHING_SAID, Evaluation, PreFiltering
 from stowplan.scheduler.framework.extension_points import (
-    Probe,
     call_plugin,
     checked_pre_filter,
     count_calls,
     guarded,
     plugin_error,
 )
+from stowplan.scheduler.framework.instrument import Probe
 from stowplan.scheduler.framework.interface import (
     UNSIGNED,
     ExtensionPoint,
@@ -63,6 +64,7 @@ from stowplan.scheduler.table.podinfo import PodInfo, PodTemplate
 from stowplan.scheduler.table.table import ClusterTable
 
 _serials = count()
+_VOLUMES: Final = Signs.VOLUMES
 _MOST_PROFILES = 16
 """Profiles that were replaced leave their keys in templates: at so many all are worked out anew."""
 
@@ -146,11 +148,11 @@ class Framework:
         self.assuming = [
             plugin
             for plugin in involved.values()
-            if plugin.changes_assumed_pods and isinstance(plugin, AssumePlugin)
+            if plugin.contract.changes_assumed_pods and isinstance(plugin, AssumePlugin)
         ]
-        by_template = [plugin for plugin in involved.values() if plugin.signs_template]
-        self._by_shape = [plugin for plugin in by_template if not plugin.signs_labels]
-        self._by_labels = [plugin for plugin in by_template if plugin.signs_labels]
+        signing = [(plugin, plugin.contract.signs) for plugin in involved.values()]
+        self._by_shape = [plugin for plugin, signs in signing if signs is Signs.TEMPLATE_WITHOUT_LABELS]
+        self._by_labels = [plugin for plugin, signs in signing if signs is Signs.TEMPLATE]
         self._fixed: _Fixed = {}
         self._shared_codes = SharedCodes()
         self._shared_filters = {
@@ -159,8 +161,8 @@ class Framework:
             if plugin in self._filters and SharedCodes.has(plugin, self._traits[plugin.name])
         }
         """Filters whose answers are shared, with the place of what they read in the signature."""
-        self._by_pod = [plugin for plugin in involved.values() if not plugin.signs_template]
-        self._by_plain_pod = [p for p in self._by_pod if not (p.signs_volumes or p.signs_node_name)]
+        self._by_pod = [p for p in involved.values() if p not in self._by_shape and p not in self._by_labels]
+        self._by_plain_pod = [plugin for plugin, signs in signing if signs is Signs.POD]
 
     def clone_for_explain(self, rng: Random, class_memory: int = 64 << 20) -> "Framework":
         """Another framework of the profile over the same table; its results and chance are its own.
@@ -600,8 +602,8 @@ def pre_filter(
         cycle.adopt(settled.states)
         asked = settled.asking
     elif not cycle.pod.template.volumes and not pod_class.unsigned:
-        asked = [plugin for plugin in plugins if not plugin.signs_volumes]
-        skipping = tuple([plugin.name for plugin in plugins if plugin.signs_volumes])
+        asked = [plugin for plugin in plugins if plugin.contract.signs is not _VOLUMES]
+        skipping = tuple([plugin.name for plugin in plugins if plugin.contract.signs is _VOLUMES])
     result = NOTHING_SAID
     alike: list[Plugin] = []
     complete = True
@@ -612,7 +614,7 @@ def pre_filter(
             continue
         if not isinstance(answer, Status):
             answer = checked_pre_filter(plugin, answer)
-            complete = complete and not plugin.constant_pre_filter
+            complete = complete and not plugin.contract.constant_pre_filter
             result = _narrowed(result, plugin, answer.node_names)
             if result.status is not None:
                 break
@@ -699,7 +701,11 @@ def _settle(
             plugin.name
             for plugin in plugins
             if plugin.name not in unsigned
-            and (getattr(plugin, constant) or plugin in alike or (plain and plugin.signs_volumes))
+            and (
+                getattr(plugin.contract, constant)
+                or plugin in alike
+                or (plain and plugin.contract.signs is _VOLUMES)
+            )
         )
         found = known[circumstances] = (names, tuple(p for p in plugins if p.name not in names))
     fixed, asking = found

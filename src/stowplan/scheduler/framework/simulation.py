@@ -164,8 +164,8 @@ class Simulations:
     def filters(self) -> Sequence[FilterColumn]:
         """The filters that are asked. Made when the first row is asked about: often there is none."""
         asked = [plugin for plugin in self._pre_filters if plugin.name not in self._skipped]
-        self._asking = [plugin for plugin in asked if not plugin.constant_pre_filter]
-        self._constant = [plugin for plugin in asked if plugin.constant_pre_filter]
+        self._asking = [plugin for plugin in asked if not plugin.contract.constant_pre_filter]
+        self._constant = [plugin for plugin in asked if plugin.contract.constant_pre_filter]
         self._memos = dict(self._borrowed)
         return [
             FilterColumn(index, plugin, traits, reusable=False)

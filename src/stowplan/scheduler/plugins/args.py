@@ -5,7 +5,7 @@ from typing import Self
 from stowplan.api.fielderrors import Path
 from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.api.meta import Struct
-from stowplan.scheduler.framework import FeatureGates
+from stowplan.scheduler.framework.advanced import FeatureGates
 
 
 class PluginArgs(Struct, frozen=True):

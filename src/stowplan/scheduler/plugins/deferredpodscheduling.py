@@ -11,11 +11,11 @@ import numpy as np
 
 from stowplan.api.node import Node
 from stowplan.scheduler.framework import (
-    NODE_ADD,
     SKIP,
     Action,
     ClusterEvent,
     Codes,
+    Contract,
     Cycle,
     EventRegistration,
     Handle,
@@ -25,10 +25,12 @@ from stowplan.scheduler.framework import (
     PodInfo,
     Reads,
     Resource,
+    Signs,
     Status,
     queue_if,
     unresolvable,
 )
+from stowplan.scheduler.framework.advanced import NODE_ADD
 from stowplan.scheduler.framework.resizes import RESIZE_PREEMPTION
 
 REASON_OTHER_NODE = "pod assigned to different node"
@@ -41,8 +43,7 @@ _OTHER_NODE, _DISABLED = 1, 2
 class DeferredPodScheduling(Plugin):
     """Leaves a deferred resize its node, unless the node disables preemption for resizes."""
 
-    reads = Reads.NODE
-    signs_node_name = True
+    contract = Contract(reads=Reads.NODE, signs=Signs.NODE_NAME)
 
     def __init__(self, args: None, handle: Handle) -> None:
         super().__init__(args, handle)

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stowplan.scheduler.framework import (
-    ALL_ROWS,
     MAX_NODE_SCORE,
+    Contract,
     Cycle,
     Handle,
     NodeRows,
@@ -15,8 +15,9 @@ from stowplan.scheduler.framework import (
     PodInfo,
     Reads,
     Scores,
-    StaleRows,
+    Signs,
 )
+from stowplan.scheduler.framework.advanced import ALL_ROWS, StaleRows
 from stowplan.scheduler.table.changes import NO_ROWS
 
 _MIB = 1024 * 1024
@@ -35,11 +36,11 @@ class ImageLocality(Plugin):
     """An image counts with its size times the share of nodes that have it, so that one image on one node does
     not draw everything there."""
 
-    reads = Reads.NOTHING
-    row_local = False
-    depends_on_pods = False
-    signs_template = True
-    signs_labels = False
+    contract = Contract(
+        reads=Reads.NOTHING,
+        reads_others=Reads.NODE,
+        signs=Signs.TEMPLATE_WITHOUT_LABELS,
+    )
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)

@@ -25,27 +25,31 @@ from stowplan.scheduler.framework import (
     Action,
     ClusterEvent,
     Codes,
+    Contract,
     Cycle,
     EventRegistration,
-    FeatureGates,
     Handle,
     Hint,
-    HintError,
     NodeRows,
     Plugin,
     PodInfo,
     PreFilterResult,
-    ProfileError,
     Reads,
-    Remedy,
     Resource,
     ScoreRange,
     Scores,
-    Shortfall,
+    Signs,
     Status,
     error,
     queue_if,
     unresolvable,
+)
+from stowplan.scheduler.framework.advanced import (
+    FeatureGates,
+    HintError,
+    ProfileError,
+    Remedy,
+    Shortfall,
 )
 from stowplan.scheduler.plugins.args import PluginArgs
 from stowplan.scheduler.plugins.normalize import by_highest
@@ -87,13 +91,14 @@ class NodeAffinity(Plugin):
     """The pod's own demands, and those the profile adds to every pod (`addedAffinity`)."""
 
     args_type = NodeAffinityArgs
-    reads = Reads.NODE
-    skips_deferred_resizes = True
-    signs_template = True
-    signs_labels = False
-    constant_normalize = True
-    constant_pre_filter = True
-    constant_pre_score = True
+    contract = Contract(
+        reads=Reads.NODE,
+        signs=Signs.TEMPLATE_WITHOUT_LABELS,
+        constant_pre_filter=True,
+        constant_pre_score=True,
+        constant_normalize=True,
+        skips_deferred_resizes=True,
+    )
 
     def __init__(self, args: NodeAffinityArgs, handle: Handle) -> None:
         super().__init__(args, handle)

@@ -12,6 +12,7 @@ from stowplan.scheduler.framework import (
     Action,
     ClusterEvent,
     Codes,
+    Contract,
     Cycle,
     EventRegistration,
     Handle,
@@ -21,12 +22,12 @@ from stowplan.scheduler.framework import (
     PodInfo,
     Reads,
     Resource,
-    Shortfall,
+    Signs,
     Status,
-    pod_resources,
     queue_if,
     unresolvable,
 )
+from stowplan.scheduler.framework.advanced import Shortfall, pod_resources
 
 REASON = "node(s) didn't match Pod's required features"
 
@@ -40,11 +41,12 @@ _NONE: frozenset[str] = frozenset()
 class NodeDeclaredFeatures(Plugin):
     """What a pod needs is inferred from its spec; what a node has is in `status.declaredFeatures`."""
 
-    reads = Reads.NODE
-    skips_deferred_resizes = True
-    signs_template = True
-    signs_labels = False
-    constant_pre_filter = True
+    contract = Contract(
+        reads=Reads.NODE,
+        signs=Signs.TEMPLATE_WITHOUT_LABELS,
+        constant_pre_filter=True,
+        skips_deferred_resizes=True,
+    )
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)

@@ -5,8 +5,8 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 from stowplan.scheduler.framework import (
-    NODE_ADD,
     Codes,
+    Contract,
     Cycle,
     EventRegistration,
     NodeRows,
@@ -14,10 +14,11 @@ from stowplan.scheduler.framework import (
     PodInfo,
     PreFilterResult,
     Reads,
-    Shortfall,
+    Signs,
     Status,
     unresolvable,
 )
+from stowplan.scheduler.framework.advanced import NODE_ADD, Shortfall
 
 REASON = "node(s) didn't match the requested node name"
 
@@ -25,9 +26,7 @@ REASON = "node(s) didn't match the requested node name"
 class NodeName(Plugin):
     """Compares `spec.nodeName`, where it is set, with the node."""
 
-    reads = Reads.NODE
-    signs_node_name = True
-    constant_pre_filter = True
+    contract = Contract(reads=Reads.NODE, signs=Signs.NODE_NAME, constant_pre_filter=True)
 
     def sign(self, pod: PodInfo) -> Hashable:
         return pod.pod.spec.node_name

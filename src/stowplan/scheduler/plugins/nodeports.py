@@ -6,11 +6,11 @@ import numpy as np
 
 from stowplan.api.pod import Pod, conflicts, host_ports
 from stowplan.scheduler.framework import (
-    NODE_ADD,
     SKIP,
     Action,
     ClusterEvent,
     Codes,
+    Contract,
     Cycle,
     EventRegistration,
     Hint,
@@ -18,14 +18,13 @@ from stowplan.scheduler.framework import (
     Plugin,
     PodInfo,
     Reads,
-    Remedy,
     Scores,
-    Shortfall,
+    Signs,
     Status,
-    pod_resources,
     queue_if,
     unschedulable,
 )
+from stowplan.scheduler.framework.advanced import NODE_ADD, Remedy, Shortfall, pod_resources
 from stowplan.scheduler.table.changes import Rows
 
 REASON = "node(s) didn't have free ports for the requested pod ports"
@@ -34,11 +33,12 @@ REASON = "node(s) didn't have free ports for the requested pod ports"
 class NodePorts(Plugin):
     """Finds the rows where a wanted port is taken from the index of ports in use."""
 
-    reads = Reads.USAGE
-    skips_deferred_resizes = True
-    signs_template = True
-    signs_labels = False
-    constant_pre_filter = True
+    contract = Contract(
+        reads=Reads.USAGE,
+        signs=Signs.TEMPLATE_WITHOUT_LABELS,
+        constant_pre_filter=True,
+        skips_deferred_resizes=True,
+    )
 
     def sign(self, pod: PodInfo) -> Hashable:
         return pod.template.ports

@@ -11,6 +11,7 @@ from stowplan.scheduler.framework import (
     Action,
     ClusterEvent,
     Codes,
+    Contract,
     Cycle,
     EventRegistration,
     Hint,
@@ -18,14 +19,13 @@ from stowplan.scheduler.framework import (
     Plugin,
     PodInfo,
     Reads,
-    Remedy,
     Resource,
-    Shortfall,
+    Signs,
     Status,
-    pod_resources,
     queue_if,
     unresolvable,
 )
+from stowplan.scheduler.framework.advanced import Remedy, Shortfall, pod_resources
 
 REASON = "node(s) were unschedulable"
 
@@ -35,11 +35,12 @@ UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSc
 class NodeUnschedulable(Plugin):
     """A node with `spec.unschedulable` counts as having the taint of that name."""
 
-    reads = Reads.NODE
-    skips_deferred_resizes = True
-    signs_template = True
-    signs_labels = False
-    constant_pre_filter = True
+    contract = Contract(
+        reads=Reads.NODE,
+        signs=Signs.TEMPLATE_WITHOUT_LABELS,
+        constant_pre_filter=True,
+        skips_deferred_resizes=True,
+    )
 
     def sign(self, pod: PodInfo) -> Hashable:
         return self._tolerated(pod.pod)

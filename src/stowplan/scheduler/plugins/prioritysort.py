@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from stowplan.scheduler.framework import Plugin
+from stowplan.scheduler.framework import Contract, Plugin
 
 
 class Queued(Protocol):
@@ -18,7 +18,7 @@ class Queued(Protocol):
 class PrioritySort(Plugin):
     """Higher priority first; among equals, who has waited longer."""
 
-    sorts_by_priority = True
+    contract = Contract(sorts_by_priority=True)
 
     def sort_key(self, queued: Queued) -> tuple[int, float]:
         """Who has a smaller key is scheduled first."""

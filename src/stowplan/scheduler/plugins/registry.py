@@ -11,7 +11,8 @@ from functools import cache
 
 from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.api.releases import DEFAULT, Release
-from stowplan.scheduler.framework import ExtensionPoint, FeatureGates, Plugin
+from stowplan.scheduler.framework import Plugin
+from stowplan.scheduler.framework.advanced import ExtensionPoint, FeatureGates
 from stowplan.scheduler.framework.profile import PluginUse
 from stowplan.scheduler.framework.registry import Registry
 from stowplan.scheduler.plugins.args import PluginArgs

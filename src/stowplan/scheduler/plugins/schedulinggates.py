@@ -11,10 +11,10 @@ from stowplan.scheduler.framework import (
     Plugin,
     PodInfo,
     Status,
-    pod_resources,
     queue_if,
     unresolvable,
 )
+from stowplan.scheduler.framework.advanced import pod_resources
 
 
 class SchedulingGates(Plugin):

@@ -15,6 +15,7 @@ from stowplan.scheduler.framework import (
     Action,
     ClusterEvent,
     Codes,
+    Contract,
     Cycle,
     EventRegistration,
     Hint,
@@ -22,16 +23,15 @@ from stowplan.scheduler.framework import (
     Plugin,
     PodInfo,
     Reads,
-    Remedy,
     Resource,
     ScoreRange,
     Scores,
-    Shortfall,
+    Signs,
     Status,
-    pod_resources,
     queue_if,
     unresolvable,
 )
+from stowplan.scheduler.framework.advanced import Remedy, Shortfall, pod_resources
 from stowplan.scheduler.plugins.normalize import by_highest
 from stowplan.scheduler.table.columns import IntArray, Interned
 from stowplan.scheduler.table.table import ClusterTable
@@ -91,13 +91,14 @@ class _Verdicts(NamedTuple):
 class TaintToleration(Plugin):
     """Nodes share few distinct sets of taints; each set is judged once per class of pods."""
 
-    reads = Reads.NODE
-    skips_deferred_resizes = True
-    signs_template = True
-    signs_labels = False
-    constant_normalize = True
-    constant_pre_filter = True
-    constant_pre_score = True
+    contract = Contract(
+        reads=Reads.NODE,
+        signs=Signs.TEMPLATE_WITHOUT_LABELS,
+        constant_pre_filter=True,
+        constant_pre_score=True,
+        constant_normalize=True,
+        skips_deferred_resizes=True,
+    )
 
     def sign(self, pod: PodInfo) -> Hashable:
         return pod.spec.tolerations

@@ -8,14 +8,12 @@ import numpy as np
 from stowplan.api.pod import Pod
 from stowplan.api.storage import PersistentVolumeClaim
 from stowplan.scheduler.framework import (
-    ALL_ROWS,
-    NODE_ADD,
     SKIP,
     Action,
     ClusterEvent,
     Codes,
+    Contract,
     Cycle,
-    EventKeys,
     EventRegistration,
     Hint,
     NodeRows,
@@ -23,14 +21,20 @@ from stowplan.scheduler.framework import (
     PodInfo,
     Reads,
     Resource,
-    Shortfall,
-    StaleRows,
+    Signs,
     Status,
-    ignoring_labels,
-    pod_resources,
     queue_if,
     unresolvable,
     unschedulable,
+)
+from stowplan.scheduler.framework.advanced import (
+    ALL_ROWS,
+    NODE_ADD,
+    EventKeys,
+    Shortfall,
+    StaleRows,
+    ignoring_labels,
+    pod_resources,
 )
 from stowplan.scheduler.table.changes import NO_ROWS
 from stowplan.scheduler.table.storage import Storage
@@ -85,12 +89,13 @@ class VolumeRestrictions(Plugin):
     Whether a claim for one pod only is in use is the same for every row, until pods are imagined away.
     """
 
-    needs = frozenset(("persistentvolumeclaims",))
-
-    reads = Reads.USAGE
-    skips_deferred_resizes = True
-    row_local = False
-    signs_volumes = True
+    contract = Contract(
+        reads=Reads.USAGE,
+        reads_others=Reads.ANYTHING,
+        signs=Signs.VOLUMES,
+        needs=("persistentvolumeclaims",),
+        skips_deferred_resizes=True,
+    )
 
     def sign(self, pod: PodInfo) -> Hashable:
         return self._wanted(pod)

@@ -12,6 +12,7 @@ from stowplan.scheduler.framework import (
     Action,
     ClusterEvent,
     Codes,
+    Contract,
     Cycle,
     EventRegistration,
     Hint,
@@ -20,11 +21,12 @@ from stowplan.scheduler.framework import (
     PodInfo,
     Reads,
     Resource,
-    Shortfall,
+    Signs,
     Status,
     queue_if,
     unresolvable,
 )
+from stowplan.scheduler.framework.advanced import Shortfall
 from stowplan.scheduler.table.attachments import class_name
 from stowplan.scheduler.table.columns import BoolColumn
 from stowplan.scheduler.table.storage import Storage
@@ -50,12 +52,13 @@ class VolumeZone(Plugin):
     Nodes without any such label are taken for nodes of a cluster without zones and pass.
     """
 
-    needs = frozenset(("persistentvolumes", "persistentvolumeclaims", "storageclasses"))
-
-    reads = Reads.NODE
-    skips_deferred_resizes = True
-    signs_volumes = True
-    constant_pre_filter = True
+    contract = Contract(
+        reads=Reads.NODE,
+        signs=Signs.VOLUMES,
+        needs=("persistentvolumes", "persistentvolumeclaims", "storageclasses"),
+        constant_pre_filter=True,
+        skips_deferred_resizes=True,
+    )
 
     def sign(self, pod: PodInfo) -> Hashable:
         return self._places(pod)

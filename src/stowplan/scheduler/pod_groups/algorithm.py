@@ -15,15 +15,18 @@ from typing import Final
 
 import numpy as np
 
-from stowplan.scheduler.extenders import ExtenderError
-from stowplan.scheduler.failure_handler import Failure, failed_on_node
+from stowplan.scheduler.cycle.failure_handler import Failure, failed_on_node
+from stowplan.scheduler.cycle.instrument import Hooks
+from stowplan.scheduler.cycle.schedule_result import ScheduleResult
+from stowplan.scheduler.cycle.scheduling_cycle import NodeFinder
+from stowplan.scheduler.extenders.requests import ExtenderError
 from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.decision import NO_NODES, DecisionRecord, fit_error
 from stowplan.scheduler.framework.evaluation import Rejectors, rejectors_of
 from stowplan.scheduler.framework.events import EXTENDER
 from stowplan.scheduler.framework.extension_points import Lifecycle
 from stowplan.scheduler.framework.nominations import Nominations
-from stowplan.scheduler.framework.pod_groups.extension_points import GroupPoints, PlacementScores
+from stowplan.scheduler.framework.pod_groups.extension_points import GroupPoints
 from stowplan.scheduler.framework.pod_groups.placement import (
     GroupCycle,
     GroupTrial,
@@ -32,7 +35,6 @@ from stowplan.scheduler.framework.pod_groups.placement import (
     PlacementCycle,
     PodGroupAssignments,
     PodGroupInfo,
-    PodGroupPostFilterResult,
     Progress,
     ProposedAssignment,
     Waited,
@@ -49,53 +51,11 @@ from stowplan.scheduler.pod_groups.result import (
     PlacementTrial,
     PodResult,
 )
-from stowplan.scheduler.scheduling_cycle import NodeFinder, ScheduleResult
 from stowplan.scheduler.table.podinfo import PodInfo
 
 WHOLE_CLUSTER: Final = Placement()
 MANY: Final = 32
 """For a group of so many pods it is worth looking first whether they fit at all."""
-
-
-class GroupObserver:
-    """Hooks for who follows a group's scheduling in detail. Override what you need."""
-
-    def began(self, root: PodGroupInfo) -> None:
-        """The algorithm runs: for a group that was popped, or again for its preemption."""
-
-    def ended(self, result: GroupResult) -> None:
-        """The algorithm ran."""
-
-    def decided(self, result: GroupResult, found: PodGroupPostFilterResult | None) -> None:
-        """A group's cycle came to its result, with what PodGroupPostFilter found if it was asked."""
-
-    def feasible(self, info: PodGroupInfo, progress: Progress, status: Status) -> None:
-        """PlacementFeasible was asked: before the first member and after each one."""
-
-    def evaluated(self, info: PodGroupInfo, pod: PodInfo, result: ScheduleResult) -> None:
-        """A member was evaluated; the results can be read until the next one is."""
-
-    def tried(self, info: PodGroupInfo, placement: Placement, outcome: GroupOutcome) -> None:
-        """A group was tried in a placement."""
-
-    def scored(
-        self,
-        info: PodGroupInfo,
-        placements: Sequence[PodGroupAssignments],
-        scores: PlacementScores,
-        best: Placement,
-    ) -> None:
-        """The placements that can take a group were scored, and one chosen."""
-
-
-class PlacementMetrics:
-    """What is counted about placements; this one counts nothing."""
-
-    def generated(self, count: int) -> None:
-        """Placements of a PodGroup were generated."""
-
-    def evaluated(self, feasible: bool, seconds: float) -> None:
-        """A PodGroup was tried in a placement."""
 
 
 class Transaction:
@@ -174,8 +134,7 @@ class GroupAlgorithm:
         extenders: bool = False,
         records: int = 0,
         estimates: bool = True,
-        metrics: PlacementMetrics | None = None,
-        observer: GroupObserver | None = None,
+        hooks: Hooks | None = None,
     ) -> None:
         self.framework = framework
         self._estimates = Estimates(framework, lifecycle) if estimates and not extenders else None
@@ -189,16 +148,16 @@ class GroupAlgorithm:
         self._timer = timer
         self._extenders = extenders
         self._records = records
-        self._metrics = metrics or PlacementMetrics()
+        self._hooks = hooks = Hooks() if hooks is None else hooks
+        self._profile = framework.profile.scheduler_name
         self._scores_by_count = self.points.is_trusted and all(
-            plugin.scores_placements_by_count for plugin in self.points.scores
+            plugin.contract.scores_placements_by_count for plugin in self.points.scores
         )
-        self.observer = observer
 
     def run(self, root: PodGroupInfo, cycle: GroupCycle | None = None) -> Waited[GroupResult]:
         """Place a tree of groups, and leave the table as it was."""
-        if self.observer is not None:
-            self.observer.began(root)
+        if self._hooks.group_trial_begins is not None:
+            self._hooks.group_trial_begins(root)
         transaction = Transaction(self.framework, self._lifecycle)
         outcomes: Outcomes = {}
         cycle = GroupCycle(self._table, root) if cycle is None else cycle
@@ -209,8 +168,8 @@ class GroupAlgorithm:
         if outcome.status.is_success and not outcome.any_scheduled:
             outcome.status = GroupStatus.unschedulable()
         result = GroupResult(root, outcomes)
-        if self.observer is not None:
-            self.observer.ended(result)
+        if self._hooks.group_trial_ended is not None:
+            self._hooks.group_trial_ended(result)
         return result
 
     def shape(self, root: PodGroupInfo) -> Hashable:
@@ -279,7 +238,8 @@ class GroupAlgorithm:
         if isinstance(placements, Status):
             return GroupOutcome(info, GroupStatus.of(placements))
         if not info.is_composite:
-            self._metrics.generated(len(placements))
+            if self._hooks.placements_generated is not None:
+                self._hooks.placements_generated(self._profile, len(placements))
             if len(placements) > 1:
                 known = yield from self._by_estimate(info, cycle, within, placements, transaction)
                 if known is not None:
@@ -338,15 +298,15 @@ class GroupAlgorithm:
             transaction.rollback(mark)
         found[info.key] = outcome
         if not info.is_composite and outcome.status.code is not Code.ERROR:
-            self._metrics.evaluated(outcome.status.is_success, self._timer() - began)
+            self._count_placement(outcome.status.is_success, self._timer() - began)
         self._tell(info, placement, outcome)
         return outcome
 
     def _tell(self, info: PodGroupInfo, placement: Placement, outcome: GroupOutcome) -> None:
         if not outcome.trials:
             outcome.trials = [_trial(placement, placement.count(self._table), outcome)]
-        if self.observer is not None:
-            self.observer.tried(info, placement, outcome)
+        if self._hooks.group_tried is not None:
+            self._hooks.group_tried(info, placement, outcome)
 
     def _best(
         self, info: PodGroupInfo, cycle: GroupCycle, fitting: Sequence[tuple[Placement, Outcomes]]
@@ -370,8 +330,8 @@ class GroupAlgorithm:
             return GroupStatus.of(scores)
         best = np.flatnonzero(scores.totals == scores.totals.max()).tolist()
         chosen: int = best[self._rng.randrange(len(best)) if len(best) > 1 else 0]
-        if self.observer is not None:
-            self.observer.scored(info, proposed, scores, proposed[chosen].placement)
+        if self._hooks.placements_scored is not None:
+            self._hooks.placements_scored(info, proposed, scores, proposed[chosen].placement)
         return chosen
 
     def _assume_again(self, info: PodGroupInfo, outcomes: Outcomes, transaction: Transaction) -> str:
@@ -402,7 +362,7 @@ class GroupAlgorithm:
         Only one placement is worked out then: the best, or the first if the group fits in none.
         """
         estimates = self._estimates
-        if estimates is None or self.observer is not None or not self._scores_by_count:
+        if estimates is None or self._hooks.sees_details or not self._scores_by_count:
             return None
         began = self._timer()
         copies = estimates.copies(
@@ -463,7 +423,11 @@ class GroupAlgorithm:
         """Placements that were judged by an estimate count as evaluated; the time is shared out."""
         for place, trial in enumerate(trials):
             if place != worked_out:
-                self._metrics.evaluated(trial.status.is_success, seconds / len(trials))
+                self._count_placement(trial.status.is_success, seconds / len(trials))
+
+    def _count_placement(self, feasible: bool, seconds: float) -> None:
+        if self._hooks.placement_evaluated is not None:
+            self._hooks.placement_evaluated(self._profile, feasible, seconds)
 
     # The parts of a composite group
 
@@ -558,7 +522,7 @@ class GroupAlgorithm:
         evaluated, and speaks for the others.
         """
         estimates = self._estimates
-        if estimates is None or self.observer is not None or not self.points.is_trusted:
+        if estimates is None or self._hooks.sees_details or not self.points.is_trusted:
             return None
         copies = estimates.copies(cycle, info.pods, self._nominations_now(transaction))
         if copies is None:
@@ -591,8 +555,8 @@ class GroupAlgorithm:
 
     def _feasible(self, info: PodGroupInfo, cycle: PlacementCycle, progress: Progress) -> Status:
         status = self.points.feasible(cycle, info, progress)
-        if self.observer is not None:
-            self.observer.feasible(info, progress, status)
+        if self._hooks.group_feasible is not None:
+            self._hooks.group_feasible(info, progress, status)
         return status
 
     def _member(
@@ -610,8 +574,8 @@ class GroupAlgorithm:
         except (PluginError, ExtenderError) as failure:
             result.failure = Failure(str(failure), rejected=False)
         else:
-            if self.observer is not None:
-                self.observer.evaluated(info, pod, found)
+            if self._hooks.member_evaluated is not None:
+                self._hooks.member_evaluated(info, pod, found)
             self._take(result, found, transaction)
         result.seconds = self._timer() - began
         return result
@@ -620,10 +584,7 @@ class GroupAlgorithm:
         row = self._nominated_row(cycle.placement, pod)
         nominations = self._nominations_now(transaction)
         if self._extenders:
-            found: ScheduleResult = yield self._finder.find_with_extenders(
-                self.framework, pod, nominations, row, cycle
-            )
-            return found
+            return (yield from self._finder.find_with_extenders(self.framework, pod, nominations, row, cycle))
         return (yield from self._finder.find_for_group(self.framework, pod, nominations, row, cycle))
 
     def _nominated_row(self, placement: Placement, pod: PodInfo) -> int | None:

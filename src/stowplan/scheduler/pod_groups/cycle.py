@@ -5,8 +5,7 @@ room. Then every member is carried out or fails on its own, as single pods do; t
 and goes back to the queue if members are left.
 """
 
-import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from random import Random
@@ -24,8 +23,11 @@ from stowplan.api.pod_groups import (
 from stowplan.gocompat.quoting import quote
 from stowplan.runtime.logs import Ref
 from stowplan.scheduler.cache import CacheCorruptedError
-from stowplan.scheduler.context import Context, Profile, describe
-from stowplan.scheduler.failure_handler import UNHANDLED, Failure, FailureHandler
+from stowplan.scheduler.context import Context, describe
+from stowplan.scheduler.cycle.failure_handler import UNHANDLED, Failure, FailureHandler
+from stowplan.scheduler.cycle.profile import Profile
+from stowplan.scheduler.cycle.requests import EvictForGroup, Write
+from stowplan.scheduler.cycle.scheduling_cycle import TOP, NodeFinder, SchedulingCycle
 from stowplan.scheduler.framework.budget import Budget
 from stowplan.scheduler.framework.pod_groups.placement import (
     GroupCycle,
@@ -33,11 +35,10 @@ from stowplan.scheduler.framework.pod_groups.placement import (
     PodGroupInfo,
     PodGroupPostFilterResult,
     Waited,
-    carry_out,
     group_info,
 )
 from stowplan.scheduler.framework.status import Code, error
-from stowplan.scheduler.pod_groups.algorithm import GroupAlgorithm, GroupObserver, PlacementMetrics
+from stowplan.scheduler.pod_groups.algorithm import GroupAlgorithm
 from stowplan.scheduler.pod_groups.result import (
     UNSCHEDULABLE_GROUP,
     GroupOutcome,
@@ -45,15 +46,11 @@ from stowplan.scheduler.pod_groups.result import (
     GroupStatus,
     PodResult,
 )
-from stowplan.scheduler.pod_groups.status import GroupStatusWriter
-from stowplan.scheduler.preemption import Preemption
 from stowplan.scheduler.queue.group_queue import GroupSchedulingQueue
 from stowplan.scheduler.queue.queued_group import QueuedGroup
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan.scheduler.queue.sub_queues import AlreadyQueuedError
-from stowplan.scheduler.scheduling_cycle import TOP, NodeFinder, SchedulingCycle
 from stowplan.scheduler.table.pod_groups import GroupLookupError, GroupTree
-from stowplan.scheduler.turns import before_writing
 
 SUCCESS: Final = "success"
 REJECTED: Final = "rejected"
@@ -68,7 +65,7 @@ class GroupConflictError(Exception):
 class PodGroupCycle:
     """Schedules groups, one after the other.
 
-    `observer` is told of everything in detail.
+    `report` has a group's condition written: status, reason and message.
     """
 
     def __init__(
@@ -77,25 +74,22 @@ class PodGroupCycle:
         queue: GroupSchedulingQueue,
         finder: NodeFinder,
         single: SchedulingCycle,
-        preemption: Preemption,
         failures: FailureHandler,
+        report: Callable[[PodGroup, str, str, str], None],
         gates: FeatureGates,
         rng: Random,
-        observer: GroupObserver | None = None,
     ) -> None:
         self._context = context
         self._queue = queue
         self._single = single
         self._finder = finder
         self._failures = failures
-        self._statuses = GroupStatusWriter(context)
+        self._report_status = report
         self._own_policy = gates["PodGroupPreemptionPolicy"]
-        self._preemption = preemption
         self._paused = 0.0
         """`TimeSlice.paused` when the cycle began."""
         self._told = ""
         """The sentence for the events of members if their group is held back."""
-        self._observer = observer
         self.algorithms = {
             profile.name: GroupAlgorithm(
                 profile.framework,
@@ -106,21 +100,20 @@ class PodGroupCycle:
                 nominations=single.nominations,
                 timer=context.timer,
                 extenders=bool(context.extenders),
-                records=TOP if context.decisions.wanted else 0,
-                metrics=_Placements(context, profile.name),
-                observer=observer,
+                records=TOP if context.hooks.decided is not None else 0,
+                hooks=context.hooks,
             )
             for profile in context.profiles.values()
         }
 
-    def observe(self, observer: GroupObserver) -> None:
-        """Tell an observer of everything in detail."""
-        self._observer = observer
-        for algorithm in self.algorithms.values():
-            algorithm.observer = observer
+    def schedule_one(self, queued: QueuedPod) -> Waited[None] | None:
+        """Schedule a pod or a group that was popped; returns what is left of its cycle."""
+        if isinstance(queued, QueuedGroup):
+            return self.schedule(queued)
+        return self._single.schedule_one(queued)
 
-    async def schedule(self, entity: QueuedGroup) -> None:
-        """Schedule one group that was popped from the queue.
+    def schedule(self, entity: QueuedGroup) -> Waited[None]:
+        """Schedule one group that was popped from the queue, in steps.
 
         An exception that nobody expected is the group's error, not the scheduler's end.
         """
@@ -130,8 +123,8 @@ class PodGroupCycle:
         self._told = ""
         entity.cost = entity.held_until = 0
         try:
-            await self._schedule(entity, began)
-        except asyncio.CancelledError:
+            yield from self._schedule(entity, began)
+        except GeneratorExit:
             for queued in list(entity.pods()):
                 self._single.put_back(queued)
             self._end(entity, SUCCESS, any_failed=True)
@@ -145,7 +138,7 @@ class PodGroupCycle:
             context.unexpected("Group scheduling failed", cause, source="pod_group_cycle", podGroup=about)
             self._fail_before(entity, describe(cause), began)
 
-    async def _schedule(self, entity: QueuedGroup, began: float) -> None:
+    def _schedule(self, entity: QueuedGroup, began: float) -> Waited[None]:
         context = self._context
         tree = self._tree(entity)
         profile = self._checked(entity, tree)
@@ -163,24 +156,25 @@ class PodGroupCycle:
         algorithm = self.algorithms[profile.name]
         with context.freeze.hold(), self._budgeted(began):
             cycle = GroupCycle(context.cache.table, root)
-            result = await carry_out(algorithm.run(root, cycle), context.slice.pause_if_over)
+            result = yield from algorithm.run(root, cycle)
             before = result.status.code
             result.complete()
-            context.metrics.pod_groups.algorithm(context.timer() - began)
+            if context.hooks.group_searched is not None:
+                context.hooks.group_searched(context.timer() - began)
             found = None
             if before is Code.UNSCHEDULABLE:
-                found = await self._post_filter(algorithm, cycle, root)
+                found = yield from self._post_filter(algorithm, cycle, root)
                 _apply(result, found)
-            if self._observer is not None:
-                self._observer.decided(result, found)
+            if context.hooks.group_decided is not None:
+                context.hooks.group_decided(result, found)
             if found is None:
                 self._charge(entity, began, before)
                 # The rows that members get are those of the table as it is while it is frozen.
-                any_failed = await self._submit(profile, entity, result)
+                any_failed = yield from self._submit(profile, entity, result)
         if found is not None:
             self._charge(entity, began, before)
-            await self._preemption.prepare_for_group(root, found)
-            any_failed = await self._submit(profile, entity, result)
+            yield EvictForGroup(root, found)
+            any_failed = yield from self._submit(profile, entity, result)
         self._count(profile, result, began)
         self._end(entity, _code(before), any_failed)
 
@@ -189,11 +183,11 @@ class PodGroupCycle:
         """Have the members of a group share the budget of one attempt."""
         context = self._context
         budget = Budget(context.timer, None, began=began, pauses=lambda: context.slice.is_over)
-        self._finder.in_slices = (budget, context.slice)
+        self._finder.group_budget = budget
         try:
             yield
         finally:
-            self._finder.in_slices = None
+            self._finder.group_budget = None
 
     def _charge(self, entity: QueuedGroup, began: float, code: Code) -> None:
         """Add the time of the cycle so far to the group's; one that found no place may be held back."""
@@ -261,41 +255,37 @@ class PodGroupCycle:
         tree = self._context.cache.groups.tree(entity.root)
         for leaf in () if tree is None else tree.leaves:
             if isinstance(leaf.obj, PodGroup):
-                self._statuses.submit(leaf.obj, "False", REASON_SCHEDULER_ERROR, message)
+                self._report_status(leaf.obj, "False", REASON_SCHEDULER_ERROR, message)
         self._end(entity, ERROR, any_failed=True)
 
     # PodGroupPostFilter
 
-    async def _post_filter(
+    def _post_filter(
         self, algorithm: GroupAlgorithm, cycle: GroupCycle, root: PodGroupInfo
-    ) -> PodGroupPostFilterResult:
+    ) -> Waited[PodGroupPostFilterResult]:
         """See whether room can be made for a group that found no place."""
         context = self._context
         began = context.timer()
 
         shape = algorithm.shape(root)
-        if self._observer is None:
+        if not context.hooks.sees_details:
             cycle.shape = shape
 
         def again() -> Waited[GroupTrial]:
             return algorithm.try_again(root, shape)
 
-        steps = algorithm.points.post_filter_steps(cycle, root, again)
-        result = await carry_out(steps, context.slice.pause_if_over)
-        await before_writing(context.turns, result.writes)
-        for write in result.writes:
-            status = await write()
-            if status is not None:
-                message = f"{status.message}"
-                result = PodGroupPostFilterResult(error(message).by(status.plugin))
-                break
-        label, name = result.status.code.label, algorithm.framework.profile.scheduler_name
-        context.metrics.point("PodGroupPostFilter", label, name, context.timer() - began)
+        result = yield from algorithm.points.post_filter_steps(cycle, root, again)
+        against = (yield Write(result.writes)) if result.writes else None
+        if against is not None:
+            result = PodGroupPostFilterResult(error(against.message).by(against.plugin))
+        if context.hooks.group_post_filter_ended is not None:
+            name = algorithm.framework.profile.scheduler_name
+            context.hooks.group_post_filter_ended(name, result.status, context.timer() - began)
         return result
 
     # Carrying it out
 
-    async def _submit(self, profile: Profile, entity: QueuedGroup, result: GroupResult) -> bool:
+    def _submit(self, profile: Profile, entity: QueuedGroup, result: GroupResult) -> Waited[bool]:
         """Every member gets its node or fails; every PodGroup its condition. Whether any member failed."""
         any_failed = False
         for leaf in result.root.leaves():
@@ -303,7 +293,7 @@ class PodGroupCycle:
             queued = entity.members.get(leaf.key, [])
             scheduled = 0
             for member, found in zip(list(queued), outcome.pods, strict=True):
-                await self._context.slice.pause_if_over()
+                yield None
                 try:
                     failure = self._outcome_of(profile, member, outcome, found)
                 except CacheCorruptedError:
@@ -349,7 +339,7 @@ class PodGroupCycle:
         assert cycle is not None
         assert row is not None
         cycle.group = cycle.placement = None
-        if context.decisions.wanted:
+        if context.hooks.decided is not None:
             node = context.cache.table.name_of(row)
             self._single.record(member, found.record, "binding", f"binding to {node}")
         began = context.timer() - found.seconds
@@ -362,7 +352,7 @@ class PodGroupCycle:
         assert group is not None
         about = Ref(group.key)
         if status.is_success:
-            self._statuses.submit(group, "True", REASON_SCHEDULED, status.message)
+            self._report_status(group, "True", REASON_SCHEDULED, status.message)
             logger.info(
                 2,
                 "Successfully scheduled a pod group",
@@ -371,7 +361,7 @@ class PodGroupCycle:
                 unschedulablePods=unschedulable,
             )
         elif status.code is Code.ERROR:
-            self._statuses.submit(group, "False", REASON_SCHEDULER_ERROR, status.as_error)
+            self._report_status(group, "False", REASON_SCHEDULER_ERROR, status.as_error)
             logger.error(
                 "Error scheduling pod group",
                 podGroup=about,
@@ -380,7 +370,7 @@ class PodGroupCycle:
                 logger=UNHANDLED,
             )
         else:
-            self._statuses.submit(group, "False", REASON_UNSCHEDULABLE, status.message)
+            self._report_status(group, "False", REASON_UNSCHEDULABLE, status.message)
             waits = outcome.waits_for_preemption
             message = "Pod group is waiting for preemption" if waits else "Unable to schedule a pod group"
             logger.info(2, message, podGroup=about, unschedulablePods=unschedulable, err=status.message)
@@ -394,7 +384,8 @@ class PodGroupCycle:
             kind = "error"
         elif outcome.waits_for_preemption:
             kind = "waiting_on_preemption"
-        self._context.metrics.pod_groups.attempt(kind, profile.name, self._context.timer() - began)
+        if self._context.hooks.group_attempted is not None:
+            self._context.hooks.group_attempted(kind, profile.name, self._context.timer() - began)
 
     def _end(self, entity: QueuedGroup, code: str, any_failed: bool) -> None:
         """The attempt is over: whoever is left goes back to the queue."""
@@ -435,20 +426,6 @@ class _Agreement:
         if policy != self._policy:
             got = f"got {policy} and {self._policy}"
             raise GroupConflictError(f"{same} preemption policy{self._of_group}, {got}")
-
-
-class _Placements(PlacementMetrics):
-    """Counts placements in the metrics of a scheduler."""
-
-    def __init__(self, context: Context, profile: str) -> None:
-        self._metrics = context.metrics.pod_groups
-        self._profile = profile
-
-    def generated(self, count: int) -> None:
-        self._metrics.placements(self._profile, count)
-
-    def evaluated(self, feasible: bool, seconds: float) -> None:
-        self._metrics.placement("feasible" if feasible else "infeasible", self._profile, seconds)
 
 
 def _apply(result: GroupResult, found: PodGroupPostFilterResult) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from stowplan.scheduler.failure_handler import Failure
+from stowplan.scheduler.cycle.failure_handler import Failure
 from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.decision import DecisionRecord
 from stowplan.scheduler.framework.evaluation import Evaluation

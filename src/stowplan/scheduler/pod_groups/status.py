@@ -12,8 +12,8 @@ from stowplan.api.pod_groups import INITIALLY_SCHEDULED, GroupCondition, PodGrou
 from stowplan.api.status import ApiError
 from stowplan.runtime.logs import Ref
 from stowplan.scheduler.context import Context
+from stowplan.scheduler.cycle.failure_handler import UNHANDLED
 from stowplan.scheduler.events import condition_patch, initially_scheduled, is_replaced, patch_group_status
-from stowplan.scheduler.failure_handler import UNHANDLED
 
 _MOST_WRITTEN = 1024
 """At so many remembered conditions those of groups that are gone are looked for."""

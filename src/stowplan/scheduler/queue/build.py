@@ -10,7 +10,7 @@ from stowplan.runtime.logs import Logger
 from stowplan.scheduler.framework.events import build_hint_map
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.queue.group_queue import GroupSchedulingQueue
-from stowplan.scheduler.queue.instrument import QueueInstrument
+from stowplan.scheduler.queue.instrument import Hooks, QueueInstrument
 from stowplan.scheduler.queue.scheduling_queue import LONGEST_WAIT, SchedulingQueue
 from stowplan.scheduler.queue.sub_queues import SECOND, Backoff, ProfileRules
 
@@ -26,7 +26,7 @@ def queue_for(
     extenders: bool = False,
     wake_failed_groups: bool = False,
     find: Callable[[str], Pod | None] | None = None,
-    instrument: QueueInstrument | None = None,
+    instrument: QueueInstrument | Hooks | None = None,
     logger: Logger | None = None,
 ) -> SchedulingQueue:
     """A queue for profiles on one table. All sort it alike, so the first one's plugin does.
@@ -49,7 +49,7 @@ def queue_for(
             for framework in frameworks
         },
         sorter.sort_key,
-        sorted_by_priority=sorter.sorts_by_priority,
+        sorted_by_priority=sorter.contract.sorts_by_priority,
         backoff=Backoff(round(initial_backoff * SECOND), round(max_backoff * SECOND), window),
         longest_wait=longest_wait,
         find=find,

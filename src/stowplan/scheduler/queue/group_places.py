@@ -166,8 +166,8 @@ class GroupSubQueues(SubQueues):
         if known is None:
             rules = self._profiles.get(member.profile)
             plugins = rules.pre_enqueue if rules else ()
-            by_group = [plugin for plugin in plugins if plugin.pre_enqueue_by_group]
-            known = by_group, [plugin for plugin in plugins if not plugin.pre_enqueue_by_group]
+            by_group = [plugin for plugin in plugins if plugin.contract.pre_enqueue_by_group]
+            known = by_group, [plugin for plugin in plugins if not plugin.contract.pre_enqueue_by_group]
             self._split_plugins[member.profile] = known
         return known
 

@@ -1,9 +1,12 @@
-"""Hook points of the queue: metrics, logs and traces hang on these; those nobody uses cost nothing."""
+"""Hooks about the queue; those nobody uses cost nothing.
+
+These are the part of an instrument (scheduler/cycle/instrument.py) that the queue knows.
+"""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from stowplan.scheduler.framework.events import Answer, ClusterEvent
+from stowplan.scheduler.framework.instrument import hook_of
 from stowplan.scheduler.framework.status import Status
 from stowplan.scheduler.queue.queued_group import QueuedGroup
 from stowplan.scheduler.queue.queued_pod import QueuedPod
@@ -26,7 +29,7 @@ POD_GROUP = "podgroup"
 
 
 class QueueInstrument:
-    """What an instrument may have. Leave out what you do not need: only methods you override are called."""
+    """Hooks about the queue. Leave out what you do not need: only methods you override are called."""
 
     def incoming(self, queued: QueuedPod, queue: str, event: str) -> None:
         """A pod came to `queue` (active, backoff or unschedulable) because of an event."""
@@ -87,11 +90,8 @@ class QueueInstrument:
         """Something that should not happen was logged; the queue goes on."""
 
 
-Hook = Callable[..., Any] | None
-
-
 class Hooks:
-    """The methods of an instrument that somebody wrote; None for the others."""
+    """The methods of instruments that somebody wrote, by hook; None for the others."""
 
     __slots__ = (
         "after_hint",
@@ -112,27 +112,20 @@ class Hooks:
         "stayed_gated",
     )
 
-    def __init__(self, instrument: QueueInstrument | None) -> None:
-        self.incoming = _hook(instrument, "incoming")
-        self.incoming_many = _hook(instrument, "incoming_many")
-        self.incoming_group = _hook(instrument, "incoming_group")
-        self.stayed_gated = _hook(instrument, "stayed_gated")
-        self.rejected = _hook(instrument, "rejected")
-        self.in_flight = _hook(instrument, "in_flight")
-        self.before_hint = _hook(instrument, "before_hint")
-        self.after_hint = _hook(instrument, "after_hint")
-        self.same_hint = _hook(instrument, "same_hint")
-        self.narrowed = _hook(instrument, "narrowed")
-        self.before_pre_enqueue = _hook(instrument, "before_pre_enqueue")
-        self.before_plugin = _hook(instrument, "before_plugin")
-        self.after_plugin = _hook(instrument, "after_plugin")
-        self.after_pre_enqueue = _hook(instrument, "after_pre_enqueue")
-        self.pre_enqueue_ran = _hook(instrument, "pre_enqueue_ran")
-        self.problem = _hook(instrument, "problem")
-
-
-def _hook(instrument: QueueInstrument | None, name: str) -> Hook:
-    if instrument is None or getattr(type(instrument), name) is getattr(QueueInstrument, name):
-        return None
-    found: Callable[..., Any] = getattr(instrument, name)
-    return found
+    def __init__(self, *instruments: object) -> None:
+        self.after_hint = hook_of(QueueInstrument, "after_hint", instruments)
+        self.after_plugin = hook_of(QueueInstrument, "after_plugin", instruments)
+        self.after_pre_enqueue = hook_of(QueueInstrument, "after_pre_enqueue", instruments)
+        self.before_hint = hook_of(QueueInstrument, "before_hint", instruments)
+        self.before_plugin = hook_of(QueueInstrument, "before_plugin", instruments)
+        self.before_pre_enqueue = hook_of(QueueInstrument, "before_pre_enqueue", instruments)
+        self.in_flight = hook_of(QueueInstrument, "in_flight", instruments)
+        self.incoming = hook_of(QueueInstrument, "incoming", instruments)
+        self.incoming_group = hook_of(QueueInstrument, "incoming_group", instruments)
+        self.incoming_many = hook_of(QueueInstrument, "incoming_many", instruments)
+        self.narrowed = hook_of(QueueInstrument, "narrowed", instruments)
+        self.pre_enqueue_ran = hook_of(QueueInstrument, "pre_enqueue_ran", instruments)
+        self.problem = hook_of(QueueInstrument, "problem", instruments)
+        self.rejected = hook_of(QueueInstrument, "rejected", instruments)
+        self.same_hint = hook_of(QueueInstrument, "same_hint", instruments)
+        self.stayed_gated = hook_of(QueueInstrument, "stayed_gated", instruments)

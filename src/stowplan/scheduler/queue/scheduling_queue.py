@@ -68,13 +68,13 @@ class SchedulingQueue:
         sorted_by_priority: bool = False,
         longest_wait: float = LONGEST_WAIT,
         find: Callable[[str], Pod | None] | None = None,
-        instrument: QueueInstrument | None = None,
+        instrument: QueueInstrument | Hooks | None = None,
         gates: FeatureGates = DEFAULT_GATES,
         logger: Logger | None = None,
     ) -> None:
         self._clock = clock
         self._info = info
-        self._hooks = Hooks(instrument)
+        self._hooks = instrument if isinstance(instrument, Hooks) else Hooks(instrument)
         self._early = early = gates["SchedulerPopFromBackoffQ"]
         queueing = gates.behaviour.queueing
         self._nominates_first = queueing.nominate_before_pre_enqueue

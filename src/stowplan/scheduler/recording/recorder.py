@@ -20,12 +20,14 @@ from stowplan.client.interface import Watch
 from stowplan.config.dump import dump_to_load_again
 from stowplan.runtime.clock import Clock
 from stowplan.scheduler import Scheduler, Settings
-from stowplan.scheduler.failure_handler import Failure
+from stowplan.scheduler.cycle.failure_handler import Failure
+from stowplan.scheduler.cycle.instrument import Instrument
 from stowplan.scheduler.plugins.registry import in_tree_registry
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan.scheduler.recording.files import MICROSECONDS, OBJECTS, REST, Header, Kind
 from stowplan.scheduler.recording.segments import Recording, SegmentWriter
 from stowplan.scheduler.recording.state import Rest, in_parts, objects_of, rest_of
+from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.scheduler.turns import ASIDE, on_behalf_of
 
 T = TypeVar("T")
@@ -191,7 +193,7 @@ class EntryWriter:
             self._put(Kind.WALL_CLOCK, "", "", wall)
 
 
-class Recorder(EntryWriter):
+class Recorder(EntryWriter, Instrument):
     """The turns of one scheduler (scheduler/turns.py)."""
 
     def __init__(
@@ -253,18 +255,20 @@ class Recorder(EntryWriter):
         self._popped_at, self._popped = self.clock.ticks, queued.uid
         self._node, self._failure, self._is_begun = "", None, False
 
-    def chosen(self, node: str) -> None:
+    def assuming(self, pod: PodInfo, node: str) -> None:
         self._node = f"{self._node}, {node}" if self._node else node
 
-    def failed(self, failure: Failure) -> None:
-        self._failure = failure
+    def failed(self, queued: QueuedPod, failure: Failure, seconds: float) -> None:
+        # Members of a group, and pods that are being bound, fail during the cycles of others.
+        if queued.uid == self._popped:
+            self._failure = failure
 
-    def put_aside(self) -> None:
+    def put_aside(self, queued: QueuedPod) -> None:
         self._tick()
         self._put(Kind.TURN, ASIDE, self._popped, None)
         self._popped = ""
 
-    def attempted(self) -> None:
+    def cycle_ended(self) -> None:
         on_behalf_of.set("")
         if not self._popped:
             return
@@ -308,7 +312,7 @@ class Recorder(EntryWriter):
         assert self._scheduler is not None
         self.go_on(objects_of(self._scheduler), rest_of(self._scheduler))
 
-    def ended(self) -> None:
+    def scheduling_ended(self) -> None:
         if self._popped:
             self._begin_cycle()
         self._tick()
@@ -343,7 +347,9 @@ def recorded_scheduler(
     recorder = Recorder(
         recording, settings, clock=clock, seed=seed, report=report, source=source, extenders=extenders
     )
-    scheduler = Scheduler(client, settings, clock=clock, rng=rng, turns=recorder, **others)
+    scheduler = Scheduler(
+        client, settings, clock=clock, rng=rng, replay_log=recorder, instruments=(recorder,), **others
+    )
     recorder.follow(scheduler)
     return scheduler
 

@@ -26,8 +26,8 @@ from stowplan.client import Client, Handler, Listing, Reflector
 from stowplan.client.interface import Watch
 from stowplan.runtime.clock.virtual import TICKS_PER_SECOND
 from stowplan.scheduler import Scheduler, Settings
-from stowplan.scheduler.context import TimeSlice
-from stowplan.scheduler.failure_handler import Failure
+from stowplan.scheduler.cycle.failure_handler import Failure
+from stowplan.scheduler.cycle.instrument import Instrument
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan.scheduler.recording.files import (
     MICROSECONDS,
@@ -47,6 +47,8 @@ from stowplan.scheduler.recording.recorder import (
     request_name,
 )
 from stowplan.scheduler.recording.state import Rest, objects_of, rest_of, restore
+from stowplan.scheduler.table.podinfo import PodInfo
+from stowplan.scheduler.tasks import TimeSlice
 from stowplan.scheduler.turns import ASIDE, BOUND, DELETED, FAIL, FOR, GOING_ON, VICTIM, WRITING, on_behalf_of
 
 T = TypeVar("T")
@@ -87,7 +89,7 @@ class DivergedError(RecordingError):
     """The replay does something else than what was recorded, before any decision differs."""
 
 
-class ReplayTurns:
+class ReplayTurns(Instrument):
     """The turns of a replayed scheduler: work in the background waits until its turn comes."""
 
     def __init__(self, header: Header, client: Client) -> None:
@@ -101,6 +103,7 @@ class ReplayTurns:
         self.is_over = False
         self.node = ""
         self.failure: Failure | None = None
+        self._popped = ""
 
     def wrapped(self, client: Client) -> Client:
         return self._client
@@ -114,21 +117,17 @@ class ReplayTurns:
     def popped(self, queued: QueuedPod) -> None:
         on_behalf_of.set(queued.uid)
         self.node, self.failure = "", None
+        self._popped = queued.uid
 
-    def chosen(self, node: str) -> None:
+    def assuming(self, pod: PodInfo, node: str) -> None:
         self.node = f"{self.node}, {node}" if self.node else node
 
-    def failed(self, failure: Failure) -> None:
-        self.failure = failure
+    def failed(self, queued: QueuedPod, failure: Failure, seconds: float) -> None:
+        if queued.uid == self._popped:
+            self.failure = failure
 
-    def put_aside(self) -> None:
-        """The driver has it done."""
-
-    def attempted(self) -> None:
+    def cycle_ended(self) -> None:
         on_behalf_of.set("")
-
-    def flushing(self, what: int) -> None:
-        """The driver flushes."""
 
     async def take(self, what: str, uid: str, value: T) -> T:
         if self.is_over or (what == WRITING and not self._has_writing):
@@ -150,10 +149,7 @@ class ReplayTurns:
                 del self._waiting[what, uid]
 
     def rest(self) -> None:
-        """The driver never rests."""
-
-    def ended(self) -> None:
-        """The driver ends."""
+        """A replay never rests."""
 
     def is_waiting(self, what: str, uid: str) -> bool:
         return bool(self._waiting.get((what, uid)))
@@ -322,7 +318,8 @@ class Replay:
             clock=self.turns.clock,
             rng=Random(header.seed),
             timer=lambda: 0.0,
-            turns=self.turns,
+            replay_log=self.turns,
+            instruments=(self.turns,),
         )
         self.scheduler.binding.most_workers = sys.maxsize
         self._before = before
@@ -480,7 +477,7 @@ class Replay:
         await self._catch_up()
         self._slice.held = asyncio.Event()
         self._cycle = asyncio.get_running_loop().create_task(self._popped(uid))
-        self.turns.attempted()
+        self.turns.cycle_ended()
         await self._settle()
 
     async def _put_aside(self, uid: str) -> None:
@@ -525,7 +522,7 @@ class Replay:
 
     def _decision(self, entry: Entry) -> Decision:
         assert self._queued is not None
-        self.turns.attempted()
+        self.turns.cycle_ended()
         self._decided += 1
         failure = self.session.decode(entry.raw, _RecordedFailure)
         recorded = Outcome(str(entry.b)) if failure is None else Outcome("", *failure)

@@ -21,7 +21,7 @@ from stowplan.explain.explainers.pod import unplaced
 from stowplan.explain.layout import moment, plural
 from stowplan.explain.recorded import decide
 from stowplan.runtime.clock import Clock
-from stowplan.scheduler.context import SchedulingObserver
+from stowplan.scheduler.cycle.instrument import Instrument
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.framework.status import PluginError
@@ -108,7 +108,7 @@ class _Seen:
     later: int = 0
 
 
-class Shadow(SchedulingObserver):
+class Shadow(Instrument):
     """Watches bindings go by. To be given to a scheduler that keeps its caches but schedules nothing."""
 
     def __init__(

@@ -34,7 +34,7 @@ from stowplan.localcluster.store import Store
 from stowplan.runtime.clock import VirtualClock
 from stowplan.runtime.clock import run as run_virtual
 from stowplan.scheduler import Scheduler, Settings
-from stowplan.scheduler.cycle_costs import CycleCosts
+from stowplan.scheduler.cycle.costs import CycleCosts
 from stowplan.scheduler.decisions import LastDecisions
 from stowplan.scheduler.events import EventRecorder
 from stowplan.scheduler.metrics import SchedulerMetrics

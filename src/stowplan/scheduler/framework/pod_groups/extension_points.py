@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from stowplan.scheduler.framework.extension_points import Probe, guarded
+from stowplan.scheduler.framework.extension_points import guarded
+from stowplan.scheduler.framework.instrument import Probe
 from stowplan.scheduler.framework.interface import MAX_NODE_SCORE, ExtensionPoint, Plugin, Scores
 from stowplan.scheduler.framework.pod_groups.placement import (
     GroupCycle,

@@ -15,6 +15,7 @@ import numpy as np
 
 from stowplan.api.pod import Pod
 from stowplan.api.pod_groups import MAX_TREE_DEPTH, CompositePodGroup, GroupObject, PodGroup
+from stowplan.scheduler.framework.budget import Request, Step
 from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.explanation import GroupPreemption
 from stowplan.scheduler.framework.status import Status
@@ -255,9 +256,10 @@ class GroupTrial(NamedTuple):
     by_shape: bool = False
 
 
-Waited = Generator[Awaitable[Any] | None, Any, T]
-"""Work in steps, that comes to a T. At a `yield` others may run; what is yielded, if anything, has to be
-awaited, and what that comes to sent back. Within another such work it is run with `yield from`."""
+Waited = Generator[Request | Step | Awaitable[Any], Any, T]
+"""Work in steps, that comes to a T. At a `yield` others may run. A `Step` that is yielded has to be done
+before the work goes on, and the answer to a `Request` sent back. A plugin may yield something of its own to
+be awaited; what that comes to is sent back. Within another such work it is run with `yield from`."""
 
 Nested = Generator[Any, Any, T]
 """The same of work that contains itself, as deep as users nest what it is about. The part that is like the
@@ -335,26 +337,6 @@ def finish(work: Waited[T]) -> T:
         except StopIteration as end:
             done: T = end.value
             return done
-
-
-async def carry_out(work: Waited[T], pause: Callable[[], Awaitable[None]]) -> T:
-    """Do work in steps: wait where it has to be waited, and pause where others may run.
-
-    What goes wrong while it is waited is the work's to handle.
-    """
-    step: Callable[[], Any] = partial(work.send, None)
-    while True:
-        try:
-            wanted = step()
-        except StopIteration as end:
-            done: T = end.value
-            return done
-        try:
-            answer = await (pause() if wanted is None else wanted)
-        except BaseException as failure:  # noqa: BLE001 - the work raises it again unless it can go on
-            step = partial(work.throw, failure)
-        else:
-            step = partial(work.send, answer)
 
 
 def group_info(

@@ -5,7 +5,7 @@ from collections.abc import Hashable
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
-from stowplan.scheduler.framework.extension_points import CallCounter
+from stowplan.scheduler.framework.instrument import CallCounter
 from stowplan.scheduler.framework.interface import Plugin
 from stowplan.scheduler.framework.nominations import NominatedVerdicts
 from stowplan.scheduler.framework.reuse.filter_results import FilterResults

@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from stowplan.scheduler.framework.budget import LongSearchError
+from stowplan.scheduler.framework.contract import Signs
 from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.extension_points import PluginColumn, call_plugin, describe, guarded
 from stowplan.scheduler.framework.interface import (
@@ -49,7 +50,7 @@ class SharedCodes:
     @staticmethod
     def has(plugin: Plugin, traits: Traits) -> bool:
         """Whether answers of a filter are kept."""
-        by_shape = plugin.signs_template and not plugin.signs_labels and traits.row_local
+        by_shape = plugin.contract.signs is Signs.TEMPLATE_WITHOUT_LABELS and traits.row_local
         return by_shape and not (traits.reads_usage or traits.by_node_filter)
 
     def current(self, table: ClusterTable) -> dict[tuple[str, Hashable], Codes | None]:
@@ -310,7 +311,7 @@ class FilterResults:
         """Take in the filters that have a say about the class."""
         self.columns = columns
         self._by_one = all(column.reusable and not column.by_node for column in columns)
-        self._fallible = [column for column in columns if column.plugin.can_fail]
+        self._fallible = [column for column in columns if column.traits.can_fail]
 
     def sync(self, cycle: Cycle) -> None:
         """Bring codes up to date for this attempt."""

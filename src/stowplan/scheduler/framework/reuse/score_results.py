@@ -93,7 +93,7 @@ class ScoreColumn(PluginColumn):
 
     def can_change(self, cycle: Cycle) -> bool:
         """Whether the scores can change although no node does."""
-        idle = self.plugin.scores_only_if_filtering and self.plugin.name in cycle.skipped
+        idle = self.traits.scores_only_if_filtering and self.plugin.name in cycle.skipped
         return self.traits.watches and not idle
 
     def basis(self, cycle: Cycle) -> Any:
@@ -270,7 +270,7 @@ class ScoreColumn(PluginColumn):
             constant = self.traits.normalized_zero if cycle.watch is None else None
             if constant is None:
                 constant = int(self._normalized(cycle, np.zeros(1, dtype=np.int64))[0])
-                if self.plugin.constant_normalize:
+                if self.traits.constant_normalize:
                     self.traits.normalized_zero = constant
             changed = changed or constant != self.constant
             self.constant, self.final = constant, None

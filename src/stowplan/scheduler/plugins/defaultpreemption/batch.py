@@ -15,7 +15,14 @@ from typing import Any
 import numpy as np
 
 from stowplan.gocompat.numbers import MAX_INT64, MIN_INT64
-from stowplan.scheduler.framework import Codes, Cycle, Evaluation, PodInfo, Status, unresolvable
+from stowplan.scheduler.framework import (
+    Codes,
+    Cycle,
+    PodInfo,
+    Status,
+    unresolvable,
+)
+from stowplan.scheduler.framework.advanced import Evaluation
 from stowplan.scheduler.framework.reuse.filter_results import FilterColumn
 from stowplan.scheduler.plugins.defaultpreemption.cache import (
     HELPS,

@@ -5,8 +5,13 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 
-from stowplan.scheduler.framework import Codes, NominatedRows, Nominations, PodInfo, rows_with_nominated_pods
-from stowplan.scheduler.framework.nominations import Mark
+from stowplan.scheduler.framework import Codes, PodInfo
+from stowplan.scheduler.framework.nominations import (
+    Mark,
+    NominatedRows,
+    Nominations,
+    rows_with_nominated_pods,
+)
 from stowplan.scheduler.plugins.defaultpreemption.candidates import COSTS
 from stowplan.scheduler.table.changes import Rows, merge_rows
 from stowplan.scheduler.table.columns import BoolColumn, IntArray

@@ -12,18 +12,10 @@ import numpy as np
 
 from stowplan.api.node import Node
 from stowplan.gocompat.quoting import quote
-from stowplan.scheduler.framework import (
-    NotBuiltError,
-    PluginError,
-    PodInfo,
-    Simulation,
-    Simulations,
-    Status,
-    Victims,
-    error,
-    finish,
-    unresolvable,
-)
+from stowplan.scheduler.framework import PodInfo, Status, error, unresolvable
+from stowplan.scheduler.framework.advanced import NotBuiltError, PluginError, Victims
+from stowplan.scheduler.framework.pod_groups.placement import finish
+from stowplan.scheduler.framework.simulation import Simulation, Simulations
 from stowplan.scheduler.plugins.defaultpreemption.importance import (
     NOT_STARTED,
     by_importance,

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from stowplan.api.meta import timestamp
-from stowplan.scheduler.framework import PodInfo, RuledOut, RuledOutNode
+from stowplan.scheduler.framework import PodInfo
+from stowplan.scheduler.framework.advanced import RuledOut, RuledOutNode
 from stowplan.scheduler.plugins.defaultpreemption.candidates import (
     AGE,
     HIGHEST_PRIORITY,

@@ -6,7 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from stowplan.scheduler.framework import Code, PodInfo, Simulations, Status, unresolvable
+from stowplan.scheduler.framework import Code, PodInfo, Status, unresolvable
+from stowplan.scheduler.framework.simulation import Simulations
 from stowplan.scheduler.plugins.defaultpreemption.batch import FEW, BatchDryRun, BatchResult
 from stowplan.scheduler.plugins.defaultpreemption.candidates import (
     REASON_NO_VICTIMS,

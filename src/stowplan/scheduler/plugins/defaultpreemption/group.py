@@ -11,27 +11,27 @@ from typing import Any, Final
 from stowplan.api.labels import Selector, SelectorError, compile_selector
 from stowplan.scheduler.framework import (
     Code,
+    Handle,
+    PodInfo,
+    Status,
+    error,
+    unresolvable,
+    unschedulable,
+)
+from stowplan.scheduler.framework.advanced import (
     GroupCycle,
     GroupPreemption,
     GroupTrial,
-    Handle,
     NotBuiltError,
     PluginError,
     PodGroupInfo,
     PodGroupPostFilterResult,
-    PodInfo,
-    ProposedAssignment,
     ScheduleGroup,
-    SimulatedRow,
-    SimulatedRows,
-    Status,
     UnitOutcome,
-    Waited,
-    error,
-    nominated_pods,
-    unresolvable,
-    unschedulable,
 )
+from stowplan.scheduler.framework.nominations import nominated_pods
+from stowplan.scheduler.framework.pod_groups.placement import ProposedAssignment, Waited
+from stowplan.scheduler.framework.simulation import SimulatedRow, SimulatedRows
 from stowplan.scheduler.plugins.defaultpreemption.importance import (
     STEP,
     reprieve_order,
@@ -295,11 +295,10 @@ class _Member:
         self.row = assignment.row
         self._simulations = stack.enter_context(evaluation.simulations())
         filters = self._simulations.filters
-        self._passed = {column.plugin.name for column in filters if not column.plugin.filters_by_pods}
+        by_pods = [column for column in filters if column.plugin.contract.filters_by_pods]
+        self._passed = {column.plugin.name for column in filters if column not in by_pods}
         self.coupled = frozenset(
-            column.plugin.name
-            for column in filters
-            if column.plugin.filters_by_pods and column.traits.watches and not column.traits.row_local
+            column.plugin.name for column in by_pods if column.traits.watches and not column.traits.row_local
         )
         """The filters that look at other rows, too."""
         self._alone = self._passed | self.coupled

@@ -15,29 +15,32 @@ from stowplan.scheduler.framework import (
     Action,
     ClusterEvent,
     Code,
+    Contract,
     Cycle,
-    Evaluation,
     EventRegistration,
-    FeatureGates,
-    GroupCycle,
-    GroupSteps,
     Handle,
     Hint,
     Plugin,
-    PodGroupInfo,
     PodInfo,
     PostFilterResult,
-    RuledOut,
-    ScheduleGroup,
     Status,
-    Steps,
-    Victims,
     error,
-    fit_error_text,
-    pod_resources,
     unresolvable,
     unschedulable,
 )
+from stowplan.scheduler.framework.advanced import (
+    Evaluation,
+    FeatureGates,
+    GroupCycle,
+    GroupSteps,
+    PodGroupInfo,
+    RuledOut,
+    ScheduleGroup,
+    Steps,
+    Victims,
+    pod_resources,
+)
+from stowplan.scheduler.framework.decision import fit_error_text
 from stowplan.scheduler.framework.held_pods import HeldPods, is_going
 from stowplan.scheduler.plugins.args import PluginArgs
 from stowplan.scheduler.plugins.defaultpreemption.batch import FEW, SortedPodsByRow, batch_dry_run
@@ -103,8 +106,7 @@ class DefaultPreemption(Plugin):
     number of `few` rows that are not worth arrays.
     """
 
-    needs = frozenset(("poddisruptionbudgets",))
-    pre_enqueue_by_group = True
+    contract = Contract(needs=("poddisruptionbudgets",), pre_enqueue_by_group=True)
 
     args_type = DefaultPreemptionArgs
 

@@ -6,7 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from stowplan.scheduler.framework import Code, Evaluation, RuledOut, RuledOutNode, Status
+from stowplan.scheduler.framework import Code, Status
+from stowplan.scheduler.framework.advanced import Evaluation, RuledOut, RuledOutNode
 from stowplan.scheduler.plugins.defaultpreemption.candidates import REASON_NO_VICTIMS
 from stowplan.scheduler.plugins.defaultpreemption.dryrun import DryRun
 from stowplan.scheduler.table.changes import Rows

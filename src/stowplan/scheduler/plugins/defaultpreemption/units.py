@@ -15,7 +15,8 @@ import numpy as np
 from stowplan.api.pod import Pod
 from stowplan.api.pod_groups import MAX_TREE_DEPTH, CompositePodGroup
 from stowplan.gocompat.quoting import quote
-from stowplan.scheduler.framework import PodInfo, finish
+from stowplan.scheduler.framework import PodInfo
+from stowplan.scheduler.framework.pod_groups.placement import finish
 from stowplan.scheduler.plugins.defaultpreemption.importance import STEP, start_of
 from stowplan.scheduler.table.columns import BoolColumn, IntColumn
 from stowplan.scheduler.table.table import ClusterTable

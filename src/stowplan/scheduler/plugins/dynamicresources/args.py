@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from stowplan.api.fielderrors import Path, forbidden, invalid
 from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.gocompat.durations import Duration
-from stowplan.scheduler.framework import FeatureGates
+from stowplan.scheduler.framework.advanced import FeatureGates
 from stowplan.scheduler.plugins.args import PluginArgs
 from stowplan.scheduler.plugins.dynamicresources.features import has_binding_conditions
 

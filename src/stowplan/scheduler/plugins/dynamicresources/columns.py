@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from stowplan.api.devices import EXACT_COUNT, MOST_RESULTS, DeviceClass, DeviceID, ResourceClaim
 from stowplan.api.quantity import Quantity, quantity_of
-from stowplan.scheduler.framework import STRETCH, Budget, Step, Work
+from stowplan.scheduler.framework.advanced import STRETCH, Budget, Step, Work
 from stowplan.scheduler.plugins.dynamicresources.allocation.capacity import CapacityError, capacity_rules
 from stowplan.scheduler.plugins.dynamicresources.allocation.constraints import concerns, look_up, values_of
 from stowplan.scheduler.plugins.dynamicresources.allocation.nodepools import NodePools

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from stowplan.api.releases import DEFAULT
 from stowplan.api.releases.behaviour import Devices as Choices
-from stowplan.scheduler.framework import FeatureGates
+from stowplan.scheduler.framework.advanced import FeatureGates
 
 
 class Features(NamedTuple):

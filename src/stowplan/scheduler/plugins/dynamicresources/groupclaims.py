@@ -13,8 +13,6 @@ from stowplan.api.pod import Pod
 from stowplan.api.pod_groups import PodGroup
 from stowplan.api.status import ApiError
 from stowplan.scheduler.framework import (
-    PodGroupInfo,
-    PodGroupPostFilterResult,
     PodInfo,
     Services,
     Status,
@@ -22,6 +20,7 @@ from stowplan.scheduler.framework import (
     unresolvable,
     unschedulable,
 )
+from stowplan.scheduler.framework.advanced import PodGroupInfo, PodGroupPostFilterResult
 from stowplan.scheduler.plugins.dynamicresources.binder import ClaimBinder, ClaimWriteError
 from stowplan.scheduler.plugins.dynamicresources.claims import (
     ClaimError,

@@ -12,9 +12,9 @@ from stowplan.scheduler.framework import (
     Hint,
     PodInfo,
     Resource,
-    pod_resources,
     queue_if,
 )
+from stowplan.scheduler.framework.advanced import pod_resources
 from stowplan.scheduler.plugins.dynamicresources.claims import ClaimError, claims_of
 from stowplan.scheduler.table.devices import Claims
 

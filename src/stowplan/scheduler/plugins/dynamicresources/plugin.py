@@ -1,6 +1,7 @@
 """DynamicResources: finds devices for the claims of a pod, and gets them written."""
 
 from collections.abc import Generator, Hashable, Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -15,38 +16,42 @@ from stowplan.api.devices import (
 from stowplan.api.pod import Pod
 from stowplan.gocompat.durations import Duration
 from stowplan.scheduler.framework import (
-    ALL_ROWS,
     SKIP,
-    SKIP_CLASS,
-    Budget,
     Codes,
+    Contract,
     Cycle,
-    Evaluation,
     EventRegistration,
-    GroupCycle,
     Handle,
-    LongSearchError,
     NodeRows,
     Plugin,
-    PodGroupInfo,
-    PodGroupPostFilterResult,
     PodInfo,
     PostFilterResult,
     Reads,
-    Remedy,
-    ScheduleGroup,
     ScoreRange,
     Scores,
-    Shortfall,
-    StaleRows,
+    Signs,
     Status,
-    Step,
-    Work,
     error,
-    run_at_once,
     unresolvable,
     unschedulable,
 )
+from stowplan.scheduler.framework.advanced import (
+    ALL_ROWS,
+    SKIP_CLASS,
+    Budget,
+    Evaluation,
+    GroupCycle,
+    LongSearchError,
+    PodGroupInfo,
+    PodGroupPostFilterResult,
+    Remedy,
+    ScheduleGroup,
+    Shortfall,
+    StaleRows,
+    Step,
+    Work,
+)
+from stowplan.scheduler.framework.budget import run_at_once
 from stowplan.scheduler.framework.resizes import RESIZE_PREEMPTION
 from stowplan.scheduler.plugins.dynamicresources import extended
 from stowplan.scheduler.plugins.dynamicresources.allocation.choice import AllocationError
@@ -100,16 +105,17 @@ class DynamicResources(Plugin):
     """
 
     args_type = DynamicResourcesArgs
-    reads = Reads.NODE
-    skips_deferred_resizes = True
-    row_local = False
-    signs_template = True
-    signs_labels = False
-    scores_only_if_filtering = True
-    idle_for_plain_pods = True
-    parallel_pre_bind = True
-    can_fail = True
-    needs = frozenset(("resourceclaims", "resourceslices", "deviceclasses"))
+    contract = Contract(
+        reads=Reads.NODE,
+        reads_others=Reads.ANYTHING,
+        signs=Signs.TEMPLATE_WITHOUT_LABELS,
+        needs=("resourceclaims", "resourceslices", "deviceclasses"),
+        scores_only_if_filtering=True,
+        can_fail=True,
+        skips_deferred_resizes=True,
+        idle_for_plain_pods=True,
+        parallel_pre_bind=True,
+    )
 
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -118,8 +124,9 @@ class DynamicResources(Plugin):
         self._features = features_of(handle.gates)
         self._devices.slices.heed_rules(handle.gates["DRADeviceTaintRules"])
         self._verdicts = Verdicts(handle.table, self._features, self._filter_limit, handle.timer)
-        self.changes_assumed_pods = self.filters_by_pods = self._features.node_allocatable
-        if self.changes_assumed_pods:
+        takes_room = self._features.node_allocatable
+        self.contract = replace(self.contract, changes_assumed_pods=takes_room, filters_by_pods=takes_room)
+        if takes_room:
             handle.table.count_claims()
         self._reservations = Reservations(self._devices.claims, handle, self._binder)
         self._for_groups = self._features.workload_claims

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from stowplan.api.devices import ResourceClaim
-from stowplan.scheduler.framework import Budget, Step
+from stowplan.scheduler.framework.advanced import Budget, Step
 from stowplan.scheduler.plugins.dynamicresources.allocation.allocator import Found, Searching
 from stowplan.scheduler.plugins.dynamicresources.allocation.pools import Pool
 from stowplan.scheduler.plugins.dynamicresources.columns import SimpleClaim

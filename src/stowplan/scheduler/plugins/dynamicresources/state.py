@@ -10,7 +10,8 @@ import numpy.typing as npt
 from stowplan.api.devices import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from stowplan.api.pod import ContainerExtendedResourceRequest, NodeAllocatableResourceClaimStatus
 from stowplan.api.rules.nodeselector import CompiledNodeSelector
-from stowplan.scheduler.framework import Budget, PodInfo, Status
+from stowplan.scheduler.framework import PodInfo, Status
+from stowplan.scheduler.framework.advanced import Budget
 from stowplan.scheduler.plugins.dynamicresources.allocation.allocator import Allocator, Found
 from stowplan.scheduler.plugins.dynamicresources.extended import IN_MEMORY_NAME
 from stowplan.scheduler.table.devices import with_allocation

@@ -14,18 +14,20 @@ from stowplan.api.devices import DeviceSelector, ResourceClaim
 from stowplan.api.node import Node
 from stowplan.api.rules.nodeselector import CompiledNodeSelector
 from stowplan.scheduler.framework import (
-    Budget,
-    BudgetExceededError,
     Code,
     PodInfo,
     Status,
-    Step,
-    Work,
     error,
-    run_at_once,
-    standing_still,
     unresolvable,
 )
+from stowplan.scheduler.framework.advanced import (
+    Budget,
+    BudgetExceededError,
+    Step,
+    Work,
+    standing_still,
+)
+from stowplan.scheduler.framework.budget import run_at_once
 from stowplan.scheduler.plugins.dynamicresources import extended
 from stowplan.scheduler.plugins.dynamicresources.allocation.allocator import (
     Allocator,

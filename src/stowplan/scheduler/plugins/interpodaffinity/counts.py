@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 
 from stowplan.api.labels import NOTHING, Selector
-from stowplan.scheduler.framework import ALL_ROWS, FEW_ROWS, NodeRows, StaleRows
+from stowplan.scheduler.framework import NodeRows
+from stowplan.scheduler.framework.advanced import ALL_ROWS, FEW_ROWS, StaleRows
 from stowplan.scheduler.table.changes import NO_ROWS, merge_rows
 from stowplan.scheduler.table.columns import Counts, IntArray
 from stowplan.scheduler.table.labelsets import LabelSet

@@ -14,33 +14,37 @@ from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.releases import Behaviour
 from stowplan.scheduler.framework import (
-    ALL_ROWS,
     MAX_NODE_SCORE,
     SKIP,
     Action,
     ClusterEvent,
     Codes,
+    Contract,
     Cycle,
-    EventKeys,
     EventRegistration,
-    FeatureGates,
     Hint,
-    HintError,
     NodeRows,
     Plugin,
     PodInfo,
     Reads,
-    Remedy,
     Resource,
     ScoreRange,
     Scores,
-    Shortfall,
-    StaleRows,
+    Signs,
     Status,
-    pod_resources,
     queue_if,
     unresolvable,
     unschedulable,
+)
+from stowplan.scheduler.framework.advanced import (
+    ALL_ROWS,
+    EventKeys,
+    FeatureGates,
+    HintError,
+    Remedy,
+    Shortfall,
+    StaleRows,
+    pod_resources,
 )
 from stowplan.scheduler.plugins.args import PluginArgs
 from stowplan.scheduler.plugins.interpodaffinity.counts import (
@@ -128,11 +132,13 @@ class InterPodAffinity(Plugin):
     """Counts per topology domain are kept as pods come and go; no pod is ever walked."""
 
     args_type = InterPodAffinityArgs
-    reads = Reads.NODE
-    skips_deferred_resizes = True
-    row_local = False
-    signs_template = True
-    constant_normalize = True
+    contract = Contract(
+        reads=Reads.NODE,
+        reads_others=Reads.ANYTHING,
+        signs=Signs.TEMPLATE,
+        constant_normalize=True,
+        skips_deferred_resizes=True,
+    )
 
     def sign(self, pod: PodInfo) -> Hashable:
         seen = pod.template.seen_label_set

@@ -8,7 +8,8 @@ import numpy as np
 from stowplan.api.fielderrors import Path, aggregate, invalid
 from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.api.node import Node
-from stowplan.scheduler.framework import Cycle, FeatureGates, Handle, NodeRows, Plugin, ProfileError
+from stowplan.scheduler.framework import Cycle, Handle, NodeRows, Plugin
+from stowplan.scheduler.framework.advanced import FeatureGates, ProfileError
 from stowplan.scheduler.plugins.args import PluginArgs
 from stowplan.scheduler.table.columns import IntArray, IntColumn
 from stowplan.scheduler.table.matchers import PodMatcher

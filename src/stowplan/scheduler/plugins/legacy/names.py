@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from stowplan.scheduler.framework import ExtensionPoint
+from stowplan.scheduler.framework.advanced import ExtensionPoint
 
 RELEASES: Final = ("1.9", "1.18")
 """The releases whose meaning of a name is known: the last with predicates as such in full use, and the last

@@ -15,19 +15,21 @@ from stowplan.scheduler.framework import (
     Action,
     ClusterEvent,
     Codes,
+    Contract,
     Cycle,
     EventRegistration,
-    FeatureGates,
     Hint,
     NodeRows,
     PodInfo,
     Reads,
     Resource,
     Scores,
+    Signs,
     Status,
     queue_if,
     unresolvable,
 )
+from stowplan.scheduler.framework.advanced import FeatureGates
 from stowplan.scheduler.plugins.legacy.base import LegacyArgs, LegacyPlugin
 from stowplan.scheduler.table.columns import BoolColumn
 
@@ -71,8 +73,7 @@ class NodeLabel(LegacyPlugin):
 
     args_type = NodeLabelArgs
     args: NodeLabelArgs
-    reads = Reads.NODE
-    signs_template = True
+    contract = Contract(reads=Reads.NODE, signs=Signs.TEMPLATE)
 
     def sign(self, pod: PodInfo) -> Hashable:
         return None

@@ -12,6 +12,7 @@ from stowplan.scheduler.framework import (
     Action,
     ClusterEvent,
     Codes,
+    Contract,
     Cycle,
     EventRegistration,
     Handle,
@@ -20,11 +21,12 @@ from stowplan.scheduler.framework import (
     PodInfo,
     Reads,
     Resource,
+    Signs,
     Status,
-    pod_resources,
     queue_if,
     unresolvable,
 )
+from stowplan.scheduler.framework.advanced import pod_resources
 from stowplan.scheduler.plugins.legacy.base import LegacyPlugin, NodeFacts
 from stowplan.scheduler.plugins.nodevolumelimits.non_csi import LimitByKind, MaxVolumeCountArgs
 from stowplan.scheduler.plugins.tainttoleration import SetVerdicts
@@ -60,8 +62,7 @@ class NodeCondition(LegacyPlugin):
     nodes, and TaintToleration rejects them.
     """
 
-    reads = Reads.NODE
-    signs_template = True
+    contract = Contract(reads=Reads.NODE, signs=Signs.TEMPLATE)
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -103,8 +104,7 @@ class _Pressure(LegacyPlugin):
     condition: ClassVar[str]
     text: ClassVar[str]
 
-    reads = Reads.NODE
-    signs_template = True
+    contract = Contract(reads=Reads.NODE, signs=Signs.TEMPLATE)
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -181,8 +181,7 @@ class NoExecuteTaints(LegacyPlugin):
     TaintToleration rejects NoSchedule, too. Each distinct set of taints is checked once per class of pods.
     """
 
-    reads = Reads.NODE
-    signs_template = True
+    contract = Contract(reads=Reads.NODE, signs=Signs.TEMPLATE)
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)

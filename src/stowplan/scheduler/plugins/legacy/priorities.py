@@ -10,7 +10,17 @@ from stowplan.api.meta import OwnerReference, Struct
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.quantity import milli_value_of, value_of
-from stowplan.scheduler.framework import MAX_NODE_SCORE, Cycle, Handle, NodeRows, PodInfo, Reads, Scores
+from stowplan.scheduler.framework import (
+    MAX_NODE_SCORE,
+    Contract,
+    Cycle,
+    Handle,
+    NodeRows,
+    PodInfo,
+    Reads,
+    Scores,
+    Signs,
+)
 from stowplan.scheduler.plugins.legacy.base import ChangedNodes, LegacyPlugin, PriorityArgs
 from stowplan.scheduler.table.columns import CPU, MEMORY, IntArray
 from stowplan.scheduler.table.table import ClusterTable
@@ -28,8 +38,7 @@ class EqualPriority(LegacyPlugin):
 
     args_type = EqualPriorityArgs
     args: EqualPriorityArgs
-    reads = Reads.NODE
-    signs_template = True
+    contract = Contract(reads=Reads.NODE, signs=Signs.TEMPLATE)
 
     def sign(self, pod: PodInfo) -> Hashable:
         return None
@@ -54,8 +63,7 @@ class NodeResourceLimits(LegacyPlugin):
 
     args_type = NodeResourceLimitsArgs
     args: NodeResourceLimitsArgs
-    reads = Reads.USAGE
-    signs_template = True
+    contract = Contract(reads=Reads.USAGE, signs=Signs.TEMPLATE)
 
     def sign(self, pod: PodInfo) -> Hashable:
         return self._limits(pod)
@@ -122,8 +130,7 @@ class NodePreferAvoidPods(LegacyPlugin):
     Used with a weight above the sum of all others.
     """
 
-    reads = Reads.NODE
-    signs_template = True
+    contract = Contract(reads=Reads.NODE, signs=Signs.TEMPLATE)
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)

@@ -14,7 +14,17 @@ from msgspec.structs import replace
 from stowplan.api.fielderrors import Path, duplicate, invalid
 from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.gocompat.numbers import MAX_INT64
-from stowplan.scheduler.framework import Cycle, FeatureGates, Handle, NodeRows, PodInfo, Reads, Scores
+from stowplan.scheduler.framework import (
+    Contract,
+    Cycle,
+    Handle,
+    NodeRows,
+    PodInfo,
+    Reads,
+    Scores,
+    Signs,
+)
+from stowplan.scheduler.framework.advanced import FeatureGates
 from stowplan.scheduler.plugins.legacy.base import LegacyPlugin, PriorityArgs
 from stowplan.scheduler.plugins.noderesources.resource_allocation import (
     CPU_AND_MEMORY,
@@ -112,8 +122,7 @@ class ResourceRequests:
 class OldAllocation(LegacyPlugin):
     """A score by resources. Subclasses bring the formula, for many rows and for one."""
 
-    reads = Reads.USAGE
-    signs_template = True
+    contract = Contract(reads=Reads.USAGE, signs=Signs.TEMPLATE)
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)

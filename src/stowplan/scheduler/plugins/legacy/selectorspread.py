@@ -11,17 +11,18 @@ import numpy as np
 
 from stowplan.api.labels import Selector
 from stowplan.scheduler.framework import (
-    ALL_ROWS,
     SKIP,
+    Contract,
     Cycle,
     Handle,
     NodeRows,
     PodInfo,
     Reads,
     Scores,
-    StaleRows,
+    Signs,
     Status,
 )
+from stowplan.scheduler.framework.advanced import ALL_ROWS, StaleRows
 from stowplan.scheduler.plugins.legacy.base import LegacyPlugin, PriorityArgs, Siblings
 from stowplan.scheduler.table.changes import NO_ROWS
 from stowplan.scheduler.table.columns import IdColumn, IntArray
@@ -117,14 +118,15 @@ class SelectorSpread(LegacyPlugin):
     Pods with spread constraints of their own get nothing from it.
     """
 
-    needs = frozenset(("services", "replicationcontrollers", "replicasets", "statefulsets"))
-
     args_type = SelectorSpreadArgs
     args: SelectorSpreadArgs
-    reads = Reads.ANYTHING
-    row_local = False
-    signs_template = True
-    constant_pre_score = True
+    contract = Contract(
+        reads=Reads.ANYTHING,
+        reads_others=Reads.ANYTHING,
+        signs=Signs.TEMPLATE,
+        needs=("services", "replicationcontrollers", "replicasets", "statefulsets"),
+        constant_pre_score=True,
+    )
 
     def __init__(self, args: SelectorSpreadArgs, handle: Handle) -> None:
         super().__init__(args, handle)

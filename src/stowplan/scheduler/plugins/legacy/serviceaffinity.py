@@ -13,10 +13,10 @@ from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.workloads import Service
 from stowplan.scheduler.framework import (
-    ALL_ROWS,
     Action,
     ClusterEvent,
     Codes,
+    Contract,
     Cycle,
     EventRegistration,
     Handle,
@@ -26,12 +26,12 @@ from stowplan.scheduler.framework import (
     Reads,
     Resource,
     Scores,
-    StaleRows,
+    Signs,
     Status,
-    pod_resources,
     queue_if,
     unschedulable,
 )
+from stowplan.scheduler.framework.advanced import ALL_ROWS, StaleRows, pod_resources
 from stowplan.scheduler.plugins.legacy.base import LegacyPlugin, PriorityArgs, Siblings
 from stowplan.scheduler.table.changes import NO_ROWS, merge_rows
 from stowplan.scheduler.table.columns import IntArray
@@ -112,13 +112,14 @@ class _Memo(NamedTuple):
 class ServiceAffinity(LegacyPlugin):
     """Which service is a pod's first is decided by name."""
 
-    needs = frozenset(("services", "replicationcontrollers", "replicasets", "statefulsets"))
-
     args_type = ServiceAffinityArgs
     args: ServiceAffinityArgs
-    reads = Reads.ANYTHING
-    row_local = False
-    signs_template = True
+    contract = Contract(
+        reads=Reads.ANYTHING,
+        reads_others=Reads.ANYTHING,
+        signs=Signs.TEMPLATE,
+        needs=("services", "replicationcontrollers", "replicasets", "statefulsets"),
+    )
 
     def __init__(self, args: ServiceAffinityArgs, handle: Handle) -> None:
         super().__init__(args, handle)

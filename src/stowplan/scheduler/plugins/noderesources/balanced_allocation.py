@@ -12,21 +12,20 @@ from msgspec.structs import replace
 from stowplan.api.fielderrors import Path, duplicate, invalid
 from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.scheduler.framework import (
-    FEW_ROWS,
     MAX_NODE_SCORE,
     SKIP,
-    UNSIGNED,
+    Contract,
     Cycle,
-    FeatureGates,
     Handle,
     NodeRows,
     Plugin,
     PodInfo,
     Reads,
     Scores,
+    Signs,
     Status,
-    Unsigned,
 )
+from stowplan.scheduler.framework.advanced import FEW_ROWS, UNSIGNED, FeatureGates, Unsigned
 from stowplan.scheduler.plugins.args import PluginArgs
 from stowplan.scheduler.plugins.noderesources.device_totals import DeviceTotals
 from stowplan.scheduler.plugins.noderesources.resource_allocation import (
@@ -71,10 +70,11 @@ class NodeResourcesBalancedAllocation(Plugin):
     """75 means the pod changes nothing about a node's balance, more that it improves it."""
 
     args_type = NodeResourcesBalancedAllocationArgs
-    reads = Reads.USAGE
-    signs_template = True
-    signs_labels = False
-    constant_pre_score = True
+    contract = Contract(
+        reads=Reads.USAGE,
+        signs=Signs.TEMPLATE_WITHOUT_LABELS,
+        constant_pre_score=True,
+    )
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:
         super().__init__(args, handle)

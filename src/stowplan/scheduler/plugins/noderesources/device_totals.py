@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from stowplan.api.devices import DeviceClass, DeviceID
 from stowplan.api.pod import NodeSelector
 from stowplan.api.rules.nodeselector import compile_node_selector
-from stowplan.scheduler.framework import FeatureGates
+from stowplan.scheduler.framework.advanced import FeatureGates
 from stowplan.scheduler.plugins.dynamicresources.allocation.selectors import (
     CompileError,
     EvaluationError,

@@ -16,32 +16,36 @@ from stowplan.api.pod import Pod
 from stowplan.api.rules.amounts import shown_amount, smaller_requests
 from stowplan.api.rules.resources import accounted_requests, is_extended, is_scalar, pod_requests
 from stowplan.scheduler.framework import (
-    UNSIGNED,
     Action,
     ClusterEvent,
     Code,
     Codes,
+    Contract,
     Cycle,
     EventRegistration,
-    FeatureGates,
-    GroupCycle,
     Handle,
     Hint,
     NodeRows,
     Plugin,
-    PodGroupAssignments,
-    PodGroupInfo,
     PodInfo,
     Reads,
-    Remedy,
     Resource,
     Scores,
-    Shortfall,
+    Signs,
     Status,
+    queue_if,
+)
+from stowplan.scheduler.framework.advanced import (
+    UNSIGNED,
+    FeatureGates,
+    GroupCycle,
+    PodGroupAssignments,
+    PodGroupInfo,
+    Remedy,
+    Shortfall,
     Unsigned,
     ignoring_labels,
     pod_resources,
-    queue_if,
 )
 from stowplan.scheduler.framework.resizes import RESIZE_PREEMPTION
 from stowplan.scheduler.plugins.args import PluginArgs
@@ -254,12 +258,13 @@ class NodeResourcesFit(Plugin):
     """Filters by allocatable minus requested; scores by the configured strategy."""
 
     args_type = NodeResourcesFitArgs
-    reads = Reads.USAGE
-    signs_template = True
-    signs_labels = False
-    constant_pre_filter = True
-    constant_pre_score = True
-    scores_placements_by_count = True
+    contract = Contract(
+        reads=Reads.USAGE,
+        signs=Signs.TEMPLATE_WITHOUT_LABELS,
+        constant_pre_filter=True,
+        constant_pre_score=True,
+        scores_placements_by_count=True,
+    )
 
     def __init__(self, args: NodeResourcesFitArgs, handle: Handle) -> None:
         super().__init__(args, handle)

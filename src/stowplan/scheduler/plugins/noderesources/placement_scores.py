@@ -10,7 +10,8 @@ import numpy as np
 
 from stowplan.api.rules.resources import is_scalar
 from stowplan.gocompat.numbers import MAX_INT64
-from stowplan.scheduler.framework import MAX_NODE_SCORE, PodGroupAssignments, Scores
+from stowplan.scheduler.framework import MAX_NODE_SCORE, Scores
+from stowplan.scheduler.framework.advanced import PodGroupAssignments
 from stowplan.scheduler.plugins.noderesources.resource_allocation import ResourceSpec
 from stowplan.scheduler.table.columns import MEMORY, IntArray
 from stowplan.scheduler.table.podinfo import PodInfo, PodTemplate

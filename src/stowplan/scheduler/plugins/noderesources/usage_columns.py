@@ -13,7 +13,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from stowplan.scheduler.framework import FEW_ROWS, MAX_NODE_SCORE, NodeRows
+from stowplan.scheduler.framework import MAX_NODE_SCORE, NodeRows
+from stowplan.scheduler.framework.advanced import FEW_ROWS
 from stowplan.scheduler.plugins.noderesources.resource_allocation import ScoredResources
 from stowplan.scheduler.table.changes import NO_ROWS, Rows
 from stowplan.scheduler.table.columns import MEMORY

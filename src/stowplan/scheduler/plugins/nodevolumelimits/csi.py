@@ -14,25 +14,24 @@ from stowplan.scheduler.framework import (
     Action,
     ClusterEvent,
     Codes,
+    Contract,
     Cycle,
-    EventKeys,
     EventRegistration,
     Handle,
     Hint,
-    HintError,
     NodeRows,
     Plugin,
     PodInfo,
     Reads,
     Resource,
-    Shortfall,
+    Signs,
     Status,
     error,
-    pod_resources,
     queue_if,
     unresolvable,
     unschedulable,
 )
+from stowplan.scheduler.framework.advanced import EventKeys, HintError, Shortfall, pod_resources
 from stowplan.scheduler.table.attachments import (
     COUNTED_BY_KIND,
     NO_LIMIT,
@@ -120,14 +119,19 @@ class NodeVolumeLimits(Plugin):
     in use nowhere. One that is in use on a node is attached there already.
     """
 
-    needs = frozenset(
-        ("persistentvolumes", "persistentvolumeclaims", "storageclasses", "csidrivers", "volumeattachments")
+    contract = Contract(
+        reads=Reads.USAGE,
+        signs=Signs.VOLUMES,
+        needs=(
+            "persistentvolumes",
+            "persistentvolumeclaims",
+            "storageclasses",
+            "csidrivers",
+            "volumeattachments",
+        ),
+        can_fail=True,
+        skips_deferred_resizes=True,
     )
-
-    reads = Reads.USAGE
-    skips_deferred_resizes = True
-    signs_volumes = True
-    can_fail = True
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)

@@ -17,25 +17,24 @@ from stowplan.api.node import Node
 from stowplan.api.quantity import value_of
 from stowplan.api.rules.csitranslation import AWS_EBS, AZURE_DISK, GCE_PD
 from stowplan.scheduler.framework import (
-    NODE_ADD,
     SKIP,
     Action,
     ClusterEvent,
     Codes,
+    Contract,
     Cycle,
     EventRegistration,
-    FeatureGates,
     NodeRows,
     Plugin,
     PodInfo,
     Resource,
-    Shortfall,
+    Signs,
     Status,
     error,
-    pod_resources,
     unresolvable,
     unschedulable,
 )
+from stowplan.scheduler.framework.advanced import NODE_ADD, FeatureGates, Shortfall, pod_resources
 from stowplan.scheduler.plugins.args import PluginArgs
 from stowplan.scheduler.plugins.nodevolumelimits.csi import REASON
 from stowplan.scheduler.table.attachments import Attachable, Problem, Trouble, needs_of
@@ -82,17 +81,22 @@ class WantedDisks(NamedTuple):
 class LimitByKind(Plugin):
     """Counts the disks of one kind on each node. The base of a plugin per kind."""
 
-    needs = frozenset(
-        ("persistentvolumes", "persistentvolumeclaims", "storageclasses", "csidrivers", "volumeattachments")
-    )
-
     kind: ClassVar[str]
     field: ClassVar[str]
     resource: ClassVar[str]
     args: MaxVolumeCountArgs
 
-    signs_volumes = True
-    can_fail = True
+    contract = Contract(
+        signs=Signs.VOLUMES,
+        needs=(
+            "persistentvolumes",
+            "persistentvolumeclaims",
+            "storageclasses",
+            "csidrivers",
+            "volumeattachments",
+        ),
+        can_fail=True,
+    )
 
     def limit_of_machine(self, machine: str) -> int:
         """How many disks a machine of some type can take."""

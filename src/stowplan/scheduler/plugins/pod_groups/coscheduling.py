@@ -7,6 +7,7 @@ do not wait for each other on nodes that they hold: a group is placed in one go,
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from stowplan.api.coscheduling import CoschedulingPodGroup
@@ -16,15 +17,13 @@ from stowplan.api.pod import ResourceList
 from stowplan.api.pod_groups import PodGroup
 from stowplan.api.quantity import QuantityError, quantity_of
 from stowplan.api.rules.amounts import shown_amount
-from stowplan.scheduler.framework import (
+from stowplan.scheduler.framework import Handle, Status, unschedulable
+from stowplan.scheduler.framework.advanced import (
     FeatureGates,
-    Handle,
     PlacementCycle,
     PodGroupInfo,
     ProfileError,
     Progress,
-    Status,
-    unschedulable,
 )
 from stowplan.scheduler.plugins.args import PluginArgs
 from stowplan.scheduler.plugins.pod_groups.gangscheduling import GangScheduling
@@ -67,6 +66,7 @@ class Coscheduling(GangScheduling):
     """Schedules pod groups of scheduler-plugins as gangs."""
 
     args_type = CoschedulingArgs
+    contract = replace(GangScheduling.contract, sorts_by_priority=True)
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -75,8 +75,6 @@ class Coscheduling(GangScheduling):
         if problems:
             raise ProfileError(aggregate(problems))
         handle.table.groups.coscheduling_backoff = float(self._args.pod_group_backoff_seconds)
-
-    sorts_by_priority = True
 
     def sort_key(self, queued: Queued) -> tuple[int, float]:
         """Higher priority first; among equals, who has waited longer."""

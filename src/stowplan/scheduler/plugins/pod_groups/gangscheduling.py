@@ -10,15 +10,13 @@ from stowplan.scheduler.framework import (
     Action,
     ClusterEvent,
     Code,
+    Contract,
     Cycle,
     EventRegistration,
     Handle,
     Hint,
-    PlacementCycle,
     Plugin,
-    PodGroupInfo,
     PodInfo,
-    Progress,
     Reads,
     Resource,
     Status,
@@ -28,6 +26,7 @@ from stowplan.scheduler.framework import (
     unresolvable,
     unschedulable,
 )
+from stowplan.scheduler.framework.advanced import PlacementCycle, PodGroupInfo, Progress
 from stowplan.scheduler.table.pod_groups import KNOWN, SCHEDULED, GroupLookupError, PodGroups
 
 PERMIT_TIMEOUT: Final = 5 * 60.0
@@ -36,8 +35,7 @@ PERMIT_TIMEOUT: Final = 5 * 60.0
 class GangScheduling(Plugin):
     """Holds pods back until their group is complete enough, and lets it in as a whole."""
 
-    reads = Reads.NOTHING
-    pre_enqueue_by_group = True
+    contract = Contract(reads=Reads.NOTHING, pre_enqueue_by_group=True)
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)

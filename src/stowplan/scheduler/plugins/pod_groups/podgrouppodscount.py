@@ -6,21 +6,18 @@ import numpy as np
 
 from stowplan.scheduler.framework import (
     MAX_NODE_SCORE,
-    GroupCycle,
+    Contract,
     Plugin,
-    PluginError,
-    PodGroupAssignments,
-    PodGroupInfo,
     Reads,
     Scores,
 )
+from stowplan.scheduler.framework.advanced import GroupCycle, PluginError, PodGroupAssignments, PodGroupInfo
 
 
 class PodGroupPodsCount(Plugin):
     """Counts the pods that would get a node, and those of the group that have one."""
 
-    reads = Reads.NOTHING
-    scores_placements_by_count = True
+    contract = Contract(reads=Reads.NOTHING, scores_placements_by_count=True)
 
     def score_placements(
         self, cycle: GroupCycle, group: PodGroupInfo, placements: Sequence[PodGroupAssignments]

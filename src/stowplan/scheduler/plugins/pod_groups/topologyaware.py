@@ -6,15 +6,14 @@ from typing import Any, Final
 import numpy as np
 
 from stowplan.scheduler.framework import (
-    GroupCycle,
+    Contract,
     Handle,
-    Placement,
     Plugin,
-    PodGroupInfo,
     Reads,
     Status,
     error,
 )
+from stowplan.scheduler.framework.advanced import GroupCycle, Placement, PodGroupInfo
 from stowplan.scheduler.table.podinfo import PodInfo
 
 _MOST_KEYS: Final = 16
@@ -28,7 +27,7 @@ class TopologyPlacementGenerator(Plugin):
     of the nodes.
     """
 
-    reads = Reads.NODE
+    contract = Contract(reads=Reads.NODE)
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)

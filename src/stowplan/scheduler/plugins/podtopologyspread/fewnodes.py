@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from stowplan.api.labels import Selector
-from stowplan.scheduler.framework import PodInfo, SimulatedRow
+from stowplan.scheduler.framework import PodInfo
+from stowplan.scheduler.framework.simulation import SimulatedRow
 from stowplan.scheduler.plugins.normalize import rounded
 from stowplan.scheduler.plugins.podtopologyspread.common import (
     HOSTNAME,

@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stowplan.scheduler.framework import ALL_ROWS, Codes, NodeRows, PodInfo, SimulatedRow, StaleRows
+from stowplan.scheduler.framework import Codes, NodeRows, PodInfo
+from stowplan.scheduler.framework.advanced import ALL_ROWS, StaleRows
+from stowplan.scheduler.framework.simulation import SimulatedRow
 from stowplan.scheduler.plugins.podtopologyspread.common import Constraint, ConstraintCounter
 from stowplan.scheduler.table.changes import NO_ROWS, Rows, merge_rows
 from stowplan.scheduler.table.columns import BoolColumn

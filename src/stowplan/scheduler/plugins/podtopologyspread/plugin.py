@@ -1,5 +1,6 @@
 """PodTopologySpread: finds a pod's constraints, keeps counters for its class, filters and scores by them."""
 
+import dataclasses
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -15,33 +16,37 @@ from stowplan.api.pod import Pod, TopologySpreadConstraint
 from stowplan.api.releases import Behaviour
 from stowplan.api.rules.taints import same_taints
 from stowplan.scheduler.framework import (
-    SKIP_CLASS,
     Action,
     ClusterEvent,
     Codes,
+    Contract,
     Cycle,
     EventRegistration,
-    FeatureGates,
     Handle,
     Hint,
-    HintError,
-    HintFunction,
     NodeRows,
     Plugin,
     PodInfo,
     Reads,
-    Remedy,
     Resource,
     ScoreRange,
     Scores,
-    Shortfall,
-    StaleRows,
+    Signs,
     Status,
     error,
-    pod_resources,
     queue_if,
     unresolvable,
     unschedulable,
+)
+from stowplan.scheduler.framework.advanced import (
+    SKIP_CLASS,
+    FeatureGates,
+    HintError,
+    HintFunction,
+    Remedy,
+    Shortfall,
+    StaleRows,
+    pod_resources,
 )
 from stowplan.scheduler.plugins.args import PluginArgs
 from stowplan.scheduler.plugins.nodeaffinity import node_demands
@@ -141,14 +146,15 @@ class _Memo:
 class PodTopologySpread(Plugin):
     """Counts matching pods per topology domain; the counts are kept, never taken by walking pods."""
 
-    needs = frozenset(("services", "replicationcontrollers", "replicasets", "statefulsets"))
-
     args_type = PodTopologySpreadArgs
-    reads = Reads.ANYTHING
-    skips_deferred_resizes = True
-    row_local = False
-    signs_template = True
-    constant_normalize = True
+    contract = Contract(
+        reads=Reads.ANYTHING,
+        reads_others=Reads.ANYTHING,
+        signs=Signs.TEMPLATE,
+        needs=("services", "replicationcontrollers", "replicasets", "statefulsets"),
+        constant_normalize=True,
+        skips_deferred_resizes=True,
+    )
 
     def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -157,15 +163,14 @@ class PodTopologySpread(Plugin):
         self._compare = handle.gates["TaintTolerationComparisonOperators"]
         self._label_keys = handle.gates["MatchLabelKeysInPodTopologySpread"]
         self._explained: tuple[Cycle, Skews] | None = None
+        if not self._defaults:
+            # Owners of pods matter only to default constraints.
+            self.contract = dataclasses.replace(self.contract, needs=())
 
     @property
     def has_default_constraints(self) -> bool:
         """Whether pods without constraints of their own get some."""
         return bool(self._defaults)
-
-    def needed_objects(self) -> frozenset[str]:
-        """Who groups pods matters only to constraints by default."""
-        return self.needs if self._defaults else frozenset()
 
     def sign(self, pod: PodInfo) -> Hashable:
         try:

@@ -8,16 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from stowplan.scheduler.framework import (
-    ALL_ROWS,
-    FEW_ROWS,
-    IGNORED,
     MAX_NODE_SCORE,
     Cycle,
     NodeRows,
     ScoreRange,
     Scores,
-    StaleRows,
 )
+from stowplan.scheduler.framework.advanced import ALL_ROWS, FEW_ROWS, IGNORED, StaleRows
 from stowplan.scheduler.plugins.normalize import rounded
 from stowplan.scheduler.plugins.podtopologyspread.common import HOSTNAME, ConstraintCounter
 from stowplan.scheduler.table.changes import NO_ROWS, Rows, merge_rows

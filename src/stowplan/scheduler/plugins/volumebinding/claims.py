@@ -11,7 +11,13 @@ from stowplan.api.quantity import QuantityError, value_of
 from stowplan.api.rules.csitranslation import in_tree_kind, translated_affinity
 from stowplan.api.rules.nodeselector import RequiredNodeAffinity
 from stowplan.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, VolumeNodeAffinity
-from stowplan.scheduler.framework import SKIP, PodInfo, Status, error, unresolvable
+from stowplan.scheduler.framework import (
+    SKIP,
+    PodInfo,
+    Status,
+    error,
+    unresolvable,
+)
 from stowplan.scheduler.table.storage import Storage
 from stowplan.scheduler.table.volumepools import (
     FILESYSTEM,

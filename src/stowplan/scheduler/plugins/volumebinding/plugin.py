@@ -12,31 +12,35 @@ from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.api.quantity import QuantityError
 from stowplan.api.storage import CSIDriver, CSINode, CSIStorageCapacity, PersistentVolumeClaim, StorageClass
 from stowplan.scheduler.framework import (
-    ALL_ROWS,
     SKIP,
     Action,
     ClusterEvent,
     Codes,
+    Contract,
     Cycle,
     EventRegistration,
-    FeatureGates,
     Handle,
     Hint,
-    HintError,
-    HintFunction,
     NodeRows,
     Plugin,
-    PluginError,
     PodInfo,
     Reads,
     Resource,
     Scores,
-    Shortfall,
-    StaleRows,
+    Signs,
     Status,
     error,
     queue_if,
     unresolvable,
+)
+from stowplan.scheduler.framework.advanced import (
+    ALL_ROWS,
+    FeatureGates,
+    HintError,
+    HintFunction,
+    PluginError,
+    Shortfall,
+    StaleRows,
 )
 from stowplan.scheduler.plugins.args import PluginArgs
 from stowplan.scheduler.plugins.noderesources.resource_allocation import (
@@ -136,26 +140,25 @@ class VolumeBinding(Plugin):
     Pods are equivalent if their claims ask for the same, whatever the claims are called.
     """
 
-    needs = frozenset(
-        (
+    args_type = VolumeBindingArgs
+    contract = Contract(
+        reads=Reads.NODE,
+        reads_others=Reads.ANYTHING,
+        signs=Signs.VOLUMES,
+        needs=(
             "persistentvolumes",
             "persistentvolumeclaims",
             "storageclasses",
             "csidrivers",
             "csistoragecapacities",
-        )
+        ),
+        constant_pre_score=True,
+        filters_by_pods=False,
+        scores_only_if_filtering=True,
+        skips_deferred_resizes=True,
+        idle_for_plain_pods=True,
+        parallel_pre_bind=True,
     )
-
-    args_type = VolumeBindingArgs
-    reads = Reads.NODE
-    skips_deferred_resizes = True
-    row_local = False
-    filters_by_pods = False
-    signs_volumes = True
-    idle_for_plain_pods = True
-    scores_only_if_filtering = True
-    constant_pre_score = True
-    parallel_pre_bind = True
 
     def __init__(self, args: VolumeBindingArgs, handle: Handle) -> None:
         super().__init__(args, handle)

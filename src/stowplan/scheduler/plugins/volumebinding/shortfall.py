@@ -7,7 +7,8 @@ from stowplan.api.quantity import QuantityError, value_of
 from stowplan.api.rules.amounts import shown_amount
 from stowplan.api.rules.nodeselector import RequiredNodeAffinity
 from stowplan.api.storage import PersistentVolume, PersistentVolumeClaim
-from stowplan.scheduler.framework import PodInfo, Shortfall
+from stowplan.scheduler.framework import PodInfo
+from stowplan.scheduler.framework.advanced import Shortfall
 from stowplan.scheduler.plugins.volumebinding.claims import affinity_seen_from, claim_name, is_bound
 from stowplan.scheduler.plugins.volumebinding.partition import PassingRows
 from stowplan.scheduler.plugins.volumebinding.placement import NO_PROVISIONER, Conflict, allowed_topologies

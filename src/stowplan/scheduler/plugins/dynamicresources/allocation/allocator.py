@@ -21,7 +21,8 @@ from stowplan.api.devices import (
     ResourceClaim,
 )
 from stowplan.api.node import Node
-from stowplan.scheduler.framework import STRETCH, Budget, Step, run_at_once, standing_still
+from stowplan.scheduler.framework.advanced import STRETCH, Budget, Step, standing_still
+from stowplan.scheduler.framework.budget import run_at_once
 from stowplan.scheduler.plugins.dynamicresources.allocation.capacity import CapacityError
 from stowplan.scheduler.plugins.dynamicresources.allocation.choice import (
     AllocationError,

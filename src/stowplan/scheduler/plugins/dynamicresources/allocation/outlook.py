@@ -13,7 +13,7 @@ from collections.abc import Generator, Hashable, Sequence
 from typing import Final
 
 from stowplan.api.devices import DeviceConstraint, ResourceClaim
-from stowplan.scheduler.framework import Budget, Step
+from stowplan.scheduler.framework.advanced import Budget, Step
 from stowplan.scheduler.plugins.dynamicresources.allocation.constraints import concerns, look_up, values_of
 from stowplan.scheduler.plugins.dynamicresources.allocation.requests import Wanted
 from stowplan.scheduler.plugins.dynamicresources.features import Features

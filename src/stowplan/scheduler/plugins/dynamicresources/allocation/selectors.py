@@ -9,7 +9,8 @@ import msgspec
 
 from stowplan.api.devices import DeviceAttribute
 from stowplan.runtime.lazy import lazy_module
-from stowplan.scheduler.framework import Budget, Step, run_at_once, standing_still
+from stowplan.scheduler.framework.advanced import Budget, Step, standing_still
+from stowplan.scheduler.framework.budget import run_at_once
 from stowplan.scheduler.plugins.dynamicresources.features import Features
 from stowplan.scheduler.table.devices import DeviceRef
 

@@ -24,7 +24,8 @@ from stowplan.api.devices import (
 from stowplan.api.node import Node
 from stowplan.api.quantity import Quantity, quantity_of
 from stowplan.runtime.lazy import lazy_module
-from stowplan.scheduler.framework import Budget, BudgetExceededError, run_at_once
+from stowplan.scheduler.framework.advanced import Budget, BudgetExceededError
+from stowplan.scheduler.framework.budget import run_at_once
 from stowplan.scheduler.plugins.dynamicresources.allocation.allocator import Allocator, InvalidPoolsError
 from stowplan.scheduler.plugins.dynamicresources.allocation.capacity import CapacityError
 from stowplan.scheduler.plugins.dynamicresources.allocation.choice import AllocationError

@@ -9,15 +9,15 @@ import numpy.typing as npt
 from stowplan.api.devices import ALL_DEVICES, ResourceClaim
 from stowplan.api.node import Node
 from stowplan.api.rules.amounts import smaller_requests
-from stowplan.scheduler.framework import (
+from stowplan.scheduler.framework import PodInfo
+from stowplan.scheduler.framework.advanced import (
     Budget,
     BudgetExceededError,
-    PodInfo,
     Remedy,
     Shortfall,
-    run_at_once,
     standing_still,
 )
+from stowplan.scheduler.framework.budget import run_at_once
 from stowplan.scheduler.plugins.dynamicresources import extended
 from stowplan.scheduler.plugins.dynamicresources.allocation.choice import AllocationError
 from stowplan.scheduler.plugins.dynamicresources.allocation.pools import Pool, PoolError

@@ -28,7 +28,7 @@ from stowplan.api.devices import (
 from stowplan.api.pod import Pod
 from stowplan.api.quantity import quantity_of
 from stowplan.runtime.lazy import lazy_module
-from stowplan.scheduler.framework import Remedy
+from stowplan.scheduler.framework.advanced import Remedy
 from stowplan.scheduler.plugins.dynamicresources.explanation.diagnosis import (
     CAPACITY,
     TAKEN,

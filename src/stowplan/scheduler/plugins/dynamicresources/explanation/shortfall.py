@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from stowplan.api.devices import ALL_DEVICES, DeviceRequest, ResourceClaim
 from stowplan.api.pod import Pod, PodResourceClaim
-from stowplan.scheduler.framework import Shortfall
+from stowplan.scheduler.framework.advanced import Shortfall
 from stowplan.scheduler.plugins.dynamicresources.allocation.pools import Pool
 from stowplan.scheduler.plugins.dynamicresources.allocation.requests import Request, requests_of
 from stowplan.scheduler.plugins.dynamicresources.claims import ClaimError, claim_name

@@ -9,14 +9,13 @@ there. What has changed in the meantime is searched again then; the budget is th
 kube-scheduler lets all pods wait instead. So a pod that was created later may get a node earlier here.
 """
 
-import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from stowplan.runtime.logs import Ref
-from stowplan.scheduler.context import SLICE, Context, TimeSlice
+from stowplan.scheduler.context import Context
 from stowplan.scheduler.framework.budget import Budget, Work
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 
@@ -30,7 +29,7 @@ class PutAsideError(Exception):
 
 
 @dataclass(slots=True)
-class _Attempt:
+class PutAside:
     """A pod that was put aside, its budget, what is left to be searched, and since when it waits."""
 
     queued: QueuedPod
@@ -40,7 +39,7 @@ class _Attempt:
 
 
 class LongSearches:
-    """The attempts that are put aside. One search goes on at a time, for half of the time at most.
+    """The attempts that are put aside. What goes on with their searches in the background is the driver's.
 
     `put_back` returns a pod to the queue when scheduling ends.
     """
@@ -48,9 +47,11 @@ class LongSearches:
     def __init__(self, context: Context, put_back: Callable[[QueuedPod], None]) -> None:
         self._context = context
         self._put_back = put_back
-        self._line: deque[_Attempt] = deque()
+        self.line: deque[PutAside] = deque()
+        """The attempts whose searches are not done, the one that goes on first."""
         self._ready: deque[QueuedPod] = deque()
-        self._task: asyncio.Task[None] | None = None
+        self.begin: Callable[[], None] = lambda: None
+        """Called when there is something to search in the background."""
         self._pauses = lambda: context.slice.is_over
         self._resumed: tuple[str, Budget] | None = None
         """The uid and the budget of the attempt that goes on now."""
@@ -71,62 +72,25 @@ class LongSearches:
             self.ends_at = None
         return budget
 
-    async def work(self, queued: QueuedPod, budget: Budget, work: Work) -> None:
-        """Search in slices, while the other pods wait. Raises PutAsideError if they wait too long."""
-        time_slice = self._context.slice
-        time_slice.begin_patience()
-        for step in work:
-            await time_slice.take(step)
-            if time_slice.is_out_of_patience:
-                if len(self.aside) < MOST:
-                    self._put_aside(queued, budget, work)
-                    raise PutAsideError
-                work.close()
-                budget.end()
-
-    def _put_aside(self, queued: QueuedPod, budget: Budget, work: Work) -> None:
+    def put_aside_or_end(self, queued: QueuedPod, budget: Budget, work: Work) -> None:
+        """Other pods have waited long enough. Raises PutAsideError, or ends the search if too many are."""
+        if len(self.aside) >= MOST:
+            work.close()
+            budget.end()
+            return
         context = self._context
         self.aside[queued.uid] = budget
-        self._line.append(_Attempt(queued, budget, work, context.timer()))
+        self.line.append(PutAside(queued, budget, work, context.timer()))
         context.logger.info(
             2, "The search for devices takes long; other pods are scheduled meanwhile", pod=Ref(queued.key)
         )
-        is_given = context.turns is not None and context.turns.are_given
-        if self._task is None and not is_given:
-            self._task = context.tasks.start(self._search(), "long searches", lasting=True)
+        self.begin()
+        raise PutAsideError
 
-    async def _search(self) -> None:
-        """Do what is left to do for one pod after the other."""
-        context = self._context
-        time_slice = context.slice.another()
-        try:
-            while self._line:
-                attempt = self._line[0]
-                attempt.budget.put_off(context.timer() - attempt.since)
-                time_slice.begin()
-                await self._do(attempt, time_slice)
-                self._line.popleft()
-                self._ready.append(attempt.queued)
-                context.wake()
-        finally:
-            self._task = None
-
-    async def _do(self, attempt: _Attempt, time_slice: TimeSlice) -> None:
-        timer, budget = self._context.timer, attempt.budget
-        began = timer()
-        try:
-            for step in attempt.work:
-                if step is not None:
-                    await time_slice.compute(step)
-                if time_slice.is_over:
-                    budget.worked += timer() - began
-                    await asyncio.sleep(SLICE)
-                    time_slice.begin()
-                    began = timer()
-            budget.worked += timer() - began
-        except Exception as cause:  # noqa: BLE001 - the pod's cycle comes to the same and fails with it
-            about = Ref(attempt.queued.key)
-            self._context.unexpected("Long search failed", cause, source="long_searches", pod=about)
+    def done(self) -> None:
+        """The first search is done: the cycle of its pod may begin anew."""
+        self._ready.append(self.line.popleft().queued)
+        self._context.wake()
 
     def next_ready(self) -> QueuedPod | None:
         """A pod whose search is done and that is to be scheduled now, if there is one.
@@ -151,9 +115,9 @@ class LongSearches:
 
     def taken_up(self, uid: str) -> QueuedPod | None:
         """A pod that is to be scheduled although its search may not be done, as a replay wants it."""
-        for attempt in self._line:
+        for attempt in self.line:
             if attempt.queued.uid == uid:
-                self._line.remove(attempt)
+                self.line.remove(attempt)
                 attempt.work.close()
                 self._ready.appendleft(attempt.queued)
                 return self.next_ready()
@@ -161,14 +125,11 @@ class LongSearches:
 
     def give_up(self) -> None:
         """Scheduling ends: put all pods back into the queue."""
-        if self._task is not None:
-            self._task.cancel()
-            self._task = None
-        left = [*self._ready, *[attempt.queued for attempt in self._line]]
-        for attempt in self._line:
+        left = [*self._ready, *[attempt.queued for attempt in self.line]]
+        for attempt in self.line:
             attempt.work.close()
         self._ready.clear()
-        self._line.clear()
+        self.line.clear()
         self.aside.clear()
         for queued in left:
             self._put_back(queued)

@@ -1,94 +1,57 @@
 """The scheduling cycle: one pod at a time, from the queue to a node that it is assumed on.
 
 PreFilter, Filter, (PostFilter,) PreScore, Score, the choice of a node, assume, Reserve, Permit; then the
-binding cycle takes over. A pod that gets no node goes to the failure handler.
+binding cycle takes over. A pod that gets no node goes to the failure handler. Nothing here waits: a cycle
+that has to is work in steps, and says for what (requests.py).
 """
 
-import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
 from random import Random
+from typing import TypeAlias
 
-import numpy as np
+import msgspec
 
 from stowplan.api.node import Node
 from stowplan.gocompat.quoting import quote
 from stowplan.runtime.logs import Logger, Ref
-from stowplan.scheduler import empty_node_scores
-from stowplan.scheduler.binding_cycle import Assignment, BindingCycle
 from stowplan.scheduler.cache import CacheCorruptedError
-from stowplan.scheduler.context import Context, Profile, TimeSlice, describe
-from stowplan.scheduler.cycle_log import SLOW, log_preemption, log_result, log_slow_cycle
-from stowplan.scheduler.decisions import PodRecord, PreemptionRecord
+from stowplan.scheduler.context import Context, describe
+from stowplan.scheduler.cycle.assignment import Assignment
+from stowplan.scheduler.cycle.extender_search import (
+    filter_by_extenders,
+    nominated_passes,
+    prioritize_by_extenders,
+)
+from stowplan.scheduler.cycle.failure_handler import Failure, FailureHandler, failed_on_node
+from stowplan.scheduler.cycle.long_searches import LongSearches, PutAsideError
+from stowplan.scheduler.cycle.post_filter import post_filter
+from stowplan.scheduler.cycle.profile import Profile
+from stowplan.scheduler.cycle.requests import EvictForPod, LongSearch
+from stowplan.scheduler.cycle.schedule_result import ScheduleResult
+from stowplan.scheduler.decisions import PreemptionRecord
 from stowplan.scheduler.events import WARNING
-from stowplan.scheduler.extenders import Extender, ExtenderError
-from stowplan.scheduler.extenders.rounds import ExtenderScores, filter_round, prioritize_round
-from stowplan.scheduler.failure_handler import UNHANDLED, Failure, FailureHandler, failed_on_node
-from stowplan.scheduler.framework.budget import Budget, LongSearchError
+from stowplan.scheduler.extenders.requests import ExtenderError
+from stowplan.scheduler.framework.budget import Budget, LongSearchError, Work
 from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.decision import NO_NODES, DecisionRecord, fit_error
 from stowplan.scheduler.framework.evaluation import Evaluation, Rejectors, rejectors_of
 from stowplan.scheduler.framework.events import EXTENDER
-from stowplan.scheduler.framework.extension_points import carry_out_writes, post_filter_steps
 from stowplan.scheduler.framework.interface import PostFilterResult
 from stowplan.scheduler.framework.nominations import NO_NOMINATIONS, NominatedRows, Nominations
 from stowplan.scheduler.framework.pod_groups.placement import PlacementCycle, Waited
 from stowplan.scheduler.framework.runtime import Framework
-from stowplan.scheduler.framework.status import SUCCESS, Code, PluginError, Status, error, unresolvable
+from stowplan.scheduler.framework.status import SUCCESS, Code, PluginError, Status
 from stowplan.scheduler.framework.waiting_pods import WaitingPod
-from stowplan.scheduler.long_searches import LongSearches, PutAsideError
 from stowplan.scheduler.node_sampler import NodeSampler
-from stowplan.scheduler.preemption import Preemption, post_filter_with_extenders
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan.scheduler.queue.sub_queues import AlreadyQueuedError
-from stowplan.scheduler.table.changes import Rows
-from stowplan.scheduler.table.columns import IntColumn
 from stowplan.scheduler.table.podinfo import PodInfo
-from stowplan.scheduler.turns import before_writing
 
 TOP = 5
 """How many of the best nodes are kept with their scores."""
 
-_IGNORED = "Skipping extender as it returned error and has ignorable flag set"
-_NO_SCORE = "Failed to run extender's priority function. No score given by this extender."
-
-
-@dataclass(slots=True)
-class ScheduleResult:
-    """What the search for a node came to: the row, None if no node can take the pod.
-
-    `ties` is how many rows were as good. Where extenders had a say, `extender_scores` is what they added,
-    `shifts` how far plugins' scores moved because nodes came back empty, and `totals` the totals of the
-    feasible rows with all of that.
-    """
-
-    evaluation: Evaluation
-    row: int | None = None
-    ties: int = 0
-    extender_scores: Sequence[ExtenderScores] = ()
-    shifts: empty_node_scores.Difference | None = None
-    totals: IntColumn | None = None
-    extenders_rejected: bool = False
-
-    def best_rows(self) -> Rows:
-        """Every row as good as the chosen one."""
-        if self.totals is None:
-            return self.evaluation.best_rows()
-        best: Rows = self.evaluation.feasible_rows[self.totals == self.totals.max()]
-        return best
-
-    def scores(self, rows: Rows) -> dict[str, list[int]]:
-        """What each plugin gave all the feasible rows, times its weight."""
-        scores = self.evaluation.scores(rows)
-        for plugin, shifts in (self.shifts or {}).items():
-            scores[plugin] = [score + shift for score, shift in zip(scores[plugin], shifts, strict=True)]
-        return scores
-
-    def all_totals(self, rows: Rows) -> list[int]:
-        """The totals of all the feasible rows."""
-        totals = self.evaluation.totals()[rows] if self.totals is None else self.totals
-        listed: list[int] = totals.tolist()
-        return listed
+Ended: TypeAlias = "Failure | Waited[Failure | None] | None"
+"""How a part of the cycle ends: with a node (None), a failure, or steps that are left to do."""
 
 
 class NodeFinder:
@@ -100,21 +63,19 @@ class NodeFinder:
     def __init__(
         self,
         sampler: NodeSampler,
-        extenders: Sequence[Extender],
         rng: Random,
         logger: Logger,
         timer: Callable[[], float] | None = None,
     ) -> None:
         self._sampler = sampler
-        self._extenders = extenders
         self.rng = rng
         self._logger = logger
         self._timer = timer
         self.filtered_at = 0.0
         self.choose: Callable[[Evaluation], tuple[int, int]] | None = None
         """Which of the best nodes a pod gets, and how many there are, if that is not left to chance."""
-        self.in_slices: tuple[Budget, TimeSlice] | None = None
-        """The budget of the group that is being placed, where its long searches are done in slices."""
+        self.group_budget: Budget | None = None
+        """The budget of the group that is being placed, where its long searches are done in steps."""
 
     def find(
         self,
@@ -149,21 +110,19 @@ class NodeFinder:
         nominated_row: int | None,
         placement: PlacementCycle,
     ) -> Waited[ScheduleResult]:
-        """The same for a member of a group, in slices where there are any.
+        """The same for a member of a group, in steps where it takes long.
 
         All searches of the group share one budget, while the table stays as it is: what a member finds
         depends on what the others hold.
         """
-        budget, time_slice = self.in_slices or (None, None)
+        budget = self.group_budget
         while True:
             try:
                 return self.find(framework, pod, nominations, nominated_row, placement, budget)
             except LongSearchError as search:
-                for step in search.work:
-                    if time_slice is not None:
-                        yield time_slice.take(step)
+                yield from search.work
 
-    async def find_with_extenders(
+    def find_with_extenders(
         self,
         framework: Framework,
         pod: PodInfo,
@@ -171,20 +130,20 @@ class NodeFinder:
         nominated_row: int | None = None,
         placement: PlacementCycle | None = None,
         budget: Budget | None = None,
-    ) -> ScheduleResult:
+    ) -> Waited[ScheduleResult]:
         """The same with extenders. The table must not change meanwhile. Raises ExtenderError, too."""
         evaluation = framework.run_filters(pod, nominations, nominated_row, placement, budget)
-        if evaluation.only_row is not None and not await self._nominated_passes(evaluation):
+        if evaluation.only_row is not None and not (yield from nominated_passes(evaluation, self._logger)):
             framework.consider_others(evaluation, evaluation.only_row)
         rejected = False
         fresh: Mapping[str, Node] = {}
         if evaluation.only_row is None and evaluation.feasible_count:
             self._sample(framework, evaluation)
-            rejected, fresh = await self._filter_by_extenders(evaluation)
+            rejected, fresh = yield from filter_by_extenders(evaluation, self._logger)
         self._note_filtered()
         framework.run_scores(evaluation)
         if evaluation.scored:
-            result = await self._prioritize_by_extenders(evaluation, fresh)
+            result = yield from prioritize_by_extenders(evaluation, fresh, self.rng, self._logger)
         elif evaluation.feasible_count:
             result = ScheduleResult(evaluation, *evaluation.choose(self.rng.randrange))
         else:
@@ -202,88 +161,67 @@ class NodeFinder:
         if self._timer is not None:
             self.filtered_at = self._timer()
 
-    # Extenders
 
-    async def _nominated_passes(self, evaluation: Evaluation) -> bool:
-        """Do extenders accept the pod's nominated node? An error counts as no."""
-        row = evaluation.only_row
-        assert row is not None
-        try:
-            left = await filter_round(self._extenders, evaluation.cycle.pod.pod, _nodes(evaluation, [row]))
-        except ExtenderError as failure:
-            self._logger.error("Evaluation failed on nominated node", err=failure)
-            return False
-        return bool(left.kept)
+class _Attempt(msgspec.Struct, eq=False, gc=False):
+    """A pod that is tried. `paused` are the seconds that others had before (`TimeSlice.paused`)."""
 
-    async def _filter_by_extenders(self, evaluation: Evaluation) -> tuple[bool, Mapping[str, Node]]:
-        """Leave out what extenders reject. Returns whether there was any, and the nodes that came back."""
-        table = evaluation.cycle.table
-        rows = evaluation.feasible_rows.tolist()
-        left_out = unresolvable() if evaluation.pre_filtering.node_names is None else evaluation.left_out
-        left = await filter_round(
-            self._extenders, evaluation.cycle.pod.pod, _nodes(evaluation, rows), left_out
-        )
-        for name, cause in left.ignored:
-            self._logger.info(0, _IGNORED, pod=Ref(evaluation.cycle.pod.key), extender=name, err=cause)
-        verdicts = {table.row_of(name): verdict for name, verdict in left.verdicts.items()}
-        known = {row: verdict for row, verdict in verdicts.items() if row is not None}
-        evaluation.leave_out(np.array(list(known), dtype=np.intp), known)
-        return len(left.kept) != len(rows), left.fresh
-
-    async def _prioritize_by_extenders(
-        self, evaluation: Evaluation, fresh: Mapping[str, Node]
-    ) -> ScheduleResult:
-        """Add the scores of extenders, and choose."""
-        rows = evaluation.feasible_rows
-        nodes = _nodes(evaluation, rows.tolist())
-        asked = await prioritize_round(self._extenders, evaluation.cycle.pod.pod, nodes)
-        for name, cause in asked.ignored:
-            self._logger.info(5, _NO_SCORE, error=cause, pod=Ref(evaluation.cycle.pod.key), extender=name)
-        shifts = empty_node_scores.differences(evaluation, rows, fresh) if fresh else {}
-        totals = evaluation.totals()[rows] + empty_node_scores.total(shifts, len(rows))
-        for given in asked.scores:
-            totals += np.array([given.scores.get(node.name, 0) for node in nodes], dtype=np.int64)
-        best: Rows = rows[totals == totals.max()]
-        row = int(best[self.rng.randrange(len(best)) if len(best) > 1 else 0])
-        evaluation.check_choice(row)
-        return ScheduleResult(evaluation, row, len(best), asked.scores, shifts, totals)
+    profile: Profile
+    queued: QueuedPod
+    budget: Budget
+    began: float
+    paused: float
 
 
 class SchedulingCycle:
-    """Schedules pods, one after the other."""
+    """Schedules pods, one after the other. `bind` starts the binding cycle of a pod that has its node."""
 
     def __init__(
         self,
         context: Context,
         finder: NodeFinder,
-        preemption: Preemption,
         failures: FailureHandler,
-        binding: BindingCycle,
+        bind: Callable[[Assignment], None],
     ) -> None:
         self._context = context
+        self._hooks = context.hooks
         self._finder = finder
-        self._preemption = preemption
         self._failures = failures
-        self._binding = binding
+        self._bind = bind
         self.searches = LongSearches(context, self.put_back)
         self._nominated = NominatedRows()
         self._nominated_at = -1
         """The topology version of the table for which rows are nominated."""
 
-    async def schedule_one(self, queued: QueuedPod) -> None:
+    def schedule_one(self, queued: QueuedPod) -> Waited[None] | None:
         """Schedule one pod that was popped from the queue.
 
-        It lets others run only while it waits for extenders, or searches long for devices or for victims of
-        preemption. An exception that nobody expected is the pod's error, not the scheduler's end.
+        Most cycles are over when this returns: then it returns None. Where extenders have to be asked, a
+        search takes long, or preemption may make room, it returns the rest of the cycle in steps. An
+        exception that nobody expected is the pod's error, not the scheduler's end.
         """
         began = self._context.timer()
         try:
-            failure = await self._schedule(queued, began)
+            ended = self._schedule(queued, began)
+        except CacheCorruptedError:
+            raise
+        except Exception as cause:  # noqa: BLE001 - it is this pod's error, and nobody else's
+            ended = self.failed_unexpectedly(queued, cause)
+        if ended is None:
+            return None
+        if not isinstance(ended, Failure):
+            return self._go_on(queued, ended, began)
+        self._failures.handle(queued, ended, began)
+        return None
+
+    def _go_on(self, queued: QueuedPod, rest: Waited[Failure | None], began: float) -> Waited[None]:
+        """The rest of a cycle that could not be done at once."""
+        try:
+            failure = yield from rest
         except PutAsideError:
-            if self._context.turns is not None:
-                self._context.turns.put_aside()
+            if self._hooks.put_aside is not None:
+                self._hooks.put_aside(queued)
             return
-        except asyncio.CancelledError:
+        except GeneratorExit:
             self.put_back(queued)
             raise
         except CacheCorruptedError:
@@ -291,11 +229,9 @@ class SchedulingCycle:
         except Exception as cause:  # noqa: BLE001 - it is this pod's error, and nobody else's
             failure = self.failed_unexpectedly(queued, cause)
         if failure is not None:
-            if self._context.turns is not None:
-                self._context.turns.failed(failure)
             self._failures.handle(queued, failure, began)
 
-    async def _schedule(self, queued: QueuedPod, began: float) -> Failure | None:
+    def _schedule(self, queued: QueuedPod, began: float) -> Ended:
         context = self._context
         profile = context.profiles.get(queued.profile)
         if profile is None:
@@ -309,10 +245,7 @@ class SchedulingCycle:
             return None
         if context.logger.level >= 3:
             context.logger.info(3, "Attempting to schedule pod", pod=Ref(queued.key))
-        if context.extenders:
-            with context.freeze.hold():
-                return await self._place(profile, queued, began)
-        return await self._place(profile, queued, began)
+        return self._place(profile, queued, began)
 
     def skip(self, queued: QueuedPod) -> None:
         """Pods that are being deleted, and pods that are assumed on a node, are not scheduled."""
@@ -323,58 +256,127 @@ class SchedulingCycle:
             context.logger.info(3, "Skip schedule deleting pod", pod=Ref(pod.key))
         context.queue.done(queued.uid)
 
-    async def _place(self, profile: Profile, queued: QueuedPod, began: float) -> Failure | None:
-        """Find a node for the pod and assume it there; returns why that was not possible."""
+    def _place(self, profile: Profile, queued: QueuedPod, began: float) -> Ended:
+        """Find a node for the pod and assume it there."""
         context = self._context
-        paused = context.slice.paused
         if not context.cache.table.node_count:
-            context.metrics.algorithm(context.timer() - began)
+            if self._hooks.search_ended is not None:
+                self._hooks.search_ended(context.timer() - began)
             self.record(queued, None, "unschedulable", NO_NODES)
             return Failure(NO_NODES, rejected=True)
         budget = self.searches.budget(queued.uid, began)
+        attempt = _Attempt(profile, queued, budget, began, context.slice.paused)
+        if context.extenders:
+            return self._place_with_extenders(attempt)
         try:
-            result = await self._find_node(profile.framework, queued, budget)
-            if profile.batch is not None:
-                profile.batch.note(queued.pod, result.evaluation, result.row, context.queue.cycle)
-            if context.logger.level >= 2:
-                self._log(queued.pod, result, began)
-            if result.row is None:
-                return await self._post_filter(profile, queued, result)
-        except (PluginError, ExtenderError) as failure:
-            context.logger.error("Error selecting node for pod", pod=Ref(queued.key), err=failure)
-            self.record(queued, None, "error", str(failure))
-            return Failure(str(failure), rejected=False)
-        finally:
-            took = context.timer() - began
-            worked = took - context.slice.paused + paused
-            if self.searches.aside and queued.uid in self.searches.aside:
-                # The attempt is not over: it counts once, with all of its time, when it ends.
-                budget.worked += worked
-            else:
-                context.metrics.algorithm(took + budget.worked)
-                context.costs.spent(queued, worked + budget.worked)
+            result = self._find_node(attempt)
+            self._note_search(attempt, result)
+        except LongSearchError as search:
+            return self._place_in_steps(attempt, self._search_on(attempt, search.work))
+        except PluginError as failure:
+            return self._search_failed(attempt, failure)
+        except BaseException:
+            self._count_time(attempt)
+            raise
+        if result.row is None:
+            return self._place_in_steps(attempt, result)
+        self._count_time(attempt)
         self._note_choice(profile, queued, result, result.row)
         evaluation = result.evaluation
         return self.commit(profile, queued, evaluation.cycle, result.row, evaluation.feasible_count, began)
 
+    def _place_with_extenders(self, attempt: _Attempt) -> Waited[Failure | None]:
+        """The same where extenders are asked: meanwhile the table must not change."""
+        with self._context.freeze.hold():
+            return (yield from self._place_in_steps(attempt, self._ask_for_node(attempt)))
+
+    def _place_in_steps(
+        self, attempt: _Attempt, search: Waited[ScheduleResult] | ScheduleResult
+    ) -> Waited[Failure | None]:
+        """The same where the search is not over, or found no node."""
+        try:
+            if isinstance(search, ScheduleResult):
+                result = search
+            else:
+                result = yield from search
+                self._note_search(attempt, result)
+            if result.row is None:
+                return (yield from self._post_filter(attempt.profile, attempt.queued, result))
+        except (PluginError, ExtenderError) as failure:
+            self._log_search_failure(attempt, failure)
+            return Failure(str(failure), rejected=False)
+        finally:
+            self._count_time(attempt)
+        profile, queued, evaluation = attempt.profile, attempt.queued, result.evaluation
+        self._note_choice(profile, queued, result, result.row)
+        return self.commit(
+            profile, queued, evaluation.cycle, result.row, evaluation.feasible_count, attempt.began
+        )
+
+    def _note_search(self, attempt: _Attempt, result: ScheduleResult) -> None:
+        if self._hooks.searched is not None:
+            self._hooks.searched(attempt.profile, attempt.queued, result, attempt.began)
+
+    def _search_failed(self, attempt: _Attempt, failure: PluginError) -> Failure:
+        self._log_search_failure(attempt, failure)
+        self._count_time(attempt)
+        return Failure(str(failure), rejected=False)
+
+    def _log_search_failure(self, attempt: _Attempt, failure: PluginError | ExtenderError) -> None:
+        queued = attempt.queued
+        self._context.logger.error("Error selecting node for pod", pod=Ref(queued.key), err=failure)
+        self.record(queued, None, "error", str(failure))
+
+    def _count_time(self, attempt: _Attempt) -> None:
+        """Add the time of the search to the pod's owner, before the pod may go back to the queue."""
+        context, queued, budget = self._context, attempt.queued, attempt.budget
+        took = context.timer() - attempt.began
+        worked = took - context.slice.paused + attempt.paused
+        if self.searches.aside and queued.uid in self.searches.aside:
+            # The attempt is not over: it counts once, with all of its time, when it ends.
+            budget.worked += worked
+        else:
+            if self._hooks.search_ended is not None:
+                self._hooks.search_ended(took + budget.worked)
+            context.costs.spent(queued, worked + budget.worked)
+
     # Filter and Score
 
-    async def _find_node(self, framework: Framework, queued: QueuedPod, budget: Budget) -> ScheduleResult:
-        """Find a node. Raises PluginError, ExtenderError, and PutAsideError if the search takes long."""
-        searches, with_extenders = self.searches, bool(self._context.extenders)
+    def _find_node(self, attempt: _Attempt) -> ScheduleResult:
+        """Find a node. Raises PluginError, and LongSearchError if the search takes long."""
+        pod = attempt.queued.pod
+        nominated = pod.pod.status.nominated_node_name
+        row = self._nominated_row(pod, nominated) if nominated else None
+        nominations = self.nominations()
+        return self._finder.find(attempt.profile.framework, pod, nominations, row, budget=attempt.budget)
+
+    def _search_on(self, attempt: _Attempt, work: Work) -> Waited[ScheduleResult]:
+        """The same where it takes long. Raises PluginError, and PutAsideError if others wait too long."""
         while True:
-            pod = queued.pod
+            if not (yield LongSearch(work)):
+                self.searches.put_aside_or_end(attempt.queued, attempt.budget, work)
+            try:
+                return self._find_node(attempt)
+            except LongSearchError as search:
+                work = search.work
+
+    def _ask_for_node(self, attempt: _Attempt) -> Waited[ScheduleResult]:
+        """Find a node with the help of extenders. Raises PluginError, ExtenderError and PutAsideError."""
+        framework = attempt.profile.framework
+        while True:
+            pod = attempt.queued.pod
             nominated = pod.pod.status.nominated_node_name
             row = self._nominated_row(pod, nominated) if nominated else None
             try:
-                if with_extenders:
-                    nominations = self.nominations()
-                    return await self._finder.find_with_extenders(
-                        framework, pod, nominations, row, budget=budget
+                return (
+                    yield from self._finder.find_with_extenders(
+                        framework, pod, self.nominations(), row, budget=attempt.budget
                     )
-                return self._finder.find(framework, pod, self.nominations(), row, budget=budget)
+                )
             except LongSearchError as search:
-                await searches.work(queued, budget, search.work)
+                work = search.work
+            if not (yield LongSearch(work)):
+                self.searches.put_aside_or_end(attempt.queued, attempt.budget, work)
 
     def nominations(self) -> Nominations:
         """The nominated pods by row: those of the last cycle, made current where they changed."""
@@ -405,18 +407,9 @@ class SchedulingCycle:
             )
         return row
 
-    def _log(self, pod: PodInfo, result: ScheduleResult, began: float) -> None:
-        context = self._context
-        took = context.timer() - began
-        if took >= SLOW:
-            filtered = max(self._finder.filtered_at - began, 0.0)
-            log_slow_cycle(context.logger, pod, context.clock.now(), took, filtered, context.queue.cycle)
-        if context.logger.level >= 4:
-            log_result(context.logger, result, pod)
-
     # No node: PostFilter
 
-    async def _post_filter(self, profile: Profile, queued: QueuedPod, result: ScheduleResult) -> Failure:
+    def _post_filter(self, profile: Profile, queued: QueuedPod, result: ScheduleResult) -> Waited[Failure]:
         """See whether preemption can make room, and say why there is none."""
         evaluation = result.evaluation
         rejectors = rejectors_of(evaluation)
@@ -427,67 +420,24 @@ class SchedulingCycle:
             message = fit_error(evaluation)
             self.record(queued, decision, "unschedulable", message)
             return Failure(message, True, rejectors)
-        found = await self._run_post_filters(profile, evaluation.cycle, queued.pod)
+        found = yield from post_filter(self._context, profile, evaluation.cycle, queued.pod)
         message = fit_error(evaluation, found.status.message)
         self.record(queued, decision, "unschedulable", message, _preempting(found, decision.nodes))
         if found.status.is_success and found.nominated_node:
-            await self._preemption.prepare_for_pod(queued.pod.pod, found)
+            yield EvictForPod(queued.pod.pod, found)
         return Failure(message, True, rejectors, found.nominated_node, retry=found.write_failed)
-
-    async def _run_post_filters(self, profile: Profile, cycle: Cycle, pod: PodInfo) -> PostFilterResult:
-        context = self._context
-        began = context.timer()
-        if profile.preemption is not None:
-            context.metrics.preemption_attempted()
-        try:
-            with context.freeze.hold():
-                found = await self._search_victims(profile, cycle, pod)
-                await before_writing(context.turns, found.writes)
-                result = await carry_out_writes(found)
-        except PluginError as failure:
-            result = PostFilterResult(error(str(failure)))
-        if profile.preemption is not None and context.logger.enabled(2):
-            log_preemption(context.logger, profile.preemption_name, cycle, pod, result)
-        message = "Status after running PostFilter plugins for pod"
-        status = result.status.message
-        if result.status.code is Code.ERROR:
-            context.logger.error(message, pod=Ref(pod.key), status=status, logger=UNHANDLED)
-        else:
-            context.logger.info(5, message, pod=Ref(pod.key), status=status)
-        label, took = result.status.code.label, context.timer() - began
-        context.metrics.point("PostFilter", label, profile.name, took)
-        if context.metrics.preempting.shown and profile.preemption is not None:
-            context.metrics.preempting.evaluated("pod", label, took)
-        return result
-
-    async def _search_victims(self, profile: Profile, cycle: Cycle, pod: PodInfo) -> PostFilterResult:
-        """Run PostFilter plugins; a long search lets others run between its steps."""
-        context = self._context
-        if context.extenders:
-            return await post_filter_with_extenders(
-                profile.post_filters, cycle, pod, context.extenders, context.slice
-            )
-        steps = post_filter_steps(profile.post_filters, cycle, pod)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                result: PostFilterResult = end.value
-                return result
-            await context.slice.pause_if_over()
 
     # A node: assume, Reserve, Permit
 
     def _note_choice(self, profile: Profile, queued: QueuedPod, result: ScheduleResult, row: int) -> None:
         """Keep why the pod gets its node, for explanations and annotations."""
-        context, evaluation = self._context, result.evaluation
-        if context.decisions.wanted:
-            node = context.cache.table.name_of(row)
-            self.record(
-                queued, DecisionRecord(evaluation, row, result.ties, TOP), "binding", f"binding to {node}"
-            )
-        if context.results is not None:
-            context.results.note(profile.framework, evaluation, row)
+        hooks = self._hooks
+        if hooks.decided is not None:
+            record = DecisionRecord(result.evaluation, row, result.ties, TOP)
+            node = self._context.cache.table.name_of(row)
+            hooks.decided(queued, record, "binding", f"binding to {node}")
+        if hooks.chosen is not None:
+            hooks.chosen(profile, result, row)
 
     def commit(
         self, profile: Profile, queued: QueuedPod, cycle: Cycle, row: int, feasible: int, began: float
@@ -503,14 +453,12 @@ class SchedulingCycle:
             if changed is not None:
                 queued.update(context.cache.table.info(changed))
         pod = queued.pod
-        if context.observer is not None:
-            context.observer.assuming(pod, node)
-        if context.turns is not None:
-            context.turns.chosen(node)
+        if self._hooks.assuming is not None:
+            self._hooks.assuming(pod, node)
         try:
             context.cache.assume(pod, node)
         except ValueError as failure:
-            context.decisions.update(queued.uid, "error", str(failure))
+            self._went_on(queued.uid, "error", str(failure))
             return Failure(str(failure), rejected=False)
         context.queue.nominator.remove(pod.uid)
         try:
@@ -531,7 +479,7 @@ class SchedulingCycle:
         if cycle.pods_to_activate:
             self._activate(cycle)
         ready, pre_bind = profile.lifecycle.pre_flight(cycle, pod, node)
-        self._binding.start(
+        self._bind(
             Assignment(
                 profile,
                 queued,
@@ -556,7 +504,7 @@ class SchedulingCycle:
         context.cache.forget(queued.uid)
         failure = failed_on_node(status)
         outcome = "unschedulable" if failure.rejected else "error"
-        context.decisions.update(queued.uid, outcome, failure.message)
+        self._went_on(queued.uid, outcome, failure.message)
         return failure
 
     def _activate(self, cycle: Cycle) -> None:
@@ -595,24 +543,12 @@ class SchedulingCycle:
         preempting: PreemptionRecord | None = None,
     ) -> None:
         """Keep the decision so that it can be explained."""
-        context = self._context
-        context.decisions.put(
-            PodRecord(
-                queued.key,
-                queued.uid,
-                context.clock.now(),
-                queued.attempts,
-                record,
-                outcome,
-                message,
-                preempting,
-            )
-        )
+        if self._hooks.decided is not None:
+            self._hooks.decided(queued, record, outcome, message, preempting)
 
-
-def _nodes(evaluation: Evaluation, rows: Sequence[int]) -> list[Node]:
-    nodes = evaluation.cycle.table.nodes
-    return [node for node in (nodes[row] for row in rows) if node is not None]
+    def _went_on(self, uid: str, outcome: str, message: str) -> None:
+        if self._hooks.attempt_went_on is not None:
+            self._hooks.attempt_went_on(uid, outcome, message)
 
 
 def _preempting(result: PostFilterResult, nodes: int) -> PreemptionRecord | None:

@@ -1,28 +1,57 @@
 """Log lines of the scheduling cycle. Callers have checked that the verbosity shows them."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from stowplan.client import Reflector
 from stowplan.runtime.logs import Logger, Ref
+from stowplan.scheduler.context import Context
+from stowplan.scheduler.cycle.instrument import Instrument
+from stowplan.scheduler.cycle.profile import Profile
+from stowplan.scheduler.cycle.schedule_result import ScheduleResult
+from stowplan.scheduler.cycle.scheduling_cycle import NodeFinder
 from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.interface import PREEMPTION_PREFIX, ExtensionPoint, PostFilterResult
 from stowplan.scheduler.framework.protocols import RejectionLogger
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.framework.status import Code
+from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan.scheduler.table.podinfo import PodInfo
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.scheduling_cycle import ScheduleResult
 
 SLOW: Final = 0.1
 """Seconds after which the search for a node is worth a line of its own."""
 
 
-def log_result(logger: Logger, result: "ScheduleResult", pod: PodInfo) -> None:
+class CycleLog(Instrument):
+    """Logs what searches came to, node by node, and the slow ones. Levels below 2 cost one comparison."""
+
+    def __init__(self, context: Context, finder: NodeFinder) -> None:
+        self._context = context
+        self._finder = finder
+        self._logger = context.logger
+
+    def searched(self, profile: Profile, queued: QueuedPod, result: ScheduleResult, began: float) -> None:
+        logger, context = self._logger, self._context
+        if logger.level < 2:
+            return
+        pod, took = queued.pod, context.timer() - began
+        if took >= SLOW:
+            filtered = max(self._finder.filtered_at - began, 0.0)
+            log_slow_cycle(logger, pod, context.clock.now(), took, filtered, context.queue.cycle)
+        if logger.level >= 4:
+            log_result(logger, result, pod)
+
+    def post_filter_ended(
+        self, profile: Profile, cycle: Cycle, pod: PodInfo, result: PostFilterResult, seconds: float
+    ) -> None:
+        if profile.preemption is not None and self._logger.enabled(2):
+            log_preemption(self._logger, profile.preemption_name, cycle, pod, result)
+
+
+def log_result(logger: Logger, result: ScheduleResult, pod: PodInfo) -> None:
     """What filters and scores came to, node by node (levels 4, 5 and 10)."""
     outright = result.evaluation.rejected_outright
     if outright is not None:
@@ -48,7 +77,7 @@ def _log_rejections(logger: Logger, evaluation: Evaluation, pod: PodInfo) -> Non
                 plugin.log_rejection(logger, component, pod, node)
 
 
-def _log_scores(logger: Logger, result: "ScheduleResult", pod: PodInfo) -> None:
+def _log_scores(logger: Logger, result: ScheduleResult, pod: PodInfo) -> None:
     rows = result.evaluation.feasible_rows
     names = [result.evaluation.cycle.table.name_of(row) for row in rows.tolist()]
     about = Ref(pod.key)

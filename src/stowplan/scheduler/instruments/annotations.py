@@ -16,6 +16,10 @@ from stowplan.api.requests import PatchType
 from stowplan.api.status import ApiError
 from stowplan.runtime.logs import Ref
 from stowplan.scheduler.context import Context
+from stowplan.scheduler.cycle.assignment import Assignment
+from stowplan.scheduler.cycle.instrument import Instrument
+from stowplan.scheduler.cycle.profile import Profile
+from stowplan.scheduler.cycle.schedule_result import ScheduleResult
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.interface import ExtensionPoint
 from stowplan.scheduler.framework.runtime import Framework
@@ -69,21 +73,23 @@ class Results(NamedTuple):
         }
 
 
-class ResultAnnotations:
+class ResultAnnotations(Instrument):
     """Keeps results until their pods are bound, and writes them then."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._noted: dict[str, Results] = {}
 
-    def note(self, framework: Framework, evaluation: Evaluation, row: int) -> None:
+    def chosen(self, profile: Profile, result: ScheduleResult, row: int) -> None:
         """Keep the results of a pod for which a row was chosen."""
-        self._noted[evaluation.cycle.pod.uid] = results_of(framework, evaluation, row)
+        evaluation = result.evaluation
+        self._noted[evaluation.cycle.pod.uid] = results_of(profile.framework, evaluation, row)
         if len(self._noted) > MOST_PODS:
             del self._noted[next(iter(self._noted))]
 
-    def write(self, pod: Pod) -> None:
+    def bound(self, assignment: Assignment, note: str, seconds: float, waited: float | None) -> None:
         """Write the results of a pod that is bound now; nobody waits for it."""
+        pod = assignment.queued.pod.pod
         results = self._noted.pop(pod.metadata.uid, None)
         if results is not None:
             self._context.tasks.start(self._write(pod, results), "result annotations")

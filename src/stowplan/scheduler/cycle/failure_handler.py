@@ -1,5 +1,6 @@
 """The failure handler: a pod that could not be scheduled or bound is requeued, nominated and reported."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from dataclasses import replace as dataclass_replace
 from typing import Final
@@ -8,23 +9,13 @@ from msgspec.structs import replace
 
 from stowplan.api.pod import Pod
 from stowplan.api.quantity import QuantityError
-from stowplan.api.status import ApiError
 from stowplan.runtime.logs import Logger, Ref
 from stowplan.scheduler.context import Context
-from stowplan.scheduler.events import (
-    SCHEDULER_ERROR,
-    UNSCHEDULABLE,
-    WARNING,
-    failure_patch,
-    is_replaced,
-    not_scheduled,
-    patch_status,
-)
+from stowplan.scheduler.events import SCHEDULER_ERROR, UNSCHEDULABLE, WARNING
 from stowplan.scheduler.framework.decision import NO_NODES, fit_error_text
 from stowplan.scheduler.framework.evaluation import Rejectors
 from stowplan.scheduler.framework.events import SCHEDULE_ATTEMPT_FAILURE
 from stowplan.scheduler.framework.status import Code, Status
-from stowplan.scheduler.metrics.scheduling import ERROR, UNSCHEDULABLE_RESULT
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan.scheduler.queue.sub_queues import MOVED, QUEUES, AlreadyQueuedError, Strategy
 
@@ -82,21 +73,24 @@ def failed_late(status: Status) -> Failure:
 
 
 class FailureHandler:
-    """Requeues failed pods and reports why, in this order: queue, nomination, event, status."""
+    """Requeues failed pods and reports why, in this order: queue, nomination, event, status.
 
-    def __init__(self, context: Context, *, resizes: bool = False) -> None:
+    `report` has a pod's status written: the pod, the reason and the message of its condition, and the
+    nominated node if that changes.
+    """
+
+    def __init__(
+        self, context: Context, report: Callable[[Pod, str, str, str | None], None], *, resizes: bool = False
+    ) -> None:
         self._context = context
-        self._statuses = StatusWriter(context)
+        self._report = report
         self._resizes = resizes
         """Whether pods on nodes come here whose resize is deferred: they are requeued, and that is all."""
 
     def handle(self, queued: QueuedPod, failure: Failure, began: float) -> None:
         context = self._context
-        profile = queued.profile
-        result = UNSCHEDULABLE_RESULT if failure.rejected else ERROR
-        context.metrics.attempt(result, profile, context.timer() - began)
-        if context.observer is not None:
-            context.observer.failed(queued, failure)
+        if context.hooks.failed is not None:
+            context.hooks.failed(queued, failure, context.timer() - began)
         told = context.costs.hold_back(queued)
         if told:
             failure = dataclass_replace(failure, message=f"{failure.message} {told}")
@@ -110,11 +104,8 @@ class FailureHandler:
         reason = UNSCHEDULABLE if failure.rejected else SCHEDULER_ERROR
         if failure.announced and context.find(queued.key) is not None:
             pod = replace(pod, status=replace(pod.status, nominated_node_name=failure.announced))
-        if context.dispatcher is None:
-            self._statuses.submit(pod, reason, failure.message, failure.nominated_node)
-        else:
-            condition = not_scheduled(pod, reason, failure.message)
-            context.dispatcher.patch_status(pod, (condition,), failure.nominated_node)
+        # Written last: the event that the write causes must find the pod in the queue, and nominated.
+        self._report(pod, reason, failure.message, failure.nominated_node)
         context.wake()
 
     def _requeue(self, queued: QueuedPod, failure: Failure, *, is_resize: bool) -> Pod | None:
@@ -185,90 +176,3 @@ def _log_absence(logger: Logger, queued: QueuedPod, known: Pod | None) -> None:
             oldUID=queued.uid,
             newUID=known.metadata.uid,
         )
-
-
-@dataclass(slots=True)
-class _StatusUpdate:
-    """What is to be written to a pod's status."""
-
-    pod: Pod
-    reason: str
-    message: str
-    nominated_node: str | None
-
-
-class StatusWriter:
-    """Writes why pods could not be placed, without anybody waiting for it.
-
-    One write per pod is under way at a time. What is wanted meanwhile is written after it, and only the last
-    of it; a nomination is not lost by that.
-    """
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._under_way: dict[str, _StatusUpdate | None] = {}
-
-    def submit(self, pod: Pod, reason: str, message: str, nominated_node: str | None) -> None:
-        wanted = _StatusUpdate(pod, reason, message, nominated_node)
-        if self._context.logger.enabled(3):
-            self._log(wanted)
-        uid = pod.metadata.uid
-        if uid in self._under_way:
-            later = self._under_way[uid]
-            if later is not None and wanted.nominated_node is None:
-                wanted.nominated_node = later.nominated_node
-            self._under_way[uid] = wanted
-        else:
-            self._under_way[uid] = None
-            self._context.tasks.start(self._write(uid, wanted), "pod status")
-
-    def _log(self, wanted: _StatusUpdate) -> None:
-        nomination: dict[str, object] = {}
-        if wanted.nominated_node is not None:
-            nomination = {"nominatedNodeName": wanted.nominated_node, "nominatingMode": OVERRIDING}
-        self._context.logger.info(
-            3,
-            UPDATING,
-            pod=Ref(wanted.pod.key),
-            conditionType="PodScheduled",
-            conditionStatus="False",
-            conditionReason=wanted.reason,
-            **nomination,
-        )
-
-    async def _write(self, uid: str, first: _StatusUpdate) -> None:
-        context = self._context
-        wanted: _StatusUpdate | None = first
-        pod = first.pod
-        try:
-            while wanted is not None and not self._is_another(pod):
-                patch = failure_patch(
-                    pod,
-                    reason=wanted.reason,
-                    message=wanted.message,
-                    now=context.clock.now(),
-                    nominated_node=wanted.nominated_node,
-                )
-                try:
-                    await patch_status(context.client, pod, patch, context.rng)
-                except ApiError as error:
-                    if is_replaced(error):
-                        return
-                    context.logger.error("Error updating pod", pod=Ref(pod.key), err=error, logger=UNHANDLED)
-                wanted, self._under_way[uid] = self._under_way[uid], None
-                if wanted is not None:
-                    pod = self._latest(wanted.pod)
-        except Exception as cause:  # noqa: BLE001 - a status that cannot be written must not end the scheduler
-            context.unexpected("Writing a pod's status failed", cause, source="pod_status", pod=Ref(pod.key))
-        finally:
-            del self._under_way[uid]
-
-    def _is_another(self, pod: Pod) -> bool:
-        """Whether a new pod has its name by now: it must not be told what is not about it."""
-        known = self._context.find(pod.key)
-        return known is not None and known.metadata.uid != pod.metadata.uid
-
-    def _latest(self, pod: Pod) -> Pod:
-        """The pod as it was last told of, if it is still the same."""
-        known = self._context.find(pod.key)
-        return known if known is not None and known.metadata.uid == pod.metadata.uid else pod

@@ -10,7 +10,7 @@ gate decides whether the rules of batches are followed beside it and counted: th
 conditions, and it was used if the chosen node is one of the batch.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -19,12 +19,17 @@ from stowplan.api.pod import Pod
 from stowplan.api.releases.behaviour import Batching
 from stowplan.runtime.clock import Clock
 from stowplan.runtime.logs import Logger, Ref
+from stowplan.scheduler.cycle.instrument import Instrument
+from stowplan.scheduler.cycle.profile import Profile
+from stowplan.scheduler.cycle.schedule_result import ScheduleResult
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.interface import UNSIGNED, ExtensionPoint, Plugin
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.metrics.scheduling import BatchCounts
 from stowplan.scheduler.plugins.imagelocality import normalized_name
 from stowplan.scheduler.plugins.podtopologyspread import PodTopologySpread
+from stowplan.scheduler.queue.queued_pod import QueuedPod
+from stowplan.scheduler.queue.scheduling_queue import SchedulingQueue
 from stowplan.scheduler.table.columns import BoolColumn
 from stowplan.scheduler.table.podinfo import PodInfo, storage_volumes
 
@@ -317,3 +322,15 @@ class Batch:
             cycleCount=cycle,
             reason=reason,
         )
+
+
+class BatchInstrument(Instrument):
+    """Follows the batches of all profiles (feature gate OpportunisticBatching)."""
+
+    def __init__(self, batches: Mapping[str, Batch], queue: SchedulingQueue) -> None:
+        self._batches = batches
+        self._queue = queue
+
+    def searched(self, profile: Profile, queued: QueuedPod, result: ScheduleResult, began: float) -> None:
+        batch = self._batches[profile.name]
+        batch.note(queued.pod, result.evaluation, result.row, self._queue.cycle)
