@@ -104,7 +104,7 @@ def test_memory_that_grows_with_the_rounds_is_noticed(tmp_path: Path) -> None:
 
 def test_the_command_shows_each_round_and_a_summary() -> None:
     done = CliRunner().invoke(
-        stowplan, ["chaos", "--processes", "--rounds", "1", "--seed", "7", "--fault", "calm", "--json"]
+        stowplan, ["lab", "chaos", "--processes", "--rounds", "1", "--seed", "7", "--fault", "calm", "--json"]
     )
     assert done.exit_code == 0, done.output
     round_line, summary, *memory, document = done.output.splitlines()
@@ -131,6 +131,6 @@ def test_the_command_shows_each_round_and_a_summary() -> None:
     ],
 )
 def test_options_that_would_have_no_effect_are_refused(arguments: list[str], problem: str) -> None:
-    done = CliRunner().invoke(stowplan, ["chaos", *arguments])
+    done = CliRunner().invoke(stowplan, ["lab", "chaos", *arguments])
     assert done.exit_code == 1
     assert done.output.startswith(f"Error: {problem}")

@@ -64,7 +64,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
         "apiserver controllers kubelets node",
         ("stowplan.localcluster.up", "stowplan.scheduler.scheduler", *EXTRAS),
     ),
-    "with everything": ("bench chaos fuzz up", EXTRAS),
+    "with everything": ("bench lab up", EXTRAS),
 }
 """All commands, and what the help of none of a group loads. Those that only ask load the rest when they know
 what they are asked."""

@@ -92,3 +92,17 @@ def test_a_mistake_of_the_user_is_told_in_one_line(error: Exception, line: str) 
 def test_what_is_no_mistake_of_the_user_is_not_hidden() -> None:
     group = OneLineErrors("program", commands={"fail": click.Command("fail", callback=lambda: [][0])})
     assert isinstance(CliRunner().invoke(group, ["fail"]).exception, IndexError)
+
+
+@pytest.mark.parametrize("name", ["chaos", "fuzz"])
+def test_a_command_that_moved_names_its_new_place_in_one_line(name: str) -> None:
+    result = CliRunner().invoke(stowplan, [name, "--seeds", "3"])
+    assert result.exit_code == 1
+    assert result.output == f"Error: `stowplan {name}` is `stowplan lab {name}` now\n"
+
+
+def test_the_lab_has_the_commands_that_users_know_from_the_top() -> None:
+    lab = stowplan.commands["lab"]
+    assert isinstance(lab, click.Group)
+    assert list(lab.commands) == ["bench", "chaos", "fuzz", "verify"]
+    assert all(lab.commands[name] is stowplan.commands[name] for name in ("bench", "verify"))

@@ -29,7 +29,13 @@ LASTING = (
     "stowplan kubelets",
     "stowplan controllers",
 )
-LONG = ("stowplan bench", "stowplan chaos", "stowplan fuzz", "stowplan verify --differences")
+LONG = (
+    "stowplan bench",
+    "stowplan lab bench",
+    "stowplan lab chaos",
+    "stowplan lab fuzz",
+    "stowplan verify --differences",
+)
 """Commands that take long; tests of their own run them."""
 INSTALLING = ("pip install",)
 TESTING = "pytest "

@@ -1,4 +1,4 @@
-"""The command `stowplan fuzz`."""
+"""The command `stowplan lab fuzz`."""
 
 import json
 
@@ -12,7 +12,7 @@ SMALL = ["--size", "30", "--nodes", "12", "--limit", "5000"]
 
 
 def test_it_runs_a_seed_and_says_what_took_longest() -> None:
-    done = CliRunner().invoke(stowplan, ["fuzz", "--case", "3", *SMALL, "--json"])
+    done = CliRunner().invoke(stowplan, ["lab", "fuzz", "--case", "3", *SMALL, "--json"])
     assert done.exit_code == 0, done.output
     *_, slowest, summary, document = done.output.splitlines()
     assert " ms held by " in slowest
@@ -25,7 +25,7 @@ def test_it_runs_a_seed_and_says_what_took_longest() -> None:
 def test_a_finding_names_its_case_and_ends_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(NodeAffinity, "filter", lambda self, cycle, pod, nodes: None)
     monkeypatch.setattr(NodeAffinity, "pre_filter", lambda self, cycle, pod: None)
-    done = CliRunner().invoke(stowplan, ["fuzz", "--case", "node selector", *SMALL])
+    done = CliRunner().invoke(stowplan, ["lab", "fuzz", "--case", "node selector", *SMALL])
     assert done.exit_code == 1
     assert "10,000 node selector keys: no pod is bound to an infeasible node: fuzz/keys to " in done.output
 
@@ -38,7 +38,7 @@ def test_a_finding_names_its_case_and_ends_with_1(monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_bad_options_are_refused_in_one_line(arguments: list[str], problem: str) -> None:
-    done = CliRunner().invoke(stowplan, ["fuzz", *arguments])
+    done = CliRunner().invoke(stowplan, ["lab", "fuzz", *arguments])
     assert done.exit_code == 1
     assert done.output.startswith(f"Error: {problem}")
     assert done.output.count("\n") == 1

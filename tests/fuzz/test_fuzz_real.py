@@ -120,7 +120,7 @@ def test_the_table_has_schedulers_of_one_case_below_each_other() -> None:
     ],
 )
 def test_bad_options_are_refused_in_one_line(arguments: list[str], problem: str) -> None:
-    done = CliRunner().invoke(stowplan, ["fuzz", *arguments])
+    done = CliRunner().invoke(stowplan, ["lab", "fuzz", *arguments])
     assert done.exit_code == 1
     assert done.stderr.startswith(f"Error: {problem}")
     assert done.stderr.count("\n") == 1

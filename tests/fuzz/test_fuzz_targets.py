@@ -112,18 +112,18 @@ def only_broken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_the_command_lists_targets_with_their_oracles() -> None:
-    done = CliRunner().invoke(stowplan, ["fuzz", "--targets"])
+    done = CliRunner().invoke(stowplan, ["lab", "fuzz", "--targets"])
     assert done.exit_code == 0
     assert [line.split()[0] for line in done.output.splitlines()] == list(TARGETS)
     assert "compared with" in done.output
 
 
 def test_a_finding_is_written_to_a_file_that_shows_it_again(only_broken: Path) -> None:
-    done = CliRunner().invoke(stowplan, ["fuzz", "--target", "broken", "--seconds", "1"])
+    done = CliRunner().invoke(stowplan, ["lab", "fuzz", "--target", "broken", "--seconds", "1"])
     assert done.exit_code == 1
     assert "broken: a rule: broken" in done.output
     assert done.output.splitlines()[-1].endswith(" findings")
-    again = CliRunner().invoke(stowplan, ["fuzz", "--target", "broken", "--input", "finding-broken-1"])
+    again = CliRunner().invoke(stowplan, ["lab", "fuzz", "--target", "broken", "--input", "finding-broken-1"])
     assert again.exit_code == 1
     assert again.output.startswith("broken: ")
 
@@ -142,5 +142,5 @@ def test_a_finding_is_written_to_a_file_that_shows_it_again(only_broken: Path) -
 def test_bad_options_of_targets_are_refused_in_one_line(
     only_broken: Path, arguments: list[str], problem: str
 ) -> None:
-    done = CliRunner().invoke(stowplan, ["fuzz", *arguments])
+    done = CliRunner().invoke(stowplan, ["lab", "fuzz", *arguments])
     assert (done.exit_code, done.output) == (1, f"Error: {problem}\n")

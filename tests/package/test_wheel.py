@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from stowplan import __version__
+from stowplan.cli.lab import COMMANDS as OF_LAB
 from stowplan.cli.main import _PLACES
 
 ROOT = Path(__file__).parents[2]
@@ -115,7 +116,7 @@ def test_its_scripts_exist(files: dict[str, bytes]) -> None:
     entries = files[f"{INFO}/entry_points.txt"].decode()
     scripts = dict(re.findall(r"^([\w-]+) = (\S+)$", entries, flags=re.MULTILINE))
     assert scripts.keys() == {"stowplan", "kubectl-why"}
-    for place in (*scripts.values(), *_PLACES.values()):
+    for place in (*scripts.values(), *_PLACES.values(), *OF_LAB.values()):
         module, _, function = place.partition(":")
         path = module.replace(".", "/")
         text = files.get(f"{path}.py") or files[f"{path}/__init__.py"]

@@ -108,8 +108,8 @@ def commands(trial: Trial) -> None:
     trial.stowplan("man", "--directory", "man")
     trial.stowplan("demo")
     trial.stowplan("config", "validate", "second.yaml")
-    trial.stowplan("chaos", "--seeds", "1")
-    trial.stowplan("fuzz", "--seeds", "1", "--nodes", "10", "--size", "20")
+    trial.stowplan("lab", "chaos", "--seeds", "1")
+    trial.stowplan("lab", "fuzz", "--seeds", "1", "--nodes", "10", "--size", "20")
     trial.stowplan("bench", "engine", "--nodes", "20", "--pods", "20")
 
 

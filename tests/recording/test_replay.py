@@ -45,7 +45,7 @@ profiles:
 
 
 def sound(seed: int, *, groups: bool = False) -> Plan:
-    """A plan of `stowplan chaos` in which the API server fails at random, but no plugin and no extender."""
+    """A plan of `stowplan lab chaos` in which only the API server fails at random, no plugin or extender."""
     return msgspec.structs.replace(plan_of(seed, groups=groups), faulty_profiles=(), extenders=())
 
 

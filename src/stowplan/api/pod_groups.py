@@ -26,7 +26,6 @@ MAX_TREE_DEPTH: Final = 4
 """How many levels a tree of groups may have, the leaf included."""
 
 PREEMPT_LOWER_PRIORITY: Final = "PreemptLowerPriority"
-PREEMPT_NEVER: Final = "Never"
 
 INITIALLY_SCHEDULED: Final = "PodGroupInitiallyScheduled"
 """The condition that the scheduler writes: enough members got a node for the first time."""

@@ -1,14 +1,13 @@
 """The command `stowplan`."""
 
 import os
-from collections.abc import Iterator, Mapping, MutableMapping
-from importlib import import_module
 from typing import Any, Final
 
 import click
 from click.shell_completion import CompletionItem
 
 from stowplan import __version__
+from stowplan.cli.lazy import Commands
 from stowplan.gocompat.quoting import visible
 
 COMMANDS: Final = {
@@ -44,6 +43,7 @@ COMMANDS: Final = {
         "sweep": ("simulate.sweep:sweep", "Simulate every combination of EXPERIMENT."),
         "record": ("simulate.record:record", "Record what happens in a cluster."),
         "replay": ("simulate.replay:replay", "Replay RECORDING, or compare another configuration on it."),
+        "demo": ("hosts.demo:demo", "Replay decisions of kube-scheduler and explain one."),
     },
     "Configuration and help": {
         "config": ("config:config_group", "Show, validate and migrate configurations."),
@@ -52,11 +52,9 @@ COMMANDS: Final = {
         "man": ("man:man", "Print the manual page of a command."),
     },
     "Test stowplan itself": {
-        "demo": ("hosts.demo:demo", "Replay decisions of kube-scheduler and explain one."),
         "verify": ("lab.verify:verify_command", "Compare decisions with recorded ones."),
         "bench": ("lab.bench:bench", "Measure stowplan on this machine."),
-        "chaos": ("lab.chaos:chaos", "Test the scheduler under random faults."),
-        "fuzz": ("lab.fuzz:fuzz", "Test the scheduler with hostile objects."),
+        "lab": ("lab:lab", "Test and measure stowplan: bench, chaos, fuzz, verify."),
     },
 }
 """Commands by what they are for: where each is in `stowplan.cli`, and the first line of its help, so that
@@ -65,36 +63,10 @@ COMMANDS: Final = {
 _PLACES: Final = {
     name: f"stowplan.cli.{place}" for section in COMMANDS.values() for name, (place, _) in section.items()
 }
+_MOVED: Final = ("chaos", "fuzz")
+"""Commands that were here before they moved below `lab`."""
+
 _SUMMARIES: Final = {name: summary for section in COMMANDS.values() for name, (_, summary) in section.items()}
-
-
-class Commands(MutableMapping[str, click.Command]):
-    """Commands by name, loaded when they are asked for.
-
-    Most of them need NumPy and take their time; `stowplan run --version` does not.
-    """
-
-    def __init__(self, places: Mapping[str, str]) -> None:
-        self._places = places
-        self._loaded: dict[str, click.Command] = {}
-
-    def __getitem__(self, name: str) -> click.Command:
-        if name not in self._loaded:
-            module, _, attribute = self._places[name].partition(":")
-            self._loaded[name] = getattr(import_module(module), attribute)
-        return self._loaded[name]
-
-    def __setitem__(self, name: str, command: click.Command) -> None:
-        self._loaded[name] = command
-
-    def __delitem__(self, name: str) -> None:
-        del self._loaded[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys((*self._places, *self._loaded)))
-
-    def __len__(self) -> int:
-        return len(self._places.keys() | self._loaded.keys())
 
 
 class OneLineErrors(click.Group):
@@ -132,6 +104,13 @@ class Program(OneLineErrors):
         for title, section in COMMANDS.items():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), summary) for name, (_, summary) in section.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] in _MOVED:
+            raise click.ClickException(f"`stowplan {args[0]}` is `stowplan lab {args[0]}` now")
+        return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """The commands, again without loading them, and the options."""

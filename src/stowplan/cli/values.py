@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from stowplan.gocompat.durations import Duration, DurationError
@@ -87,3 +88,12 @@ def _too_few(param: click.Parameter | None, value: Any) -> click.ClickException:
 def _refused(param: click.Parameter | None, expected: str, value: Any) -> click.ClickException:
     option = param.opts[0] if param is not None else "value"
     return click.ClickException(f"{option}: expected {expected}, got {value!r}")
+
+
+def refuse_unused(ctx: click.Context, names: Iterable[str], switch: str, is_on: bool) -> None:
+    """Refuse options that have no effect with a switch, or without it."""
+    for option in ctx.command.params:
+        given = ctx.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
+        if option.name in names and given:
+            how = "without" if is_on else "with"
+            raise click.ClickException(f"{option.opts[0]}: expected only {how} {switch}")

@@ -2,7 +2,7 @@
 
 `Client` is the interface: the store in this process and a real API server over HTTP look the same through
 it. `Reflector` keeps the objects of one resource, listed and watched, through cut watches, forgotten versions
-and errors.
+and errors. Imports `api` and below. Begin with `interface`.
 """
 
 from stowplan.client.interface import (

@@ -10,6 +10,7 @@ A file passes through these modules:
 
 Beside them: `dump` writes a configuration out, `emulation` reads `--emulated-version`, `legacy` loads what
 earlier releases had (versions before v1, Policies, algorithm providers), and `migrate` writes that as v1.
+Imports the plugins that it configures, but no running scheduler. Begin with `load`.
 """
 
 from stowplan.config.build import BuiltConfig, build, default_profile

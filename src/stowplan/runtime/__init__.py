@@ -4,4 +4,6 @@
 * `logs`: klog's log lines
 * `gc_tuning`, `sharding`: no long pauses for garbage collection or for the growth of a dictionary
 * `lazy`: modules that are loaded on first use; `formerpaths`: modules that have moved
+
+It knows nothing of Kubernetes; of our packages it imports `gocompat` only. Begin with `clock`.
 """

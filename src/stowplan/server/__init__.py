@@ -5,4 +5,6 @@
 * `startup`: the startup plan, everything that is decided before the scheduler starts
 * `process`: leader election, signals, reloads, exit; `instance`: one scheduler within it
 * `clients`: clients of the API server; `secure_port`: what is served; `version`: what `--version` says
+
+It imports the scheduler and everything below, no simulator and no local cluster. Begin with `command`.
 """

@@ -13,6 +13,7 @@
 
 Builders never change: every method returns a new one, so a half-finished pod can be kept and varied.
 `check_plugin` needs hypothesis, which comes with `stowplan[testing]`; it is imported when first asked for.
+Begin with `builders` and `clusters`. It imports everything but `lab` and `cli`.
 """
 
 from typing import TYPE_CHECKING, Any

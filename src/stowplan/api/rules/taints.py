@@ -9,7 +9,6 @@ from stowplan.api.pod import Toleration
 from stowplan.gocompat.numbers import parse_int64
 
 NO_SCHEDULE: Final = "NoSchedule"
-PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
 NO_EXECUTE: Final = "NoExecute"
 
 HARD_EFFECTS: Final = frozenset((NO_SCHEDULE, NO_EXECUTE))

@@ -1,1 +1,1 @@
-"""Commands that run a scheduler, a cluster or parts of one."""
+"""Commands that run a scheduler (`run`), a cluster (`up`), or parts of one."""

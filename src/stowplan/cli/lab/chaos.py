@@ -1,4 +1,4 @@
-"""`stowplan chaos`: randomized runs under faults by seed, and campaigns against real processes."""
+"""`stowplan lab chaos`: randomized runs under faults by seed, and campaigns against real processes."""
 
 import math
 import time
@@ -13,7 +13,7 @@ import msgspec
 from click.core import ParameterSource
 
 from stowplan.cli.progress import Progress
-from stowplan.cli.values import AtLeast, OneOf
+from stowplan.cli.values import AtLeast, OneOf, refuse_unused
 from stowplan.lab.chaos import Outcome, execute, plan_of
 from stowplan.lab.chaos.campaign import FAULTS, CampaignResult, RoundResult, run_campaign
 
@@ -91,7 +91,7 @@ def chaos(
 
     Exits with 1 if an invariant is violated.
     """
-    _refuse_unused(ctx, _IN_PROCESS if processes else _WITH_PROCESSES, processes)
+    refuse_unused(ctx, _IN_PROCESS if processes else _WITH_PROCESSES, "--processes", processes)
     if minutes is not None and ctx.get_parameter_source("rounds") is ParameterSource.COMMANDLINE:
         raise click.ClickException("--minutes: expected only without --rounds")
     if processes:
@@ -99,15 +99,6 @@ def chaos(
     else:
         chosen = range(first, first + seeds) if seed is None else range(seed, seed + 1)
         _run_seeds(chosen, _Content(groups, claims), as_json, verbose)
-
-
-def _refuse_unused(ctx: click.Context, names: tuple[str, ...], processes: bool) -> None:
-    """An option that would have no effect is a mistake."""
-    for option in ctx.command.params:
-        given = ctx.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
-        if option.name in names and given:
-            when = "expected only without --processes" if processes else "expected only with --processes"
-            raise click.ClickException(f"{option.opts[0]}: {when}")
 
 
 # Runs in this process
@@ -163,7 +154,7 @@ def _show(outcome: Outcome, content: _Content) -> None:
     more = len(outcome.findings) - 1
     also = f", and {more} more" if more else ""
     click.echo(f"seed {outcome.seed}: {outcome.findings[0]}{also}")
-    click.echo(f"  again: stowplan chaos --seed {outcome.seed}{content.options} --verbose")
+    click.echo(f"  again: stowplan lab chaos --seed {outcome.seed}{content.options} --verbose")
 
 
 def _document(chosen: range, failed: list[Outcome], counts: Counter[str]) -> dict[str, Any]:
@@ -228,7 +219,7 @@ def _run_campaign(extent: _Extent, schedulers: int, faults: Sequence[str], as_js
 def _show_round(result: RoundResult) -> None:
     click.echo(str(result))
     if result.findings:
-        click.echo(f"  again: stowplan chaos --processes --rounds 1 --seed {result.seed}")
+        click.echo(f"  again: stowplan lab chaos --processes --rounds 1 --seed {result.seed}")
 
 
 def _campaign_document(result: CampaignResult) -> dict[str, Any]:

@@ -1,16 +1,15 @@
-"""`stowplan fuzz`: hostile objects, by seed and from the corpus, in this process or on a real API server."""
+"""`stowplan lab fuzz`: hostile objects by seed and from the corpus, here or on a real API server."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 import msgspec
-from click.core import ParameterSource
 
 from stowplan.cli.lab.fuzz_real import binaries, run_real_command
 from stowplan.cli.lab.fuzz_targets import target_options
 from stowplan.cli.progress import Progress
-from stowplan.cli.values import AtLeast
+from stowplan.cli.values import AtLeast, refuse_unused
 from stowplan.lab.fuzz import Case, Finding, FuzzResult, FuzzRun, Hold, corpus, random_case, run_cases
 from stowplan.lab.fuzz.cases import STORE, WIRE
 from stowplan.lab.fuzz.claims import compare_claims
@@ -93,7 +92,7 @@ def fuzz(
     ports and a temporary directory. `stowplan run` and, with --scheduler, a kube-scheduler take turns on it,
     and a table compares how long ordinary pods wait for a node.
     """
-    _refuse_unused(ctx, _IN_PROCESS if real else _WITH_REAL, real)
+    refuse_unused(ctx, _IN_PROCESS if real else _WITH_REAL, "--real", real)
     if real:
         run_real_command(binaries(apiserver, etcd, scheduler), nodes, _admitted(name, size), as_json)
         return
@@ -106,15 +105,6 @@ def fuzz(
         click.echo(msgspec.json.encode(_document(result)).decode())
     if result.findings:
         raise SystemExit(1)
-
-
-def _refuse_unused(ctx: click.Context, names: tuple[str, ...], real: bool) -> None:
-    """An option that would have no effect is a mistake."""
-    for option in ctx.command.params:
-        given = ctx.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
-        if option.name in names and given:
-            when = "expected only without --real" if real else "expected only with --real"
-            raise click.ClickException(f"{option.opts[0]}: {when}")
 
 
 def _admitted(name: str | None, size: int) -> list[Case]:

@@ -1,4 +1,4 @@
-"""`stowplan fuzz --real`: the corpus on a real API server, and the table of what came of it."""
+"""`stowplan lab fuzz --real`: the corpus on a real API server, and the table of what came of it."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""`stowplan fuzz --target` and `--openapi`: arbitrary bytes for parsers, requests for the API server."""
+"""`stowplan lab fuzz --target` and `--openapi`: arbitrary bytes for parsers, requests for the API server."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -263,10 +263,6 @@ def _cannot_be_handled(resource: Resource, version: str, kind: str, why: str) ->
     return status.bad_request(f'{kind} in version "{version}" cannot be handled as a {resource.kind}: {why}')
 
 
-def check_unknown_fields(resource: Resource, unknown: list[str], validation: str) -> list[str]:
-    return check_strictly(resource, [f'unknown field "{path}"' for path in unknown], validation)
-
-
 def check_strictly(resource: Resource, messages: list[str], validation: str) -> list[str]:
     """What the sender is to be warned of. Raises `ApiError` 400 if everything has to be right."""
     if validation == "Strict" and messages:

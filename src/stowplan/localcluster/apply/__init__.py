@@ -1,4 +1,8 @@
-"""Managed fields and server-side apply: who owns which field, and what several people want of an object."""
+"""Managed fields and server-side apply: who owns which field, and objects that several writers apply.
+
+`configuration` merges what is applied, `managedfields` tracks owners, `shapes` and `fieldtree` are sets of
+fields.
+"""
 
 from stowplan.localcluster.apply.configuration import Applier, ApplyResult, apply_configuration
 from stowplan.localcluster.apply.managedfields import ManagedFields, after_change, after_creation, plain_json

@@ -78,6 +78,19 @@ def controller_reference(resource: Resource, owner: Json) -> Json:
     }
 
 
+def claim_reference(claim: Json) -> Json:
+    """What a volume says that is bound to `claim`."""
+    metadata = claim["metadata"]
+    return {
+        "kind": "PersistentVolumeClaim",
+        "apiVersion": "v1",
+        "namespace": metadata.get("namespace", ""),
+        "name": metadata["name"],
+        "uid": uid_of(claim),
+        "resourceVersion": metadata["resourceVersion"],
+    }
+
+
 def is_deleting(obj: Json) -> bool:
     return "deletionTimestamp" in obj["metadata"]
 

@@ -12,6 +12,7 @@ import msgspec
 
 from stowplan.api.meta import micro_timestamp, seconds_of, timestamp
 from stowplan.api.requests import Json
+from stowplan.gocompat.protowire import length_delimited, varint
 from stowplan.localcluster.schema.types import Field, Form, TypeDef, the_schema
 
 MAGIC: Final = b"k8s\x00"
@@ -372,14 +373,5 @@ def _scalar(name: str, value: Any) -> int | bytes:
 
 def _field(number: int, value: int | bytes) -> bytes:
     if isinstance(value, int):
-        return _varint_of(number << 3) + _varint_of(value)
-    return _varint_of(number << 3 | 2) + _varint_of(len(value)) + value
-
-
-def _varint_of(number: int) -> bytes:
-    written = bytearray()
-    while number > 127:
-        written.append(number & 127 | 128)
-        number >>= 7
-    written.append(number)
-    return bytes(written)
+        return varint(number << 3) + varint(value)
+    return length_delimited(number, value)

@@ -12,6 +12,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
+from stowplan.gocompat.protowire import length_delimited, varint
 from stowplan.scheduler.metrics.native import ZERO_THRESHOLD, NativeBuckets, spans_and_deltas
 from stowplan.scheduler.metrics.options import SHOW_EVERYTHING, Visibility
 
@@ -138,17 +139,19 @@ def _shortest_repr(value: float) -> str:
 def delimited(collectors: Iterable[Collector], visibility: Visibility = SHOW_EVERYTHING) -> bytes:
     """All metrics, one length-delimited message per family."""
     messages = (_family_message(family) for family in exposed_families(collectors, visibility))
-    return b"".join(_varint(len(message)) + message for message in messages)
+    return b"".join(varint(len(message)) + message for message in messages)
 
 
 def _family_message(family: ExposedFamily) -> bytes:
     kind = _TYPES.get(family.type, _TYPES["unknown"])
     head = _string_field(1, family.name) + _string_field(2, family.help) + _varint_field(3, kind)
     if family.type in ("histogram", "summary"):
-        return head + b"".join(_bytes_field(4, metric) for metric in _distribution_messages(family))
+        return head + b"".join(length_delimited(4, metric) for metric in _distribution_messages(family))
     field = _VALUE_FIELDS.get(family.type, _UNTYPED)
     return head + b"".join(
-        _bytes_field(4, _label_pairs(sample.labels) + _bytes_field(field, _double_field(1, sample.value)))
+        length_delimited(
+            4, _label_pairs(sample.labels) + length_delimited(field, _double_field(1, sample.value))
+        )
         for sample in family.samples
     )
 
@@ -161,9 +164,9 @@ def _distribution_messages(family: ExposedFamily) -> Iterable[bytes]:
         for sample in group:
             if sample.name.endswith("_bucket"):
                 bound = float(sample.labels["le"])
-                parts += _bytes_field(3, _varint_field(1, int(sample.value)) + _double_field(2, bound))
+                parts += length_delimited(3, _varint_field(1, int(sample.value)) + _double_field(2, bound))
             elif "quantile" in sample.labels:
-                parts += _bytes_field(
+                parts += length_delimited(
                     3, _double_field(1, float(sample.labels["quantile"])) + _double_field(2, sample.value)
                 )
             elif sample.name.endswith("_count"):
@@ -174,7 +177,7 @@ def _distribution_messages(family: ExposedFamily) -> Iterable[bytes]:
         if native is not None:
             parts += _native_fields(native)
         whole = _varint_field(1, int(count)) + _double_field(2, total) + parts
-        yield _label_pairs(dict(labels)) + _bytes_field(field, whole)
+        yield _label_pairs(dict(labels)) + length_delimited(field, whole)
 
 
 def _native_fields(native: NativeBuckets) -> bytes:
@@ -188,7 +191,7 @@ def _native_buckets(spans_field: int, deltas_field: int, found: Counter[int]) ->
     return b"".join(
         (
             *(
-                _bytes_field(spans_field, _signed_field(1, span.offset) + _varint_field(2, span.length))
+                length_delimited(spans_field, _signed_field(1, span.offset) + _varint_field(2, span.length))
                 for span in spans
             ),
             *(_signed_field(deltas_field, delta) for delta in deltas),
@@ -203,29 +206,16 @@ def _series_labels(sample: Sample) -> tuple[tuple[str, str], ...]:
 def _label_pairs(labels: dict[str, str]) -> bytes:
     pairs = sorted(labels.items())
     return b"".join(
-        _bytes_field(1, _string_field(1, name) + _string_field(2, str(value))) for name, value in pairs
+        length_delimited(1, _string_field(1, name) + _string_field(2, str(value))) for name, value in pairs
     )
 
 
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
-def _bytes_field(field: int, value: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(value)) + value
-
-
 def _string_field(field: int, value: str) -> bytes:
-    return _bytes_field(field, value.encode())
+    return length_delimited(field, value.encode())
 
 
 def _varint_field(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value)
+    return varint(field << 3) + varint(value)
 
 
 def _signed_field(field: int, value: int) -> bytes:
@@ -233,4 +223,4 @@ def _signed_field(field: int, value: int) -> bytes:
 
 
 def _double_field(field: int, value: float) -> bytes:
-    return _varint(field << 3 | 1) + pack("<d", value)
+    return varint(field << 3 | 1) + pack("<d", value)

@@ -1,8 +1,8 @@
 """Parsers fed with arbitrary bytes, compared with other libraries where there are any.
 
 A target (target.py) is a parser with seeds and an oracle: texts (texts.py), connections (framing.py), objects
-(objects.py) and CEL (expressions.py). `stowplan fuzz --target` and the tests mutate seeds (mutation.py); with
-atheris installed the campaign is guided by coverage (guided.py).
+(objects.py) and CEL (expressions.py). `stowplan lab fuzz --target` and the tests mutate seeds (mutation.py);
+with atheris installed the campaign is guided by coverage (guided.py).
 """
 
 from typing import Final

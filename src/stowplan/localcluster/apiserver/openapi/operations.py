@@ -1,7 +1,7 @@
 """The paths of OpenAPI documents of version 3: what can be asked for, with which parameters and bodies.
 
-Clients are generated from these, and requests (`stowplan fuzz --openapi`). Documents of version 2 have the
-operations alone (documents.py), as kubectl looks at no more of them.
+Clients are generated from these, and requests (`stowplan lab fuzz --openapi`). Documents of version 2 have
+the operations alone (documents.py), as kubectl looks at no more of them.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,1 +1,1 @@
-"""The HorizontalPodAutoscaler controller."""
+"""The HorizontalPodAutoscaler controller: `podautoscaler` is the loop, the rest computes replicas."""

@@ -1,1 +1,1 @@
-"""Controllers of services: Endpoints and EndpointSlices."""
+"""Controllers of services: Endpoints and EndpointSlices, from the pods that `servicepods` finds."""

@@ -1,1 +1,1 @@
-"""Controllers of storage: volumes, claims, a provisioner, and their protection."""
+"""Controllers of storage: volumes and claims (`persistentvolume`), a provisioner, and their protection."""

@@ -19,6 +19,7 @@ from stowplan.localcluster.controllerruntime.events import NORMAL, WARNING
 from stowplan.localcluster.controllers.storage.volumeprotection import claims_of
 from stowplan.localcluster.objects.fields import (
     annotations_of,
+    claim_reference,
     is_deleting,
     is_finished,
     key_of,
@@ -249,19 +250,7 @@ def volume_binding(volume: Json, claim: Json) -> Json:
     ref = spec_of(volume).get("claimRef") or {}
     if ref.get("uid") == uid_of(claim) and is_claimed_by(volume, claim):
         return {}
-    metadata = claim["metadata"]
-    change: Json = {
-        "spec": {
-            "claimRef": {
-                "kind": "PersistentVolumeClaim",
-                "apiVersion": "v1",
-                "namespace": metadata.get("namespace", ""),
-                "name": metadata["name"],
-                "uid": uid_of(claim),
-                "resourceVersion": metadata["resourceVersion"],
-            }
-        }
-    }
+    change: Json = {"spec": {"claimRef": claim_reference(claim)}}
     if not is_claimed_by(volume, claim):
         change["metadata"] = {"annotations": {BOUND_BY_CONTROLLER: "yes"}}
     return change

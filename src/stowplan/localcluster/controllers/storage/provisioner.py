@@ -29,6 +29,7 @@ from stowplan.localcluster.controllers.storage.persistentvolume import (
 )
 from stowplan.localcluster.objects.fields import (
     annotations_of,
+    claim_reference,
     is_deleting,
     labels_of,
     name_of,
@@ -302,19 +303,12 @@ def wants_volume(claim: Json, storage_class: Json) -> bool:
 
 def new_volume(claim: Json, storage_class: Json, place: Segments) -> Json:
     """The volume made for a claim. Its name is the claim's own: a second attempt makes no second volume."""
-    spec, metadata = spec_of(claim), claim["metadata"]
+    spec = spec_of(claim)
     name, driver = f"pvc-{uid_of(claim)}", annotations_of(claim)[PROVISIONER]
     volume: Json = {
         "accessModes": list(spec.get("accessModes") or ()),
         "capacity": {"storage": (spec.get("resources") or {}).get("requests", {}).get("storage", "1Gi")},
-        "claimRef": {
-            "kind": "PersistentVolumeClaim",
-            "apiVersion": "v1",
-            "namespace": metadata.get("namespace", ""),
-            "name": metadata["name"],
-            "uid": uid_of(claim),
-            "resourceVersion": metadata["resourceVersion"],
-        },
+        "claimRef": claim_reference(claim),
         "csi": {"driver": driver, "volumeHandle": name},
         "persistentVolumeReclaimPolicy": storage_class.get("reclaimPolicy") or "Delete",
         "storageClassName": class_of(claim),
