@@ -8,7 +8,7 @@
         print(outcome.moved, outcome.pending)
 
 The host is `cluster`: one table with the profiles of a configuration, which forks. Explanations of a dump,
-`fit`, `whatif`, `capacity`, `plan` and the autoscaler of scenarios use it.
+`fit`, `whatif`, `capacity`, `plan`, the autoscaler of scenarios and `stowplan.testing.cluster()` use it.
 
 * `snapshot/`: where its objects come from (an API server, dumps, snapshots, traces, shapes)
 * `creation/`: objects of manifests, by the API server's admission and the functions of the controllers
