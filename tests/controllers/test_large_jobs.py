@@ -8,7 +8,8 @@ import pytest
 
 from controllers.worlds import World, live
 from stowplan.api.catalogue import JOBS
-from stowplan.localcluster.controllers.workloads.job import MAX_BURST, JobController
+from stowplan.localcluster.controllerruntime.controller import MAX_BURST
+from stowplan.localcluster.controllers.workloads.job import JobController
 
 MANY = 20_000_000
 """As a list of positions these are 160 MB."""
