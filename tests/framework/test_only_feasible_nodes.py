@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stowplan.scheduler.cycle.scheduling_cycle import choose_node
 from stowplan.scheduler.framework.contract import Contract, Reads
 from stowplan.scheduler.framework.interface import Plugin
 from stowplan.scheduler.framework.status import ChoiceError, PluginError
@@ -99,7 +100,7 @@ def test_a_ranking_gone_wrong_fails_the_attempt_and_binds_nothing(wrong: str) ->
     assert row is not None
     evaluation.pod_class.scores.ranking.put(row, 10**9)
     with pytest.raises(ChoiceError, match="filtered out" if wrong == "out" else "has no node"):
-        evaluation.choose(lambda n: 0)
+        choose_node(evaluation, lambda n: 0)
 
 
 AMOUNTS = st.one_of(st.integers(0, 3), st.integers(2**62 - 3, 2**63 - 1), st.just(2**63 - 1))

@@ -17,6 +17,7 @@ from plugins.answers import profile_with
 from preemption.preempting import budget, fresh_chance, plugin_of, told
 from preemption.random_clusters import World, budgets, wanting, worlds
 from stowplan.api.pod import PodAffinityTerm
+from stowplan.scheduler.cycle.scheduling_cycle import choose_node
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.extension_points import run_to_end
 from stowplan.scheduler.framework.interface import PostFilterResult
@@ -193,7 +194,7 @@ def test_all_ways_agree_and_victims_are_lesser_enough_and_needed(
                 side.happens(news)
         evaluations = [side.evaluate(wanted) for side in sides]
         if evaluations[0].feasible_count:
-            node = sides[0].table.name_of(evaluations[0].choose(lambda _: 0)[0])
+            node = sides[0].table.name_of(choose_node(evaluations[0], lambda _: 0)[0])
             for side, evaluation in zip(sides, evaluations, strict=True):
                 side.table.assume(evaluation.cycle.pod, node)
             continue

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from effort import examples
 from stowplan.config import default_profile
 from stowplan.explain.recorded import decision_of
+from stowplan.scheduler.cycle.scheduling_cycle import choose_node
 from stowplan.scheduler.framework.decision import DecisionRecord
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.plugins.registry import in_tree_registry
@@ -54,7 +55,7 @@ def everything(framework: Framework, wish: PodBuilder, which: int) -> tuple[obje
     """All that is said of a pod, but which of equal nodes come first; and a node that can take it."""
     evaluation = framework.evaluate(framework.table.info(wish.obj()))
     said = describe_evaluation(framework, evaluation)
-    row, ties = evaluation.choose(lambda best: which % best) if evaluation.feasible_count else (None, 0)
+    row, ties = choose_node(evaluation, lambda best: which % best) if evaluation.feasible_count else (None, 0)
     made = decision_of(DecisionRecord(evaluation, row, ties, 5))
     assert all(sum(candidate.scores.values()) == candidate.total for candidate in made.best)
     told = (

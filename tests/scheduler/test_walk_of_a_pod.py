@@ -17,19 +17,18 @@ from stowplan.runtime.clock import VirtualClock, run
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.testing import node, pod
 
-MOST_FILES = 16
+MOST_FILES = 14
 MOST_FUNCTIONS = 45
 
 FIRST = "PodEventHandler.added"
 LAST = "InProcessClient.bind"
 MILESTONES = {
     "SchedulingQueue.add",
-    "PodHeap.put",
+    "SubQueues.to_active",
     "SchedulingQueue.pop",
-    "PodHeap.pop",
     "NodeResourcesFit.filter",
     "NodeResourcesFit.score",
-    "Evaluation.choose",
+    "choose_node",
     "Cache.assume",
     "ClusterTable.assume",
     "Lifecycle.run_reserve_and_permit",

@@ -28,6 +28,7 @@ from stowplan.explain.document.preemption import (
 )
 from stowplan.explain.sentences import brief, did_preempt, names, stay, would_preempt
 from stowplan.runtime.clock import as_date
+from stowplan.scheduler.cycle.scheduling_cycle import choose_node
 from stowplan.scheduler.framework.decision import DecisionRecord
 from stowplan.scheduler.framework.events import Action, ClusterEvent
 
@@ -50,7 +51,7 @@ def decide(evaluation: "Evaluation", choose: Callable[[int], int], top: int = 5)
     """
     if not evaluation.feasible_count:
         return decision_of(DecisionRecord(evaluation, None, 0, top))
-    row, ties = evaluation.choose(choose)
+    row, ties = choose_node(evaluation, choose)
     return decision_of(DecisionRecord(evaluation, row, ties, top))
 
 

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from stowplan.api.meta import Object, ObjectMeta
 from stowplan.api.node import Node, NodeStatus
 from stowplan.api.pod import Pod
+from stowplan.scheduler.cycle.scheduling_cycle import choose_node
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.interface import ExtensionPoint
 from stowplan.scheduler.framework.nominations import NominatedRows, Nominations
@@ -248,7 +249,7 @@ def _scores(table: ClusterTable, evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _picked(table: ClusterTable, evaluation: Evaluation, nth: int) -> str:
-    row, _ = evaluation.choose(lambda _: nth)
+    row, _ = choose_node(evaluation, lambda _: nth)
     return table.name_of(row)
 
 

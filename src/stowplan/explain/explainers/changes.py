@@ -22,6 +22,7 @@ from stowplan.api.pod import Pod
 from stowplan.explain.document.pod import Change
 from stowplan.explain.explainers.rejections import NearRow
 from stowplan.explain.sentences import outcome
+from stowplan.scheduler.cycle.scheduling_cycle import choose_node
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.explanation import Remedy, RemedyPlugin
 from stowplan.scheduler.framework.extension_points import post_filter_steps
@@ -138,7 +139,7 @@ class Changes:
             return None
         if not evaluation.feasible_count:
             return None
-        row, _ = evaluation.choose(lambda ties: 0)
+        row, _ = choose_node(evaluation, lambda ties: 0)
         return self._table.name_of(row), evaluation.feasible_count
 
     # Changes of the cluster

@@ -25,7 +25,7 @@ from stowplan.explain.explainers.rejections import Rejections
 from stowplan.explain.sentences import told_group
 from stowplan.explain.states import FITS, INCOMPLETE, PLACED, WAITING
 from stowplan.runtime.logs import Logger
-from stowplan.scheduler.cycle.scheduling_cycle import NodeFinder
+from stowplan.scheduler.cycle.scheduling_cycle import NodeFinder, choose_node
 from stowplan.scheduler.framework.decision import fit_error
 from stowplan.scheduler.framework.extension_points import Lifecycle
 from stowplan.scheduler.framework.interface import ExtensionPoint
@@ -312,7 +312,7 @@ class GroupExplainer:
             if not evaluation.feasible_count:
                 return fit_error(evaluation), Rejections(evaluation).funnel
             self._framework.run_scores(evaluation)
-            row, _ = evaluation.choose(lambda ties: 0)
+            row, _ = choose_node(evaluation, lambda ties: 0)
             status, _ = transaction.place(evaluation.cycle, pod, row)
         except PluginError as failure:
             return str(failure), ()

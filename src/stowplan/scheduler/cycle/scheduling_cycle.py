@@ -54,6 +54,26 @@ Ended: TypeAlias = "Failure | Waited[Failure | None] | None"
 """How a part of the cycle ends: with a node (None), a failure, or steps that are left to do."""
 
 
+def choose_node(evaluation: Evaluation, pick: Callable[[int], int]) -> tuple[int, int]:
+    """The chosen row and the number of rows with its total; `pick(n)` selects one of n equal rows, from 0.
+
+    At least one row must be feasible. Raises ChoiceError.
+    """
+    pod_class = evaluation.pod_class
+    if not evaluation.scored:
+        row, ties = (
+            (int(evaluation.feasible_rows[0]) if evaluation.only_row is None else evaluation.only_row),
+            1,
+        )
+    else:
+        ranking = pod_class.scores.ranking
+        top, ties = ranking.best()
+        row = ranking.pick(top, pick(ties) if ties > 1 else 0)
+    if not evaluation.cycle.table.valid.item(row) or not pod_class.filters.feasible.item(row):
+        evaluation.check_choice(row)
+    return row, ties
+
+
 class NodeFinder:
     """The search for a node: Filter, Score and the choice among the best, with extenders where there are any.
 
@@ -100,7 +120,7 @@ class NodeFinder:
             return ScheduleResult(evaluation)
         if self.choose is not None:
             return ScheduleResult(evaluation, *self.choose(evaluation))
-        return ScheduleResult(evaluation, *evaluation.choose(self.rng.randrange))
+        return ScheduleResult(evaluation, *choose_node(evaluation, self.rng.randrange))
 
     def find_for_group(
         self,
@@ -145,7 +165,7 @@ class NodeFinder:
         if evaluation.scored:
             result = yield from prioritize_by_extenders(evaluation, fresh, self.rng, self._logger)
         elif evaluation.feasible_count:
-            result = ScheduleResult(evaluation, *evaluation.choose(self.rng.randrange))
+            result = ScheduleResult(evaluation, *choose_node(evaluation, self.rng.randrange))
         else:
             result = ScheduleResult(evaluation)
         result.extenders_rejected = rejected

@@ -1,7 +1,7 @@
 """What filters and scores came to in one scheduling cycle, readable until the table changes."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -292,21 +292,6 @@ class Evaluation:
         if chosen in rows:
             rows.remove(chosen)
         return [chosen, *rows[: count - 1]]
-
-    def choose(self, pick: Callable[[int], int]) -> tuple[int, int]:
-        """One of the best rows, and how many are as good. `pick(n)` says which of n, by its number from 0.
-
-        Only if there is a feasible row. Raises ChoiceError.
-        """
-        if not self.scored:
-            row, ties = (int(self.feasible_rows[0]) if self.only_row is None else self.only_row), 1
-        else:
-            ranking = self.pod_class.scores.ranking
-            top, ties = ranking.best()
-            row = ranking.pick(top, pick(ties) if ties > 1 else 0)
-        if not self.cycle.table.valid.item(row) or not self.pod_class.filters.feasible.item(row):
-            self.check_choice(row)
-        return row, ties
 
     def check_choice(self, row: int) -> None:
         """Whatever a ranking says, only a node that passed the filters may be chosen. Raises ChoiceError."""

@@ -20,6 +20,7 @@ from stowplan.config import default_profile
 from stowplan.lab.bench.engine.workloads import ENGINE_WORKLOADS, Workload, node
 from stowplan.lab.bench.servers.processes import MIB, peak_rss
 from stowplan.runtime.gc_tuning import calm_collector
+from stowplan.scheduler.cycle.scheduling_cycle import choose_node
 from stowplan.scheduler.framework.extension_points import Lifecycle, run_post_filters
 from stowplan.scheduler.framework.interface import ExtensionPoint
 from stowplan.scheduler.framework.runtime import Framework
@@ -94,7 +95,7 @@ def _place(
             times.append(perf_counter_ns() - started)
             unschedulable += 1
             continue
-        name = table.name_of(evaluation.choose(rng.randrange)[0])
+        name = table.name_of(choose_node(evaluation, rng.randrange)[0])
         lifecycle.reserve(evaluation.cycle, info, name)
         table.assume(info, name)
         if table.devices.claims.in_flight():

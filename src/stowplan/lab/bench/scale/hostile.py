@@ -18,6 +18,7 @@ from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.config import default_profile
 from stowplan.lab.bench.engine.workloads import HOSTNAME, ZONE, ZONES
+from stowplan.scheduler.cycle.scheduling_cycle import choose_node
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.plugins.registry import in_tree_registry
 from stowplan.scheduler.table.table import ClusterTable, load
@@ -66,7 +67,7 @@ def _attempt(framework: Framework, case: str, pod: Pod) -> Attempt:
     began = thread_time()
     info = framework.table.info(pod)
     evaluation = framework.evaluate(info)
-    row = evaluation.choose(lambda ties: 0)[0] if evaluation.feasible_count else None
+    row = choose_node(evaluation, lambda ties: 0)[0] if evaluation.feasible_count else None
     first = thread_time()
     framework.evaluate(framework.table.info(pod))
     again = thread_time()
