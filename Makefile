@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 # The tests start many processes, which would all compile everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: up test test-long stories fuzz-parsers fuzz-openapi wheel wheel-trial python-trials newcomer chart image image-trial docs docs-trial schema lock man check lint types layers kubectl chromium mmdebstrap clean
+.PHONY: up test test-long stories coverage fuzz-parsers fuzz-openapi wheel wheel-trial python-trials newcomer chart image image-trial docs docs-trial schema lock man check lint types layers kubectl chromium mmdebstrap clean
 
 up: $(INSTALLED)
 	$(BIN)/stowplan up --demo
@@ -27,6 +27,12 @@ test-long: $(READY)
 # Stories recorded from kube-controller-manager, in real time against `stowplan up`: about two minutes.
 stories: $(READY)
 	$(BIN)/pytest -m stories tests/controllers
+
+# The share of lines that tests reach, also in the processes they start; dist/coverage shows the lines.
+coverage: $(READY) kubectl chromium
+	$(BIN)/pytest -n 4 --cov --cov-report=
+	$(BIN)/coverage html --quiet
+	$(BIN)/coverage report --format=total
 
 # Parsers fed with arbitrary bytes, chosen by coverage, and the API server with requests made from its documents.
 # The tools are in a virtualenv of their own.

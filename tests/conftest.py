@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+from functools import partial
 from typing import Any
 
 import pytest
@@ -28,8 +29,8 @@ class Frozen:
 
     That is a million objects: without this, a test that collects garbage ten times takes seconds. What tests
     leave behind (caches, modules) is left out some tests later. The code under test freezes and unfreezes
-    too (`stowplan.runtime.gc_tuning`); here neither has an effect, or each test after it would go through
-    the million again. Tests of the collector have processes of their own.
+    too (`stowplan.runtime.gc_tuning`); here that is only noted, or each test after it would go through the
+    million again. Tests of the collector have processes of their own.
     """
 
     EVERY = 200
@@ -38,12 +39,13 @@ class Frozen:
     def __init__(self) -> None:
         self._freeze = gc.freeze
         self._tests = 0
-        setattr(gc, "freeze", self._ignore)  # noqa: B010
-        setattr(gc, "unfreeze", self._ignore)  # noqa: B010
-
-    def _ignore(self) -> None: ...
+        self._frozen = 0
+        setattr(gc, "freeze", partial(setattr, self, "_frozen", 1))  # noqa: B010
+        setattr(gc, "unfreeze", partial(setattr, self, "_frozen", 0))  # noqa: B010
+        setattr(gc, "get_freeze_count", lambda: self._frozen)  # noqa: B010
 
     def before_test(self) -> None:
+        self._frozen = 0
         if not self._tests % self.EVERY:
             gc.collect()
             self._freeze()

@@ -1,5 +1,6 @@
 """A scheduler that is broken on purpose does not get away with it."""
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
@@ -9,6 +10,7 @@ import pytest
 from stowplan.api.status import ApiError
 from stowplan.client.objectstore import ObjectStore
 from stowplan.lab.chaos import execute, plan_of
+from stowplan.runtime.clock.watchdog import LIMIT
 from stowplan.scheduler.cache import Cache
 from stowplan.scheduler.cycle.failure_handler import FailureHandler
 from stowplan.scheduler.event_handlers import NodeEventHandler
@@ -135,3 +137,26 @@ def test_the_scheduler_dying_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(SchedulingQueue, "flush_backoff", explode)
     found = next(finding for seed in SEEDS for finding in execute(plan_of(seed)).findings[:1])
     assert "the scheduler survives: ZeroDivisionError: on purpose" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "are_slow", "is_held"),
+    [(2 * LIMIT, lambda number: number % 200 == 0, True), (LIMIT / 5, lambda number: number < 64, False)],
+)
+def test_an_attempt_that_holds_the_loop_is_found_but_not_many_short_ones(
+    seconds: float, are_slow: Callable[[int], bool], is_held: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to 32 attempts come in a row, as virtual time stands still; a scheduler would pause between them."""
+    pop, popped = SchedulingQueue.pop, [0]
+
+    def slow(self: SchedulingQueue) -> Any:
+        popped[0] += 1
+        if are_slow(popped[0]):
+            end = time.thread_time() + seconds
+            while time.thread_time() < end:
+                sum(range(200))
+        return pop(self)
+
+    monkeypatch.setattr(SchedulingQueue, "pop", slow)
+    findings = execute(plan_of(0)).findings
+    assert any("never held for long" in one.invariant for one in findings) == is_held

@@ -14,6 +14,7 @@ def test_the_attempts_before_the_last_one_are_remembered_up_to_a_limit() -> None
         found = await inspection.pod(world.namespace, "p")
         assert found is not None
         numbers = [one.number for one in found.attempts]
+        assert found.situation[0].startswith(f"attempt {numbers[0]}, "), "the last one, not the oldest"
         assert len(numbers) == EARLIER + 1
         assert numbers == list(range(numbers[0], numbers[0] - len(numbers), -1))
         assert {one.outcome for one in found.attempts} == {"unschedulable"}

@@ -9,11 +9,25 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
 import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from stowplan.explain.document.cluster import (
+    GroupsDocument,
+    NodeDocument,
+    NodesDocument,
+    Overview,
+    PodMap,
+    PodsDocument,
+)
+from stowplan.explain.document.pending import PendingDocument
+from stowplan.explain.document.pod import PodDocument
+from stowplan.explain.document.queue import CostsDocument, DecisionsDocument, QueueDocument
+from stowplan.explain.document.schema import schema_text
+from stowplan.explain.terminal.pod import render
 from up.clusters import Up, up
 from waiting import PATIENCE
 
@@ -105,6 +119,31 @@ def test_the_cluster_at_a_glance(api: Api) -> None:
     assert sum(nodes["requested"]["cpu"]) == 4000
     assert sum(nodes["requested"]["pods"]) == 2
     assert nodes["allocatable"]["cpu"] == [8000] * 3
+
+
+def test_the_schema_is_served_and_documents_decode_into_their_types(api: Api) -> None:
+    assert api.ok("/stowplan/v1/schema") == json.loads(schema_text())
+    for path, kind in (
+        ("", Overview),
+        ("/nodes", NodesDocument),
+        ("/nodes/node-0", NodeDocument),
+        ("/pods", PodsDocument),
+        ("/pods/shop/big", PodDocument),
+        ("/pods/shop/big/map", PodMap),
+        ("/podgroups", GroupsDocument),
+        ("/pending", PendingDocument),
+        ("/queue", QueueDocument),
+        ("/decisions", DecisionsDocument),
+        ("/costs", CostsDocument),
+    ):
+        answer = api.ok(f"/stowplan/v1{path}")
+        assert msgspec.convert(answer, kind).document() == answer, path
+
+
+def test_terminal_and_api_say_the_same_of_a_pod(api: Api) -> None:
+    answer = api.ok("/stowplan/v1/pods/shop/big")
+    text = " ".join(render(msgspec.convert(answer, PodDocument)).split())
+    assert all(sentence in text for sentence in (answer["headline"], *answer["situation"], *answer["awaits"]))
 
 
 def test_a_waiting_pod_is_explained_with_its_place_in_the_queue(api: Api) -> None:

@@ -50,10 +50,20 @@ def test_the_checks_that_the_page_names_exist() -> None:
     ids=str,
 )
 def test_promises_may_still_be_class_attributes(attributes: dict[str, Any], meant: dict[str, Any]) -> None:
-    plugin: type[Plugin] = type("Former", (Plugin,), attributes)
-    derived: type[Plugin] = type("Derived", (plugin,), {"can_fail": True})
+    with pytest.warns(DeprecationWarning, match=r"^Former: declare Contract\(\w+="):
+        plugin: type[Plugin] = type("Former", (Plugin,), attributes)
+    with pytest.warns(DeprecationWarning, match=r"^Derived: declare Contract\(.*can_fail=True"):
+        derived: type[Plugin] = type("Derived", (plugin,), {"can_fail": True})
     assert plugin.contract == Contract(**meant)
     assert derived.contract == Contract(**meant, can_fail=True)
+
+
+def test_a_contract_is_shown_as_it_is_written() -> None:
+    contract = Contract(reads=Reads.NODE, signs=Signs.TEMPLATE, needs=("services",), can_fail=True)
+    text = "Contract(reads=Reads.NODE, signs=Signs.TEMPLATE, needs=('services',), can_fail=True)"
+    assert str(contract) == text
+    assert eval(text) == contract
+    assert str(Contract(reads_others=Reads.ANYTHING)) == "Contract(reads_others=Reads.ANYTHING)"
 
 
 def test_a_plugin_with_its_own_order_has_to_promise_again_that_it_goes_by_priority() -> None:

@@ -31,8 +31,8 @@ from stowplan.scheduler.recording.segments import FILES, SegmentWriter
 from stowplan.scheduler.recording.watching import ClusterRecorder
 from stowplan.scheduler.turns import WRITING
 from stowplan.simulate import Cluster
-from stowplan.simulate.replay_comparison import judged_bindings
 from stowplan.simulate.scenario import read_scenario
+from stowplan.simulate.shadow.replay_comparison import judged_bindings
 
 MOST_ALLOCATED = """
 apiVersion: kubescheduler.config.k8s.io/v1

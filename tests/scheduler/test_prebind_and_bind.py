@@ -8,7 +8,10 @@ import pytest
 from releases import GATES_1_36, GATES_1_37
 from scheduler.worlds import World, configured, enabling, live, plugin
 from stowplan.api.status import ApiError, unreachable
+from stowplan.framework import Contract
 from stowplan.scheduler.framework.status import SKIP, SUCCESS, error, unschedulable
+
+PARALLEL = Contract(parallel_pre_bind=True)
 
 
 def _pre_binding(name: str, log: list[str], seconds: float = 0.0, answer: Any = None, **about: Any) -> Any:
@@ -43,8 +46,8 @@ def test_pre_bind_runs_in_order_and_the_node_is_announced_before() -> None:
 def test_neighbours_that_allow_it_run_side_by_side() -> None:
     log: list[str] = []
     plugins = [
-        _pre_binding("A", log, 2, parallel_pre_bind=True),
-        _pre_binding("B", log, 1, parallel_pre_bind=True),
+        _pre_binding("A", log, 2, contract=PARALLEL),
+        _pre_binding("B", log, 1, contract=PARALLEL),
         _pre_binding("C", log, 1),
     ]
 
@@ -108,8 +111,8 @@ def test_a_rejection_that_comes_so_late_is_tried_again_like_an_error(point: str)
 def test_the_first_failure_ends_those_beside_it() -> None:
     log: list[str] = []
     plugins = [
-        _pre_binding("A", log, 5, parallel_pre_bind=True),
-        _pre_binding("B", log, 0.5, error("no"), parallel_pre_bind=True),
+        _pre_binding("A", log, 5, contract=PARALLEL),
+        _pre_binding("B", log, 0.5, error("no"), contract=PARALLEL),
     ]
 
     async def story(world: World) -> None:

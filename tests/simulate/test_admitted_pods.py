@@ -17,8 +17,8 @@ from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.api.storage import PersistentVolumeClaim
 from stowplan.simulate import Cluster
-from stowplan.simulate.creation import PodSource
-from stowplan.simulate.manifests import ManifestReader
+from stowplan.simulate.creation.manifests import ManifestReader
+from stowplan.simulate.creation.pods import PodSource
 from stowplan.simulate.snapshot.places import Place
 
 CPU = st.sampled_from(["100m", "250m", "1", "3"])

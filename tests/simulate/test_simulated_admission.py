@@ -15,8 +15,8 @@ from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.cli.main import stowplan
 from stowplan.simulate import Cluster
+from stowplan.simulate.creation.manifests import read_manifests
 from stowplan.simulate.fit import fit, fit_max
-from stowplan.simulate.manifests import read_manifests
 from stowplan.testing import node
 
 WEB = """

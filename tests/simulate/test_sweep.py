@@ -15,8 +15,8 @@ from pyarrow import parquet
 
 from stowplan.cli.main import stowplan
 from stowplan.scheduler import Settings
-from stowplan.simulate import sweep as sweeps
 from stowplan.simulate.scenario import read_scenario, run
+from stowplan.simulate.scenario import sweep as sweeps
 from stowplan.simulate.scenario.report import figures_of
 from waiting import PATIENCE
 

@@ -464,7 +464,7 @@ def test_what_was_compared_in_no_cluster_is_a_warning() -> None:
 
 IN_TREE = ("NodeResourcesFit", "TaintToleration", "NodeAffinity", "NodePorts", "ImageLocality")
 LIKE_UPSTREAM = frozenset(("InterPodAffinity", "PodTopologySpread"))
-"""Their hints lose pods where those of kube-scheduler do; a long search finds that (tests/hints)."""
+"""Their hints lose pods where those of kube-scheduler do, which a long search finds."""
 
 
 @pytest.mark.parametrize("name", sorted(in_tree_registry().own - LIKE_UPSTREAM) if LONG else IN_TREE)

@@ -329,18 +329,22 @@ def told_group(found: GroupDocument, now: float | None = None) -> GroupDocument:
         found,
         headline=f"{found.kind} {found.group} {verb}{found.state}: {found.reason}",
         remedy=group_remedy(found.changes) if found.is_waiting else "",
-        situation=tuple(_group_situation(found, now)),
+        situation=tuple(_group_situation(found)),
+        waits=tuple(_group_waits(found, now)),
         stopped_by=stop,
     )
 
 
-def _group_situation(found: GroupDocument, now: float | None) -> Iterator[str]:
+def _group_situation(found: GroupDocument) -> Iterator[str]:
     things = "groups" if found.kind == "CompositePodGroup" else "pods"
     yield f"gang of at least {found.minimum} {things}" if found.policy == "gang" else "basic policy"
     if found.topology_key:
         yield f"all with the same {found.topology_key}"
     if things == "pods":
         yield f"{plural(found.pods, 'pod')}, {found.scheduled or 'none'} with a node"
+
+
+def _group_waits(found: GroupDocument, now: float | None) -> Iterator[str]:
     since, until = moment(found.since), moment(found.until)
     if found.place and since is not None and now is not None:
         yield f"in {found.place} for {span(now - since)}"

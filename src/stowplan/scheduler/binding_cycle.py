@@ -15,8 +15,9 @@ from stowplan.api.pod import Pod
 from stowplan.api.status import ApiError
 from stowplan.runtime.logs import Ref
 from stowplan.scheduler.cache import CacheCorruptedError
-from stowplan.scheduler.context import Context, describe
+from stowplan.scheduler.context import Context
 from stowplan.scheduler.cycle.assignment import Assignment
+from stowplan.scheduler.cycle.context import describe
 from stowplan.scheduler.cycle.failure_handler import (
     OVERRIDING,
     UNHANDLED,

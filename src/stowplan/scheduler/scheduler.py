@@ -17,17 +17,24 @@ from stowplan.runtime.logs import Logger
 from stowplan.scheduler.api_dispatcher import ApiDispatcher
 from stowplan.scheduler.binding_cycle import WORKERS, BindingCycle, Unbound
 from stowplan.scheduler.cache import Cache, GroupCache
+from stowplan.scheduler.composition import (
+    batches_for,
+    events_of_interest,
+    following,
+    frameworks_for,
+    status_reporter,
+)
 from stowplan.scheduler.context import Context
 from stowplan.scheduler.cycle.costs import CycleCosts
 from stowplan.scheduler.cycle.failure_handler import FailureHandler
-from stowplan.scheduler.cycle.instrument import Hooks, Instrument
+from stowplan.scheduler.cycle.instrument import Instrument
 from stowplan.scheduler.cycle.profile import Profile
 from stowplan.scheduler.cycle.scheduling_cycle import NodeFinder, SchedulingCycle
 from stowplan.scheduler.debugger import Debugger
 from stowplan.scheduler.decisions import LastDecisions
 from stowplan.scheduler.driver import Driver
 from stowplan.scheduler.event_handlers import Dispatcher, EventHandlers
-from stowplan.scheduler.events import EventRecorder, not_scheduled
+from stowplan.scheduler.events import EventRecorder
 from stowplan.scheduler.extenders import Extender
 from stowplan.scheduler.framework.events import Action
 from stowplan.scheduler.framework.held_pods import AwaitedDeletions
@@ -38,21 +45,18 @@ from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.framework.waiting_pods import WaitingPods
 from stowplan.scheduler.informers import Informers, kinds_to_watch, needed_objects
 from stowplan.scheduler.instruments.annotations import ResultAnnotations
-from stowplan.scheduler.instruments.batching import Batch, BatchInstrument
-from stowplan.scheduler.instruments.decisions import DecisionsInstrument
 from stowplan.scheduler.instruments.log import CycleLog, log_plugins, reflector_values
-from stowplan.scheduler.instruments.metrics import MetricsInstrument
+from stowplan.scheduler.instruments.metrics import show_all
 from stowplan.scheduler.metrics import SchedulerMetrics
 from stowplan.scheduler.node_sampler import NodeSampler
 from stowplan.scheduler.pod_groups.cycle import PodGroupCycle
 from stowplan.scheduler.pod_groups.status import GroupStatusWriter
 from stowplan.scheduler.preemption import Preemption
-from stowplan.scheduler.queue.build import queue_for, rules_of
+from stowplan.scheduler.queue.build import queue_for
 from stowplan.scheduler.queue.group_queue import GroupSchedulingQueue
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan.scheduler.random_sources import RandomSources
 from stowplan.scheduler.settings import Settings
-from stowplan.scheduler.status_writer import StatusWriter
 from stowplan.scheduler.table.table import ClusterTable
 from stowplan.scheduler.turns import FLUSH_BACKOFF, FLUSH_UNSCHEDULABLE, GOING_ON, ReplayLog
 from stowplan.scheduler.unreadable import UnreadableObjects
@@ -100,102 +104,135 @@ class Scheduler:
         replay_log: ReplayLog | None = None,
     ) -> None:
         self.settings = settings
-        gates = settings.gates
-        logger = Logger() if logger is None else logger
-        timer = clock.monotonic if timer is None else timer
-        table = ClusterTable(gates.release)
-        self.rngs = rngs = RandomSources.of(rng, len(settings.config.profiles))
+        self.rngs = RandomSources.of(rng, len(settings.config.profiles))
+        self._client = client
         self._turns = replay_log
-        real_clock = clock
-        if replay_log is not None:
-            clock = replay_log.clock
-        metrics = SchedulerMetrics(timer, gates, rngs.metrics, legacy=settings.legacy_metrics)
+        self._real_clock = clock
+        self._extenders = extenders
+        self._logger = logger = Logger() if logger is None else logger
+        self._timer = timer = clock.monotonic if timer is None else timer
+        # In a replay everything but requests and watches goes by the time of the turns.
+        self._clock = clock = clock if replay_log is None else replay_log.clock
         self._woken = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
         self._ending = False
         self.waiting = WaitingPods()
-        self._services = _Services(
-            self, client if replay_log is None else replay_log.wrapped(client), clock, logger
-        )
+
+        metrics = SchedulerMetrics(timer, settings.gates, self.rngs.metrics, legacy=settings.legacy_metrics)
         decisions = LastDecisions(settings.kept_decisions)
-        counting = MetricsInstrument(metrics)
-        following: list[Instrument | SchedulerMetrics] = [metrics, counting]
-        if decisions.wanted:
-            following.append(DecisionsInstrument(decisions, clock))
-        self.hooks = hooks = Hooks(*following, *instruments)
-        frameworks = [
-            Framework(
-                profile,
-                table,
-                settings.registry,
-                gates,
-                rng=plugins_rng,
-                services=self._services,
-                probe=hooks.probe(profile.scheduler_name, timer),
-            )
-            for profile, plugins_rng in zip(settings.config.profiles, rngs.frameworks, strict=True)
-        ]
-        config = settings.config.config
+        self.hooks = following(metrics, decisions, clock, instruments)
+        table = ClusterTable(settings.gates.release)
         sampler = NodeSampler(table, logger)
-        self.context = context = Context(
-            client=client,
-            clock=clock,
-            timer=timer,
-            rng=rngs.context,
-            cache=(GroupCache if gates.pod_groups else Cache)(table, logger.error, sampler),
+        cache = (GroupCache if settings.gates.pod_groups else Cache)(table, logger.error, sampler)
+        plugins_client = client if replay_log is None else replay_log.wrapped(client)
+        self._services = _Services(self, plugins_client, clock, logger)
+        frameworks = frameworks_for(settings, table, self.rngs, self._services, self.hooks, timer)
+        writer = client if events is None else events
+        self.context = self._context(frameworks, cache, metrics, decisions, writer, may_schedule)
+
+        watched = events_of_interest(frameworks)
+        self._unreadable = UnreadableObjects(
+            self.context.recorder,
+            logger,
+            self._real_clock,
+            frameworks[0].profile.scheduler_name if frameworks else "",
+            self.context.may_schedule,
+        )
+        self.informers = self._informers(frameworks, watched)
+        self.debugger = Debugger(self.context, self.informers)
+
+        failures = FailureHandler(
+            self.context, status_reporter(self.context), resizes=settings.gates[RESIZE_PREEMPTION]
+        )
+        self.binding = BindingCycle(
+            self.context,
+            failures,
+            announcing=settings.gates["NominatedNodeNameForExpectation"],
+            workers=max(WORKERS, settings.config.config.parallelism),
+        )
+        self.preemption = self._preemption()
+        self.finder = NodeFinder(sampler, self.rngs.node_finder, logger, timer)
+        self.cycle = SchedulingCycle(self.context, self.finder, failures, self.binding.start)
+        self._driver = Driver(self.context, self.preemption, self.cycle.searches)
+        self._install_own_instruments()
+        # After the instruments: what a cycle keeps of groups goes by the hooks that are there.
+        self.groups = self._group_cycle(failures)
+        """The cycle of groups, if pods are scheduled in groups."""
+        self._begin_cycle: Callable[[QueuedPod], Waited[None] | None]
+        """Runs a scheduling cycle as far as it goes without waiting; returns what is left of it."""
+        self._begin_cycle = (self.cycle if self.groups is None else self.groups).schedule_one
+        self._show(metrics, frameworks)
+
+    # The parts, in the order in which they are made
+
+    def _context(
+        self,
+        frameworks: Sequence[Framework],
+        cache: Cache,
+        metrics: SchedulerMetrics,
+        decisions: LastDecisions,
+        writer: Writer,
+        may_schedule: Callable[[], bool] | None,
+    ) -> Context:
+        """Cache, queue and what else the parts share."""
+        settings, gates, logger = self.settings, self.settings.gates, self._logger
+        config = settings.config.config
+        recorder = EventRecorder(
+            writer,
+            self._real_clock,
+            self.rngs.recorder,
+            settings.hostname,
+            logger.error,
+            others_wait=self._has_backlog,
+            gather=settings.gather_events,
+        )
+        # Measured time is not replayed, so a scheduler that records holds no pod back.
+        holds = not self._extenders and self._turns is None
+        context = Context(
+            client=self._client,
+            clock=self._clock,
+            timer=self._timer,
+            rng=self.rngs.context,
+            cache=cache,
             queue=queue_for(
                 frameworks,
-                clock,
+                self._clock,
                 gates,
                 initial_backoff=config.pod_initial_backoff_seconds,
                 max_backoff=config.pod_max_backoff_seconds,
                 longest_wait=settings.longest_wait,
-                extenders=bool(extenders),
+                extenders=bool(self._extenders),
                 wake_failed_groups=settings.wake_failed_groups,
                 find=self.pod,
-                instrument=hooks,
+                instrument=self.hooks,
                 logger=logger,
             ),
             waiting=self.waiting,
             metrics=metrics,
-            recorder=EventRecorder(
-                client if events is None else events,
-                real_clock,
-                rngs.recorder,
-                settings.hostname,
-                logger.error,
-                others_wait=self._has_backlog,
-                gather=settings.gather_events,
-            ),
+            recorder=recorder,
+            report_event=recorder.event,
             logger=logger,
             decisions=decisions,
-            # Measured time is not replayed, so a scheduler that records holds no pod back.
-            costs=CycleCosts(clock, logger, metrics.slow_attempt, holds=not extenders and replay_log is None),
+            costs=CycleCosts(self._clock, logger, metrics.slow_attempt, holds=holds),
             find=self.pod,
             wake=self._wake,
             may_schedule=may_schedule or (lambda: True),
-            extenders=extenders,
-            hooks=hooks,
-            turns=replay_log,
+            extenders=self._extenders,
+            hooks=self.hooks,
+            turns=self._turns,
             profiles={one.profile.scheduler_name: Profile(one) for one in frameworks},
         )
-        metrics.watch_costs(context.costs.series)
         if gates["SchedulerAsyncAPICalls"]:
             keeps_conditions = gates.behaviour.calls.status_merges_conditions
             context.dispatcher = ApiDispatcher(context, keeps_conditions=keeps_conditions)
-        metrics.watch_queue(context.queue.counts, context.queue.entity_counts)
-        metrics.watch_cache(context.cache.sizes)
-        watched = self._events_of_interest(frameworks)
-        self._unreadable = UnreadableObjects(
-            context.recorder,
-            logger,
-            real_clock,
-            frameworks[0].profile.scheduler_name if frameworks else "",
-            context.may_schedule,
-        )
-        self.informers = Informers(
-            client,
-            Dispatcher(context, EventHandlers.of(context, watched, gates)),
+        return context
+
+    def _informers(self, frameworks: Sequence[Framework], watched: Mapping[str, Action]) -> Informers:
+        """What watches the kinds of objects that the profiles need."""
+        gates, logger = self.settings.gates, self._logger
+        return Informers(
+            self._client,
+            Dispatcher(self.context, EventHandlers.of(self.context, watched, gates)),
             kinds_to_watch(
                 watched,
                 needed_objects(frameworks),
@@ -205,60 +242,60 @@ class Scheduler:
                 taint_rules=gates["DRADeviceTaintRules"],
                 apis=gates.release.apis,
             ),
-            clock=real_clock,
-            rng=rngs.informers,
-            wrap=None if replay_log is None else replay_log.handler,
+            clock=self._real_clock,
+            rng=self.rngs.informers,
+            wrap=None if self._turns is None else self._turns.handler,
             report=lambda text: logger.error("Failed to watch", err=text),
             unreadable=self._unreadable.found,
             inform=lambda text: logger.info(0, text),
             see_pod=see_pod(gates),
         )
-        metrics.watch_informers(self.informers.resource_versions)
-        metrics.watch_unreadable(self.informers.unreadable_counts)
-        self.debugger = Debugger(context, self.informers)
-        failures = FailureHandler(context, self._status_reporter(), resizes=gates[RESIZE_PREEMPTION])
-        self.binding = BindingCycle(
-            context,
-            failures,
-            announcing=gates["NominatedNodeNameForExpectation"],
-            workers=max(WORKERS, config.parallelism),
-        )
-        self.preemption = preemption = Preemption(
-            context,
+
+    def _preemption(self) -> Preemption:
+        gates = self.settings.gates
+        return Preemption(
+            self.context,
             self.binding,
             asynchronous=gates["SchedulerAsyncPreemption"],
             activates=gates.behaviour.preempting.activates_preemptor,
             measured=gates.behaviour.preempting.result_label == "real",
-            parallelism=config.parallelism,
+            parallelism=self.settings.config.config.parallelism,
         )
-        self.finder = NodeFinder(sampler, rngs.node_finder, logger, timer)
-        self.cycle = SchedulingCycle(context, self.finder, failures, self.binding.start)
-        self._driver = Driver(context, preemption, self.cycle.searches)
-        if gates["OpportunisticBatching"]:
-            hooks.install(self._batches(extenders=bool(extenders)))
-        hooks.install(CycleLog(context, self.finder))
-        if settings.annotate_results:
-            hooks.install(ResultAnnotations(context))
-        self.groups: PodGroupCycle | None = None
-        """The cycle of groups, if pods are scheduled in groups."""
-        if isinstance(context.queue, GroupSchedulingQueue):
-            self.groups = PodGroupCycle(
-                context,
-                context.queue,
-                self.finder,
-                self.cycle,
-                failures,
-                GroupStatusWriter(context).submit,
-                gates,
-                rngs.node_finder,
-            )
-        self._begin_cycle: Callable[[QueuedPod], Waited[None] | None]
-        """Runs a scheduling cycle as far as it goes without waiting; returns what is left of it."""
-        self._begin_cycle = (self.cycle if self.groups is None else self.groups).schedule_one
-        counting.show_all(frameworks)
-        for framework in frameworks:
-            if logger.enabled(2):
-                log_plugins(logger, framework)
+
+    def _install_own_instruments(self) -> None:
+        """Install the instruments that need the parts. The metrics and decisions were there first."""
+        if self.settings.gates["OpportunisticBatching"]:
+            self.hooks.install(batches_for(self.context, self.settings.gates))
+        self.hooks.install(CycleLog(self.context, self.finder))
+        if self.settings.annotate_results:
+            self.hooks.install(ResultAnnotations(self.context))
+
+    def _group_cycle(self, failures: FailureHandler) -> PodGroupCycle | None:
+        context = self.context
+        if not isinstance(context.queue, GroupSchedulingQueue):
+            return None
+        return PodGroupCycle(
+            context,
+            context.queue,
+            self.finder,
+            self.cycle,
+            failures,
+            GroupStatusWriter(context).submit,
+            self.settings.gates,
+            self.rngs.node_finder,
+        )
+
+    def _show(self, metrics: SchedulerMetrics, frameworks: Sequence[Framework]) -> None:
+        """Have the metrics read the parts, and log the plugins."""
+        context = self.context
+        metrics.watch_costs(context.costs.series)
+        metrics.watch_queue(context.queue.counts, context.queue.entity_counts)
+        metrics.watch_cache(context.cache.sizes)
+        metrics.watch_informers(self.informers.resource_versions)
+        metrics.watch_unreadable(self.informers.unreadable_counts)
+        show_all(metrics, frameworks)
+        for framework in frameworks if self._logger.enabled(2) else ():
+            log_plugins(self._logger, framework)
 
     # Running
 
@@ -430,34 +467,6 @@ class Scheduler:
         if rest is not None:
             await self._driver.finish(rest)
 
-    def _batches(self, *, extenders: bool) -> BatchInstrument:
-        """What follows the batches of all profiles."""
-        context, gates = self.context, self.settings.gates
-        batches = {
-            name: Batch(
-                profile.framework,
-                gates.behaviour.batching,
-                context.metrics.batches.of(name),
-                clock=context.clock,
-                timer=context.timer,
-                logger=context.logger,
-                extenders=extenders,
-            )
-            for name, profile in context.profiles.items()
-        }
-        return BatchInstrument(batches, context.queue)
-
-    def _status_reporter(self) -> Callable[[Pod, str, str, str | None], None]:
-        """Who writes why pods could not be placed."""
-        dispatcher = self.context.dispatcher
-        if dispatcher is None:
-            return StatusWriter(self.context).submit
-
-        def report(pod: Pod, reason: str, message: str, nominated_node: str | None) -> None:
-            dispatcher.patch_status(pod, (not_scheduled(pod, reason, message),), nominated_node)
-
-        return report
-
     async def _flush_backoff(self) -> None:
         """Make pods ready whose backoff is over. Backoffs end at whole seconds."""
         clock = self.context.clock
@@ -510,14 +519,6 @@ class Scheduler:
     def explain(self, key: str) -> SchedulingDocument | None:
         """Why the pod `namespace/name` is where it is, or still waits; None if nothing is known of it."""
         return scheduling_document(self.context, key)
-
-    @staticmethod
-    def _events_of_interest(frameworks: Iterable[Framework]) -> dict[str, Action]:
-        found: dict[str, Action] = {}
-        for framework in frameworks:
-            for resource, action in rules_of(framework).hints.watched().items():
-                found[resource] = found.get(resource, Action(0)) | action
-        return found
 
 
 def _first(several: BaseExceptionGroup[Any]) -> BaseException:

@@ -8,17 +8,15 @@
         print(outcome.moved, outcome.pending)
 
 The host is `cluster`: one table with the profiles of a configuration, which forks. Explanations of a dump,
-`fit`, `whatif`, `capacity`, `plan` and the autoscaler of scenarios use it.
+`fit`, `whatif`, `capacity`, `plan`, the autoscaler of scenarios and `stowplan.testing.cluster()` use it.
 
 * `snapshot/`: where its objects come from (an API server, dumps, snapshots, traces, shapes)
-* `manifests`, `workloads`, `admission`, `creation`, `applying`: what a manifest becomes. `manifests` reads,
-  `workloads` makes pods by the functions of the controllers, `admission` has the API server's admission and
-  charges quotas, `creation` adds the result to the cluster
+* `creation/`: objects of manifests, by the API server's admission and the functions of the controllers
 * `fit`, `counting`, `capacity`, `whatif` (`changes`, `budgets`, `rollout`), `rebalance`, `measure`: questions
-* `scenario/`, `sweep`, `combined`: days in virtual time with the whole scheduler, and many of them
-* `shadow/`, `replay_comparison`: comparing with the scheduler of a cluster, or with recorded decisions
+* `scenario/`: days in virtual time with the whole scheduler, and sweeps over them
+* `shadow/`: comparing with the scheduler of a cluster, or with recorded decisions
 
-It may import all packages but `testing`, `lab` and `cli`. Begin with `cluster.py`, then `creation.py`.
+It may import all packages but `testing`, `lab` and `cli`. Begin with `cluster.py`, then `fit.py`.
 """
 
 from typing import TYPE_CHECKING, Any

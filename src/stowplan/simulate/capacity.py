@@ -21,12 +21,12 @@ from stowplan.scheduler.settings import Settings
 from stowplan.scheduler.table.changes import NO_ROWS, Rows
 from stowplan.simulate.cluster import Cluster
 from stowplan.simulate.counting import Stop, refused, stop_of
-from stowplan.simulate.creation import PodSource, create_others
-from stowplan.simulate.manifests import ManifestReader, Manifests, read_manifests
+from stowplan.simulate.creation.manifests import ManifestReader, Manifests, read_manifests
+from stowplan.simulate.creation.pods import PodSource, create_others
+from stowplan.simulate.creation.workloads import DAEMON_SET, Workload
 from stowplan.simulate.outcome import Refusal
 from stowplan.simulate.snapshot.places import Place, read_document
 from stowplan.simulate.snapshot.shapes import objects_of, wrong_shape
-from stowplan.simulate.workloads import DAEMON_SET, Workload
 
 SHOWN: Final = 20
 _FINEST: Final = 1000

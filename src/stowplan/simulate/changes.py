@@ -12,9 +12,9 @@ from stowplan.api.node import Node, Taint
 from stowplan.api.pod import Pod
 from stowplan.api.rules.taints import NO_EXECUTE, untolerated
 from stowplan.localcluster.kubelets.config import EFFECTS, NamedNode, named_nodes
-from stowplan.simulate.applying import kind_and_name, pods_of
 from stowplan.simulate.budgets import Budgets, Drained, drain
 from stowplan.simulate.cluster import Cluster, has_controller, is_daemon
+from stowplan.simulate.creation.applying import kind_and_name, pods_of
 from stowplan.simulate.outcome import Eviction, Outcome
 from stowplan.simulate.snapshot.files import SnapshotError
 from stowplan.simulate.snapshot.places import Place, read_document

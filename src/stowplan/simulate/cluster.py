@@ -31,17 +31,15 @@ from stowplan.config import load, load_file
 from stowplan.explain.document.pod import PodDocument
 from stowplan.explain.explainers.pod import Explainer
 from stowplan.runtime.logs import Logger
-from stowplan.scheduler.cycle.scheduling_cycle import NodeFinder
 from stowplan.scheduler.framework.budget import run_at_once
 from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.decision import NO_NODES, fit_error
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.extension_points import Lifecycle, post_filter_steps, run_to_end
-from stowplan.scheduler.framework.interface import ExtensionPoint, Plugin
+from stowplan.scheduler.framework.interface import ExtensionPoint, Plugin, Services
 from stowplan.scheduler.framework.nominations import Nominations
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.framework.status import Code, PluginError
-from stowplan.scheduler.node_sampler import NodeSampler
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan.scheduler.random_sources import RandomSources
 from stowplan.scheduler.settings import Settings
@@ -53,8 +51,9 @@ from stowplan.simulate.snapshot.sources import read_files
 
 if TYPE_CHECKING:
     from stowplan.explain.document.group import GroupDocument
-    from stowplan.simulate.admission import AdmissionStore, Quotas
-    from stowplan.simulate.manifests import Manifests
+    from stowplan.scheduler.cycle.scheduling_cycle import NodeFinder
+    from stowplan.simulate.creation.admission import AdmissionStore, Quotas
+    from stowplan.simulate.creation.manifests import Manifests
 
 Undo = Callable[[], object]
 
@@ -73,7 +72,8 @@ class Cluster:
     With `ties="first"` the first of them is taken, in the order of their names, as some simulators do; with
     `ties="fixed"` the first in a random order that stays the same.
     With the same objects, configuration, seed and calls the results are the same. They are those of a
-    scheduler with this seed that is given the same pods in the same order.
+    scheduler with this seed that is given the same pods in the same order. `services` is what plugins find
+    in `handle.scheduler`. Without `reuse` no result is kept between pods.
     """
 
     def __init__(
@@ -87,6 +87,8 @@ class Cluster:
         ties: Literal["random", "first", "fixed"] = "random",
         source: str = "simulation",
         notes: Sequence[str] = (),
+        services: Services | None = None,
+        reuse: bool = True,
     ) -> None:
         self.settings = _settings(config, plugins) if settings is None else settings
         self.source = source
@@ -104,15 +106,19 @@ class Cluster:
         rngs = RandomSources.of(Random(seed), len(profiles))
         self.frameworks = {
             profile.scheduler_name: Framework(
-                profile, self.table, self.settings.registry, self.settings.gates, rng=rng
+                profile,
+                self.table,
+                self.settings.registry,
+                self.settings.gates,
+                rng=rng,
+                services=services,
+                reuse=reuse,
             )
             for profile, rng in zip(profiles, rngs.frameworks, strict=True)
         }
         self._lifecycles = {name: Lifecycle(framework) for name, framework in self.frameworks.items()}
         self._rngs = (rngs.node_finder, *rngs.frameworks)
-        logger = Logger()
-        tie_break = rngs.node_finder if ties == "random" else _First()
-        self._finder = NodeFinder(NodeSampler(self.table, logger), tie_break, logger)
+        self._tie_break = rngs.node_finder if ties == "random" else _First()
         self._keys: dict[str, str] = {}
         """The uid of every pod that has a node, by `namespace/name`."""
         self._reserved: dict[str, tuple[str, Cycle, str]] = {}
@@ -261,7 +267,7 @@ class Cluster:
     @property
     def admission(self) -> "AdmissionStore":
         """The API server's admission, with the objects of this cluster that it reads."""
-        from stowplan.simulate.admission import AdmissionStore
+        from stowplan.simulate.creation.admission import AdmissionStore
 
         if self._admission is None:
             self._admission = AdmissionStore(self.objects.values(), self.settings.gates)
@@ -270,7 +276,7 @@ class Cluster:
     @cached_property
     def quotas(self) -> "Quotas":
         """The quotas of this cluster. What is charged in a fork is given back at its end."""
-        from stowplan.simulate.admission import Quotas
+        from stowplan.simulate.creation.admission import Quotas
 
         return Quotas(self._quotas.values, self._of_kind, self._used, self._charge)
 
@@ -373,13 +379,13 @@ class Cluster:
 
         A workload that is there already is rolled out: new pods, then old ones go. Raises SnapshotError.
         """
-        from stowplan.simulate.applying import apply
+        from stowplan.simulate.creation.applying import apply
 
         return apply(self, sources, replicas, namespace)
 
     def scale(self, workload: str, replicas: int, *, namespace: str = "default") -> Outcome:
         """Give a workload (`deployment/web`) so many pods. Raises NoSuchObjectError."""
-        from stowplan.simulate.applying import scale
+        from stowplan.simulate.creation.applying import scale
 
         return scale(self, workload, replicas, namespace)
 
@@ -410,6 +416,16 @@ class Cluster:
     def gate_of(self, pod: Pod) -> str:
         """Why a pod may not be tried at all, "" if it may."""
         return self._gate(self.table.info(pod))
+
+    def assume(self, info: PodInfo, node: str) -> None:
+        """Put a pod on a node it was given. Reserve, Permit and what follows are up to the caller."""
+        self.table.assume(info, node)
+        self._keys[info.key] = info.uid
+
+    def forget(self, info: PodInfo) -> None:
+        """Take a pod off the node it was given."""
+        self.table.forget(info.uid)
+        del self._keys[info.key]
 
     def put_copy(self, pod: Pod, name: str, node: str) -> None:
         """Put a pod like another on a node, whatever the scheduler would say."""
@@ -488,6 +504,15 @@ class Cluster:
 
     # One pod
 
+    @cached_property
+    def _finder(self) -> "NodeFinder":
+        """Made when the first pod is scheduled: explanations need no scheduling cycle."""
+        from stowplan.scheduler.cycle.scheduling_cycle import NodeFinder
+        from stowplan.scheduler.node_sampler import NodeSampler
+
+        logger = Logger()
+        return NodeFinder(NodeSampler(self.table, logger), self._tie_break, logger)
+
     def _schedule_one(self, info: PodInfo, queue: "_Queue", outcome: Outcome, preempt: bool) -> None:
         pod = info.pod
         gate = self._gate(info)
@@ -523,14 +548,13 @@ class Cluster:
     def _place(self, info: PodInfo, node: str, cycle: Cycle, outcome: Outcome) -> None:
         pod = info.pod
         name = self._framework(pod).profile.scheduler_name
-        self.table.assume(info, node)
+        self.assume(info, node)
         status, _ = self._lifecycles[name].run_reserve_and_permit(cycle, info, node)
         if not status.is_success and status.code is not Code.WAIT:
             self._lifecycles[name].unreserve(cycle, info, node)
-            self.table.forget(info.uid)
+            self.forget(info)
             self._wait(pod, status.message, outcome)
             return
-        self._keys[pod.key] = info.uid
         self._reserved[info.uid] = (name, cycle, node)
         self._note(lambda: self._unplace(info, cycle, node))
         if pod.key in self.pending:

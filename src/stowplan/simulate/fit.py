@@ -8,13 +8,13 @@ from typing import Any, Final, NamedTuple
 from stowplan.api.pod import Pod
 from stowplan.explain.report import Bar, Bars, Figure, Figures, Part, Report, Table, Text
 from stowplan.explain.report.model import BAD, GOOD
-from stowplan.simulate.applying import new_pods
 from stowplan.simulate.cluster import Cluster
 from stowplan.simulate.counting import Count, Stop, count_more, refused, stop_of
-from stowplan.simulate.creation import PodSource, create_others
-from stowplan.simulate.manifests import Manifests
+from stowplan.simulate.creation.applying import new_pods
+from stowplan.simulate.creation.manifests import Manifests
+from stowplan.simulate.creation.pods import PodSource, create_others
+from stowplan.simulate.creation.workloads import DAEMON_SET, Workload
 from stowplan.simulate.outcome import Outcome, Refusal
-from stowplan.simulate.workloads import DAEMON_SET, Workload
 
 SEARCH: Final = 2_000
 """So many more are tried one by one, where it is not `--max` that is asked for."""

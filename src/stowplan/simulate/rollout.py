@@ -13,7 +13,8 @@ from stowplan.explain.report import Figure, Figures, Report, Table, Text
 from stowplan.explain.report.model import BAD, GOOD
 from stowplan.localcluster.controllers.workloads.podcontrol import scaled_value
 from stowplan.localcluster.controllers.workloads.rollout import RolloutStrategy
-from stowplan.simulate.applying import (
+from stowplan.simulate.cluster import Cluster
+from stowplan.simulate.creation.applying import (
     HASH,
     copy_of,
     going,
@@ -22,11 +23,10 @@ from stowplan.simulate.applying import (
     ordinal_of,
     pods_of,
 )
-from stowplan.simulate.cluster import Cluster
-from stowplan.simulate.creation import PodSource
+from stowplan.simulate.creation.pods import PodSource
+from stowplan.simulate.creation.workloads import Workload
 from stowplan.simulate.measure import Skew, skews_of
 from stowplan.simulate.outcome import Outcome, Refusal
-from stowplan.simulate.workloads import Workload
 
 DEFAULT_SHARE: Final = "25%"
 _NEW_HASH: Final = "rollout"

@@ -21,6 +21,7 @@ from stowplan.scheduler.framework.waiting_pods import LONGEST_WAIT
 from stowplan.scheduler.table.podinfo import PodInfo
 
 if TYPE_CHECKING:
+    from stowplan.simulate.cluster import Cluster as SimulatedCluster
     from stowplan.testing.clusters import Cluster
 
 
@@ -151,8 +152,9 @@ class TestServices:
 class Binder:
     """Takes a pod from its node being chosen to its being bound, or back."""
 
-    def __init__(self, services: TestServices, own: frozenset[str]) -> None:
+    def __init__(self, services: TestServices, host: "SimulatedCluster", own: frozenset[str]) -> None:
         self._services = services
+        self._host = host
         self._own = own
         self._lifecycles: dict[Framework, Lifecycle] = {}
         self.rejections: dict[str, str] = {}
@@ -208,7 +210,7 @@ class Binder:
 
     def _undo(self, lifecycle: Lifecycle, cycle: Cycle, pod: PodInfo, node: str, status: Status) -> Status:
         lifecycle.unreserve(cycle, pod, node)
-        self._services.cluster.table.forget(pod.uid)
+        self._host.forget(pod)
         return status
 
 

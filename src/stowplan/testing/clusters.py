@@ -1,7 +1,8 @@
-"""A cluster in memory and the scheduler's engine on it, and nothing else: no server, no queue, no threads."""
+"""The simulator's cluster for tests of plugins: builders, decisions, and pods that wait at Permit."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -25,7 +26,8 @@ from stowplan.scheduler.framework.registry import Registry, load_plugin
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.framework.status import Code
 from stowplan.scheduler.plugins.registry import in_tree_registry
-from stowplan.scheduler.table.table import ClusterTable
+from stowplan.scheduler.settings import Settings
+from stowplan.simulate.cluster import Cluster as SimulatedCluster
 from stowplan.testing.binding import Binder, RecordedEvent, TestClock, TestServices
 from stowplan.testing.builders import NodeBuilder, PodBuilder
 
@@ -38,50 +40,28 @@ AnyPlugin = type[Plugin] | str
 class Cluster:
     """Nodes, pods and a scheduler's profiles. Made by `cluster`."""
 
-    def __init__(
-        self,
-        profiles: Sequence[ProfileSpec],
-        registry: Registry,
-        seed: int,
-        reuse: bool,
-        release: Release = DEFAULT,
-    ) -> None:
-        self.table = ClusterTable(release)
+    def __init__(self, settings: Settings, seed: int, reuse: bool) -> None:
         self._services = services = TestServices(self)
-        self.frameworks = {
-            profile.scheduler_name: Framework(
-                profile, self.table, registry, reuse=reuse, services=cast(Services, services)
-            )
-            for profile in profiles
-        }
-        self._binder = Binder(services, registry.own)
+        self._host = SimulatedCluster(
+            settings=settings, seed=seed, reuse=reuse, services=cast(Services, services)
+        )
+        self.table = self._host.table
+        self.frameworks = self._host.frameworks
+        self._binder = Binder(services, self._host, settings.registry.own)
         self._rng = Random(seed)
 
     def add(self, *objects: Object | NodeBuilder | PodBuilder) -> None:
         """Take in nodes, pods that run on one, namespaces, services and controllers, new or changed."""
         for given in objects:
             obj = given.obj() if isinstance(given, NodeBuilder | PodBuilder) else given
-            if isinstance(obj, Node):
-                self.table.put_node(obj)
-            elif isinstance(obj, Pod):
-                if not obj.spec.node_name:
-                    raise ValueError(
-                        f"pod {obj.key}: expected one that is on a node; others go to schedule()"
-                    )
-                self.table.put_pod(obj)
-            else:
-                self.table.put(obj)
+            if isinstance(obj, Pod) and not obj.spec.node_name:
+                raise ValueError(f"pod {obj.key}: expected one that is on a node; others go to schedule()")
+            self._host.add(obj)
 
     def remove(self, *objects: Object | NodeBuilder | PodBuilder) -> None:
-        """Forget objects again."""
+        """Forget objects again. Pods of a removed node are removed with it."""
         for given in objects:
-            obj = given.obj() if isinstance(given, NodeBuilder | PodBuilder) else given
-            if isinstance(obj, Node):
-                self.table.remove_node(obj.name)
-            elif isinstance(obj, Pod):
-                self.table.remove_pod(obj.metadata.uid)
-            else:
-                self.table.discard(obj)
+            self._host.remove(given.obj() if isinstance(given, NodeBuilder | PodBuilder) else given)
 
     def evaluate(self, pod: AnyPod) -> Evaluation:
         """Filter and score every node. What is returned is good until the cluster changes.
@@ -110,7 +90,7 @@ class Cluster:
         if decision.node is None:
             return decision
         info = self.table.info(obj)
-        self.table.assume(info, decision.node)
+        self._host.assume(info, decision.node)
         status = self._binder.hold(self._framework(obj), evaluation.cycle, info, decision.node)
         self._binder.settle()
         if status.is_success or status.code is Code.WAIT:
@@ -144,10 +124,7 @@ class Cluster:
 
     def pods_on(self, node_name: str) -> list[str]:
         """The keys (`namespace/name`) of the pods on a node."""
-        row = self.table.row_of(node_name)
-        if row is None:
-            raise LookupError(f"no node {node_name}")
-        return [info.key for info in self.table.pods_on[row].values()]
+        return [pod.key for pod in self._host.pods_on(node_name)]
 
     def _framework(self, pod: Pod) -> Framework:
         name = pod.spec.scheduler_name
@@ -180,10 +157,17 @@ def cluster(
     """
     classes = [load_plugin(plugin) if isinstance(plugin, str) else plugin for plugin in plugins]
     registry = in_tree_registry().with_plugins(classes)
-    emulated = release_of(release)
-    made = Cluster(profiles_of(config, registry, emulated), registry, seed, reuse, emulated)
+    made = Cluster(_settings(config, registry, release_of(release)), seed, reuse)
     made.add(*objects, *nodes, *pods)
     return made
+
+
+def _settings(config: Config, registry: Registry, release: Release) -> Settings:
+    if isinstance(config, ProfileSpec):
+        built = replace(build(loaded_config(None, [], release)), profiles=(config,))
+    else:
+        built = build(loaded_config(config, list(registry.added), release), registry.offered)
+    return Settings(built, FeatureGates(release=release), registry)
 
 
 def profiles_of(config: Config, registry: Registry, release: Release = DEFAULT) -> Sequence[ProfileSpec]:

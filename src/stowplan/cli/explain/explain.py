@@ -338,12 +338,12 @@ async def _follow_pending(where: ClusterSource, namespace: str, interval: float,
 def _show(found: Sequence[Explained], output: str, all_nodes: bool) -> None:
     if output == "text":
         palette = Palette.of(sys.stdout, os.environ)
-        texts = [
-            render_group(one, all_nodes=all_nodes, palette=palette)
-            if isinstance(one, GroupDocument)
-            else render(one, all_nodes=all_nodes, palette=palette)
-            for one in found
-        ]
+        texts = []
+        for one in found:
+            if isinstance(one, GroupDocument):
+                texts.append(render_group(one, all_nodes=all_nodes, palette=palette))
+            else:
+                texts.append(render(one, all_nodes=all_nodes, palette=palette))
         say("\n".join(texts), nl=False, color=palette.enabled)
         return
     dump(found[0] if len(found) == 1 else Explanations(tuple(found)), output)

@@ -210,8 +210,8 @@ def causes_of(engine: Cluster, namespace: str) -> tuple[PendingDocument, list[st
 
 def from_manifests(paths: Sequence[Path], namespace: str, cluster: Cluster) -> list[Pod]:
     """A pod of everything in manifests that makes pods, as it would be created in the cluster."""
-    from stowplan.simulate.creation import PodSource, create_others
-    from stowplan.simulate.manifests import read_manifests
+    from stowplan.simulate.creation.manifests import read_manifests
+    from stowplan.simulate.creation.pods import PodSource, create_others
 
     manifests = read_manifests(paths, namespace)
     create_others(cluster, manifests)

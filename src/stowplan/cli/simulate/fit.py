@@ -49,9 +49,9 @@ def fit(
       stowplan fit -f app.yaml --replicas 30 --from cluster.snap
       stowplan fit -f app.yaml --max --json
     """
+    from stowplan.simulate.creation.manifests import read_manifests
     from stowplan.simulate.fit import fit as placed
     from stowplan.simulate.fit import fit_max, report_of
-    from stowplan.simulate.manifests import read_manifests
 
     if as_many and (replicas is not None or preempt):
         other = "--preempt" if preempt else "--replicas"

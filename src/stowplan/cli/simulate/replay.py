@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stowplan.scheduler.recording.files import Session
     from stowplan.scheduler.recording.objects import Moment
     from stowplan.scheduler.recording.replay import Decision
-    from stowplan.simulate.replay_comparison import Tally
+    from stowplan.simulate.shadow.replay_comparison import Tally
 
 _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 _MAX: Final = "max"
@@ -158,7 +158,7 @@ class _How:
     def repeat(self, sessions: "list[Session]", *, as_json: bool, page: Path | None) -> None:
         """Make the same decisions, and compare each."""
         from stowplan.scheduler.recording.replay import DivergedError, Replay
-        from stowplan.simulate.replay_comparison import replay_report
+        from stowplan.simulate.shadow.replay_comparison import replay_report
 
         count = placed = 0
         first: Decision | None = None
@@ -189,7 +189,7 @@ class _How:
         self, sessions: "list[Session]", settings: "Settings", name: str, *, as_json: bool, page: Path | None
     ) -> None:
         """Ask another configuration for every decision."""
-        from stowplan.simulate.replay_comparison import Tally, comparison_report, judged_bindings
+        from stowplan.simulate.shadow.replay_comparison import Tally, comparison_report, judged_bindings
 
         tally, notes = Tally(), list[str]()
         with Progress("comparing", unit="decisions") as progress:
@@ -209,7 +209,7 @@ class _How:
         self, session: "Session", settings: "Settings", tally: "Tally", notes: list[str]
     ) -> Iterator[None]:
         from stowplan.scheduler.recording.replay import DivergedError, Replay
-        from stowplan.simulate.replay_comparison import Alternative
+        from stowplan.simulate.shadow.replay_comparison import Alternative
 
         waiting: list[tuple[Any, ...]] = []
         alternatives: list[Alternative] = []
@@ -237,7 +237,7 @@ class _How:
         """Find the decision, then replay up to it once more to keep the state before it."""
         from stowplan.scheduler.recording.replay import Replay
         from stowplan.scheduler.recording.testfile import write_test
-        from stowplan.simulate.replay_comparison import shown
+        from stowplan.simulate.shadow.replay_comparison import shown
 
         wanted: tuple[Session, int] | None = None
         for session in sessions:
@@ -288,7 +288,7 @@ class _How:
         return self._until is not None and self._until.is_after(session.header.wall, moment)
 
     def _tell(self, decision: "Decision") -> None:
-        from stowplan.simulate.replay_comparison import shown
+        from stowplan.simulate.shadow.replay_comparison import shown
 
         now = time.monotonic()
         if self._began is None:

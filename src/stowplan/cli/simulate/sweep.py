@@ -13,7 +13,7 @@ from stowplan.cli.progress import Progress
 from stowplan.cli.values import AtLeast
 
 if TYPE_CHECKING:
-    from stowplan.simulate.sweep import Row, Run
+    from stowplan.simulate.scenario.sweep import Row, Run
 
 _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 _DASK: Final = "dask://"
@@ -44,8 +44,8 @@ def sweep(
     The file names scenarios, configurations, seeds and parameters. Finished runs are kept in a journal beside
     the results: an interrupted sweep continues where it stopped, and one with added seeds runs only those.
     """
-    from stowplan.simulate.combined import combined_report
-    from stowplan.simulate.sweep import Journal, read_experiment, read_results, write_results
+    from stowplan.simulate.scenario.combined import combined_report
+    from stowplan.simulate.scenario.sweep import Journal, read_experiment, read_results, write_results
 
     _expect("pyarrow", "sweep")
     if on:
@@ -79,7 +79,7 @@ def _expect(module: str, extra: str) -> None:
 
 def _here(runs: "Sequence[Run]", jobs: int) -> "Iterator[Row]":
     """Carry out runs in processes of this machine; in this one if there is only one at a time."""
-    from stowplan.simulate.sweep import carry_out
+    from stowplan.simulate.scenario.sweep import carry_out
 
     if jobs == 1 or len(runs) < 2:
         for run in runs:
@@ -102,7 +102,7 @@ def _on_dask(runs: "Sequence[Run]", address: str) -> "Iterator[Row]":
     """Carry out runs on the workers of a Dask scheduler, which need stowplan installed."""
     from distributed import Client, as_completed
 
-    from stowplan.simulate.sweep import carry_out
+    from stowplan.simulate.scenario.sweep import carry_out
 
     place = f"tcp://{address.removeprefix(_DASK)}"
     try:

@@ -192,8 +192,8 @@ def rollout_command(
     New pods are created while old ones still count for spreading; when the old ones are gone, the skew may
     exceed maxSkew. It is shown after every surge and after every termination.
     """
-    from stowplan.simulate.applying import kind_and_name, pods_of
-    from stowplan.simulate.manifests import read_manifests
+    from stowplan.simulate.creation.applying import kind_and_name, pods_of
+    from stowplan.simulate.creation.manifests import read_manifests
     from stowplan.simulate.rollout import report_of, restarted, rolled_out, strategy_for
 
     for option, share in (("--max-surge", max_surge), ("--max-unavailable", max_unavailable)):

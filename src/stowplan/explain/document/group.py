@@ -57,6 +57,8 @@ class GroupDocument(Part, frozen=True, kw_only=True, tag_field="document", tag="
     """The changes that help most, in words; empty if none was found."""
     situation: tuple[str, ...] = ()
     """What the group asks for, and how many of its pods have a node."""
+    waits: tuple[str, ...] = ()
+    """Where in the queue it is, how long, how often it was tried and when it is tried again."""
 
     reason: str = ""
     message: str = ""

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from stowplan.api.pod import Pod
 from stowplan.api.quantity import QuantityError
 from stowplan.runtime.logs import Logger, Ref
-from stowplan.scheduler.context import Context
+from stowplan.scheduler.cycle.context import CycleContext
 from stowplan.scheduler.events import SCHEDULER_ERROR, UNSCHEDULABLE, WARNING
 from stowplan.scheduler.framework.decision import NO_NODES, fit_error_text
 from stowplan.scheduler.framework.evaluation import Rejectors
@@ -80,7 +80,11 @@ class FailureHandler:
     """
 
     def __init__(
-        self, context: Context, report: Callable[[Pod, str, str, str | None], None], *, resizes: bool = False
+        self,
+        context: CycleContext,
+        report: Callable[[Pod, str, str, str | None], None],
+        *,
+        resizes: bool = False,
     ) -> None:
         self._context = context
         self._report = report

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from stowplan.runtime.logs import Ref
-from stowplan.scheduler.context import Context
+from stowplan.scheduler.cycle.context import CycleContext
 from stowplan.scheduler.framework.budget import Budget, Work
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 
@@ -44,7 +44,7 @@ class LongSearches:
     `put_back` returns a pod to the queue when scheduling ends.
     """
 
-    def __init__(self, context: Context, put_back: Callable[[QueuedPod], None]) -> None:
+    def __init__(self, context: CycleContext, put_back: Callable[[QueuedPod], None]) -> None:
         self._context = context
         self._put_back = put_back
         self.line: deque[PutAside] = deque()

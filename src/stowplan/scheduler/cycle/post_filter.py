@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from stowplan.api.pod import Pod
 from stowplan.runtime.logs import Ref
-from stowplan.scheduler.context import Context
+from stowplan.scheduler.cycle.context import CycleContext
 from stowplan.scheduler.cycle.failure_handler import UNHANDLED
 from stowplan.scheduler.cycle.profile import Profile
 from stowplan.scheduler.cycle.requests import Write
@@ -18,7 +18,9 @@ from stowplan.scheduler.framework.status import Code, PluginError, error
 from stowplan.scheduler.table.podinfo import PodInfo
 
 
-def post_filter(context: Context, profile: Profile, cycle: Cycle, pod: PodInfo) -> Waited[PostFilterResult]:
+def post_filter(
+    context: CycleContext, profile: Profile, cycle: Cycle, pod: PodInfo
+) -> Waited[PostFilterResult]:
     """Ask the PostFilter plugins what they can do for a pod, and write what they want written."""
     began, hooks = context.timer(), context.hooks
     if hooks.post_filter_begins is not None:

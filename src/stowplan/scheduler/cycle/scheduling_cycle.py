@@ -15,8 +15,8 @@ from stowplan.api.node import Node
 from stowplan.gocompat.quoting import quote
 from stowplan.runtime.logs import Logger, Ref
 from stowplan.scheduler.cache import CacheCorruptedError
-from stowplan.scheduler.context import Context, describe
 from stowplan.scheduler.cycle.assignment import Assignment
+from stowplan.scheduler.cycle.context import CycleContext, describe
 from stowplan.scheduler.cycle.extender_search import (
     filter_by_extenders,
     nominated_passes,
@@ -177,7 +177,7 @@ class SchedulingCycle:
 
     def __init__(
         self,
-        context: Context,
+        context: CycleContext,
         finder: NodeFinder,
         failures: FailureHandler,
         bind: Callable[[Assignment], None],

@@ -1,7 +1,7 @@
 """What few plugins need: reuse in detail, preemption, groups of pods, explanations, long searches.
 
-Everything here is provisional. docs/plugins.md has a table of it; the names most plugins need are in
-`stowplan.framework`.
+Provisional, except protocols whose docstring says that they are stable. docs/plugins.md has a table. Names
+that most plugins need are in `stowplan.framework`.
 """
 
 from stowplan.api.gates.feature_gates import FeatureGates

@@ -9,7 +9,7 @@ all promises and of the check that finds a wrong one.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import Enum, IntFlag
 from typing import Any, Final
 
@@ -93,6 +93,15 @@ class Contract:
             if not isinstance(value := getattr(self, name), expected):
                 raise TypeError(f"Contract: {name}: expected {expected.__name__}, got {value!r}")
 
+    def __str__(self) -> str:
+        """The promises that differ from the defaults, as they are written in a class."""
+        promises = [
+            f"{field.name}={_written(value)}"
+            for field in fields(self)
+            if (value := getattr(self, field.name)) != field.default
+        ]
+        return f"Contract({', '.join(promises)})"
+
     @property
     def row_local(self) -> bool:
         """Whether answers about a node depend on no other node."""
@@ -105,6 +114,10 @@ class Contract:
 
 
 _TYPES: Final[Mapping[str, type]] = {"reads": Reads, "reads_others": Reads, "signs": Signs, "needs": tuple}
+
+
+def _written(value: Any) -> str:
+    return f"{type(value).__name__}.{value.name}" if isinstance(value, Enum) else repr(value)
 
 
 # Up to version 0.1 each promise was a class attribute of its own; plugins written so are still understood

@@ -25,6 +25,7 @@ What the runtime may reuse between pods is declared, never guessed:
   what its `score_basis` returned) then and now; without these every row is asked again.
 """
 
+import warnings
 from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -364,6 +365,7 @@ class Plugin:
             cls.contract = replace(cls.contract, sorts_by_priority=False)
         contract = with_attributes(cls.contract, own)
         if contract is not cls.contract:
+            warnings.warn(f"{cls.__name__}: declare {contract}", DeprecationWarning, stacklevel=2)
             cls.contract = contract
 
     def sign(self, pod: PodInfo) -> Hashable | Unsigned:

@@ -27,14 +27,6 @@ class MetricsInstrument(Instrument):
 
     # Plugins
 
-    def show_all(self, frameworks: Iterable[Framework]) -> None:
-        """Show every plugin that will be counted, if only as 0."""
-        for framework in frameworks:
-            for point in _COUNTED:
-                label = f"{point.value[0].upper()}{point.value[1:]}"
-                pairs = [(plugin.name, label) for plugin in framework.at(point)]
-                self._metrics.evaluations(framework.profile.scheduler_name, pairs)
-
     def evaluation_begins(self) -> bool:
         self._uncounted += 1
         if self._uncounted >= BUFFER_SIZE:
@@ -94,3 +86,12 @@ class MetricsInstrument(Instrument):
 
     def placement_evaluated(self, profile: str, feasible: bool, seconds: float) -> None:
         self._metrics.pod_groups.placement("feasible" if feasible else "infeasible", profile, seconds)
+
+
+def show_all(metrics: SchedulerMetrics, frameworks: Iterable[Framework]) -> None:
+    """Show every plugin that will be counted, if only as 0."""
+    for framework in frameworks:
+        for point in _COUNTED:
+            label = f"{point.value[0].upper()}{point.value[1:]}"
+            pairs = [(plugin.name, label) for plugin in framework.at(point)]
+            metrics.evaluations(framework.profile.scheduler_name, pairs)

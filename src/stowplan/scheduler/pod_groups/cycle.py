@@ -23,7 +23,7 @@ from stowplan.api.pod_groups import (
 from stowplan.gocompat.quoting import quote
 from stowplan.runtime.logs import Ref
 from stowplan.scheduler.cache import CacheCorruptedError
-from stowplan.scheduler.context import Context, describe
+from stowplan.scheduler.cycle.context import CycleContext, describe
 from stowplan.scheduler.cycle.failure_handler import UNHANDLED, Failure, FailureHandler
 from stowplan.scheduler.cycle.profile import Profile
 from stowplan.scheduler.cycle.requests import EvictForGroup, Write
@@ -70,7 +70,7 @@ class PodGroupCycle:
 
     def __init__(
         self,
-        context: Context,
+        context: CycleContext,
         queue: GroupSchedulingQueue,
         finder: NodeFinder,
         single: SchedulingCycle,

@@ -2,7 +2,8 @@
 
 * `model`, `recorded`: the file, or a recording
 * `world`, `autoscaler`, `agenda`, `objects`: the run
-* `measures`, `report`, `comparison`: what came of it
+* `measures`, `report`, `comparison`: its results
+* `sweep`, `combined`: many runs, and their results together
 """
 
 from stowplan.simulate.scenario.measures import Measures

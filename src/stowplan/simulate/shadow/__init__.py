@@ -4,6 +4,7 @@
 * `sampling`: was it perhaps among the best of the nodes that the scheduler looked at
 * `report`: what that adds up to
 * `metrics`: the same while it runs
+* `replay_comparison`: recorded decisions under another configuration
 """
 
 from stowplan.simulate.shadow.judge import Judgement, Shadow

@@ -84,7 +84,7 @@ export async function group(place, { kind, name, open, close }) {
   show(place,
     el("div", { class: "bar-row" }, el("h1", { class: "grow" }, found.group), el("button", { onclick: close, "aria-label": "Close" }, "Close")),
     el("p", { class: "headline" }, found.headline),
-    el("p", { class: "quiet" }, [...found.situation, found.priority === null ? null : `priority ${found.priority}`].filter(Boolean).join(" · ")),
+    el("p", { class: "quiet" }, [...found.situation, ...found.waits, found.priority === null ? null : `priority ${found.priority}`].filter(Boolean).join(" · ")),
     found.parent && el("p", {}, "Part of ", el("button", { class: "plain", onclick: () => open("compositepodgroup", found.parent) }, found.parent)),
     found.pods > 0 && members(found),
     await picture(found, id, open),

@@ -14,8 +14,8 @@ from stowplan.api.pod import Pod
 from stowplan.lab.bench.engine.workloads import WORKLOADS, node, node_name
 from stowplan.simulate import Cluster
 from stowplan.simulate.changes import Change
+from stowplan.simulate.creation.manifests import Manifests, read_manifests
 from stowplan.simulate.fit import fit_max
-from stowplan.simulate.manifests import Manifests, read_manifests
 from stowplan.simulate.snapshot import Snapshot, read_snapshot, write_snapshot
 from stowplan.simulate.whatif import what_if
 

@@ -19,10 +19,10 @@ from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.localcluster.schema import the_schema
 from stowplan.localcluster.schema.strict import struct_of
-from stowplan.simulate.admission import AdmissionStore
+from stowplan.simulate.creation.admission import AdmissionStore
+from stowplan.simulate.creation.workloads import RESOURCES, Workload
 from stowplan.simulate.snapshot.places import Place
 from stowplan.simulate.snapshot.sources import documents
-from stowplan.simulate.workloads import RESOURCES, Workload
 
 _POD_GROUP: Final = "PodGroup"
 

@@ -15,10 +15,10 @@ from stowplan.api.pod import Pod
 from stowplan.api.workloads import ReplicaSet
 from stowplan.localcluster.controllers.workloads.replicaset import pods_to_delete
 from stowplan.simulate.cluster import Cluster, NoSuchObjectError
-from stowplan.simulate.creation import PodSource, create_others
-from stowplan.simulate.manifests import Manifests, read_manifests
+from stowplan.simulate.creation.manifests import Manifests, read_manifests
+from stowplan.simulate.creation.pods import PodSource, create_others
+from stowplan.simulate.creation.workloads import DAEMON_SET, RESOURCES, Workload
 from stowplan.simulate.outcome import Outcome, Refusal
-from stowplan.simulate.workloads import DAEMON_SET, RESOURCES, Workload
 
 HASH: Final = "pod-template-hash"
 _LATER: Final = 60.0

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from stowplan.explain.layout import plural
 from stowplan.explain.report import Cell, Figure, Figures, Part, Report, Table
-from stowplan.simulate.sweep import Row
+from stowplan.simulate.scenario.sweep import Row
 
 _ABOUT: Final = ("run", "seed")
 _SHOWN: Final = ("bound", "pendingMean", "waitP50", "waitP99", "preemptions", "nodesMean", "cost")

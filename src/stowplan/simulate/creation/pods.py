@@ -17,9 +17,9 @@ from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.localcluster.controllers.devices.resourceclaim import claim_from
 from stowplan.localcluster.controllers.storage import ephemeralvolume
-from stowplan.simulate.admission import Charged
-from stowplan.simulate.manifests import Document, Manifests, mistake
-from stowplan.simulate.workloads import DAEMON_SET, PodTemplate, Workload
+from stowplan.simulate.creation.admission import Charged
+from stowplan.simulate.creation.manifests import Document, Manifests, mistake
+from stowplan.simulate.creation.workloads import DAEMON_SET, PodTemplate, Workload
 
 if TYPE_CHECKING:
     from stowplan.simulate.cluster import Cluster

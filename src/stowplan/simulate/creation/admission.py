@@ -1,4 +1,4 @@
-"""The API server of a simulated cluster: what it makes of a manifest, and what its quotas still allow.
+"""The API server of a simulated cluster: its admission, and what quotas still allow.
 
 Rules are those of `localcluster.admission`, in a store that has what they read of a cluster. Objects are
 admitted there as in a dry run; the caller adds them to the simulated cluster. Quotas are charged separately,
@@ -221,10 +221,9 @@ class Quotas:
         """Charge what was charged last up to `most` times more; how often that was possible."""
         steps: list[tuple[Json, dict[str, Quantity]]] = []
         for quota in after:
-            unchanged = before[quota["metadata"]["name"]]
-            if quota is unchanged or "status" not in quota:
+            if "status" not in quota:
                 continue
-            old = amounts_of(unchanged["status"].get("used"))
+            old = amounts_of(before[quota["metadata"]["name"]]["status"].get("used"))
             new, hard = amounts_of(quota["status"].get("used")), amounts_of(quota["status"]["hard"])
             step = {name: used.sub(old[name]) for name, used in new.items() if used != old.get(name)}
             for name, amount in step.items():
