@@ -11,7 +11,7 @@ from stowplan.localcluster.customresources.defaulting import drop_stray_nulls, p
 from stowplan.localcluster.customresources.formats import string_format
 from stowplan.localcluster.customresources.jsonpath import JsonPath, JsonPathError
 from stowplan.localcluster.customresources.schemarules import schema_rule_errors
-from stowplan.localcluster.customresources.structural import Schema
+from stowplan.localcluster.customresources.structural import StructuralSchema
 from stowplan.localcluster.customresources.validation import embedded_errors, list_errors, schema_errors
 
 
@@ -94,11 +94,11 @@ NUMBER: Json = {"type": "integer"}
     ],
 )  # fmt: skip
 def test_validation(schema: Json, value: Any, expected: list[str]) -> None:
-    assert schema_errors(Schema(of(x=schema)), {"x": value}) == expected
+    assert schema_errors(StructuralSchema(of(x=schema)), {"x": value}) == expected
 
 
 def test_errors_in_a_status_are_told_below_it() -> None:
-    schema = Schema({**of(phase=NUMBER), "required": ["size"]})
+    schema = StructuralSchema({**of(phase=NUMBER), "required": ["size"]})
     assert schema_errors(schema, {"phase": "a"}, "status") == [
         'status.phase: Invalid value: "string": phase in body must be of type integer: "string"',
         "status.size: Required value",
@@ -121,7 +121,7 @@ def test_repeated_elements() -> None:
             {"port": 1, "name": "a"},
         ]
     }
-    assert [*list_errors(Schema(of(x=keyed)), value)] == [
+    assert [*list_errors(StructuralSchema(of(x=keyed)), value)] == [
         'x[2]: Duplicate value: {"name":"a","port":1}',
         'x[0].more[2]: Duplicate value: "y"',
     ]
@@ -133,7 +133,7 @@ def test_objects_within_objects() -> None:
         "x-kubernetes-embedded-resource": True,
         "x-kubernetes-preserve-unknown-fields": True,
     }
-    schema = Schema(of(template=pod))
+    schema = StructuralSchema(of(template=pod))
     assert [*embedded_errors(schema, {"template": {"kind": "Pod", "apiVersion": "v1", "spec": {}}})] == []
     wrong = {"template": {"kind": "p o d", "metadata": {"name": "a/b", "labels": {"-": "x"}}}}
     assert [error.path for error in embedded_errors(schema, wrong)] == [
@@ -145,7 +145,7 @@ def test_objects_within_objects() -> None:
 
 
 def test_pruning_keeps_what_is_specified_or_preserved() -> None:
-    schema = Schema(
+    schema = StructuralSchema(
         of(
             spec=of(
                 a=NUMBER,
@@ -184,7 +184,9 @@ def test_pruning_keeps_what_is_specified_or_preserved() -> None:
 
 def test_defaults_and_nulls() -> None:
     inner = {**of(n={**NUMBER, "default": 1}, m={**TEXT, "nullable": True, "default": "m"}), "default": {}}
-    schema = Schema(of(a=inner, list={"type": "array", "items": of(k={**TEXT, "default": "v"})}, plain=TEXT))
+    schema = StructuralSchema(
+        of(a=inner, list={"type": "array", "items": of(k={**TEXT, "default": "v"})}, plain=TEXT)
+    )
     obj: Json = {"list": [{}, {"k": "own"}], "plain": None}
     drop_stray_nulls(schema, obj)
     set_defaults(schema, obj)

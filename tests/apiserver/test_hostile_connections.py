@@ -9,7 +9,7 @@ import pytest
 
 from apiserver.served import PODS, Served, pod, serving
 from stowplan.localcluster.apiserver.sending import SLICE, slices
-from stowplan.localcluster.apiserver.watch import HttpWatch
+from stowplan.localcluster.apiserver.watch import WatchResponse
 from waiting import PATIENCE, until
 
 HEAD = b"Host: x\r\nAuthorization: Bearer the-token\r\n"
@@ -128,7 +128,7 @@ def test_watches_that_are_not_read_share_what_waits_and_the_transport_has_little
             api.create_pod(pod(f"big-{number}", annotations={"note": "x" * 200_000}))
 
         def held() -> tuple[int, int, int]:
-            watches: list[HttpWatch] = list(reads._watches)
+            watches: list[WatchResponse] = list(reads._watches)
             lines = [line for watch in watches for line in watch._waiting]
             transports = [watch._transport for watch in watches if watch._transport is not None]
             buffered = max(transport.get_write_buffer_size() for transport in transports)

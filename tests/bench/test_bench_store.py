@@ -6,14 +6,14 @@ import pytest
 
 from stowplan.api.catalogue import PODS
 from stowplan.lab.bench.servers.store import measure_store
-from stowplan.localcluster.store import ADDED, DELETED, MODIFIED, Change, Store, Watcher
+from stowplan.localcluster.store import ADDED, DELETED, MODIFIED, Store, StoreChange, Watcher
 
 PODS_MEASURED = 20
 
 
 def test_every_pod_is_created_bound_started_and_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     stores: list[Store] = []
-    changes: list[Change] = []
+    changes: list[StoreChange] = []
     original = Store.__init__
 
     def watched(self: Store, *args: Any, **options: Any) -> None:
@@ -25,7 +25,7 @@ def test_every_pod_is_created_bound_started_and_deleted(monkeypatch: pytest.Monk
     figures = measure_store(pods=PODS_MEASURED, nodes=3)
     assert min(figures.create_us, figures.bind_us, figures.run_us, figures.delete_us) > 0
     assert stores[0].count(PODS) == 0
-    by_pod: dict[str, list[Change]] = {}
+    by_pod: dict[str, list[StoreChange]] = {}
     for change in changes:
         by_pod.setdefault(change.object["metadata"]["name"], []).append(change)
     assert len(by_pod) == PODS_MEASURED
@@ -42,7 +42,7 @@ def test_every_pod_is_created_bound_started_and_deleted(monkeypatch: pytest.Monk
 def test_a_store_that_loses_a_change_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     original = Watcher.deliver
 
-    def forgetful(self: Watcher, change: Change) -> None:
+    def forgetful(self: Watcher, change: StoreChange) -> None:
         if change.version % 7:
             original(self, change)
 

@@ -7,7 +7,7 @@ from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.lab.chaos import plan_of
 from stowplan.lab.chaos.invariants import Bindings
-from stowplan.lab.chaos.world import World
+from stowplan.lab.chaos.world import ChaosWorld
 from stowplan.localcluster.client import typed
 
 
@@ -25,7 +25,7 @@ class Desk:
     """One node with one CPU, and pods that are decided for and bound by hand."""
 
     def __init__(self) -> None:
-        self.world = World(plan_of(0), Still())
+        self.world = ChaosWorld(plan_of(0), Still())
         self.bindings = Bindings(self.world)
         allocatable = {"cpu": "1", "memory": "1Gi", "pods": "9"}
         made = self.world.store.create(

@@ -8,7 +8,7 @@ from stowplan.api.catalogue import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from stowplan.api.requests import PatchType
 from stowplan.lab.chaos import plan_of
 from stowplan.lab.chaos.invariants import ONE_CLAIM, ONE_VOLUME, VolumeOwnership
-from stowplan.lab.chaos.world import World
+from stowplan.lab.chaos.world import ChaosWorld
 
 
 class Still:
@@ -25,7 +25,7 @@ class Desk:
     """Volumes v and w, claims c and d, and whoever writes to them."""
 
     def __init__(self) -> None:
-        self.world = World(plan_of(0), Still())
+        self.world = ChaosWorld(plan_of(0), Still())
         self.ownership = VolumeOwnership(self.world)
         for name in ("v", "w"):
             self.world.store.create(PERSISTENT_VOLUMES, {"metadata": {"name": name}, "spec": {}})

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from stowplan.lab.chaos import Plan, execute, plan_of
+from stowplan.lab.chaos import ChaosPlan, execute, plan_of
 
 _RUN = """
 import sys
@@ -59,7 +59,7 @@ def test_a_kept_log_changes_nothing(seed: int) -> None:
 
 
 def test_a_plan_is_plain_data() -> None:
-    plan: Plan = plan_of(5)
+    plan: ChaosPlan = plan_of(5)
     lines = plan.text().splitlines()
     assert len(lines) == 1 + len(plan.actions)
     assert '"seed":5' in lines[0]

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from stowplan.lab.verify.config import VERDICT, outcome, replay
-from stowplan.lab.verify.report import Report, render_text
+from stowplan.lab.verify.report import VerifyReport, render_text
 
 RECORDING = Path(__file__).parent.parent / "golden" / "config.jsonl.gz"
 
 
 def test_all_recorded_documents_come_out_as_recorded() -> None:
-    report = Report()
+    report = VerifyReport()
     replay(RECORDING, report)
     assert not report.failed, render_text(report)
     assert report.counts["config", VERDICT].equal == 384

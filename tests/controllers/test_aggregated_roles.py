@@ -6,14 +6,14 @@ from typing import Any
 from controllers.worlds import World, live
 from stowplan.api.catalogue import CLUSTER_ROLES
 from stowplan.api.requests import PatchType
-from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext
 from stowplan.localcluster.controllers.clusterroleaggregation import ClusterRoleAggregationController
 
 LABEL = "rbac.authorization.k8s.io/aggregate-to-view"
 GIZMOS = {"verbs": ["get"], "apiGroups": ["example.com"], "resources": ["gizmos"]}
 
 
-def controllers(context: Context) -> Sequence[Controller]:
+def controllers(context: ControllerContext) -> Sequence[Controller]:
     return [ClusterRoleAggregationController(context)]
 
 

@@ -8,7 +8,7 @@ import pytest
 from controllers.worlds import World, live, selecting, template
 from stowplan.api.catalogue import DEPLOYMENTS, EVENTS, HORIZONTAL_POD_AUTOSCALERS, PODS
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext
 from stowplan.localcluster.controllers.autoscaling.podautoscaler import HorizontalPodAutoscalerController
 from stowplan.localcluster.controllers.autoscaling.replicacalculator import (
     MetricsError,
@@ -18,11 +18,11 @@ from stowplan.localcluster.controllers.autoscaling.replicacalculator import (
     pod_request,
     utilization_replicas,
 )
-from stowplan.localcluster.controllers.autoscaling.scaletarget import Target, custom_target
+from stowplan.localcluster.controllers.autoscaling.scaletarget import ScaleTarget, custom_target
 from stowplan.localcluster.controllers.autoscaling.scalingbehavior import ScalingHistory
 from stowplan.localcluster.controllers.workloads.deployment import DeploymentController
 from stowplan.localcluster.controllers.workloads.replicaset import ReplicaSetController
-from stowplan.localcluster.kubelets import Kubelets, Shape
+from stowplan.localcluster.kubelets import Kubelets, NodeShape
 from stowplan.localcluster.objects.fields import condition_of
 from stowplan.localcluster.objects.usage import PretendUsage, usage_list, usage_problem
 
@@ -187,12 +187,12 @@ def test_custom_resources_with_a_scale_can_be_targets() -> None:
     found = custom_target(ROLLOUTS, "Rollout")
     assert found is not None
     resource, paths = found
-    target = Target(resource, {"spec": {"size": 3}, "status": {"selector": "app=a"}}, paths)
+    target = ScaleTarget(resource, {"spec": {"size": 3}, "status": {"selector": "app=a"}}, paths)
     selector = target.selector()
     assert selector is not None
     assert (target.replicas, selector.matches({"app": "a"}), selector.matches({})) == (3, True, False)
     assert target.scaled_to(5) == {"spec": {"size": 5}}
-    assert Target(resource, {}, paths).selector() is None
+    assert ScaleTarget(resource, {}, paths).selector() is None
     assert custom_target(ROLLOUTS, "Other") is None
 
 
@@ -230,7 +230,7 @@ def test_pods_that_do_not_run_use_nothing() -> None:
 
 
 def scaled_world(usage: PretendUsage | None) -> Any:
-    def controllers(context: Context) -> Sequence[Controller]:
+    def controllers(context: ControllerContext) -> Sequence[Controller]:
         autoscalers = HorizontalPodAutoscalerController(context, usage)
         return [DeploymentController(context), ReplicaSetController(context), autoscalers]
 
@@ -240,7 +240,7 @@ def scaled_world(usage: PretendUsage | None) -> Any:
 def kubelets(world: World) -> Kubelets:
     from random import Random
 
-    return Kubelets(world.client, [Shape(count=2, name="n", cpu="64")], clock=world.clock, rng=Random(1))
+    return Kubelets(world.client, [NodeShape(count=2, name="n", cpu="64")], clock=world.clock, rng=Random(1))
 
 
 def make(world: World, **spec: Any) -> None:

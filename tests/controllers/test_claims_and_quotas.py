@@ -23,7 +23,7 @@ from stowplan.api.catalogue import (
 )
 from stowplan.api.requests import DeleteOptions, Json
 from stowplan.api.status import unreachable
-from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext
 from stowplan.localcluster.controllers.devices.resourceclaim import ResourceClaimController, claim_from
 from stowplan.localcluster.controllers.garbagecollector import GarbageCollector
 from stowplan.localcluster.controllers.manager import volume_controllers
@@ -82,7 +82,7 @@ def test_whom_a_claim_asks_for_its_volume(provisioner: str, asked: str, reason: 
     assert (step.provisioner, step.event and step.event[1]) == (asked, reason)
 
 
-def volumes(context: Context) -> Sequence[Controller]:
+def volumes(context: ControllerContext) -> Sequence[Controller]:
     return volume_controllers(context, ProvisionerSettings(installed_only=True))
 
 
@@ -384,7 +384,7 @@ def test_an_owner_in_another_namespace_is_told_and_does_not_keep_what_it_owns() 
 # Nodes
 
 
-def nodes(context: Context) -> Sequence[Controller]:
+def nodes(context: ControllerContext) -> Sequence[Controller]:
     return [NodeLifecycleController(context, LifecycleSettings(2, 8)), TaintEvictionController(context)]
 
 

@@ -20,9 +20,9 @@ from stowplan.api.catalogue import (
 )
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext
 from stowplan.localcluster.controllers.manager import all_controllers
-from stowplan.localcluster.kubelets import Kubelets, Shape
+from stowplan.localcluster.kubelets import Kubelets, NodeShape
 from stowplan.localcluster.objects.fields import condition_of
 from stowplan.testing.faults import Faults
 
@@ -43,7 +43,7 @@ class Cluster:
     kubelets: Kubelets
 
     def start(self, world: World) -> Kubelets:
-        shapes = [Shape(count=4, name="n", cpu="16")]
+        shapes = [NodeShape(count=4, name="n", cpu="16")]
         self.kubelets = Kubelets(world.client, shapes, clock=world.clock, rng=random.Random(9))
         return self.kubelets
 
@@ -55,7 +55,7 @@ def play(story: Any, faults: Faults | None = None, seed: int = 1) -> None:
         await world.until(lambda: len(world.names(NODES)) == 4)
         await story(world, cluster.kubelets)
 
-    def controllers(context: Context) -> list[Controller]:
+    def controllers(context: ControllerContext) -> list[Controller]:
         return all_controllers(context)
 
     live(begin, controllers, scheduler=True, beside=cluster.start, faults=faults, seed=seed)

@@ -14,8 +14,8 @@ from stowplan.api.status import ApiError
 from stowplan.client.interface import GeneratorWatch
 from stowplan.localcluster.client import InProcessClient
 from stowplan.localcluster.controllerruntime.controller import (
-    Context,
     Controller,
+    ControllerContext,
     ControllerManager,
     slow_start_batch,
 )
@@ -29,7 +29,7 @@ class Marker(Controller):
 
     name: ClassVar[str] = "marker"
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self.maps = self.follow(CONFIG_MAPS)
         self.seen: list[str] = []
@@ -114,7 +114,7 @@ class LateNews(InProcessClient):
 def test_what_was_written_is_seen_before_the_next_decision() -> None:
     async def begin(clock: VirtualClock) -> None:
         store = Store(clock, random.Random(1))
-        context = Context.of(LateNews(store), clock, random.Random(2))
+        context = ControllerContext.of(LateNews(store), clock, random.Random(2))
         async with ControllerManager(context, [ReplicaSetController(context)]).running():
             spec = {"replicas": 1, "selector": selecting(), "template": template()}
             store.create(REPLICA_SETS, {"metadata": {"name": "rs", "namespace": "d"}, "spec": spec})

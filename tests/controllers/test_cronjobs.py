@@ -10,7 +10,7 @@ from stowplan.api.catalogue import CRON_JOBS, EVENTS, JOBS, PODS
 from stowplan.api.meta import seconds_of, timestamp
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext
 from stowplan.localcluster.controllers.garbagecollector import GarbageCollector
 from stowplan.localcluster.controllers.workloads.cronjob import (
     CronJobController,
@@ -178,7 +178,7 @@ def test_only_so_many_finished_jobs_are_kept_of_each_kind() -> None:
 # End to end
 
 
-def controllers(context: Context) -> list[Controller]:
+def controllers(context: ControllerContext) -> list[Controller]:
     return [CronJobController(context), JobController(context), GarbageCollector(context)]
 
 

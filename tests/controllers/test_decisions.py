@@ -8,7 +8,7 @@ from stowplan.api.catalogue import PODS, STATEFUL_SETS
 from stowplan.api.requests import Json
 from stowplan.localcluster.controllerruntime.controller import merge_patch_of
 from stowplan.localcluster.controllers.garbagecollector import (
-    Action,
+    CollectorAction,
     action_for,
     blocks_owner,
     propagation_for,
@@ -24,14 +24,14 @@ from stowplan.localcluster.controllers.storage.persistentvolume import (
 )
 from stowplan.localcluster.controllers.workloads.daemonset import (
     Daemon,
+    DaemonSetPlan,
     FailureBackoff,
-    Plan,
     affinity_for,
     plan,
     tolerations_of,
     updates,
 )
-from stowplan.localcluster.controllers.workloads.daemonset import View as DaemonView
+from stowplan.localcluster.controllers.workloads.daemonset import DaemonSetView as DaemonView
 from stowplan.localcluster.controllers.workloads.disruption import (
     Expectation,
     budget_status,
@@ -43,7 +43,7 @@ from stowplan.localcluster.controllers.workloads.statefulset import (
     MOST_STEPS,
     Create,
     Delete,
-    View,
+    StatefulSetView,
     claim_owners,
     next_steps,
 )
@@ -108,9 +108,9 @@ def test_equal_data_has_one_hash_whatever_its_order() -> None:
 # StatefulSets
 
 
-def stateful(pods: dict[int, Json], replicas: int = 3, update: str = "r1", **spec: Any) -> View:
+def stateful(pods: dict[int, Json], replicas: int = 3, update: str = "r1", **spec: Any) -> StatefulSetView:
     obj = {"metadata": {"name": "db"}, "spec": {"replicas": replicas, **spec}}
-    return View(obj, pods, "r1", update, 0.0)
+    return StatefulSetView(obj, pods, "r1", update, 0.0)
 
 
 def member(ordinal: int, revision: str = "r1", **about: Any) -> Json:
@@ -155,7 +155,7 @@ def member(ordinal: int, revision: str = "r1", **about: Any) -> Json:
         (stateful({}, 2, ordinals={"start": 5}), ["+5"]),
     ],
 )
-def test_what_a_stateful_set_does_next(view: View, steps: list[str]) -> None:
+def test_what_a_stateful_set_does_next(view: StatefulSetView, steps: list[str]) -> None:
     def shown(step: Create | Delete) -> str:
         return f"+{step.ordinal}" if isinstance(step, Create) else f"-{step.pod['metadata']['name'][3:]}"
 
@@ -267,14 +267,14 @@ def test_only_so_many_daemons_are_renewed_at_a_time() -> None:
     assert names(updates(fleet(starting, maxUnavailable=2)).delete) == ["sick"]
     on_delete = fleet(on)
     on_delete.obj["spec"]["updateStrategy"]["type"] = "OnDelete"
-    assert updates(on_delete) == Plan()
+    assert updates(on_delete) == DaemonSetPlan()
 
 
 def test_surging_daemons_come_before_the_old_ones_go() -> None:
     on = {f"n{number}": [runner(f"o{number}", "old")] for number in range(4)}
-    assert updates(fleet(on, maxSurge=2, maxUnavailable=0)) == Plan(create=["n0", "n1"])
+    assert updates(fleet(on, maxSurge=2, maxUnavailable=0)) == DaemonSetPlan(create=["n0", "n1"])
     on["n0"].append(runner("fresh", ready=False))
-    assert updates(fleet(on, maxSurge=2, maxUnavailable=0)) == Plan(create=["n1"])
+    assert updates(fleet(on, maxSurge=2, maxUnavailable=0)) == DaemonSetPlan(create=["n1"])
     on["n1"].append(runner("available"))
     todo = updates(fleet(on, maxSurge=2, maxUnavailable=0))
     assert (todo.create, names(todo.delete)) == (["n2"], ["o1"])
@@ -455,16 +455,16 @@ def test_pods_that_nobody_else_removes() -> None:
 @pytest.mark.parametrize(
     ("owners", "gone", "waiting", "dependents", "fate"),
     [
-        ("ab", "", "", False, Action.STAY),
-        ("ab", "a", "", False, Action.DISOWN),
-        ("ab", "", "b", False, Action.DISOWN),
-        ("ab", "ab", "", True, Action.DELETE),
-        ("ab", "a", "b", True, Action.DELETE_IN_FOREGROUND),
-        ("a", "", "a", False, Action.DELETE),
+        ("ab", "", "", False, CollectorAction.STAY),
+        ("ab", "a", "", False, CollectorAction.DISOWN),
+        ("ab", "", "b", False, CollectorAction.DISOWN),
+        ("ab", "ab", "", True, CollectorAction.DELETE),
+        ("ab", "a", "b", True, CollectorAction.DELETE_IN_FOREGROUND),
+        ("a", "", "a", False, CollectorAction.DELETE),
     ],
 )
 def test_what_becomes_of_an_object(
-    owners: str, gone: str, waiting: str, dependents: bool, fate: Action
+    owners: str, gone: str, waiting: str, dependents: bool, fate: CollectorAction
 ) -> None:
     obj = {"metadata": {"ownerReferences": [{"uid": uid} for uid in owners]}}
     assert action_for(obj, set(gone), set(waiting), dependents) is fate

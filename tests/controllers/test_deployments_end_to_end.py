@@ -8,20 +8,20 @@ import pytest
 from controllers.worlds import NAMESPACE, World, live, selecting, template
 from stowplan.api.catalogue import DEPLOYMENTS, EVENTS, LIMIT_RANGES, PODS, REPLICA_SETS
 from stowplan.api.requests import Json, PatchType
-from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext
 from stowplan.localcluster.controllers.workloads.deployment import DeploymentController
 from stowplan.localcluster.controllers.workloads.replicaset import ReplicaSetController
-from stowplan.localcluster.kubelets import Kubelets, Shape
+from stowplan.localcluster.kubelets import Kubelets, NodeShape
 from stowplan.localcluster.objects.fields import condition_of
 from stowplan.testing.faults import Faults
 
 
-def controllers(context: Context) -> list[Controller]:
+def controllers(context: ControllerContext) -> list[Controller]:
     return [DeploymentController(context), ReplicaSetController(context)]
 
 
 def kubelets(world: World) -> Kubelets:
-    shapes = [Shape(count=5, cpu="16")]
+    shapes = [NodeShape(count=5, cpu="16")]
     return Kubelets(world.client, shapes, clock=world.clock, rng=random.Random(9))
 
 

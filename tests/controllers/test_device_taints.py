@@ -13,7 +13,7 @@ from stowplan.api.catalogue import (
     RESOURCE_SLICES,
 )
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext
 from stowplan.localcluster.controllers.devices.devicetainteviction import DeviceTaintEvictionController
 from stowplan.localcluster.controllers.devices.resourceclaim import ResourceClaimController
 
@@ -22,7 +22,7 @@ TAINT = {"key": "example.com/broken", "value": "fan", "effect": "NoExecute"}
 FOR_GOOD = {"key": "example.com/broken", "operator": "Exists", "effect": "NoExecute"}
 
 
-def controllers(context: Context) -> list[Controller]:
+def controllers(context: ControllerContext) -> list[Controller]:
     return [DeviceTaintEvictionController(context), ResourceClaimController(context)]
 
 

@@ -8,7 +8,7 @@ import pytest
 from controllers.worlds import World, live
 from stowplan.api.catalogue import ENDPOINT_SLICES, ENDPOINTS, NODES, PODS, SERVICES
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext
 from stowplan.localcluster.controllers.manager import service_controllers
 from stowplan.localcluster.controllers.services.endpoints import addressed_pod, subsets_of
 from stowplan.localcluster.controllers.services.endpointslice import endpoint_of, plan_for_ports, ports_of
@@ -146,7 +146,7 @@ def test_endpoints_hold_a_thousand_addresses_and_the_ready_ones_first() -> None:
 # Over a store
 
 
-def controllers(context: Context) -> Sequence[Controller]:
+def controllers(context: ControllerContext) -> Sequence[Controller]:
     return service_controllers(context)
 
 

@@ -7,7 +7,7 @@ import pytest
 from controllers.worlds import NAMESPACE, World, live
 from stowplan.api.catalogue import CONFIG_MAPS, Resource
 from stowplan.api.requests import DeleteOptions, Json
-from stowplan.localcluster.controllerruntime.controller import Context
+from stowplan.localcluster.controllerruntime.controller import ControllerContext
 from stowplan.localcluster.controllers.garbagecollector import GarbageCollector, unblocked_owners
 
 WATCHED: tuple[Resource, ...] = (CONFIG_MAPS,)
@@ -16,7 +16,7 @@ WATCHED: tuple[Resource, ...] = (CONFIG_MAPS,)
 class CountingCollector(GarbageCollector):
     """Counts how often it looks at something, and ends a test that would not end."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         super().__init__(context, WATCHED)
         self.looks = 0
 
@@ -26,7 +26,7 @@ class CountingCollector(GarbageCollector):
         await super().sync(key)
 
 
-def collector(context: Context) -> Sequence[CountingCollector]:
+def collector(context: ControllerContext) -> Sequence[CountingCollector]:
     return [CountingCollector(context)]
 
 

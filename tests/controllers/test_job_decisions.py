@@ -20,9 +20,9 @@ from stowplan.localcluster.controllers.workloads.jobpods import (
     TOO_LONG,
     TOO_OFTEN,
     TRACKING,
-    Backoff,
+    JobBackoff,
     JobPods,
-    Verdict,
+    JobVerdict,
     early_ending,
     finished_at,
     index_pause_left,
@@ -161,14 +161,14 @@ WHY = "Container main for pod d/a failed with exit code 42 matching FailJob rule
 @pytest.mark.parametrize(
     ("code", "condition", "verdict"),
     [
-        (1, "", Verdict()),
-        (2, "", Verdict()),
-        (3, "", Verdict(fails_index=True)),
-        (1, "DisruptionTarget", Verdict(counts=False)),
-        (42, "DisruptionTarget", Verdict(fails_job=WHY)),
+        (1, "", JobVerdict()),
+        (2, "", JobVerdict()),
+        (3, "", JobVerdict(fails_index=True)),
+        (1, "DisruptionTarget", JobVerdict(counts=False)),
+        (42, "DisruptionTarget", JobVerdict(fails_job=WHY)),
     ],
 )
-def test_the_first_rule_that_fits_decides(code: int, condition: str, verdict: Verdict) -> None:
+def test_the_first_rule_that_fits_decides(code: int, condition: str, verdict: JobVerdict) -> None:
     failed = pod("a", "Failed", code=code)
     failed["status"]["conditions"].append({"type": condition, "status": "True"})
     assert verdict_on(job(podFailurePolicy={"rules": RULES}), failed) == verdict
@@ -351,11 +351,11 @@ def at(second: int, phase: str = "Failed") -> Json:
 
 
 def test_pauses_of_a_job_grow_until_a_pod_succeeds() -> None:
-    assert [Backoff(number, 0.0).left(0.0) for number in (0, 1, 2, 3, 20)] == [0, 10, 20, 40, 600]
-    assert Backoff(1, 5.0).left(20.0) == 0.0
-    twice = Backoff().after([], [at(3), at(5)])
-    assert twice == Backoff(2, 5.0)
+    assert [JobBackoff(number, 0.0).left(0.0) for number in (0, 1, 2, 3, 20)] == [0, 10, 20, 40, 600]
+    assert JobBackoff(1, 5.0).left(20.0) == 0.0
+    twice = JobBackoff().after([], [at(3), at(5)])
+    assert twice == JobBackoff(2, 5.0)
     assert twice.after([], []) == twice
-    assert twice.after([], [at(9)]) == Backoff(3, 9.0)
-    assert twice.after([at(7, "Succeeded")], [at(6)]) == Backoff()
-    assert twice.after([at(7, "Succeeded")], [at(6), at(8)]) == Backoff(1, 8.0)
+    assert twice.after([], [at(9)]) == JobBackoff(3, 9.0)
+    assert twice.after([at(7, "Succeeded")], [at(6)]) == JobBackoff()
+    assert twice.after([at(7, "Succeeded")], [at(6), at(8)]) == JobBackoff(1, 8.0)

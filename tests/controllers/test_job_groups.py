@@ -16,7 +16,7 @@ from stowplan.api.catalogue import (
     WORKLOADS,
 )
 from stowplan.api.requests import DeleteOptions, Json
-from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext
 from stowplan.localcluster.controllers.devices.podgroupprotection import PodGroupProtectionController
 from stowplan.localcluster.controllers.devices.resourceclaim import ResourceClaimController
 from stowplan.localcluster.controllers.garbagecollector import GarbageCollector
@@ -32,7 +32,7 @@ GANG: Json = {"schedulingPolicy": {"gang": {}}, "disruptionMode": {"all": {}}}
 TOPOLOGY: Json = {"schedulingConstraints": {"topology": [{"key": "rack"}]}}
 
 
-def controllers(context: Context) -> list[Controller]:
+def controllers(context: ControllerContext) -> list[Controller]:
     return [
         JobController(context, groups=True),
         PodGroupProtectionController(context),

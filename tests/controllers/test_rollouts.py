@@ -13,7 +13,7 @@ from stowplan.localcluster.controllers.workloads.rollout import (
     DESIRED_REPLICAS,
     MAX_REPLICAS,
     Part,
-    Strategy,
+    RolloutStrategy,
     annotations_for,
     find_new,
     grow_new,
@@ -53,7 +53,7 @@ def deployment(replicas: int = 4, **spec: Any) -> Json:
 def test_surge_rounds_up_and_what_may_be_missing_rounds_down(
     replicas: int, rolling: Json, surge: int, unavailable: int
 ) -> None:
-    strategy = Strategy.of(deployment(replicas, strategy={"rollingUpdate": rolling}))
+    strategy = RolloutStrategy.of(deployment(replicas, strategy={"rollingUpdate": rolling}))
     assert (strategy.surge, strategy.unavailable) == (surge, unavailable)
 
 
@@ -62,14 +62,14 @@ def test_surge_rounds_up_and_what_may_be_missing_rounds_down(
     [(0, 4, 1), (1, 4, 1), (1, 3, 2), (4, 1, 4), (6, 0, 4), (0, 0, 4)],
 )
 def test_the_newest_set_grows_into_the_room_there_is(new: int, old: int, wanted: int) -> None:
-    assert grow_new(Strategy(4, 1, 1), part("n", new), [part("o", old)]) == wanted
+    assert grow_new(RolloutStrategy(4, 1, 1), part("n", new), [part("o", old)]) == wanted
 
 
 @pytest.mark.parametrize(("pods", "wanted"), [(3, 2), (2, 3), (1, 3), (0, 3)])
 def test_the_newest_set_waits_for_pods_that_have_not_gone_yet(pods: int, wanted: int) -> None:
     shrunk = part("o", 1)
     shrunk.pods = pods
-    assert grow_new(Strategy(3, 2, 0), part("n", 2), [shrunk]) == wanted
+    assert grow_new(RolloutStrategy(3, 2, 0), part("n", 2), [shrunk]) == wanted
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_old_sets_shrink_as_far_as_enough_stay_available(
     new: tuple[int, int], old: list[tuple[int, int]], wanted: list[int]
 ) -> None:
     parts = [part(f"o{number}", *one, age=number) for number, one in enumerate(old)]
-    assert list(shrink_old(Strategy(4, 1, 1), part("n", *new), parts).values()) == wanted
+    assert list(shrink_old(RolloutStrategy(4, 1, 1), part("n", *new), parts).values()) == wanted
 
 
 @given(
@@ -100,7 +100,7 @@ def test_old_sets_shrink_as_far_as_enough_stay_available(
 def test_a_rollout_never_has_too_many_or_too_few_and_comes_to_its_end(
     replicas: int, surge: int, unavailable: int, sizes: list[int]
 ) -> None:
-    strategy = Strategy(replicas, surge, min(unavailable or (not surge), replicas))
+    strategy = RolloutStrategy(replicas, surge, min(unavailable or (not surge), replicas))
     old = [part(f"o{number}", size, age=number) for number, size in enumerate(sizes)]
     new = part("n", 0)
     start = sum(sizes)
@@ -132,12 +132,12 @@ def test_a_new_size_is_shared_in_proportion(
 ) -> None:
     olds = [part(f"o{number}", one[0], most=one[1], age=number) for number, one in enumerate(old)]
     newest = part("n", new[0], available=0, most=new[1], age=50)
-    assert scale(Strategy(size, -(-size // 4), size // 4), newest, olds) == wanted
-    assert is_scaling(Strategy(size, 1, 1), [newest]) == (new[0] > 0)
+    assert scale(RolloutStrategy(size, -(-size // 4), size // 4), newest, olds) == wanted
+    assert is_scaling(RolloutStrategy(size, 1, 1), [newest]) == (new[0] > 0)
 
 
 def test_the_set_of_a_template_is_found_whatever_its_hash_and_a_name_is_free_of_words() -> None:
-    made = new_set(deployment(), 4, 3, Strategy(4, 1, 1))
+    made = new_set(deployment(), 4, 3, RolloutStrategy(4, 1, 1))
     assert find_new(deployment(), [made]) is made
     assert find_new(deployment(template={"metadata": {}, "spec": {}}), [made]) is None
     assert made["metadata"]["annotations"] == {

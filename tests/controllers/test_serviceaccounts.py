@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from controllers.worlds import NAMESPACE, World, live
 from stowplan.api.catalogue import CONFIG_MAPS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext
 from stowplan.localcluster.controllers.serviceaccount import (
     AccountSettings,
     RootCAPublisher,
@@ -17,7 +17,7 @@ from stowplan.localcluster.controllers.serviceaccount import (
 CA = "-----BEGIN CERTIFICATE-----\n"
 
 
-def controllers(context: Context) -> Sequence[Controller]:
+def controllers(context: ControllerContext) -> Sequence[Controller]:
     def sign(account: Json, secret: Json) -> str:
         return f"token of {account['metadata']['name']} in {secret['metadata']['name']}"
 

@@ -18,22 +18,22 @@ from stowplan.api.catalogue import (
     STORAGE_CLASSES,
 )
 from stowplan.api.requests import DeleteOptions, Json, PatchType
-from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext
 from stowplan.localcluster.controllers.garbagecollector import GarbageCollector
 from stowplan.localcluster.controllers.manager import volume_controllers
 from stowplan.localcluster.controllers.workloads.daemonset import DaemonSetController
 from stowplan.localcluster.controllers.workloads.job import JobController
 from stowplan.localcluster.controllers.workloads.statefulset import StatefulSetController
-from stowplan.localcluster.kubelets import Kubelets, KubeletSettings, Shape
+from stowplan.localcluster.kubelets import Kubelets, KubeletSettings, NodeShape
 from stowplan.localcluster.objects.fields import condition_of
-from stowplan.localcluster.store import Change
+from stowplan.localcluster.store import StoreChange
 from stowplan.testing.faults import Faults
 
 BAD_DAY = {"refused": 0.2, "lost": 0.15, "cut": 0.05, "forgotten": 0.02, "delay": 0.2}
 SECOND = "registry.example/app:2"
 
 
-def controllers(context: Context) -> list[Controller]:
+def controllers(context: ControllerContext) -> list[Controller]:
     return [
         StatefulSetController(context),
         DaemonSetController(context),
@@ -44,7 +44,7 @@ def controllers(context: Context) -> list[Controller]:
 
 
 def kubelets(world: World) -> Kubelets:
-    shapes = [Shape(count=3, name="n", cpu="16"), Shape(name="gpu", labels={"gpu": "yes"})]
+    shapes = [NodeShape(count=3, name="n", cpu="16"), NodeShape(name="gpu", labels={"gpu": "yes"})]
     settings = KubeletSettings(run_seconds=3.0)
     return Kubelets(world.client, shapes, settings, clock=world.clock, rng=random.Random(9))
 
@@ -373,7 +373,7 @@ def test_whatever_went_wrong_a_job_counts_each_pod_once(seed: int) -> None:
     async def story(world: World) -> None:
         succeeded: set[str] = set()
 
-        def saw(change: Change) -> None:
+        def saw(change: StoreChange) -> None:
             if change.object["status"].get("phase") == "Succeeded":
                 succeeded.add(change.object["metadata"]["uid"])
 
@@ -447,7 +447,7 @@ def test_a_surging_daemon_is_renewed_without_a_gap() -> None:
         await world.until(lambda: daemon_status(world).get("numberAvailable") == 4)
         fewest = 4
 
-        def saw(change: Change) -> None:
+        def saw(change: StoreChange) -> None:
             nonlocal fewest
             ready = [pod for pod in world.pods("Running") if "deletionTimestamp" not in pod["metadata"]]
             fewest = min(fewest, len({pod["spec"]["nodeName"] for pod in ready}))

@@ -13,10 +13,14 @@ from stowplan.api.catalogue import (
     STORAGE_CLASSES,
 )
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext
 from stowplan.localcluster.controllers.storage.ephemeralvolume import EphemeralVolumeController
 from stowplan.localcluster.controllers.storage.persistentvolume import PersistentVolumeController
-from stowplan.localcluster.controllers.storage.provisioner import Behaviour, Provisioner, ProvisionerSettings
+from stowplan.localcluster.controllers.storage.provisioner import (
+    Provisioner,
+    ProvisionerBehaviour,
+    ProvisionerSettings,
+)
 from stowplan.localcluster.controllers.storage.volumeprotection import (
     ClaimProtectionController,
     VolumeProtectionController,
@@ -26,10 +30,10 @@ from stowplan.testing.faults import Faults
 ZONE = "topology.kubernetes.io/zone"
 
 
-def controllers(context: Context) -> list[Controller]:
+def controllers(context: ControllerContext) -> list[Controller]:
     return [
         PersistentVolumeController(context),
-        Provisioner(context, ProvisionerSettings(Behaviour(delay=0.5))),
+        Provisioner(context, ProvisionerSettings(ProvisionerBehaviour(delay=0.5))),
         ClaimProtectionController(context),
         VolumeProtectionController(context),
         EphemeralVolumeController(context),
@@ -154,8 +158,8 @@ def test_a_scheduled_pod_gets_the_static_volume_its_scheduler_chose() -> None:
 
 
 def test_a_provisioner_that_says_no_sends_the_pod_back_and_serves_it_when_it_can() -> None:
-    def failing(context: Context) -> list[Controller]:
-        sick = ProvisionerSettings(by_class={"fast": Behaviour(fails="no space", failures=2)})
+    def failing(context: ControllerContext) -> list[Controller]:
+        sick = ProvisionerSettings(by_class={"fast": ProvisionerBehaviour(fails="no space", failures=2)})
         return [PersistentVolumeController(context), Provisioner(context, sick)]
 
     async def story(world: World) -> None:

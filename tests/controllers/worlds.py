@@ -14,8 +14,12 @@ from stowplan.localcluster.admission import (
     create_default_account,
 )
 from stowplan.localcluster.client import InProcessClient
-from stowplan.localcluster.controllerruntime.controller import Context, Controller, ControllerManager
-from stowplan.localcluster.store import ADDED, Change, FieldManager, Store
+from stowplan.localcluster.controllerruntime.controller import (
+    Controller,
+    ControllerContext,
+    ControllerManager,
+)
+from stowplan.localcluster.store import ADDED, FieldManager, Store, StoreChange
 from stowplan.runtime.clock import Clock, VirtualClock, run
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.testing.faults import Faults, FaultyClient
@@ -23,7 +27,7 @@ from stowplan.testing.faults import Faults, FaultyClient
 NAMESPACE = "d"
 
 Story = Callable[["World"], Awaitable[object]]
-Makes = Callable[[Context], Sequence[Controller]]
+Makes = Callable[[ControllerContext], Sequence[Controller]]
 
 
 class World:
@@ -39,14 +43,14 @@ class World:
         self.seed = seed
         self.client = FaultyClient(InProcessClient(self.store), self.faults, random.Random(seed + 1))
         self.problems: list[str] = []
-        self.context = Context.of(self.client, clock, random.Random(seed + 2), self.problems.append)
+        self.context = ControllerContext.of(self.client, clock, random.Random(seed + 2), self.problems.append)
         self.controllers: Sequence[Controller] = ()
         self.store.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
         create_default_account(self.store, NAMESPACE)
         self.pods_created = 0
         self.store.watch(PODS, self._saw)
 
-    def _saw(self, change: Change) -> None:
+    def _saw(self, change: StoreChange) -> None:
         self.pods_created += change.type == ADDED
 
     async def settle(self, seconds: float = 0.1) -> None:

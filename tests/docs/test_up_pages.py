@@ -12,7 +12,7 @@ import yaml
 
 from docs.pages import ROOT, blocks, write_files
 from lazily import Lazily
-from stowplan.localcluster.kubelets import Shape, named_nodes, read_pretend, read_shapes
+from stowplan.localcluster.kubelets import NodeShape, named_nodes, read_pretend, read_shapes
 from stowplan.localcluster.kubelets.config import ShapeDriver, ShapeImage, ShapeTaint
 from stowplan.localcluster.kubelets.devices import (
     ShapeCapacity,
@@ -34,7 +34,7 @@ def test_the_shapes_shown_are_read_and_every_field_is_named(tmp_path: Path) -> N
     shapes = read_shapes(tmp_path / "pools.yaml")
     assert [one.name for one in named_nodes(shapes)] == ["web-0", "web-1", "web-2", "gpu-0", "gpu-1"]
     named = re.findall(r"^\| `(\w+)` \|", SHAPES.read_text(), re.MULTILINE)
-    assert set(named) == {field.encode_name for field in msgspec.structs.fields(Shape)}
+    assert set(named) == {field.encode_name for field in msgspec.structs.fields(NodeShape)}
     for part in (ShapeTaint, ShapeImage, ShapeDriver, ShapeCapacity, ShapeDeviceTaint):
         for field in msgspec.structs.fields(part):
             assert f"`{field.encode_name}`" in SHAPES.read_text()

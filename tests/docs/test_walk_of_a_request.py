@@ -11,7 +11,7 @@ from stowplan.api.catalogue import REPLICA_SETS
 from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.localcluster.apiserver import ApiServer, Listening
 from stowplan.localcluster.client import InProcessClient
-from stowplan.localcluster.controllerruntime.controller import Context, ControllerManager
+from stowplan.localcluster.controllerruntime.controller import ControllerContext, ControllerManager
 from stowplan.localcluster.controllers.workloads.replicaset import ReplicaSetController
 from stowplan.localcluster.store import FieldManager, Store
 from stowplan.runtime.clock import RealClock
@@ -46,12 +46,12 @@ def post_pod(server: ApiServer) -> int:
 
 def traced() -> list[walks.Step]:
     tracer = walks.Tracer(
-        first="Handler.__call__",
+        first="RequestHandler.__call__",
         milestones=(
             "WriteVerbs.create",
             "Store.create",
             "ClusterAdmission.admit_create",
-            "Storage._change",
+            "ObjectStorage._change",
             "Watcher.deliver",
             "Informer.added",
             "WorkQueue.add",
@@ -64,7 +64,7 @@ def traced() -> list[walks.Step]:
         clock = RealClock()
         store = Store(clock, Random(1), admission=ClusterAdmission(), fields=FieldManager())
         create_bootstrap_objects(store)
-        context = Context.of(InProcessClient(store), clock, Random(2))
+        context = ControllerContext.of(InProcessClient(store), clock, Random(2))
         server = ApiServer(store, Listening(plain=True, token="the-token"), rng=Random(3))
         manager = ControllerManager(context, [ReplicaSetController(context)])
         async with server, manager.running():

@@ -10,7 +10,7 @@ from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.localcluster.durable import GroupCommit
 from stowplan.localcluster.durable.database import Database
-from stowplan.localcluster.store import Change, Store
+from stowplan.localcluster.store import Store, StoreChange
 
 Seen = list[tuple[str, int, Json, Json | None]] | int
 
@@ -63,5 +63,5 @@ def seen_since(store: Store, resource: Resource, version: int) -> Seen:
     return [(change.type, change.version, change.object, change.previous) for change in watcher.backlog]
 
 
-def _ignore(change: Change) -> None:
+def _ignore(change: StoreChange) -> None:
     """A sink."""

@@ -17,7 +17,7 @@ from stowplan.api.requests import EVERY_OBJECT, Json
 from stowplan.api.status import ApiError
 from stowplan.localcluster.admission import create_bootstrap_objects
 from stowplan.localcluster.apiserver import ApiServer, Listening
-from stowplan.localcluster.store import Change
+from stowplan.localcluster.store import StoreChange
 from waiting import eventually
 
 URL = "/api/v1/namespaces/default/configmaps"
@@ -129,9 +129,9 @@ def test_what_is_read_is_always_what_a_restart_would_find(
     life = Life(tmp_path, log=1_000)
     disk = Disk(life, monkeypatch)
     kept: dict[str, Json] = {}
-    history: list[Change] = []
+    history: list[StoreChange] = []
 
-    def saw(change: Change) -> None:
+    def saw(change: StoreChange) -> None:
         history.append(change)
 
     def commit() -> None:
@@ -159,7 +159,7 @@ def test_what_is_read_is_always_what_a_restart_would_find(
             assert found.items == [kept[name] for name in sorted(kept)]
             assert found.version >= last
             last = found.version
-            sent: list[Change] = []
+            sent: list[StoreChange] = []
             watcher = life.store.watch_committed(
                 CONFIG_MAPS, sent.append, selection=EVERY_OBJECT, initial_events=True
             )

@@ -11,7 +11,7 @@ from stowplan.api.meta import micro_timestamp
 from stowplan.api.requests import Json
 from stowplan.client.election import Candidate, CandidateInfo, Elector
 from stowplan.localcluster.client import InProcessClient
-from stowplan.localcluster.controllerruntime.controller import Context, ControllerManager
+from stowplan.localcluster.controllerruntime.controller import ControllerContext, ControllerManager
 from stowplan.localcluster.controllers.leaderelection import (
     OLDEST_EMULATION_VERSION as OLDEST,
 )
@@ -119,7 +119,9 @@ class Electorate:
         self.problems: list[str] = []
         self.electors: dict[str, Elector] = {}
         self.processes: dict[str, list[asyncio.Task[None]]] = {}
-        context = Context.of(InProcessClient(self.world.store), clock, random.Random(7), self.problems.append)
+        context = ControllerContext.of(
+            InProcessClient(self.world.store), clock, random.Random(7), self.problems.append
+        )
         self.world.start(ControllerManager(context, [LeaderElectionController(context)]).run())
 
     def join(self, emulation: str, binary: str = "1.37.0", strategy: str = OLDEST) -> Elector:

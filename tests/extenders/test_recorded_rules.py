@@ -15,7 +15,7 @@ from extenders.servers import config
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.config import build, load
-from stowplan.lab.verify.replay import Attempt, Scenario, Verdict, decode_scenario
+from stowplan.lab.verify.replay import RecordedScenario, ReplayAttempt, ReplayVerdict, decode_scenario
 from stowplan.runtime.clock import VirtualClock, run
 from stowplan.scheduler.extenders.requests import ExtenderError
 from stowplan.scheduler.extenders.rounds import LEFT_OUT, filter_round, preempt_round, prioritize_round
@@ -27,7 +27,7 @@ from stowplan.testing.extenders import RuleExtender, rule_extender, rule_extende
 GOLDEN = Path(__file__).parents[1] / "golden" / "extenders.jsonl.gz"
 BY_PRE_FILTER = "node(s) didn't satisfy plugin(s)"
 
-Case = tuple[Scenario, list[RuleExtender], Attempt, Pod, dict[str, Node]]
+Case = tuple[RecordedScenario, list[RuleExtender], ReplayAttempt, Pod, dict[str, Node]]
 
 
 def attempts() -> Iterator[Case]:
@@ -43,7 +43,7 @@ def attempts() -> Iterator[Case]:
                     yield scenario, extenders, attempt, pods[attempt.pod], nodes
 
 
-def asked_about(attempt: Attempt, nodes: dict[str, Node]) -> list[Node]:
+def asked_about(attempt: ReplayAttempt, nodes: dict[str, Node]) -> list[Node]:
     if attempt.via_nominated_node:
         return [nodes[name] for name in attempt.feasible]
     allowed = attempt.pre_filter.node_names
@@ -55,8 +55,8 @@ def asked_about(attempt: Attempt, nodes: dict[str, Node]) -> list[Node]:
     ]
 
 
-def verdict(status: Status) -> Verdict:
-    return Verdict(status.code.label, status.plugin, list(status.reasons))
+def verdict(status: Status) -> ReplayVerdict:
+    return ReplayVerdict(status.code.label, status.plugin, list(status.reasons))
 
 
 def test_the_same_nodes_are_kept_and_the_others_rejected_for_the_same_reasons() -> None:

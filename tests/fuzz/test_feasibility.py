@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from stowplan.lab.fuzz.cases import node, pod
-from stowplan.lab.fuzz.feasibility import Cluster, amount, objection, requests_of, whole
+from stowplan.lab.fuzz.feasibility import FeasibleCluster, amount, objection, requests_of, whole
 from stowplan.testing.builders import HOSTNAME, ZONE
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
-def _cluster(*pods: tuple[dict[str, Any], str], **nodes: dict[str, Any]) -> Cluster:
-    cluster = Cluster(nodes={"n": node("n"), "m": node("m"), **nodes})
+def _cluster(*pods: tuple[dict[str, Any], str], **nodes: dict[str, Any]) -> FeasibleCluster:
+    cluster = FeasibleCluster(nodes={"n": node("n"), "m": node("m"), **nodes})
     for number, (body, where) in enumerate(pods):
         cluster.pods[str(number)] = body
         cluster.where[str(number)] = where

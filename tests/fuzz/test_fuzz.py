@@ -8,8 +8,8 @@ import pytest
 from msgspec import Raw
 
 from effort import examples
-from stowplan.lab.fuzz import Case, FuzzResult, FuzzRun, corpus, random_case, run_cases
-from stowplan.lab.fuzz.cases import STORE, WIRE, Step, pod
+from stowplan.lab.fuzz import FuzzCase, FuzzResult, FuzzRun, corpus, random_case, run_cases
+from stowplan.lab.fuzz.cases import STORE, WIRE, FuzzStep, pod
 from stowplan.lab.fuzz.extremes import EXTREMES, KINDS
 from stowplan.lab.fuzz.run import FEASIBLE, GIVEN_BACK, GOES_ON, GROWS, LATE, NO_ERRORS, QUICK, SURVIVES
 from stowplan.lab.fuzz.server_cases import SERVER_CASES, run_server_cases
@@ -45,7 +45,7 @@ def test_the_embedded_api_server_holds() -> None:
     assert not result.findings, _shown(result)
 
 
-def _named(name: str) -> Case:
+def _named(name: str) -> FuzzCase:
     return next(case for case in corpus(SMALL.size) if case.name == name)
 
 
@@ -76,18 +76,18 @@ def test_a_case_repeats() -> None:
 # A scheduler that is broken on purpose is found out
 
 
-def _rules(case: Case) -> set[str]:
+def _rules(case: FuzzCase) -> set[str]:
     return {finding.rule for finding in run_cases(SMALL, [case]).findings}
 
 
-def _case(*steps: Step) -> Case:
-    return Case("broken on purpose", (*steps, Step("wait")))
+def _case(*steps: FuzzStep) -> FuzzCase:
+    return FuzzCase("broken on purpose", (*steps, FuzzStep("wait")))
 
 
 def test_an_infeasible_node_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(NodeAffinity, "filter", lambda self, cycle, pod, nodes: None)
     monkeypatch.setattr(NodeAffinity, "pre_filter", lambda self, cycle, pod: None)
-    assert FEASIBLE in _rules(_case(Step("create", body=pod("p", nodeSelector={"disk": "tape"}))))
+    assert FEASIBLE in _rules(_case(FuzzStep("create", body=pod("p", nodeSelector={"disk": "tape"}))))
 
 
 def test_an_attempt_that_fails_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +95,7 @@ def test_an_attempt_that_fails_is_noticed(monkeypatch: pytest.MonkeyPatch) -> No
         raise ZeroDivisionError("on purpose")
 
     monkeypatch.setattr(NodeResourcesFit, "pre_filter", explode)
-    assert NO_ERRORS in _rules(_case(Step("create", body=pod("p"))))
+    assert NO_ERRORS in _rules(_case(FuzzStep("create", body=pod("p"))))
 
 
 def test_a_scheduler_that_ends_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +103,7 @@ def test_a_scheduler_that_ends_is_noticed(monkeypatch: pytest.MonkeyPatch) -> No
         raise MemoryError("on purpose")
 
     monkeypatch.setattr(SchedulingQueue, "pop", explode)
-    assert SURVIVES in _rules(_case(Step("create", body=pod("p"))))
+    assert SURVIVES in _rules(_case(FuzzStep("create", body=pod("p"))))
 
 
 def test_pods_that_stay_in_memory_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +116,7 @@ def test_pods_that_stay_in_memory_are_noticed(monkeypatch: pytest.MonkeyPatch) -
         assume(self, info, node)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Cache, "assume", hoard)
-    assert GIVEN_BACK in _rules(_case(Step("create", body=pod("p"))))
+    assert GIVEN_BACK in _rules(_case(FuzzStep("create", body=pod("p"))))
 
 
 def test_ordinary_pods_that_wait_for_ever_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +127,7 @@ def test_ordinary_pods_that_wait_for_ever_are_noticed(monkeypatch: pytest.Monkey
         return None if queued is not None and queued.key.endswith("probe") else queued
 
     monkeypatch.setattr(SchedulingQueue, "pop", deaf)
-    assert GOES_ON in _rules(_case(Step("create", body=pod("p"))))
+    assert GOES_ON in _rules(_case(FuzzStep("create", body=pod("p"))))
 
 
 def _burn(seconds: float) -> None:
@@ -145,7 +145,7 @@ def test_pods_that_hold_up_others_are_noticed(monkeypatch: pytest.MonkeyPatch) -
         return pre_filter(self, cycle, info)
 
     monkeypatch.setattr(NodeResourcesFit, "pre_filter", slow)
-    assert {LATE, QUICK} <= _rules(_case(Step("create", body=pod("slow"))))
+    assert {LATE, QUICK} <= _rules(_case(FuzzStep("create", body=pod("slow"))))
 
 
 def test_costs_that_grow_faster_than_the_input_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,13 +156,13 @@ def test_costs_that_grow_faster_than_the_input_are_noticed(monkeypatch: pytest.M
         _burn(len(info.pod.metadata.labels) ** 2 / 1000)
         return pre_filter(self, cycle, info)
 
-    def labelled(count: int) -> tuple[Step, ...]:
+    def labelled(count: int) -> tuple[FuzzStep, ...]:
         body = pod("labelled")
         body["metadata"]["labels"] = {f"l{number}": "x" for number in range(count)}
-        return (Step("create", body=body), Step("wait"))
+        return (FuzzStep("create", body=body), FuzzStep("wait"))
 
     monkeypatch.setattr(NodeResourcesFit, "pre_filter", slow)
-    case = Case("broken on purpose", labelled(16), half=Case("half", labelled(8)))
+    case = FuzzCase("broken on purpose", labelled(16), half=FuzzCase("half", labelled(8)))
     assert GROWS in {finding.rule for finding in run_cases(SMALL, [case]).findings}
 
 
@@ -171,8 +171,8 @@ def test_objects_over_the_wire_reach_the_scheduler_as_they_are() -> None:
     nested = {"fieldsType": "FieldsV1", "fieldsV1": Raw(b'{"f:a":' * 50 + b"{}" + b"}" * 50)}
     body = pod("readable")
     body["metadata"]["managedFields"] = [nested]
-    wrong = Step("create", body={"metadata": {"name": "wrong", "namespace": "fuzz"}, "spec": 7})
-    case = Case("mixed", (Step("create", body=body), wrong), WIRE)
+    wrong = FuzzStep("create", body={"metadata": {"name": "wrong", "namespace": "fuzz"}, "spec": 7})
+    case = FuzzCase("mixed", (FuzzStep("create", body=body), wrong), WIRE)
     result = run_wire(SMALL, [case])
     assert not result.findings, _shown(result)
     assert result.counts == {"writes": 2, "bound": 2}

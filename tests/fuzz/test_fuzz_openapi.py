@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from stowplan.lab.fuzz.openapi import (
+    FuzzedServer,
+    FuzzRequest,
     OpenApiRun,
-    Request,
     Response,
-    Server,
     check_case,
     is_alive,
     serving,
@@ -77,14 +77,14 @@ def test_sharpened_documents_hit_objects(documents: dict[str, Any]) -> None:
     assert documents["apis/apps/v1"]["paths"] != found["paths"]
 
 
-class Scripted(Server):
+class Scripted(FuzzedServer):
     """Answers as it is told to."""
 
     def __init__(self, answer: Response | Exception, *logged: str) -> None:
         self._answer = answer
         self._logged = list(logged)
 
-    def ask(self, request: Request) -> Response:
+    def ask(self, request: FuzzRequest) -> Response:
         if isinstance(self._answer, Exception):
             raise self._answer
         return self._answer

@@ -9,9 +9,9 @@ from click.testing import CliRunner
 
 from stowplan.cli.lab.fuzz_real import _table
 from stowplan.cli.main import stowplan
-from stowplan.lab.fuzz import Case, corpus
-from stowplan.lab.fuzz.cases import Step, pod
-from stowplan.lab.fuzz.real.controlplane import ApiServer
+from stowplan.lab.fuzz import FuzzCase, corpus
+from stowplan.lab.fuzz.cases import FuzzStep, pod
+from stowplan.lab.fuzz.real.controlplane import RealApiServer
 from stowplan.lab.fuzz.real.run import PATIENCE, Measured, RealRun, run_on
 from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.localcluster.apiserver import ApiServer as EmbeddedServer
@@ -23,7 +23,7 @@ MIB = 1 << 20
 NOWHERE = Path("/nowhere")
 
 
-async def _measured(folder: Path, cases: list[Case]) -> tuple[list[Measured], list[str]]:
+async def _measured(folder: Path, cases: list[FuzzCase]) -> tuple[list[Measured], list[str]]:
     """`stowplan run` on an embedded API server in this process, and the names of the pods that are left."""
     clock = RealClock()
     admission = ClusterAdmission(disabled=["ServiceAccount", "TaintNodesByCondition"])
@@ -31,17 +31,17 @@ async def _measured(folder: Path, cases: list[Case]) -> tuple[list[Measured], li
     create_bootstrap_objects(store)
     async with EmbeddedServer(store, Listening(), clock=clock, rng=random.Random(1)) as server:
         assert server.certificate is not None
-        api = ApiServer(server.url, server.certificate, server.token or "", folder)
+        api = RealApiServer(server.url, server.certificate, server.token or "", folder)
         try:
             run = RealRun(NOWHERE, NOWHERE, nodes=10, settled=0.2)
             rows = await run_on(api, run, cases, folder, lambda row: None)
         finally:
             await api.close()
-        return rows, [one["metadata"]["name"] for one in store.all(Step("create").resource)]
+        return rows, [one["metadata"]["name"] for one in store.all(FuzzStep("create").resource)]
 
 
 def test_cases_are_written_measured_and_cleared(tmp_path: Path) -> None:
-    refused = Case("refused", (Step("create", body={**pod("bad"), "spec": {"containers": []}}),))
+    refused = FuzzCase("refused", (FuzzStep("create", body={**pod("bad"), "spec": {"containers": []}}),))
     (kinds,) = [case for case in corpus(10) if case.name.startswith("70 kinds")]
     rows, left = asyncio.run(_measured(tmp_path, [kinds, refused]))
     assert [(row.scheduler, row.case, row.admitted) for row in rows] == [

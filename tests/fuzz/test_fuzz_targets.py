@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from effort import examples
 from stowplan.cli.lab import fuzz_targets
 from stowplan.cli.main import stowplan
-from stowplan.lab.fuzz.targets import TARGETS, Target, Violation, mutation
+from stowplan.lab.fuzz.targets import TARGETS, FuzzTarget, Violation, mutation
 from stowplan.lab.fuzz.targets.mutation import IN_TIME, LINEAR, NO_ESCAPE, TargetRun, campaign, mutate, tried
 
 MUTATED = 150
@@ -44,7 +44,7 @@ def _outcomes(data: bytes) -> str:
     return str(len(data))
 
 
-BROKEN = Target("broken", "breaks rules", _outcomes, (b"a", b"b\xff"))
+BROKEN = FuzzTarget("broken", "breaks rules", _outcomes, (b"a", b"b\xff"))
 
 
 def test_what_breaks_a_rule_is_found_once_and_named() -> None:
@@ -67,7 +67,7 @@ def test_cost_that_grows_faster_than_the_input_is_found(
         return ""
 
     monkeypatch.setattr("stowplan.lab.fuzz.targets.mutation.time.process_time", lambda: spent[0])
-    run = TargetRun(Target("growing", "", check, (b"abc",)))
+    run = TargetRun(FuzzTarget("growing", "", check, (b"abc",)))
     mutation._check_growth(run, b"abc", Random(1))
     assert [finding.rule for finding in run.findings] == rules
 
@@ -79,7 +79,7 @@ def test_an_input_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) ->
         return ""
 
     monkeypatch.setattr(mutation, "CPU_LIMIT", 0.05)
-    findings = mutate(Target("endless", "", check, (b"x",)), Random(1), 1)
+    findings = mutate(FuzzTarget("endless", "", check, (b"x",)), Random(1), 1)
     assert [finding.rule for finding in findings] == [IN_TIME]
 
 
@@ -92,7 +92,7 @@ def test_the_same_seed_feeds_the_same_inputs() -> None:
 
     for _ in range(2):
         fed.append([])
-        mutate(Target("seen", "", check, (b"abc",)), Random(5), 50)
+        mutate(FuzzTarget("seen", "", check, (b"abc",)), Random(5), 50)
     assert fed[0] == fed[1]
     assert len(set(fed[0])) > 20
 

@@ -13,7 +13,7 @@ from stowplan.cli.hosts.components import _run_controllers as run_controllers
 from stowplan.cli.hosts.components import _run_kubelets as run_kubelets
 from stowplan.cli.main import stowplan
 from stowplan.client.http import load_kubeconfig
-from stowplan.localcluster.kubelets import KubeletSettings, Shape
+from stowplan.localcluster.kubelets import KubeletSettings, NodeShape
 from waiting import eventually
 
 DEPLOYMENT = {
@@ -72,7 +72,7 @@ def test_controllers_and_kubelets_bring_a_deployment_to_life(
             settings = KubeletSettings(start_delay=0.05, start_jitter=0.0)
             tasks = [
                 asyncio.create_task(run_controllers(server, random.Random(1))),
-                asyncio.create_task(run_kubelets(server, [Shape(count=2)], settings, random.Random(2))),
+                asyncio.create_task(run_kubelets(server, [NodeShape(count=2)], settings, random.Random(2))),
             ]
             await client.create(DEPLOYMENTS, DEPLOYMENT)
             await eventually(

@@ -17,7 +17,7 @@ from stowplan.api.catalogue import (
 from stowplan.api.requests import Json
 from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects, create_default_account
 from stowplan.localcluster.client import InProcessClient
-from stowplan.localcluster.controllerruntime.controller import Context, ControllerManager
+from stowplan.localcluster.controllerruntime.controller import ControllerContext, ControllerManager
 from stowplan.localcluster.controllers.garbagecollector import GarbageCollector
 from stowplan.localcluster.kubelets import Kubelets, KubeletSettings
 from stowplan.localcluster.kubelets.config import shapes_of
@@ -56,7 +56,7 @@ class Place:
         client, settings = InProcessClient(self.store), KubeletSettings(start_delay=1.0, start_jitter=0.0)
         rng = random.Random(2)
         self.kubelets = Kubelets(client, shapes_of(shapes), settings, clock=clock, rng=rng)
-        context = Context.of(client, clock, rng)
+        context = ControllerContext.of(client, clock, rng)
         self.collector = ControllerManager(context, [GarbageCollector(context)])
 
     def slices(self, node: str) -> list[Json]:

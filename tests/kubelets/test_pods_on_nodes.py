@@ -16,9 +16,9 @@ from stowplan.localcluster.admission import (
     create_default_account,
 )
 from stowplan.localcluster.client import InProcessClient
-from stowplan.localcluster.kubelets import Kubelets, KubeletSettings, Shape
+from stowplan.localcluster.kubelets import Kubelets, KubeletSettings, NodeShape
 from stowplan.localcluster.kubelets.config import ShapeDriver
-from stowplan.localcluster.kubelets.pods import Action, Memory, Step, next_step
+from stowplan.localcluster.kubelets.pods import KubeletAction, KubeletStep, PodMemory, next_step
 from stowplan.localcluster.kubelets.pretend import pod_behaviour
 from stowplan.localcluster.objects.fields import condition_of
 from stowplan.localcluster.store import FieldManager, Store
@@ -38,7 +38,7 @@ class Place:
         self.faults = faults or Faults()
         client = FaultyClient(InProcessClient(self.store), self.faults, random.Random(2))
         drivers = (ShapeDriver(name="csi.example", limit=3),)
-        shapes = [Shape(count=2, name="n", csi=drivers)]
+        shapes = [NodeShape(count=2, name="n", csi=drivers)]
         self.kubelets = Kubelets(client, shapes, SETTINGS, clock=clock, rng=random.Random(3))
 
     def add_pod(self, name: str, node: str = "n-0", **about: Any) -> Json:
@@ -350,9 +350,9 @@ def telling(**annotations: str) -> Json:
     return {f"pretend.stowplan.io/{name.replace('_', '-')}": value for name, value in annotations.items()}
 
 
-def memory_of(it: Json, **about: Any) -> Memory:
+def memory_of(it: Json, **about: Any) -> PodMemory:
     behaviour, _ = pod_behaviour(it, SETTINGS.pretend, SETTINGS.pod_behaviour)
-    memory = Memory("u", 100.0, behaviour, {}, ending=120.0, running=110.0, **about)
+    memory = PodMemory("u", 100.0, behaviour, {}, ending=120.0, running=110.0, **about)
     memory.behave(behaviour, random.Random(0))
     return memory
 
@@ -360,25 +360,37 @@ def memory_of(it: Json, **about: Any) -> Memory:
 @pytest.mark.parametrize(
     ("it", "step"),
     [
-        (pod("Pending"), Step(Action.START, 102.0)),
-        (pod("Pending", metadata={"annotations": telling(start_seconds="9")}), Step(Action.START, 109)),
+        (pod("Pending"), KubeletStep(KubeletAction.START, 102.0)),
+        (
+            pod("Pending", metadata={"annotations": telling(start_seconds="9")}),
+            KubeletStep(KubeletAction.START, 109),
+        ),
         (pod("Running"), None),
-        (pod("Running", restartPolicy="Never"), Step(Action.END, 115.0)),
-        (pod("Running", metadata={"annotations": telling(run_seconds="7")}), Step(Action.END, 117.0)),
-        (pod("Running", metadata={"annotations": telling(exit_code="3")}), Step(Action.END, 115.0)),
+        (pod("Running", restartPolicy="Never"), KubeletStep(KubeletAction.END, 115.0)),
+        (
+            pod("Running", metadata={"annotations": telling(run_seconds="7")}),
+            KubeletStep(KubeletAction.END, 117.0),
+        ),
+        (
+            pod("Running", metadata={"annotations": telling(exit_code="3")}),
+            KubeletStep(KubeletAction.END, 115.0),
+        ),
         (pod("Succeeded"), None),
         (pod("Failed"), None),
-        (pod("Running", deleting=30), Step(Action.REMOVE, 123.0)),
-        (pod("Running", deleting=1), Step(Action.REMOVE, 121.0)),
+        (pod("Running", deleting=30), KubeletStep(KubeletAction.REMOVE, 123.0)),
+        (pod("Running", deleting=1), KubeletStep(KubeletAction.REMOVE, 121.0)),
         (
             pod("Running", deleting=30, metadata={"annotations": telling(stop_seconds="9")}),
-            Step(Action.REMOVE, 129.0),
+            KubeletStep(KubeletAction.REMOVE, 129.0),
         ),
-        (pod("Running", deleting=30, metadata={"finalizers": ["f"]}), Step(Action.STOP, 123.0)),
-        (pod("Failed", deleting=30, metadata={"finalizers": ["f"]}), Step(Action.REMOVE, 123.0)),
+        (pod("Running", deleting=30, metadata={"finalizers": ["f"]}), KubeletStep(KubeletAction.STOP, 123.0)),
+        (
+            pod("Failed", deleting=30, metadata={"finalizers": ["f"]}),
+            KubeletStep(KubeletAction.REMOVE, 123.0),
+        ),
     ],
 )
-def test_what_is_next_for_a_pod(it: Json, step: Step | None) -> None:
+def test_what_is_next_for_a_pod(it: Json, step: KubeletStep | None) -> None:
     assert next_step(it, memory_of(it)) == step
 
 
@@ -392,7 +404,7 @@ def unready(**containers: Any) -> Json:
 
 
 def test_a_pod_that_was_found_not_ready_stays_so_unless_only_its_node_was_away() -> None:
-    assert next_step(unready(), memory_of(unready())) == Step(Action.READY, 110.0)
+    assert next_step(unready(), memory_of(unready())) == KubeletStep(KubeletAction.READY, 110.0)
     assert next_step(unready(), memory_of(unready(), found=True)) is None
     waiting = unready(ready=True)
-    assert next_step(waiting, memory_of(waiting, found=True)) == Step(Action.READY, 100.0)
+    assert next_step(waiting, memory_of(waiting, found=True)) == KubeletStep(KubeletAction.READY, 100.0)

@@ -13,8 +13,8 @@ from stowplan.api.catalogue import EVENTS, LEASES, NODES, PODS
 from stowplan.api.requests import Json, PatchType
 from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.localcluster.client import InProcessClient
-from stowplan.localcluster.kubelets import Kubelets, KubeletSettings, PretendError, Shape, read_pretend
-from stowplan.localcluster.kubelets.pretend import POD_ANNOTATIONS, Span, pretend_of, span_of
+from stowplan.localcluster.kubelets import Kubelets, KubeletSettings, NodeShape, PretendError, read_pretend
+from stowplan.localcluster.kubelets.pretend import POD_ANNOTATIONS, PretendSpan, pretend_of, span_of
 from stowplan.localcluster.objects.fields import condition_of, is_ready
 from stowplan.localcluster.store import Store
 from stowplan.runtime.clock import VirtualClock, run
@@ -35,7 +35,7 @@ class Place:
         )
         self.kubelets = Kubelets(
             InProcessClient(self.store),
-            [Shape(count=2, name="n", labels={"pool": "spot"})],
+            [NodeShape(count=2, name="n", labels={"pool": "spot"})],
             replace(given, **settings),
             clock=clock,
             rng=random.Random(3),
@@ -349,7 +349,11 @@ def test_a_wrong_file_gets_one_line_that_names_the_field(tmp_path: Path, rules: 
 
 
 def test_seconds_are_a_number_or_a_range() -> None:
-    assert (span_of("5"), span_of(2.5), span_of("1-2.5")) == (Span(5, 5), Span(2.5, 2.5), Span(1, 2.5))
+    assert (span_of("5"), span_of(2.5), span_of("1-2.5")) == (
+        PretendSpan(5, 5),
+        PretendSpan(2.5, 2.5),
+        PretendSpan(1, 2.5),
+    )
     drawn = {span_of("1-2").draw(random.Random(seed)) for seed in range(20)}
     assert len(drawn) > 10
     assert all(1 <= seconds <= 2 for seconds in drawn)

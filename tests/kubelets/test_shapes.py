@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stowplan.localcluster.kubelets import Shape, ShapeError, named_nodes, read_shapes
+from stowplan.localcluster.kubelets import NodeShape, ShapeError, named_nodes, read_shapes
 from stowplan.localcluster.kubelets.config import shapes_of
 from stowplan.localcluster.kubelets.nodes import address, csi_node, node_object, pod_address
 from stowplan.localcluster.kubelets.pods import PodAddresses
@@ -155,7 +155,7 @@ def test_nodes_and_pods_have_addresses_of_their_own() -> None:
     assert address(0) == "10.128.0.1"
     assert len({address(number) for number in range(5000)}) == 5000
     assert len({pod_address(node, slot) for node in range(600) for slot in range(110)}) == 66_000
-    assert named_nodes([Shape(count=2, name="n")])[1].name == "n-1"
+    assert named_nodes([NodeShape(count=2, name="n")])[1].name == "n-1"
 
 
 def test_an_address_is_free_again_when_its_pod_is_gone() -> None:

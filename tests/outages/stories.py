@@ -19,7 +19,7 @@ from run.processes import RunningScheduler, begin
 from stowplan.api.catalogue import EVENTS, NODES, PODS
 from stowplan.api.pod import Pod
 from stowplan.client.http import HttpClient, load_kubeconfig
-from stowplan.localcluster.store import Change, Store
+from stowplan.localcluster.store import Store, StoreChange
 from stowplan.runtime.clock import RealClock
 from stowplan.testing.ports import free_port
 from stowplan.testing.proxy import OutageProxy
@@ -63,7 +63,7 @@ class Bindings:
         await eventually(lambda: all(name in self.at for name in names), why)
 
     def follow(self, store: Store) -> None:
-        def seen(change: Change) -> None:
+        def seen(change: StoreChange) -> None:
             before = "" if change.previous is None else change.previous["spec"].get("nodeName", "")
             if change.object["spec"].get("nodeName", "") != before:
                 self.bound(change.object["metadata"]["name"])

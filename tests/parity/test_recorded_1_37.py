@@ -12,7 +12,7 @@ import pytest
 from effort import LONG
 from stowplan.lab.verify.dispatch import replayer_of
 from stowplan.lab.verify.recording import read_lines
-from stowplan.lab.verify.report import Report, render_text
+from stowplan.lab.verify.report import VerifyReport, render_text
 
 GOLDEN = Path(__file__).parents[1] / "golden-1.37"
 
@@ -51,7 +51,7 @@ STEP = 4
 @pytest.mark.parametrize("family", sorted(FACTS_1_37))
 def test_every_fact_of_1_37_comes_out_the_same(family: str) -> None:
     step = 1 if LONG or family in WHOLE else STEP
-    report = Report()
+    report = VerifyReport()
     for line in islice(read_lines(GOLDEN / f"{family}.jsonl.gz"), 0, None, step):
         assert line.release.name == "1.37"
         replayer_of(line)(line, report)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stowplan.lab.verify.dispatch import replay
-from stowplan.lab.verify.report import FactCounts, Report, render_text
+from stowplan.lab.verify.report import FactCounts, VerifyReport, render_text
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -205,8 +205,8 @@ FACTS_IN_ALL = {
 """Facts of recordings that are not replayed yet, all of them counted."""
 
 
-def replayed(family: str) -> Report:
-    report = Report()
+def replayed(family: str) -> VerifyReport:
+    report = VerifyReport()
     replay(GOLDEN / f"{family}.jsonl.gz", report)
     assert not report.failed, render_text(report)
     return report

@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from releases import V1_36, V1_37
-from stowplan.lab.verify.differences import Comparer, Comparison, render_differences
+from stowplan.lab.verify.differences import Comparer, ReleaseComparison, render_differences
 from stowplan.lab.verify.documented import DIFFERENCES, FOLLOWS, is_documented
 from stowplan.lab.verify.recording import Line, read_lines
 
@@ -88,7 +88,7 @@ def with_table(page: str) -> str:
     return f"{before}{BEGIN}{chr(10).join(rows)}\n\n{END}{after}"
 
 
-def compared() -> Comparison:
+def compared() -> ReleaseComparison:
     comparer = Comparer(V1_36, V1_37)
     for line in lines():
         comparer.compare(line, attempts=FEW if "dra" in line.family else None)

@@ -5,13 +5,13 @@ from pathlib import Path
 
 from stowplan.lab.verify.hints import replay_line
 from stowplan.lab.verify.recording import read_lines
-from stowplan.lab.verify.report import Report, render_text
+from stowplan.lab.verify.report import VerifyReport, render_text
 
 RECORDING = Path(__file__).parents[1] / "golden-1.37" / "hints.jsonl.gz"
 
 
 def test_all_that_was_recorded_with_groups_comes_out_the_same() -> None:
-    report = Report()
+    report = VerifyReport()
     for line in islice(read_lines(RECORDING), None):
         if "GenericWorkload" in line.case().get("gates", ()):
             replay_line(line, report)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from stowplan.lab.verify import primitives
-from stowplan.lab.verify.report import Report, render_text
+from stowplan.lab.verify.report import VerifyReport, render_text
 
 RECORDING = Path(__file__).parents[1] / "golden" / "primitives.jsonl.gz"
 
@@ -52,7 +52,7 @@ def test_every_recorded_case_of_a_kind_comes_out_the_same(
 
 
 def test_a_replay_of_the_whole_recording_reports_no_difference() -> None:
-    report = Report()
+    report = VerifyReport()
     primitives.replay(RECORDING, report)
     assert not report.failed, render_text(report)
     assert {subject: counted.compared for (_, subject), counted in report.counts.items()} == CASES
@@ -64,7 +64,7 @@ def test_a_wrong_result_is_reported_with_its_line_its_input_and_only_what_differ
     recording = tmp_path / "recording.jsonl.gz"
     with gzip.open(recording, "wb") as file:
         file.writelines(msgspec.json.encode(case) + b"\n" for case in (right, wrong))
-    report = Report()
+    report = VerifyReport()
     primitives.replay(recording, report)
     [difference] = report.differences["primitives", "quantity-arith"]
     assert difference.where == 'line 2, {"in":"1","in2":"2"}'

@@ -16,7 +16,7 @@ from recording.small import node, pod, record_small
 from stowplan.api.catalogue import NODES, PODS
 from stowplan.api.node import Node
 from stowplan.cli.main import stowplan
-from stowplan.lab.chaos import Plan, plan_of
+from stowplan.lab.chaos import ChaosPlan, plan_of
 from stowplan.lab.chaos.run import execute_recorded
 from stowplan.localcluster.client import InProcessClient
 from stowplan.localcluster.store import Store
@@ -44,7 +44,7 @@ profiles:
 """
 
 
-def sound(seed: int, *, groups: bool = False) -> Plan:
+def sound(seed: int, *, groups: bool = False) -> ChaosPlan:
     """A plan of `stowplan lab chaos` in which only the API server fails at random, no plugin or extender."""
     return msgspec.structs.replace(plan_of(seed, groups=groups), faulty_profiles=(), extenders=())
 

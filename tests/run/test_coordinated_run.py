@@ -7,7 +7,7 @@ from pathlib import Path
 from run.processes import cluster
 from stowplan.api.catalogue import LEASE_CANDIDATES
 from stowplan.localcluster.client import InProcessClient
-from stowplan.localcluster.controllerruntime.controller import Context, ControllerManager
+from stowplan.localcluster.controllerruntime.controller import ControllerContext, ControllerManager
 from stowplan.localcluster.controllers.leaderelection import LeaderElectionController
 from stowplan.runtime.clock import RealClock
 from waiting import eventually
@@ -24,7 +24,7 @@ FLAGS = (
 def test_an_instance_of_an_older_version_takes_over(tmp_path: Path) -> None:
     async def story() -> None:
         async with cluster(tmp_path) as place:
-            context = Context.of(InProcessClient(place.store), RealClock(), random.Random(1))
+            context = ControllerContext.of(InProcessClient(place.store), RealClock(), random.Random(1))
             async with ControllerManager(context, [LeaderElectionController(context)]).running():
                 place.add_nodes(1)
                 newer = await place.start(*FLAGS, "--emulated-version=1.37")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from run.processes import Cluster, RunningScheduler, cluster
 from stowplan.api.catalogue import PODS
-from stowplan.localcluster.store import Change
+from stowplan.localcluster.store import StoreChange
 from waiting import eventually
 
 KILLS = int(os.environ.get("STOWPLAN_KILLS", "3"))
@@ -32,7 +32,7 @@ class Ledger:
         self.times: dict[str, list[str]] = {}
         place.store.watch(PODS, self._seen)
 
-    def _seen(self, change: Change) -> None:
+    def _seen(self, change: StoreChange) -> None:
         before = "" if change.previous is None else change.previous["spec"].get("nodeName", "")
         now = change.object["spec"].get("nodeName", "")
         if now != before:

@@ -11,7 +11,7 @@ import yaml
 
 from run.processes import Cluster, RunningScheduler, cluster
 from stowplan.api.catalogue import LEASES
-from stowplan.localcluster.store import Change
+from stowplan.localcluster.store import StoreChange
 from waiting import eventually
 
 SHORT = {"leaderElect": True, "leaseDuration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms"}
@@ -31,7 +31,7 @@ def holders(place: Cluster) -> list[tuple[str, int]]:
     """Who holds the lease and after how many changes of hands, from now on, without repetition."""
     seen: list[tuple[str, int]] = []
 
-    def changed(change: Change) -> None:
+    def changed(change: StoreChange) -> None:
         spec = change.object["spec"]
         found = (spec["holderIdentity"], spec["leaseTransitions"])
         if not seen or seen[-1] != found:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from io import StringIO
 
 from stowplan.server.command import main
-from stowplan.server.options import Options
+from stowplan.server.options import RunOptions
 from stowplan.server.startup import StartupPlan
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -30,7 +30,7 @@ class Called:
     plans: list[StartupPlan] = field(default_factory=list)
 
     @property
-    def options(self) -> Options:
+    def options(self) -> RunOptions:
         (plan,) = self.plans
         return plan.options
 

@@ -10,7 +10,7 @@ from stowplan.api.releases import DEFAULT
 from stowplan.gocompat.durations import Duration
 from stowplan.gocompat.quoting import quote
 from stowplan.server.command import usage_text
-from stowplan.server.flags.parser import Flag, FlagError, Group, parse
+from stowplan.server.flags.parser import Flag, FlagError, FlagGroup, parse
 from stowplan.server.flags.table import GROUPS
 from stowplan.server.flags.values import (
     INT,
@@ -166,7 +166,7 @@ def test_what_is_no_flag_is_left_over() -> None:
 
 
 def test_a_deprecated_flag_works_and_is_hidden_from_the_help() -> None:
-    group = Group(
+    group = FlagGroup(
         "old", (Flag("port", INT, 0, "A port.", deprecated="use --secure-port"), Flag("v", INT, 0, "V"))
     )
     parsed = parse(["--port=7"], [group])

@@ -16,7 +16,7 @@ from stowplan.api.node import Node
 from stowplan.api.requests import Json
 from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.localcluster.client import InProcessClient
-from stowplan.localcluster.controllerruntime.controller import Context, ControllerManager
+from stowplan.localcluster.controllerruntime.controller import ControllerContext, ControllerManager
 from stowplan.localcluster.controllers.manager import all_controllers
 from stowplan.localcluster.store import Store
 from stowplan.runtime.clock import VirtualClock, run
@@ -113,7 +113,7 @@ def done_for_real(objects: Iterable[Object], story: Story, seed: int | None = 0)
             body: Json = to_builtins(obj)
             resource = NODES if isinstance(obj, Node) else RESOURCES[type(obj).__name__]
             world.store.create(resource, body)
-        context = Context.of(world.client, clock, Random(2))
+        context = ControllerContext.of(world.client, clock, Random(2))
         async with ControllerManager(context, all_controllers(context)).running():
             if seed is None:
                 await story(world)

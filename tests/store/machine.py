@@ -13,7 +13,7 @@ from store.stores import HandClock, binding, new_store, pod
 from stowplan.api import catalogue as c
 from stowplan.api.requests import DeleteOptions, Json, Selection
 from stowplan.api.status import ApiError
-from stowplan.localcluster.store import Change, WatchStream
+from stowplan.localcluster.store import StoreChange, WatchStream
 
 T = TypeVar("T")
 
@@ -105,7 +105,7 @@ class Watching:
     initial: int = 0
     stream: WatchStream | None = None
 
-    def hear(self, change: Change) -> None:
+    def hear(self, change: StoreChange) -> None:
         metadata = change.object["metadata"]
         self.told.append((change.version, change.type, f"{metadata['namespace']}/{metadata['name']}"))
 
@@ -124,7 +124,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.version = 0
         self.store.watch(c.PODS, self._note)
 
-    def _note(self, change: Change) -> None:
+    def _note(self, change: StoreChange) -> None:
         metadata = change.object["metadata"]
         after = None if change.type == "DELETED" else change.object
         self.journal.append(

@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 from stowplan.api.requests import Json
-from stowplan.localcluster.store import Change, Store
+from stowplan.localcluster.store import Store, StoreChange
 
 START = 1_767_225_600.0
 """2026-01-01T00:00:00Z"""
@@ -42,9 +42,9 @@ class Log:
     """A sink that remembers what it was told, in short."""
 
     def __init__(self) -> None:
-        self.changes: list[Change] = []
+        self.changes: list[StoreChange] = []
 
-    def __call__(self, change: Change) -> None:
+    def __call__(self, change: StoreChange) -> None:
         self.changes.append(change)
 
     @property

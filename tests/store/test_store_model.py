@@ -9,7 +9,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from effort import LONG, examples
 from store.machine import StoreMachine
-from stowplan.localcluster.store.watchcache import Change, History, Watcher
+from stowplan.localcluster.store.watchcache import ChangeHistory, StoreChange, Watcher
 
 SHORT = settings(
     max_examples=60,
@@ -26,7 +26,7 @@ def test_the_store_and_its_watchers_follow_the_model() -> None:
 
 
 def _tells_late(original: Callable[..., Any]) -> Callable[..., Any]:
-    def tell(self: Watcher, change: Change) -> None:
+    def tell(self: Watcher, change: StoreChange) -> None:
         if change.version % 7:
             original(self, change)
 
@@ -34,14 +34,14 @@ def _tells_late(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _forgets(original: Callable[..., Any]) -> Callable[..., Any]:
-    def since(self: History, version: int) -> list[Change]:
+    def since(self: ChangeHistory, version: int) -> list[StoreChange]:
         return [change for change in original(self, version) if change.version % 7]
 
     return since
 
 
 @pytest.mark.parametrize(
-    ("owner", "method", "spoil"), [(Watcher, "deliver", _tells_late), (History, "since", _forgets)]
+    ("owner", "method", "spoil"), [(Watcher, "deliver", _tells_late), (ChangeHistory, "since", _forgets)]
 )
 def test_a_store_that_loses_changes_is_found_out(
     owner: type, method: str, spoil: Callable[..., Any], monkeypatch: pytest.MonkeyPatch

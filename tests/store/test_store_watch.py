@@ -10,7 +10,7 @@ from store.stores import Log, new_store, pod
 from stowplan.api import catalogue as c
 from stowplan.api.requests import DeleteOptions, Selection
 from stowplan.api.status import ApiError
-from stowplan.localcluster.store import Change, Store, WatchStream
+from stowplan.localcluster.store import Store, StoreChange, WatchStream
 from stowplan.localcluster.store.watchcache import Sink, Watcher
 from stowplan.runtime.clock import VirtualClock, run
 
@@ -149,7 +149,7 @@ def test_a_watcher_may_write_and_all_see_one_order() -> None:
     store, first, last = new_store(), Log(), Log()
     store.watch(c.PODS, first)
 
-    def reacts(change: Change) -> None:
+    def reacts(change: StoreChange) -> None:
         name = change.object["metadata"]["name"]
         if change.type == "ADDED" and not name.startswith("shadow"):
             store.create(c.PODS, pod(f"shadow-{name}"))
@@ -167,7 +167,7 @@ def test_a_watcher_that_begins_within_a_change_is_told_everything_once() -> None
     store, late = new_store(), Log()
     backlogs: list[list[str]] = []
 
-    def begins(change: Change) -> None:
+    def begins(change: StoreChange) -> None:
         if not backlogs:
             store.create(c.PODS, pod("b"))
             watcher = store.watch(c.PODS, late, initial_events=True)
@@ -192,7 +192,7 @@ def test_a_watcher_that_leaves_within_a_change_is_told_nothing_more() -> None:
 def test_a_watcher_that_fails_costs_nobody_else_anything() -> None:
     store, log = new_store(), Log()
 
-    def fails(change: Change) -> None:
+    def fails(change: StoreChange) -> None:
         raise RuntimeError("a bug")
 
     ended: list[bool] = []

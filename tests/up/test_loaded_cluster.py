@@ -10,25 +10,25 @@ from hypothesis import strategies as st
 from effort import examples
 from stowplan.api.catalogue import NODES, PODS
 from stowplan.api.requests import Json, PatchType
-from stowplan.localcluster.kubelets import KubeletSettings, Shape
-from stowplan.localcluster.up import LocalCluster, Plan
+from stowplan.localcluster.kubelets import KubeletSettings, NodeShape
+from stowplan.localcluster.up import ClusterPlan, LocalCluster
 from stowplan.localcluster.up.manifests import Manifest
 from stowplan.runtime.clock import VirtualClock, run
 from up.dumps import FAILURES, PRETEND, comparable, differences, dump, manifests
 
-SHAPES = (Shape(count=2, cpu="8", zones=("a", "b")), Shape(count=1, name="small", cpu="1"))
+SHAPES = (NodeShape(count=2, cpu="8", zones=("a", "b")), NodeShape(count=1, name="small", cpu="1"))
 REST = 150.0
 """Seconds after which nothing happens any more, and a silent node has been found out."""
 
 
-def planned(objects: list[Json], *, found: bool) -> Plan:
+def planned(objects: list[Json], *, found: bool) -> ClusterPlan:
     kubelets = replace(KubeletSettings(), adopt=True, as_found=found)
     loaded = [Manifest("test", obj) for obj in objects]
-    return Plan(shapes=() if found else SHAPES, kubelets=kubelets, loaded=loaded, seed=1)
+    return ClusterPlan(shapes=() if found else SHAPES, kubelets=kubelets, loaded=loaded, seed=1)
 
 
 async def life(
-    clock: VirtualClock, plan: Plan, act: Callable[[LocalCluster], None], seconds: float
+    clock: VirtualClock, plan: ClusterPlan, act: Callable[[LocalCluster], None], seconds: float
 ) -> LocalCluster:
     cluster = LocalCluster(plan, clock=clock)
     async with cluster.running(listen=False):

@@ -5,7 +5,7 @@ import random
 from stowplan.api.catalogue import NODES, PODS
 from stowplan.api.requests import DeleteOptions
 from stowplan.localcluster.store import Store
-from stowplan.localcluster.up.progress import Progress
+from stowplan.localcluster.up.progress import UpProgress
 from stowplan.runtime.clock import RealClock
 
 
@@ -13,7 +13,7 @@ def test_pods_are_counted_by_how_far_they_have_come() -> None:
     store = Store(RealClock(), random.Random(0))
     store.create(NODES, {"metadata": {"name": "n"}})
     store.create(PODS, {"metadata": {"name": "early", "namespace": "d"}, "spec": {"nodeName": "n"}})
-    progress = Progress(store, 0.0)
+    progress = UpProgress(store, 0.0)
     for name in "abc":
         store.create(PODS, {"metadata": {"name": name, "namespace": "d"}, "spec": {}})
     for name in "ab":
@@ -33,7 +33,7 @@ def test_pods_are_counted_by_how_far_they_have_come() -> None:
 
 def test_the_rate_is_that_of_the_last_seconds() -> None:
     store = Store(RealClock(), random.Random(0))
-    progress = Progress(store, 0.0)
+    progress = UpProgress(store, 0.0)
     store.create(PODS, {"metadata": {"name": "p", "namespace": "d"}, "spec": {}})
     store.bind("d", "p", {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}})
     assert progress.counts(1.0).per_second == 1.0

@@ -10,7 +10,7 @@ import pytest
 
 from stowplan.lab.verify.dispatch import replay
 from stowplan.lab.verify.hints import replay as replay_hints
-from stowplan.lab.verify.report import Report
+from stowplan.lab.verify.report import VerifyReport
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "hints.jsonl.gz"
 Case = dict[str, Any]
@@ -93,7 +93,7 @@ def a_decision(case: Case) -> bool:
 def test_one_changed_fact_is_one_difference(
     tmp_path: Path, change: Callable[[Case], bool], subject: str
 ) -> None:
-    report = Report()
+    report = VerifyReport()
     replay(first(tmp_path / "changed.jsonl", change), report)
     assert [key for key, counted in report.counts.items() if counted.different] == [("changed", subject)]
     assert report.total.different == 1
@@ -107,7 +107,7 @@ def test_plugins_that_are_not_built_are_counted_apart(tmp_path: Path) -> None:
     case = json.loads(first(tmp_path / "r.jsonl", about_device_claims).read_text(encoding="utf-8"))
     recording = tmp_path / "missing.jsonl"
     recording.write_text(json.dumps({**case, "hints": {"Unheard": "Queue"}}), encoding="utf-8")
-    report = Report()
+    report = VerifyReport()
     replay_hints(recording, report)
     assert report.counts["missing", "hint Unheard"].not_built == 1
     assert report.counts["missing", "hint Unheard"].compared == 0

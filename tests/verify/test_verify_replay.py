@@ -18,8 +18,15 @@ from stowplan.framework import (
 )
 from stowplan.framework.advanced import NotBuiltError
 from stowplan.lab.verify.decisions import compare
-from stowplan.lab.verify.replay import Attempt, Candidate, Preemption, PreFilter, Replay, Scenario
-from stowplan.lab.verify.report import Report
+from stowplan.lab.verify.replay import (
+    PreFilter,
+    RecordedCandidate,
+    RecordedPreemption,
+    RecordedScenario,
+    ReplayAttempt,
+    ScenarioReplay,
+)
+from stowplan.lab.verify.report import VerifyReport
 from stowplan.scheduler.framework.registry import Registry
 from stowplan.scheduler.plugins.registry import IN_TREE
 from stowplan.testing import NodeBuilder, PodBuilder, node, pod
@@ -27,8 +34,8 @@ from stowplan.testing import NodeBuilder, PodBuilder, node, pod
 NODES = (node("a").allocatable(cpu="2"), node("b").allocatable(cpu="2"))
 
 
-def scenario(objects: Iterable[NodeBuilder | PodBuilder], *pods: PodBuilder) -> Scenario:
-    return Scenario(
+def scenario(objects: Iterable[NodeBuilder | PodBuilder], *pods: PodBuilder) -> RecordedScenario:
+    return RecordedScenario(
         name="s",
         objects=[msgspec.Raw(msgspec.json.encode(builder.obj())) for builder in objects],
         pods=[msgspec.Raw(msgspec.json.encode(builder.obj())) for builder in pods],
@@ -36,7 +43,7 @@ def scenario(objects: Iterable[NodeBuilder | PodBuilder], *pods: PodBuilder) -> 
     )
 
 
-def recorded(name: str, **fields: Any) -> Attempt:
+def recorded(name: str, **fields: Any) -> ReplayAttempt:
     given: dict[str, Any] = {
         "pod": f"default/{name}",
         "attempt": 1,
@@ -49,7 +56,7 @@ def recorded(name: str, **fields: Any) -> Attempt:
         "preemption": None,
         **fields,
     }
-    return Attempt(**given)
+    return ReplayAttempt(**given)
 
 
 def room_made(
@@ -57,10 +64,10 @@ def room_made(
     on: str | None = "a",
     code: str = "Success",
     message: str = "",
-    candidates: dict[str, Candidate] | None = None,
+    candidates: dict[str, RecordedCandidate] | None = None,
     ties: list[str] | None = None,
-) -> Preemption:
-    return Preemption(
+) -> RecordedPreemption:
+    return RecordedPreemption(
         code=code,
         nominated_node=on,
         victims=list(victims),
@@ -70,14 +77,14 @@ def room_made(
     )
 
 
-def outcome(replay: Replay, name: str) -> Attempt:
+def outcome(replay: ScenarioReplay, name: str) -> ReplayAttempt:
     found = replay.attempt(recorded(name)).attempt
     assert found is not None
     return found
 
 
 def test_a_pod_stands_where_it_was_recorded_even_if_it_would_go_elsewhere_here() -> None:
-    replay = Replay(scenario(NODES, pod("p").requests(cpu="2"), pod("q").requests(cpu="2")))
+    replay = ScenarioReplay(scenario(NODES, pod("p").requests(cpu="2"), pod("q").requests(cpu="2")))
     assert outcome(replay, "p").assigned == "a"
     replay.settle(recorded("p", assigned="b"), 0)
     assert outcome(replay, "q").feasible == ["a"]
@@ -85,7 +92,7 @@ def test_a_pod_stands_where_it_was_recorded_even_if_it_would_go_elsewhere_here()
 
 def test_victims_are_gone_and_the_node_is_nominated_to_the_pod() -> None:
     running = [pod(f"on-{name}").requests(cpu="2").on(name) for name in "ab"]
-    replay = Replay(scenario((*NODES, *running), pod("p").requests(cpu="2")))
+    replay = ScenarioReplay(scenario((*NODES, *running), pod("p").requests(cpu="2")))
     assert outcome(replay, "p").feasible == []
     replay.settle(recorded("p", preemption=room_made("default/on-a")), 0)
     found = outcome(replay, "p")
@@ -101,7 +108,7 @@ def test_victims_are_gone_and_the_node_is_nominated_to_the_pod() -> None:
     ],
 )
 def test_a_failed_attempt_takes_the_nomination_back_or_leaves_it(settled: dict[str, Any], kept: bool) -> None:
-    replay = Replay(scenario(NODES, pod("p").nominated("a")))
+    replay = ScenarioReplay(scenario(NODES, pod("p").nominated("a")))
     assert outcome(replay, "p").via_nominated_node
     replay.settle(recorded("p", **settled), 0)
     assert outcome(replay, "p").via_nominated_node is kept
@@ -112,7 +119,7 @@ def test_less_important_pods_lose_their_nomination_only_if_somebody_is_asked_to_
     dying: bool, kept: bool
 ) -> None:
     running = pod("old").on("a")
-    replay = Replay(
+    replay = ScenarioReplay(
         scenario(
             (*NODES, running.terminating() if dying else running),
             pod("p").priority(5),
@@ -138,11 +145,11 @@ def test_a_pod_that_needs_what_is_not_built_is_counted_apart_and_still_takes_its
             return None
 
     registry = Registry({**IN_TREE, "NodePorts": NodePorts})
-    replay = Replay(scenario(NODES, pod("p").requests(cpu="2"), pod("q").requests(cpu="2")), registry)
+    replay = ScenarioReplay(scenario(NODES, pod("p").requests(cpu="2"), pod("q").requests(cpu="2")), registry)
     expected = recorded("p", feasible=["a"], best=["a"], assigned="a")
     replayed = replay.attempt(expected)
     assert (replayed.attempt, replayed.missing) == (None, "NodePorts")
-    report = Report()
+    report = VerifyReport()
     compare(report, "f", "here", expected, replayed)
     assert report.total.compared == 0
     assert {subject for _, subject in report.counts} == {"preFilter", "feasible", "best", "assigned"}
@@ -160,12 +167,12 @@ WITHOUT_PREEMPTION = Registry({name: cls for name, cls in IN_TREE.items() if nam
 @pytest.mark.parametrize(
     ("priority", "message", "preemption"),
     [
-        (1, "", room_made("default/old", candidates={"a": Candidate(["default/old"], 0)})),
+        (1, "", room_made("default/old", candidates={"a": RecordedCandidate(["default/old"], 0)})),
         (0, f" {NOBODY}", room_made(on="", code="Unschedulable", message=NOBODY)),
     ],
 )
 def test_what_a_missing_plugin_adds_is_compared_as_soon_as_the_plugin_is_there(
-    priority: int, message: str, preemption: Preemption
+    priority: int, message: str, preemption: RecordedPreemption
 ) -> None:
     one = scenario(
         (NODES[0], pod("old").requests(cpu="2").on("a")), pod("p").priority(priority).requests(cpu="1")
@@ -173,9 +180,9 @@ def test_what_a_missing_plugin_adds_is_compared_as_soon_as_the_plugin_is_there(
     expected = recorded(
         "p", fit_error=f"0/1 nodes are available: 1 Insufficient cpu.{message}", preemption=preemption
     )
-    without, with_it = Report(), Report()
-    compare(without, "f", "here", expected, Replay(one, WITHOUT_PREEMPTION).attempt(expected))
-    compare(with_it, "f", "here", expected, Replay(one).attempt(expected))
+    without, with_it = VerifyReport(), VerifyReport()
+    compare(without, "f", "here", expected, ScenarioReplay(one, WITHOUT_PREEMPTION).attempt(expected))
+    compare(with_it, "f", "here", expected, ScenarioReplay(one).attempt(expected))
     for report in (without, with_it):
         assert report.counts["f", "fitError"].equal == 1
     assert without.counts["f", "preemption"].not_built == 1
@@ -186,8 +193,8 @@ def test_what_a_missing_plugin_adds_is_compared_as_soon_as_the_plugin_is_there(
 
 def test_among_equal_nodes_the_first_by_name_is_told_as_the_recordings_have_it() -> None:
     olds = [pod(f"old-{name}").requests(cpu="2").on(name) for name in "ab"]
-    replay = Replay(scenario((*NODES, *olds), pod("p").priority(1).requests(cpu="1")))
-    candidates = {name: Candidate([f"default/old-{name}"], 0) for name in "ab"}
+    replay = ScenarioReplay(scenario((*NODES, *olds), pod("p").priority(1).requests(cpu="1")))
+    candidates = {name: RecordedCandidate([f"default/old-{name}"], 0) for name in "ab"}
     expected = room_made("default/old-a", candidates=candidates, ties=["a", "b"])
     for _ in range(8):
         assert outcome(replay, "p").preemption == expected
@@ -198,12 +205,12 @@ def test_a_nomination_is_in_the_status_of_the_pod_as_long_as_it_lasts() -> None:
     gone = PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
     leaving = pod("leaving").requests(cpu="2").on("a").terminating().obj()
     leaving = replace(leaving, status=replace(leaving.status, conditions=(gone,)))
-    replay = Replay(scenario((NODES[0], PodBuilder(leaving)), pod("p").priority(1).requests(cpu="1")))
+    replay = ScenarioReplay(scenario((NODES[0], PodBuilder(leaving)), pod("p").priority(1).requests(cpu="1")))
     replay.settle(recorded("p", preemption=room_made(on="a")), 0)
     waiting = outcome(replay, "p").preemption
     assert waiting is not None
     assert waiting.message.endswith("not eligible due to a terminating pod on the nominated node.")
     replay.settle(recorded("p", preemption=room_made(on="")), 1)
     assert outcome(replay, "p").preemption == room_made(
-        "default/leaving", candidates={"a": Candidate(["default/leaving"], 0)}
+        "default/leaving", candidates={"a": RecordedCandidate(["default/leaving"], 0)}
     )

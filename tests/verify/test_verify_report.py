@@ -1,12 +1,12 @@
 """The report on a comparison with recorded facts."""
 
-from stowplan.lab.verify.report import Difference, FactCounts, Report, render_text
+from stowplan.lab.verify.report import FactCounts, FactDifference, VerifyReport, render_text
 
 
-def report_with(*facts: tuple[str, str, bool], keep: int = 20) -> Report:
-    report = Report(keep=keep)
+def report_with(*facts: tuple[str, str, bool], keep: int = 20) -> VerifyReport:
+    report = VerifyReport(keep=keep)
     for number, (family, subject, equal) in enumerate(facts):
-        difference = None if equal else Difference(f"case {number}", {"a": 1}, {"a": 2})
+        difference = None if equal else FactDifference(f"case {number}", {"a": 1}, {"a": 2})
         report.add(family, subject, equal, difference)
     return report
 
@@ -67,8 +67,8 @@ def test_only_the_first_differences_of_a_subject_are_kept_but_all_are_counted() 
 
 
 def test_endless_values_and_values_that_are_no_json_are_still_readable() -> None:
-    report = Report()
-    report.add("f", "x", False, Difference("w" * 600, "v" * 5000, {1, 2}))
+    report = VerifyReport()
+    report.add("f", "x", False, FactDifference("w" * 600, "v" * 5000, {1, 2}))
     text = render_text(report)
     assert "… (600 characters)" in text
     assert "… (5,002 characters)" in text
@@ -76,4 +76,4 @@ def test_endless_values_and_values_that_are_no_json_are_still_readable() -> None
 
 
 def test_an_empty_report_is_a_table_of_nothing() -> None:
-    assert render_text(Report()).splitlines()[-1].split() == ["total", "-", "-", "-", "-"]
+    assert render_text(VerifyReport()).splitlines()[-1].split() == ["total", "-", "-", "-", "-"]

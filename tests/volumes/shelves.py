@@ -10,7 +10,7 @@ from stowplan.api import catalogue as c
 from stowplan.api.requests import Json, PatchType
 from stowplan.config import LoadedConfig
 from stowplan.localcluster.client import InProcessClient
-from stowplan.localcluster.controllerruntime.controller import Context, ControllerManager
+from stowplan.localcluster.controllerruntime.controller import ControllerContext, ControllerManager
 from stowplan.localcluster.controllers.manager import volume_controllers
 from stowplan.localcluster.controllers.storage.provisioner import ProvisionerSettings
 
@@ -35,7 +35,7 @@ async def looked_after(
     world: World, provisioner: ProvisionerSettings | None = None
 ) -> AsyncGenerator[ControllerManager, None]:
     """With the control loops that bind claims and make volumes."""
-    context = Context.of(InProcessClient(world.store), world.clock, random.Random(3))
+    context = ControllerContext.of(InProcessClient(world.store), world.clock, random.Random(3))
     async with ControllerManager(context, volume_controllers(context, provisioner)).running() as crew:
         yield crew
 

@@ -3,7 +3,7 @@
 from plugins.volumebinding.servers import Server, with_server
 from plugins.volumebinding.storageobjects import claim, storage_class, using
 from scheduler.worlds import World, live
-from stowplan.localcluster.controllers.storage.provisioner import Behaviour, ProvisionerSettings
+from stowplan.localcluster.controllers.storage.provisioner import ProvisionerBehaviour, ProvisionerSettings
 from volumes.shelves import add_claim, add_user, change_claim, looked_after, two_nodes, volume_errors
 
 STAGES = ("predicate", "assume", "bind")
@@ -42,7 +42,9 @@ def test_a_claim_that_changes_before_it_is_reserved_is_an_error_of_assuming() ->
 
 def test_a_volume_that_is_not_made_is_an_error_of_binding_each_time() -> None:
     async def story(world: World) -> None:
-        async with looked_after(world, ProvisionerSettings(Behaviour(0.5, "no space left", failures=2))):
+        async with looked_after(
+            world, ProvisionerSettings(ProvisionerBehaviour(0.5, "no space left", failures=2))
+        ):
             add_claim(world, "dynamic")
             await world.settle(1)
             await add_user(world)

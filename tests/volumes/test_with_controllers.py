@@ -4,7 +4,7 @@ import pytest
 
 from scheduler.worlds import NAMESPACE, World, live
 from stowplan.api import catalogue as c
-from stowplan.localcluster.controllers.storage.provisioner import Behaviour, ProvisionerSettings
+from stowplan.localcluster.controllers.storage.provisioner import ProvisionerBehaviour, ProvisionerSettings
 from volumes.shelves import (
     add_claim,
     add_user,
@@ -42,7 +42,7 @@ def test_a_pod_gets_its_volume_and_then_its_node(class_name: str) -> None:
 
 
 def test_a_provisioner_that_says_no_once_is_asked_again_for_the_node_chosen_next() -> None:
-    settings = ProvisionerSettings(Behaviour(0.5, "no space left", failures=1))
+    settings = ProvisionerSettings(ProvisionerBehaviour(0.5, "no space left", failures=1))
 
     async def story(world: World) -> None:
         async with looked_after(world, settings):
@@ -60,7 +60,7 @@ def test_a_provisioner_that_says_no_once_is_asked_again_for_the_node_chosen_next
 
 
 def test_a_volume_that_takes_longer_than_is_waited_for_is_there_at_a_later_attempt() -> None:
-    settings = ProvisionerSettings(Behaviour(7.0))
+    settings = ProvisionerSettings(ProvisionerBehaviour(7.0))
 
     async def story(world: World) -> None:
         async with looked_after(world, settings):

@@ -13,7 +13,7 @@ from stowplan.api.meta import AnyObject, Object
 from stowplan.api.requests import EVERY_OBJECT, ORDINARY_DELETION, DeleteOptions, Json, PatchType, Selection
 from stowplan.api.writes import Binding
 from stowplan.client.interface import BOOKMARK, Body, Client, Listing, Unreadable, WatchEvent
-from stowplan.localcluster.store import Change, Store, Watcher, WatchStream
+from stowplan.localcluster.store import Store, StoreChange, Watcher, WatchStream
 from stowplan.localcluster.store.conversion import from_served, stored_as
 from stowplan.localcluster.store.watchcache import Sink
 from stowplan.localcluster.store.writer import component
@@ -172,7 +172,7 @@ class InProcessWatch(Generic[T]):
         if self._stream is not None:
             self._stream.close()
 
-    def _events(self, changes: Iterable[Change]) -> list[WatchEvent[T]]:
+    def _events(self, changes: Iterable[StoreChange]) -> list[WatchEvent[T]]:
         """Changes with typed objects; many at a time, because everything that happens comes by here."""
         typed, events = self._typed, []
         for change in changes:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from stowplan.gocompat.quoting import quote, visible
 from stowplan.runtime.gc_tuning import patient_collector, resting_collector
-from stowplan.server.flags.parser import Flag, FlagError, Group, Parsed, parse
+from stowplan.server.flags.parser import Flag, FlagError, FlagGroup, Parsed, parse
 from stowplan.server.flags.table import GROUPS
 from stowplan.server.version import version_answer
 
@@ -134,7 +134,7 @@ def _width(stream: TextIO) -> int:
 # Help
 
 
-def help_text(groups: Iterable[Group], width: int = 0) -> str:
+def help_text(groups: Iterable[FlagGroup], width: int = 0) -> str:
     """The output of --help."""
     about = (
         "\n".join(_DESCRIPTION) if not width else textwrap.fill(" ".join(_DESCRIPTION), max(width, _NARROW))
@@ -142,7 +142,7 @@ def help_text(groups: Iterable[Group], width: int = 0) -> str:
     return f"{about}\n\n{usage_text(groups, width)}"
 
 
-def usage_text(groups: Iterable[Group], width: int = 0) -> str:
+def usage_text(groups: Iterable[FlagGroup], width: int = 0) -> str:
     """All flags by group. Width 0: no wrapping, descriptions beside the flags."""
     parts = [f"Usage:\n  {PROGRAM} [flags]\n"]
     for group in groups:

@@ -48,7 +48,7 @@ _STANDARD_HEADERS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RunOptions:
     """All options of the process.
 
     `loaded` is the configuration; only it changes on a reload. `started` is the configuration at the start,
@@ -104,7 +104,7 @@ def emulation(parsed: Parsed) -> Emulation:
     return read_emulation(parsed.texts("emulated-version"), parsed.texts("min-compatibility-version"))
 
 
-def options_from(parsed: Parsed, gates: FeatureGates, logs: LogSettings) -> Options:
+def options_from(parsed: Parsed, gates: FeatureGates, logs: LogSettings) -> RunOptions:
     """Validate flags and file. Raises ConfigError."""
     metrics = metrics_options(parsed)
     problems = [
@@ -118,7 +118,7 @@ def options_from(parsed: Parsed, gates: FeatureGates, logs: LogSettings) -> Opti
     configured = configuration(parsed, gates)
     config = configured.loaded.config
     version = parsed.text("version")
-    return Options(
+    return RunOptions(
         loaded=configured.loaded,
         gates=gates,
         started=config,
@@ -149,13 +149,13 @@ def options_from(parsed: Parsed, gates: FeatureGates, logs: LogSettings) -> Opti
     )
 
 
-def with_policy(options: Options, policy: str) -> Options:
+def with_policy(options: RunOptions, policy: str) -> RunOptions:
     """The options with the text of the Policy in `config_map`. Raises ConfigError."""
     read = reload(options, policy)
     return dataclasses.replace(read, started=read.loaded.config)
 
 
-def reload(options: Options, policy: str | None = None) -> Options:
+def reload(options: RunOptions, policy: str | None = None) -> RunOptions:
     """The options with the configuration read again. Raises ConfigError.
 
     If the result has a `config_map`, it has to be reloaded with the `policy` in it.
@@ -166,7 +166,7 @@ def reload(options: Options, policy: str | None = None) -> Options:
     return dataclasses.replace(options, loaded=found.loaded, files=found.files, config_map=found.config_map)
 
 
-def waiting_for_restart(options: Options) -> list[str]:
+def waiting_for_restart(options: RunOptions) -> list[str]:
     """Fields of the file that changed since the start and need a restart to take effect."""
     now, then = options.loaded.config, options.started
     return [name for name, field in _READ_AT_START.items() if getattr(now, field) != getattr(then, field)]

@@ -61,7 +61,7 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class PreflightFinding:
     """What a check found: its subject, what is the case, and what would not work because of it."""
 
     check: str
@@ -155,7 +155,7 @@ class Preflight:
         self._gates = gates
         self._now = now
 
-    async def findings(self) -> AsyncIterator[Finding]:
+    async def findings(self) -> AsyncIterator[PreflightFinding]:
         """Everything that is found, good or bad."""
         yield await self.server()
         yield await self._identity()
@@ -174,47 +174,57 @@ class Preflight:
 
     # The server
 
-    async def server(self) -> Finding:
+    async def server(self) -> PreflightFinding:
         found = await self._client.get_path("/version")
         text = str(found.get("gitVersion", ""))
         facts = {"version": text, "emulated": self._gates.release.name}
         try:
             theirs = Version.parse(text.partition("+")[0])
         except ValueError:
-            return Finding("server", Level.WARNING, f"version {text!r} is not one of Kubernetes", facts=facts)
+            return PreflightFinding(
+                "server", Level.WARNING, f"version {text!r} is not one of Kubernetes", facts=facts
+            )
         ours = self._gates.release.minor
         if _go_together(ours, theirs):
-            return Finding("server", Level.OK, f"Kubernetes {text}, and stowplan is {ours}", facts=facts)
+            return PreflightFinding(
+                "server", Level.OK, f"Kubernetes {text}, and stowplan is {ours}", facts=facts
+            )
         best = min(max(theirs, OLDEST_EMULATED), NEWEST.minor)
         effect = "a scheduler may be one minor version older than the API server, not newer"
         if best != ours and _go_together(best, theirs):
             effect += f": use --emulated-version {best}"
-        return Finding("server", Level.WARNING, f"Kubernetes {text}, but stowplan is {ours}", effect, facts)
+        return PreflightFinding(
+            "server", Level.WARNING, f"Kubernetes {text}, but stowplan is {ours}", effect, facts
+        )
 
-    async def _identity(self) -> Finding:
+    async def _identity(self) -> PreflightFinding:
         try:
             review = await self._client.create(_WHO, {})
         except ApiError as error:
             if error.code == 401:
-                return Finding("identity", Level.FAILED, error.message, "nothing works without credentials")
-            return Finding("identity", Level.WARNING, f"not known: {error.message}")
+                return PreflightFinding(
+                    "identity", Level.FAILED, error.message, "nothing works without credentials"
+                )
+            return PreflightFinding("identity", Level.WARNING, f"not known: {error.message}")
         user = review.get("status", {}).get("userInfo", {})
         name, groups = str(user.get("username", "")), list(user.get("groups") or [])
-        return Finding("identity", Level.OK, name, facts={"user": name, "groups": groups})
+        return PreflightFinding("identity", Level.OK, name, facts={"user": name, "groups": groups})
 
-    async def clock(self) -> Finding:
+    async def clock(self) -> PreflightFinding:
         before = self._now()
         theirs = await self._client.server_time()
         after = self._now()
         if theirs is None:
-            return Finding("clock", Level.WARNING, "the API server does not tell its time")
+            return PreflightFinding("clock", Level.WARNING, "the API server does not tell its time")
         # A date has its fraction cut off.
         skew = round((before + after) / 2 - (theirs + 0.5), 1)
         facts = {"skewSeconds": skew}
         if abs(skew) <= SKEW_SECONDS:
-            return Finding("clock", Level.OK, "as that of the API server, to a few seconds", facts=facts)
+            return PreflightFinding(
+                "clock", Level.OK, "as that of the API server, to a few seconds", facts=facts
+            )
         side = "ahead of" if skew > 0 else "behind"
-        return Finding(
+        return PreflightFinding(
             "clock",
             Level.WARNING,
             f"this machine is {abs(skew):.0f} s {side} the API server",
@@ -224,7 +234,7 @@ class Preflight:
 
     # What it serves
 
-    async def _apis(self) -> list[Finding]:
+    async def _apis(self) -> list[PreflightFinding]:
         """Kinds the server does not have, by API version."""
         kinds = watched_kinds(self._gates)
         versions = dict.fromkeys(kind.served.api_version for kind in kinds)
@@ -241,9 +251,9 @@ class Preflight:
         absent = [kind for kind in kinds if kind.served.plural not in served[kind.served.api_version]]
         if not absent:
             message = f"all {len(kinds)} kinds of {len(versions)} API versions are served"
-            return [Finding("apis", Level.OK, message)]
+            return [PreflightFinding("apis", Level.OK, message)]
         return [
-            Finding(
+            PreflightFinding(
                 "apis",
                 Level.WARNING if kind.without else Level.FAILED,
                 f"{kind.served.plural} of {kind.served.api_version} are not served",
@@ -271,21 +281,21 @@ class Preflight:
             ]
         return [*reads, *WRITES, *leases]
 
-    async def _rights(self, missing: set[str]) -> list[Finding]:
+    async def _rights(self, missing: set[str]) -> list[PreflightFinding]:
         rights = [right for right in self.needed_rights() if _served_name(right) not in missing]
         asked = [(right, verb) for right in rights for verb in right.verbs]
         try:
             answers = await asyncio.gather(*(self._may(right, verb) for right, verb in asked))
         except ApiError as error:
-            return [Finding("rights", Level.WARNING, f"cannot be checked: {error.message}")]
+            return [PreflightFinding("rights", Level.WARNING, f"cannot be checked: {error.message}")]
         denied: dict[Right, list[str]] = {}
         for (right, verb), allowed in zip(asked, answers, strict=True):
             if not allowed:
                 denied.setdefault(right, []).append(verb)
         if not denied:
-            return [Finding("rights", Level.OK, f"all {len(asked)} that are needed")]
+            return [PreflightFinding("rights", Level.OK, f"all {len(asked)} that are needed")]
         return [
-            Finding(
+            PreflightFinding(
                 "rights",
                 Level.WARNING if right.effect else Level.FAILED,
                 f"may not {' or '.join(verbs)} {right.shown}",
@@ -310,25 +320,31 @@ class Preflight:
 
     # Who schedules
 
-    async def _lease(self) -> Finding:
+    async def _lease(self) -> PreflightFinding:
         election = self._config.leader_election
         where = f"{election.resource_namespace}/{election.resource_name}"
         if not election.leader_elect:
-            return Finding("lease", Level.OK, "leader election is off")
+            return PreflightFinding("lease", Level.OK, "leader election is off")
         if not election.resource_lock.endswith(LEASES_LOCK):
-            return Finding("lease", Level.WARNING, f"locks of kind {election.resource_lock} are not checked")
+            return PreflightFinding(
+                "lease", Level.WARNING, f"locks of kind {election.resource_lock} are not checked"
+            )
         try:
             lease = await self._client.get(LEASES, election.resource_namespace, election.resource_name)
             record = of_lease_spec(lease.get("spec") or {})
         except UnreadableRecordError as error:
-            return Finding("lease", Level.WARNING, f"{where}: {error}", "it is taken over when it expires")
+            return PreflightFinding(
+                "lease", Level.WARNING, f"{where}: {error}", "it is taken over when it expires"
+            )
         except ApiError as error:
             if error.is_not_found:
-                return Finding("lease", Level.OK, f"{where} does not exist: nobody schedules by it")
-            return Finding("lease", Level.WARNING, f"{where}: {error.message}", "who schedules is not known")
+                return PreflightFinding("lease", Level.OK, f"{where} does not exist: nobody schedules by it")
+            return PreflightFinding(
+                "lease", Level.WARNING, f"{where}: {error.message}", "who schedules is not known"
+            )
         return self._holder(where, record)
 
-    def _holder(self, where: str, record: Record) -> Finding:
+    def _holder(self, where: str, record: Record) -> PreflightFinding:
         age = None if record.renewed is None else round(self._now() - record.renewed, 1)
         facts = {
             "lease": where,
@@ -338,11 +354,13 @@ class Preflight:
             "transitions": record.transitions,
         }
         if not record.holder:
-            return Finding("lease", Level.OK, f"{where} is free", facts=facts)
+            return PreflightFinding("lease", Level.OK, f"{where} is free", facts=facts)
         if age is None or age > record.seconds:
             ended = "never renewed" if age is None else f"expired {age - record.seconds:.0f} s ago"
-            return Finding("lease", Level.OK, f"{where} was held by {record.holder}, {ended}", facts=facts)
-        return Finding(
+            return PreflightFinding(
+                "lease", Level.OK, f"{where} was held by {record.holder}, {ended}", facts=facts
+            )
+        return PreflightFinding(
             "lease",
             Level.OK,
             f"{where} is held by {record.holder}, renewed {max(age, 0.0):.0f} s ago",
@@ -350,36 +368,40 @@ class Preflight:
             facts,
         )
 
-    async def _schedulers(self) -> Finding:
+    async def _schedulers(self) -> PreflightFinding:
         """Who has bound pods lately. Schedulers themselves need not be allowed to read events."""
         try:
             listed = await self._client.get_path(_BINDINGS)
         except ApiError as error:
-            return Finding("bound", Level.OK, f"who bound pods lately is not known: {error.message}")
+            return PreflightFinding("bound", Level.OK, f"who bound pods lately is not known: {error.message}")
         found = Counter(str(one.get("reportingController", "")) for one in listed.get("items") or ())
         named = ", ".join(f"{count} by {name or 'unknown'}" for name, count in found.most_common())
-        return Finding("bound", Level.OK, f"pods lately: {named or 'none'}", facts={"bound": dict(found)})
+        return PreflightFinding(
+            "bound", Level.OK, f"pods lately: {named or 'none'}", facts={"bound": dict(found)}
+        )
 
-    async def _waiting(self) -> Finding:
+    async def _waiting(self) -> PreflightFinding:
         """Pods without a node, by the scheduler they name: some may name one that nobody is."""
         try:
             found = await self._client.list(PODS, Pod, selection=_UNBOUND)
         except ApiError as error:
-            return Finding("pending", Level.WARNING, f"pods cannot be listed: {error.message}")
+            return PreflightFinding("pending", Level.WARNING, f"pods cannot be listed: {error.message}")
         ours = [profile.scheduler_name or "" for profile in self._config.profiles]
         waiting = Counter(pod.spec.scheduler_name for pod in found.items if not pod.is_finished)
         named = ", ".join(f"{count} for {name}" for name, count in sorted(waiting.items()))
         facts = {"pending": dict(waiting), "profiles": ours}
         mine = f"stowplan would schedule those for {' and '.join(ours)}"
-        return Finding("pending", Level.OK, f"pods without a node: {named or 'none'}; {mine}", facts=facts)
+        return PreflightFinding(
+            "pending", Level.OK, f"pods without a node: {named or 'none'}; {mine}", facts=facts
+        )
 
     # What it holds
 
-    async def _objects(self, missing: set[str]) -> list[Finding]:
+    async def _objects(self, missing: set[str]) -> list[PreflightFinding]:
         """Objects that a scheduler would leave out because it cannot decode them. Kinds it may not list are
         found elsewhere.
         """
-        read, found = 0, list[Finding]()
+        read, found = 0, list[PreflightFinding]()
         for kind in watched_kinds(self._gates):
             if _name(kind.served) in missing:
                 continue
@@ -393,26 +415,26 @@ class Preflight:
             except ApiError as error:
                 if error.code not in (401, 403, 404, 405):
                     message = f"{kind.served.qualified} cannot be listed: {error.message}"
-                    found.append(Finding("objects", Level.WARNING, message))
+                    found.append(PreflightFinding("objects", Level.WARNING, message))
             found += [_left_out(kind, one) for one in unreadable.values()]
         if not found:
-            return [Finding("objects", Level.OK, f"all {read:,} can be read")]
+            return [PreflightFinding("objects", Level.OK, f"all {read:,} can be read")]
         shown, others = found[:_SHOWN], len(found) - _SHOWN
         if others > 0:
-            shown.append(Finding("objects", Level.WARNING, f"{others:,} more cannot be read"))
+            shown.append(PreflightFinding("objects", Level.WARNING, f"{others:,} more cannot be read"))
         return shown
 
 
-def _left_out(kind: Watched, one: Unreadable) -> Finding:
+def _left_out(kind: Watched, one: Unreadable) -> PreflightFinding:
     name = f"{kind.served.qualified} {one.key}"
     effect = "it is left out until it can be read" + (
         ": the pod is not scheduled, and does not count where it runs" if kind.served == PODS else ""
     )
     facts = {"resource": kind.served.qualified, "object": one.key}
-    return Finding("objects", Level.WARNING, f"{name} cannot be read: {one.problem}", effect, facts)
+    return PreflightFinding("objects", Level.WARNING, f"{name} cannot be read: {one.problem}", effect, facts)
 
 
-def worst(findings: Sequence[Finding]) -> Level:
+def worst(findings: Sequence[PreflightFinding]) -> Level:
     """The level of all findings together."""
     return max((one.level for one in findings), key=list(Level).index, default=Level.OK)
 

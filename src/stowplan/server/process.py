@@ -44,7 +44,7 @@ from stowplan.scheduler.recording import Recording, recorded_scheduler
 from stowplan.server.clients import Clients, watch_lists_wanted
 from stowplan.server.configuration import read_policy, watch_files
 from stowplan.server.instance import SchedulerInstance
-from stowplan.server.options import Options, reload, waiting_for_restart
+from stowplan.server.options import RunOptions, reload, waiting_for_restart
 from stowplan.server.serving import ServingError, ServingSettings
 from stowplan.server.startup import ResolvedConfig, StartupPlan, resolve_config
 
@@ -95,7 +95,7 @@ def _report_hold(logger: Logger, hold: Hold, others: int) -> None:
     logger.warning("Event loop was held", **values)
 
 
-def _recording(options: Options) -> Recording | None:
+def _recording(options: RunOptions) -> Recording | None:
     """Where the scheduler is recorded to. Raises ConfigError."""
     if not options.record:
         return None
@@ -124,7 +124,7 @@ class Process:
     """A scheduler with leader election, a secure port, and a configuration file that may change."""
 
     def __init__(self, plan: StartupPlan, environ: Mapping[str, str]) -> None:
-        self.options: Options = plan.options
+        self.options: RunOptions = plan.options
         self.resolved: ResolvedConfig = plan.resolved
         self.logger = plan.logger
         self.clock = plan.clock

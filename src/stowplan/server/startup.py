@@ -20,7 +20,14 @@ from stowplan.scheduler.table.table import ClusterTable
 from stowplan.server.clients import find_server
 from stowplan.server.configuration import policy_at_start
 from stowplan.server.flags.parser import Parsed
-from stowplan.server.options import Options, emulation, log_problems, log_settings, options_from, with_policy
+from stowplan.server.options import (
+    RunOptions,
+    emulation,
+    log_problems,
+    log_settings,
+    options_from,
+    with_policy,
+)
 from stowplan.server.version import version_answer
 
 # Profiles
@@ -39,7 +46,7 @@ class ResolvedConfig:
         return dump_yaml(self.built.config)
 
 
-def resolve_config(options: Options) -> ResolvedConfig:
+def resolve_config(options: RunOptions) -> ResolvedConfig:
     """Resolve the profiles, with every plugin made once to see that it can be. Raises ConfigError."""
     gates = options.loaded.gates
     try:
@@ -76,7 +83,7 @@ OpenLogger = Callable[[LogSettings], ProcessLogger]
 class StartupPlan:
     """Everything that is known before the scheduler starts."""
 
-    options: Options
+    options: RunOptions
     server: Server
     resolved: ResolvedConfig
     logger: ProcessLogger
@@ -126,7 +133,7 @@ def log_failure(logger: Logger, error: ConfigError) -> int:
     return 1
 
 
-def _logged_options(parsed: Parsed, gates: FeatureGates, logs: LogSettings, logger: Logger) -> Options:
+def _logged_options(parsed: Parsed, gates: FeatureGates, logs: LogSettings, logger: Logger) -> RunOptions:
     """The options. Flags are logged at level 1, warnings always."""
     if logger.enabled(1):
         for name, value in parsed.shown().items():
@@ -138,7 +145,7 @@ def _logged_options(parsed: Parsed, gates: FeatureGates, logs: LogSettings, logg
 
 
 def _startup_plan(
-    options: Options, logger: ProcessLogger, clock: Clock, environ: Mapping[str, str]
+    options: RunOptions, logger: ProcessLogger, clock: Clock, environ: Mapping[str, str]
 ) -> StartupPlan | None:
     """The startup plan; None if the configuration was only to be written."""
     server = find_server(options.client.kubeconfig, options.client.master, logger, environ)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
 from stowplan.explain.report import Bar, Bars, Figure, Figures, Part, Report, Table, Text
-from stowplan.localcluster.kubelets.config import Shape, ShapeError, named_nodes, shapes_of
+from stowplan.localcluster.kubelets.config import NodeShape, ShapeError, named_nodes, shapes_of
 from stowplan.scheduler.settings import Settings
 from stowplan.scheduler.table.changes import NO_ROWS, Rows
 from stowplan.simulate.cluster import Cluster
@@ -218,7 +218,7 @@ class _Pods:
 # The cheapest nodes
 
 
-class NodeType(Shape, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class NodeType(NodeShape, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """A shape that can be bought: its price, and how many there are at most."""
 
     price: float = 0.0
@@ -353,7 +353,7 @@ class _Search:
         return {**offered, "pods": int(table.allowed_pods[row])}
 
     def _nodes(self, types: Sequence[NodeType], counts: Sequence[int]) -> list[Object]:
-        shapes: list[Shape] = [
+        shapes: list[NodeShape] = [
             replace(one, count=count, name=one.name if "{}" in one.name else f"{one.name}-{{}}")
             for one, count in zip(types, counts, strict=True)
             if count

@@ -12,7 +12,7 @@ from stowplan.api.workloads import ReplicaSet
 from stowplan.explain.report import Figure, Figures, Report, Table, Text
 from stowplan.explain.report.model import BAD, GOOD
 from stowplan.localcluster.controllers.workloads.podcontrol import scaled_value
-from stowplan.localcluster.controllers.workloads.rollout import Strategy
+from stowplan.localcluster.controllers.workloads.rollout import RolloutStrategy
 from stowplan.simulate.cluster import Cluster
 from stowplan.simulate.creation.applying import (
     HASH,
@@ -61,7 +61,7 @@ class Rollout:
     """A whole update. It is stuck if new pods stay pending and no more old ones may go."""
 
     title: str
-    strategy: Strategy
+    strategy: RolloutStrategy
     before: list[Skew]
     steps: list[Step] = field(default_factory=list)
     outcome: Outcome = field(default_factory=Outcome)
@@ -83,15 +83,15 @@ class Rollout:
         }
 
 
-def strategy_for(replicas: int, surge: str, unavailable: str, *, recreate: bool = False) -> Strategy:
+def strategy_for(replicas: int, surge: str, unavailable: str, *, recreate: bool = False) -> RolloutStrategy:
     """The numbers that `maxSurge` and `maxUnavailable` come to."""
     if recreate:
-        return Strategy(replicas, 0, replicas, recreate=True)
+        return RolloutStrategy(replicas, 0, replicas, recreate=True)
     more = scaled_value(_number(surge), replicas, DEFAULT_SHARE, round_up=True)
     less = scaled_value(_number(unavailable), replicas, DEFAULT_SHARE, round_up=False)
     if not more and not less:
         less = 1
-    return Strategy(replicas, more, min(less, replicas))
+    return RolloutStrategy(replicas, more, min(less, replicas))
 
 
 def _number(share: str) -> int | str:
@@ -103,11 +103,13 @@ def rolled_out(cluster: Cluster, workload: Workload, replicas: int | None = None
     count = workload.replicas if replicas is None else replicas
     old = pods_of(cluster, workload.title, workload.namespace)
     strategy = (
-        Strategy.of(workload.document) if workload.kind == "Deployment" else strategy_for(count, "0", "1")
+        RolloutStrategy.of(workload.document)
+        if workload.kind == "Deployment"
+        else strategy_for(count, "0", "1")
     )
     if strategy.recreate:
         strategy = strategy_for(count, "0", "0", recreate=True)
-    strategy = Strategy(count, strategy.surge, strategy.unavailable, strategy.recreate)
+    strategy = RolloutStrategy(count, strategy.surge, strategy.unavailable, strategy.recreate)
     if workload.kind == "StatefulSet":
         return _roll(cluster, workload.title, strategy, old, [], workload)
     refused = Outcome()
@@ -117,7 +119,7 @@ def rolled_out(cluster: Cluster, workload: Workload, replicas: int | None = None
     return found
 
 
-def restarted(cluster: Cluster, title: str, namespace: str, strategy: Strategy) -> Rollout:
+def restarted(cluster: Cluster, title: str, namespace: str, strategy: RolloutStrategy) -> Rollout:
     """Replace all pods of a workload by new ones of the same template, as `kubectl rollout restart` does."""
     kind, name = kind_and_name(title)
     old = pods_of(cluster, title, namespace)
@@ -155,7 +157,7 @@ def _of_new_set(pod: Pod, owner: str) -> Pod:
 def _roll(
     cluster: Cluster,
     title: str,
-    strategy: Strategy,
+    strategy: RolloutStrategy,
     old: Sequence[Pod],
     fresh: Sequence[Pod],
     manifest: Workload | None = None,

@@ -29,10 +29,10 @@ from stowplan.api.releases import DEFAULT, Release
 from stowplan.api.releases import release as release_of
 from stowplan.api.requests import Json
 from stowplan.localcluster.apiserver.server import write_kubeconfig
-from stowplan.localcluster.kubelets import KubeletSettings, Pretend, Shape
+from stowplan.localcluster.kubelets import KubeletSettings, NodeShape, Pretend
 from stowplan.localcluster.kubelets.config import shapes_of
 from stowplan.localcluster.kubelets.pretend import pretend_of
-from stowplan.localcluster.up import LocalCluster, Plan
+from stowplan.localcluster.up import ClusterPlan, LocalCluster
 from stowplan.localcluster.up.loading import LoadReport
 from stowplan.localcluster.up.manifests import Manifest, read_manifests
 from stowplan.localcluster.up.readiness import not_ready, shown, until_ready
@@ -136,7 +136,7 @@ def live_cluster(
     `fast` pods start and stop at once where it says nothing. `release` is that of Kubernetes, such as "1.36".
     """
     manifests = _manifests(load)
-    plan = Plan(
+    plan = ClusterPlan(
         shapes=_shapes(nodes, manifests),
         settings=_settings(config, plugins, release_of(release)),
         kubelets=replace(
@@ -162,7 +162,7 @@ def live_cluster(
 class _Life:
     """The life of a cluster in a thread."""
 
-    def __init__(self, plan: Plan, kubeconfig: Path) -> None:
+    def __init__(self, plan: ClusterPlan, kubeconfig: Path) -> None:
         self._plan = plan
         self._kubeconfig = kubeconfig
         self._stop: Callable[[], None] = lambda: None
@@ -198,11 +198,11 @@ def _manifests(given: Sequence[str | Path | Json]) -> list[Manifest]:
     return [*read_manifests([Path(one) for one in given if not isinstance(one, dict)]), *objects]
 
 
-def _shapes(nodes: Nodes, manifests: Sequence[Manifest]) -> Sequence[Shape]:
+def _shapes(nodes: Nodes, manifests: Sequence[Manifest]) -> Sequence[NodeShape]:
     if nodes is None:
         nodes = 0 if any(one.kind == "Node" for one in manifests) else 3
     if isinstance(nodes, int):
-        return (Shape(count=nodes, zones=_ZONES),) if nodes else ()
+        return (NodeShape(count=nodes, zones=_ZONES),) if nodes else ()
     return shapes_of([dict(shape) for shape in nodes])
 
 

@@ -16,8 +16,8 @@ from yarl import URL
 
 from stowplan.api.catalogue import Catalogue, Resource
 from stowplan.api.requests import Json
-from stowplan.localcluster.apiserver.handler import Handler
-from stowplan.localcluster.store import Change, Store
+from stowplan.localcluster.apiserver.handler import RequestHandler
+from stowplan.localcluster.store import Store, StoreChange
 
 JSON = "application/json"
 MERGE = "application/merge-patch+json"
@@ -97,7 +97,7 @@ def _request(method: str, path: str, headers: dict[str, str], text: bytes) -> we
 class HandlerTransport:
     """Requests go through the API server's handler chain without a socket, so virtual time can pass."""
 
-    def __init__(self, handler: Handler, store: Store, headers: dict[str, str]) -> None:
+    def __init__(self, handler: RequestHandler, store: Store, headers: dict[str, str]) -> None:
         self._handler = handler
         self._store = store
         self._headers = headers
@@ -118,7 +118,7 @@ class HandlerTransport:
         if resource is None:
             return
 
-        def sink(change: Change) -> None:
+        def sink(change: StoreChange) -> None:
             if change.type != "BOOKMARK":
                 hears(change.type, change.object)
 

@@ -7,7 +7,7 @@ from controllers.stories.player import Player
 from controllers.stories.recording import Observation, Story, recorded_stories
 from controllers.stories.transports import HandlerTransport
 from stowplan.localcluster.controllers.nodes.nodelifecycle import LifecycleSettings
-from stowplan.localcluster.up.cluster import LocalCluster, Plan
+from stowplan.localcluster.up.cluster import ClusterPlan, LocalCluster
 from stowplan.runtime.clock import VirtualClock, run
 
 LIFECYCLE = LifecycleSettings(period=2.0, grace=8.0)
@@ -26,7 +26,7 @@ def play_stories(prefix: str = "") -> dict[str, list[str]]:
             return await player.play(story)
 
         stories = list(recorded_stories(prefix))
-        cluster = LocalCluster(Plan(shapes=(), lifecycle=LIFECYCLE, seed=1), clock=clock)
+        cluster = LocalCluster(ClusterPlan(shapes=(), lifecycle=LIFECYCLE, seed=1), clock=clock)
         token = {"Authorization": f"Bearer {cluster.server.token}"}
         transport = HandlerTransport(cluster.server.handler, cluster.store, token)
         async with cluster.running(listen=False), Player(transport, clock).running() as player:

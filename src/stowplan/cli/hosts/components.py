@@ -19,9 +19,9 @@ from stowplan.localcluster.controllers.serviceaccount import AccountSettings
 from stowplan.localcluster.kubelets import (
     Kubelets,
     KubeletSettings,
+    NodeShape,
     Pretend,
     PretendError,
-    Shape,
     ShapeError,
     read_pretend,
     read_shapes,
@@ -161,17 +161,17 @@ def kubelets(
     _run_until_stopped(_run_kubelets(server, wanted, settings, random.Random(seed)))
 
 
-def _shapes(nodes: int | None, path: Path | None, *, adopt: bool) -> Sequence[Shape]:
+def _shapes(nodes: int | None, path: Path | None, *, adopt: bool) -> Sequence[NodeShape]:
     """The nodes there shall be; who adopts others needs none of their own."""
     if path is not None:
         return read_shapes(path)
     if nodes is None:
         nodes = 0 if adopt else 3
-    return (Shape(count=nodes, zones=_ZONES),) if nodes else ()
+    return (NodeShape(count=nodes, zones=_ZONES),) if nodes else ()
 
 
 async def _run_kubelets(
-    server: Server, shapes: Sequence[Shape], settings: KubeletSettings, rng: random.Random
+    server: Server, shapes: Sequence[NodeShape], settings: KubeletSettings, rng: random.Random
 ) -> None:
     clock = RealClock()
     async with _connected(server, clock, random.Random(rng.getrandbits(64)), "stowplan-kubelets") as client:

@@ -14,9 +14,9 @@ from stowplan.explain.recorded import decide
 from stowplan.explain.terminal.decision import explain
 from stowplan.lab import verify
 from stowplan.lab.verify.decisions import replay_line
-from stowplan.lab.verify.recording import RecordingError, find_recordings, read_lines
-from stowplan.lab.verify.replay import Attempt, Replay, Scenario, decode_scenario
-from stowplan.lab.verify.report import FactCounts, Report, render_text
+from stowplan.lab.verify.recording import VerifyError, find_recordings, read_lines
+from stowplan.lab.verify.replay import RecordedScenario, ReplayAttempt, ScenarioReplay, decode_scenario
+from stowplan.lab.verify.report import FactCounts, VerifyReport, render_text
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.status import PluginError
 
@@ -35,11 +35,11 @@ class RecordedAttempt:
     """One attempt of one recorded scenario."""
 
     family: str
-    scenario: Scenario
+    scenario: RecordedScenario
     position: int
 
     @property
-    def attempt(self) -> Attempt:
+    def attempt(self) -> ReplayAttempt:
         return self.scenario.expected[self.position]
 
     @property
@@ -58,7 +58,7 @@ class RecordedAttempt:
 class _Seen:
     """What a run over recordings has seen."""
 
-    report: Report = field(default_factory=Report)
+    report: VerifyReport = field(default_factory=VerifyReport)
     scenarios: Counter[str] = field(default_factory=Counter)
     decisions: Counter[str] = field(default_factory=Counter)
     shown: RecordedAttempt | None = None
@@ -84,7 +84,7 @@ def demo(files: tuple[Path, ...], pod: str | None, scenario: str | None) -> None
     """
     try:
         seen = _replayed(files or (RECORDINGS,), pod, scenario)
-    except RecordingError as error:
+    except VerifyError as error:
         raise click.ClickException(str(error)) from None
     if (pod or scenario) and seen.shown is None:
         raise click.ClickException(f"{_wanted(pod, scenario)}: no such decision in the recordings")
@@ -139,7 +139,7 @@ def _counts(seen: _Seen) -> list[str]:
     return table(headings, rows, numeric=range(1, len(headings)))
 
 
-def _facts(report: Report, family: str) -> FactCounts:
+def _facts(report: VerifyReport, family: str) -> FactCounts:
     found = [counted for (name, _), counted in report.counts.items() if name == family]
     return FactCounts(
         sum(counted.compared for counted in found),
@@ -148,7 +148,7 @@ def _facts(report: Report, family: str) -> FactCounts:
     )
 
 
-def _summary(report: Report) -> str:
+def _summary(report: VerifyReport) -> str:
     total = report.total
     if report.failed:
         return f"{total.different:,} of {total.compared:,} facts came out differently, see below."
@@ -173,7 +173,7 @@ def _echo(lines: Sequence[str]) -> None:
         say(line)
 
 
-def recorded_attempts(family: str, scenario: Scenario) -> Iterable[RecordedAttempt]:
+def recorded_attempts(family: str, scenario: RecordedScenario) -> Iterable[RecordedAttempt]:
     """All attempts of a scenario that the engine can decide: extenders and device claims are left out."""
     if scenario.prebind or scenario.has_extenders:
         return
@@ -186,7 +186,7 @@ def decide_again(recorded: RecordedAttempt, top: int = 5) -> Decision:
 
     Among equals a recording takes the first by name, and so does this.
     """
-    under_way = Replay(recorded.scenario)
+    under_way = ScenarioReplay(recorded.scenario)
     for position, outcome in enumerate(recorded.scenario.expected[: recorded.position]):
         under_way.settle(outcome, position)
     evaluation = under_way.evaluate(recorded.attempt.pod)

@@ -27,18 +27,18 @@ from stowplan.localcluster.controllers.nodes.nodelifecycle import LifecycleSetti
 from stowplan.localcluster.durable import DataDirError, is_data_dir
 from stowplan.localcluster.kubelets import (
     KubeletSettings,
+    NodeShape,
     Pretend,
     PretendError,
-    Shape,
     ShapeError,
     read_pretend,
     read_shapes,
 )
 from stowplan.localcluster.objects.usage import PretendUsage
-from stowplan.localcluster.up import LocalCluster, Plan
+from stowplan.localcluster.up import ClusterPlan, LocalCluster
 from stowplan.localcluster.up.demo import narrate
 from stowplan.localcluster.up.manifests import LoadError, Manifest, read_manifests
-from stowplan.localcluster.up.progress import Progress
+from stowplan.localcluster.up.progress import UpProgress
 from stowplan.localcluster.up.readiness import shown, until_ready
 from stowplan.localcluster.up.schedulerport import scheduler_port
 from stowplan.localcluster.up.schedulers import SchedulerSource
@@ -245,7 +245,7 @@ def up(
         with elapsed("reading manifests"):
             loaded = read_manifests(files)
         kept = data_dir is not None and is_data_dir(data_dir)
-        plan = Plan(
+        plan = ClusterPlan(
             shapes=_shapes(nodes, shapes, has_nodes=kept or any(one.kind == "Node" for one in loaded)),
             settings=settings,
             source=source,
@@ -312,13 +312,13 @@ def _logger(verbosity: int | None) -> ProcessLogger | None:
     return logger_for(LogSettings(verbosity=verbosity), now=RealClock().now)
 
 
-def _shapes(nodes: int | None, path: Path | None, *, has_nodes: bool) -> Sequence[Shape]:
+def _shapes(nodes: int | None, path: Path | None, *, has_nodes: bool) -> Sequence[NodeShape]:
     """The nodes there shall be; if some are loaded or kept, none but those that are asked for."""
     if path is not None:
         return read_shapes(path)
     if nodes is None:
         nodes = 0 if has_nodes else 3
-    return (Shape(count=nodes, zones=_ZONES),) if nodes else ()
+    return (NodeShape(count=nodes, zones=_ZONES),) if nodes else ()
 
 
 def _tell_loaded(cluster: LocalCluster, loaded: Sequence[Manifest]) -> None:
@@ -439,7 +439,7 @@ async def _run_command(command: Sequence[str], kubeconfig: Path) -> int:
 
 async def _show_progress(cluster: LocalCluster) -> None:
     """One line that changes in place, or a new line now and then where that is not possible."""
-    progress = Progress(cluster.store, cluster.clock.monotonic())
+    progress = UpProgress(cluster.store, cluster.clock.monotonic())
     live = sys.stdout.isatty()
     shown = ""
     try:

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from stowplan.cli.progress import Progress
 from stowplan.cli.values import AtLeast, OneOf, refuse_unused
-from stowplan.lab.chaos import Outcome, execute, plan_of
+from stowplan.lab.chaos import ChaosOutcome, execute, plan_of
 from stowplan.lab.chaos.campaign import FAULTS, CampaignResult, RoundResult, run_campaign
 
 _SHOWN = (
@@ -118,7 +118,7 @@ class _Content(NamedTuple):
 
 def _run_seeds(chosen: range, content: _Content, as_json: bool, verbose: bool) -> None:
     counts: Counter[str] = Counter()
-    failed: list[Outcome] = []
+    failed: list[ChaosOutcome] = []
     with Progress("running", len(chosen), "runs") as progress:
         for number, one in enumerate(chosen, start=1):
             outcome = _run(one, content, verbose)
@@ -138,7 +138,7 @@ def _run_seeds(chosen: range, content: _Content, as_json: bool, verbose: bool) -
         raise SystemExit(1)
 
 
-def _run(seed: int, content: _Content, verbose: bool) -> Outcome:
+def _run(seed: int, content: _Content, verbose: bool) -> ChaosOutcome:
     plan = plan_of(seed, groups=content.groups or None, claims=content.claims)
     if verbose:
         click.echo(plan.text())
@@ -150,14 +150,14 @@ def _run(seed: int, content: _Content, verbose: bool) -> Outcome:
     return outcome
 
 
-def _show(outcome: Outcome, content: _Content) -> None:
+def _show(outcome: ChaosOutcome, content: _Content) -> None:
     more = len(outcome.findings) - 1
     also = f", and {more} more" if more else ""
     click.echo(f"seed {outcome.seed}: {outcome.findings[0]}{also}")
     click.echo(f"  again: stowplan lab chaos --seed {outcome.seed}{content.options} --verbose")
 
 
-def _document(chosen: range, failed: list[Outcome], counts: Counter[str]) -> dict[str, Any]:
+def _document(chosen: range, failed: list[ChaosOutcome], counts: Counter[str]) -> dict[str, Any]:
     return {
         "from": chosen.start,
         "seeds": len(chosen),

@@ -10,7 +10,7 @@ from stowplan.cli.lab.fuzz_real import binaries, run_real_command
 from stowplan.cli.lab.fuzz_targets import target_options
 from stowplan.cli.progress import Progress
 from stowplan.cli.values import AtLeast, refuse_unused
-from stowplan.lab.fuzz import Case, Finding, FuzzResult, FuzzRun, Hold, corpus, random_case, run_cases
+from stowplan.lab.fuzz import FuzzCase, FuzzFinding, FuzzResult, FuzzRun, Hold, corpus, random_case, run_cases
 from stowplan.lab.fuzz.cases import STORE, WIRE
 from stowplan.lab.fuzz.claims import compare_claims
 from stowplan.lab.fuzz.server_cases import SERVER_CASES, ServerCase, run_server_cases
@@ -24,8 +24,8 @@ _WITH_REAL = ("apiserver", "etcd", "scheduler")
 class _Chosen(NamedTuple):
     """Cases to run, by how they reach a scheduler."""
 
-    objects: list[Case]
-    wire: list[Case]
+    objects: list[FuzzCase]
+    wire: list[FuzzCase]
     server: list[ServerCase]
 
     @property
@@ -107,7 +107,7 @@ def fuzz(
         raise SystemExit(1)
 
 
-def _admitted(name: str | None, size: int) -> list[Case]:
+def _admitted(name: str | None, size: int) -> list[FuzzCase]:
     """The cases of the corpus that a real API server lets through to a scheduler."""
     admitted = [case for case in corpus(size) if not case.lies]
     found = [case for case in admitted if name is None or name in case.name]
@@ -143,7 +143,7 @@ def _chosen(name: str | None, seeds: range, size: int, nodes: int) -> _Chosen:
 def _run(run: FuzzRun, cases: _Chosen, verbose: bool) -> FuzzResult:
     progress = Progress("running", cases.total, "cases")
 
-    def show(case: Case | ServerCase) -> None:
+    def show(case: FuzzCase | ServerCase) -> None:
         progress.advance(detail=case.name)
         done = progress.done
         if verbose:
@@ -159,7 +159,7 @@ def _run(run: FuzzRun, cases: _Chosen, verbose: bool) -> FuzzResult:
     return result
 
 
-def _show_steps(case: Case | ServerCase) -> None:
+def _show_steps(case: FuzzCase | ServerCase) -> None:
     if isinstance(case, ServerCase):
         click.echo(f"{case.name}: requests to stowplan up")
         return
@@ -181,7 +181,7 @@ def _compare_claims(seeds: range, result: FuzzResult) -> None:
             compared = compare_claims(seed)
             result.counts["claims compared"] += compared.claims
             result.findings += [
-                Finding(str(seed), "claims get the devices that the slow allocator finds", difference)
+                FuzzFinding(str(seed), "claims get the devices that the slow allocator finds", difference)
                 for difference in compared.differences
             ]
             progress.advance()

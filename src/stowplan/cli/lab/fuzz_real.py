@@ -15,7 +15,7 @@ import msgspec
 from stowplan.cli.output import say
 from stowplan.cli.progress import Progress
 from stowplan.explain.layout import table
-from stowplan.lab.fuzz.cases import Case
+from stowplan.lab.fuzz.cases import FuzzCase
 from stowplan.lab.fuzz.real.controlplane import StartError
 from stowplan.lab.fuzz.real.run import Measured, RealRun, run_real, seconds
 
@@ -50,7 +50,7 @@ def _program(option: str, path: Path) -> Path:
     return Path(found).absolute()
 
 
-def run_real_command(programs: Binaries, nodes: int, cases: Sequence[Case], as_json: bool) -> None:
+def run_real_command(programs: Binaries, nodes: int, cases: Sequence[FuzzCase], as_json: bool) -> None:
     """Run the cases and print the table; exits with 1 if a bound of stowplan's is broken."""
     run = RealRun(programs.etcd, programs.apiserver, programs.scheduler, nodes)
     with Progress("running", len(cases) * len(run.commands), "cases") as progress:

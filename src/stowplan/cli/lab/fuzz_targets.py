@@ -11,7 +11,7 @@ from stowplan.cli.output import say
 from stowplan.cli.progress import Progress
 from stowplan.cli.values import AtLeast
 from stowplan.lab.fuzz.openapi import is_alive, run_openapi, serving
-from stowplan.lab.fuzz.targets import TARGETS, Target
+from stowplan.lab.fuzz.targets import TARGETS, FuzzTarget
 from stowplan.lab.fuzz.targets.guided import guided_campaign
 from stowplan.lab.fuzz.targets.mutation import TargetFinding, TargetRun, campaign, tried
 from stowplan.lab.fuzz.targets.target import is_installed
@@ -147,7 +147,7 @@ def _run_openapi(ctx: click.Context, param: click.Parameter, value: str | None) 
     ctx.exit(int(bool(run.findings)))
 
 
-def _campaign(target: Target, seconds: int, seed: int) -> TargetRun:
+def _campaign(target: FuzzTarget, seconds: int, seed: int) -> TargetRun:
     if is_installed("atheris"):
         try:
             return guided_campaign(target, seconds, seed)
@@ -157,7 +157,7 @@ def _campaign(target: Target, seconds: int, seed: int) -> TargetRun:
         return campaign(target, seconds, Random(seed), lambda run: progress.advance(1000))
 
 
-def _feed(targets: list[Target], path: Path) -> None:
+def _feed(targets: list[FuzzTarget], path: Path) -> None:
     """Feed one file to each target: how a finding is looked at again."""
     broken: list[TargetFinding] = []
     for target in targets:

@@ -15,8 +15,8 @@ from stowplan.cli.output import say
 from stowplan.cli.progress import Progress
 from stowplan.lab.verify.differences import Comparer, render_differences
 from stowplan.lab.verify.dispatch import replay
-from stowplan.lab.verify.recording import RecordingError, find_recordings, read_lines
-from stowplan.lab.verify.report import FactCounts, Report, render_text
+from stowplan.lab.verify.recording import VerifyError, find_recordings, read_lines
+from stowplan.lab.verify.report import FactCounts, VerifyReport, render_text
 
 _DIFFERENT = 1
 _UNREADABLE = 2
@@ -76,7 +76,7 @@ def verify_command(
             if differences
             else _compare_with_recorded(paths, as_json, limit, release)
         )
-    except RecordingError as error:
+    except VerifyError as error:
         raise _Unreadable(str(error)) from None
     if failed:
         context.exit(_DIFFERENT)
@@ -90,7 +90,7 @@ def _release(version: str) -> Release:
 
 
 def _compare_with_recorded(paths: list[Path], as_json: bool, limit: int, release: Release | None) -> bool:
-    report = Report(keep=max(limit, 1))
+    report = VerifyReport(keep=max(limit, 1))
     for path, tick in _in_turn(paths):
         replay(path, report, tick, release)
     say(render_text(report, limit), nl=False)
@@ -124,7 +124,7 @@ def _in_turn(paths: list[Path]) -> Iterator[tuple[Path, Callable[[], None]]]:
             progress.advance(size, path.name)
 
 
-def summary(report: Report) -> dict[str, Any]:
+def summary(report: VerifyReport) -> dict[str, Any]:
     """The report as plain data: counts by family and subject, their total, and the differences kept."""
     families: dict[str, dict[str, Any]] = {}
     for (family, subject), counted in sorted(report.counts.items()):

@@ -8,8 +8,8 @@ write, so a failing seed is a bug report.
 """
 
 from stowplan.lab.chaos.groupplans import plan_of
-from stowplan.lab.chaos.plan import Plan, make_plan
-from stowplan.lab.chaos.run import Outcome, execute
-from stowplan.lab.chaos.world import Finding
+from stowplan.lab.chaos.plan import ChaosPlan, make_plan
+from stowplan.lab.chaos.run import ChaosOutcome, execute
+from stowplan.lab.chaos.world import ChaosFinding
 
-__all__ = ["Finding", "Outcome", "Plan", "execute", "make_plan", "plan_of"]
+__all__ = ["ChaosFinding", "ChaosOutcome", "ChaosPlan", "execute", "make_plan", "plan_of"]

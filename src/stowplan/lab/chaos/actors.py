@@ -34,17 +34,21 @@ from stowplan.api.writes import Binding
 from stowplan.lab.chaos.deviceobjects import BROKEN, READY
 from stowplan.lab.chaos.invariants import Bindings
 from stowplan.lab.chaos.objects import NAMESPACE, TAINT, Body
-from stowplan.lab.chaos.plan import Action, ExtenderPlan, FaultPhase
+from stowplan.lab.chaos.plan import ChaosAction, ExtenderPlan, FaultPhase
 from stowplan.lab.chaos.server import RecordingClient
-from stowplan.lab.chaos.world import NO_FAULTS, World
+from stowplan.lab.chaos.world import NO_FAULTS, ChaosWorld
 from stowplan.localcluster.client import InProcessClient
-from stowplan.localcluster.controllerruntime.controller import Context, Controller, ControllerManager
+from stowplan.localcluster.controllerruntime.controller import (
+    Controller,
+    ControllerContext,
+    ControllerManager,
+)
 from stowplan.localcluster.controllers.devices.devicetainteviction import DeviceTaintEvictionController
 from stowplan.localcluster.controllers.devices.resourceclaim import ResourceClaimController
 from stowplan.localcluster.controllers.garbagecollector import GarbageCollector
 from stowplan.localcluster.controllers.manager import volume_controllers
-from stowplan.localcluster.controllers.storage.provisioner import Behaviour, ProvisionerSettings
-from stowplan.localcluster.store import DELETED, Change, Store
+from stowplan.localcluster.controllers.storage.provisioner import ProvisionerBehaviour, ProvisionerSettings
+from stowplan.localcluster.store import DELETED, Store, StoreChange
 from stowplan.scheduler.extenders import ExtenderError
 from stowplan.scheduler.extenders.interface import Filtered
 from stowplan.scheduler.extenders.requests import FindPod
@@ -63,7 +67,7 @@ DeviceKey = tuple[str, str, str]
 class Users:
     """Carries out actions. Requests the store refuses are noted and dropped."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ChaosWorld) -> None:
         self._world = world
         self._store = world.store
         self._handlers: dict[str, ActionHandler] = {
@@ -95,7 +99,7 @@ class Users:
         """The actions users carry out; the others concern the scheduler itself."""
         return self._handlers.keys()
 
-    def do(self, action: Action) -> None:
+    def do(self, action: ChaosAction) -> None:
         self._world.note(f"do {action.what} {action.name}")
         try:
             self._handlers[action.what](action.name, action.body)
@@ -279,16 +283,16 @@ class DeviceUsers:
                 self._store.delete(RESOURCE_SLICES, "", one["metadata"]["name"])
 
 
-class Kubelets:
+class ChaosKubelets:
     """Run, finish and remove the pods on all nodes, after random delays."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ChaosWorld) -> None:
         self._world = world
         self._rng = world.rng("kubelets")
         self._ending: set[str] = set()
         world.store.watch(PODS, self._pod_changed)
 
-    def _pod_changed(self, change: Change) -> None:
+    def _pod_changed(self, change: StoreChange) -> None:
         if change.type == DELETED:
             return
         pod = change.object
@@ -340,12 +344,12 @@ class Kubelets:
 class Driver:
     """Makes allocated devices ready, after a while. While there are faults it may fail or forget."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ChaosWorld) -> None:
         self._world = world
         self._rng = world.rng("driver")
         world.store.watch(RESOURCE_CLAIMS, self._claim_changed)
 
-    def _claim_changed(self, change: Change) -> None:
+    def _claim_changed(self, change: StoreChange) -> None:
         if change.type == DELETED:
             return
         before = {} if change.previous is None else change.previous
@@ -390,17 +394,17 @@ class FaultyProvisioner(ProvisionerSettings):
         self._rng = rng
         self.phase = NO_FAULTS
 
-    def of(self, class_name: str) -> Behaviour:
+    def of(self, class_name: str) -> ProvisionerBehaviour:
         delay, failures = self.phase.provision_delay, self.phase.provision_failures
         if failures <= 0 or self._rng.random() >= failures:
-            return Behaviour(delay=delay)
-        return Behaviour(delay, "no space left", reschedule=self._rng.random() < 0.5)
+            return ProvisionerBehaviour(delay=delay)
+        return ProvisionerBehaviour(delay, "no space left", reschedule=self._rng.random() < 0.5)
 
 
 class Controllers:
     """The controllers of volumes and claims of a run. They keep running while the scheduler restarts."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ChaosWorld) -> None:
         self._world = world
         self._faults = Faults()
         self._provisioner = FaultyProvisioner(world.rng("provisioner"))
@@ -409,7 +413,7 @@ class Controllers:
             self._faults,
             world.rng("controllers' line"),
         )
-        context = Context.of(client, world.clock, world.rng("controllers"), self._note)
+        context = ControllerContext.of(client, world.clock, world.rng("controllers"), self._note)
         controllers: list[Controller] = []
         if world.plan.storage is not None:
             controllers += volume_controllers(context, self._provisioner)
@@ -449,7 +453,7 @@ class ChaosExtender:
     """One extender of one scheduler."""
 
     def __init__(
-        self, plan: ExtenderPlan, world: World, bindings: Bindings, scheduler: int, rng: Random
+        self, plan: ExtenderPlan, world: ChaosWorld, bindings: Bindings, scheduler: int, rng: Random
     ) -> None:
         self.plan = plan
         self._world = world
@@ -524,7 +528,7 @@ class FaultyPlugin(Plugin):
     """Fails, rejects, waits or is slow from Reserve to PostBind. `held` are its reservations."""
 
     name = FAULTY_PLUGIN
-    world: ClassVar[World]
+    world: ClassVar[ChaosWorld]
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -594,6 +598,6 @@ class FaultyPlugin(Plugin):
         )
 
 
-def faulty_plugin_for(world: World) -> type[FaultyPlugin]:
+def faulty_plugin_for(world: ChaosWorld) -> type[FaultyPlugin]:
     """The plugin for one run."""
     return type(FAULTY_PLUGIN, (FaultyPlugin,), {"name": FAULTY_PLUGIN, "world": world})

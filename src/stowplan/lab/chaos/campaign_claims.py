@@ -18,7 +18,7 @@ from stowplan.api.devices import EXTENDED_RESOURCE_CLAIM
 from stowplan.api.meta import timestamp
 from stowplan.client.http import HttpClient, load_kubeconfig
 from stowplan.lab.chaos.processes import Json, ServerProcess
-from stowplan.localcluster.controllerruntime.controller import Context, ControllerManager
+from stowplan.localcluster.controllerruntime.controller import ControllerContext, ControllerManager
 from stowplan.localcluster.controllers.devices.resourceclaim import ResourceClaimController
 from stowplan.localcluster.controllers.garbagecollector import GarbageCollector
 from stowplan.runtime.clock import RealClock
@@ -78,7 +78,7 @@ class CampaignClaims:
         clock = RealClock()
         client = HttpClient(load_kubeconfig(self._kubeconfig), clock=clock, rng=Random("claims"), qps=-1)
         async with client:
-            context = Context.of(client, clock, Random("controllers"), self._problems.append)
+            context = ControllerContext.of(client, clock, Random("controllers"), self._problems.append)
             controllers = [
                 ResourceClaimController(context),
                 GarbageCollector(context, (PODS, RESOURCE_CLAIMS)),

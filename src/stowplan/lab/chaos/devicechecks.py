@@ -22,10 +22,10 @@ from stowplan.api.requests import Json
 from stowplan.lab.chaos.deviceobjects import EXTENDED_RESOURCE
 from stowplan.lab.chaos.objects import NAMESPACE
 from stowplan.lab.chaos.oracle import thousandths
-from stowplan.lab.chaos.world import World
+from stowplan.lab.chaos.world import ChaosWorld
 from stowplan.localcluster.client import typed
 from stowplan.localcluster.controllers.devices.resourceclaim import CLAIM_NAME
-from stowplan.localcluster.store import DELETED, Change
+from stowplan.localcluster.store import DELETED, StoreChange
 from stowplan.scheduler import Scheduler
 from stowplan.scheduler.queue.instrument import GATED
 from stowplan.scheduler.table.devices import Devices
@@ -53,30 +53,30 @@ def asks_for_devices(pod: Pod) -> bool:
 class DeviceOwnership:
     """Watches claims in the store: whatever a claim gets must have been free."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ChaosWorld) -> None:
         self._world = world
         self._store = world.store
         self._offered: dict[DeviceKey, list[Json]] = {}
         """Everything that was ever offered under a name."""
-        self._pools: dict[PoolKey, dict[int, Pool]] = {}
+        self._pools: dict[PoolKey, dict[int, ObservedPool]] = {}
         """The generations of pools with counters."""
         world.store.watch(RESOURCE_SLICES, self._slice_changed)
         world.store.watch(RESOURCE_CLAIMS, self._claim_changed)
 
-    def _slice_changed(self, change: Change) -> None:
+    def _slice_changed(self, change: StoreChange) -> None:
         """Keep what was offered: allocations outlive slices, and a scheduler may be late to see new ones."""
         if change.type == DELETED:
             return
         spec = change.object["spec"]
         key = (spec["driver"], spec["pool"]["name"])
-        pool = self._pools.setdefault(key, {}).setdefault(spec["pool"]["generation"], Pool())
+        pool = self._pools.setdefault(key, {}).setdefault(spec["pool"]["generation"], ObservedPool())
         for device in spec.get("devices") or ():
             self._offered.setdefault((*key, device["name"]), []).append(device)
             pool.devices[device["name"]] = device
         for counter_set in spec.get("sharedCounters") or ():
             pool.counters = counter_set["counters"]
 
-    def _claim_changed(self, change: Change) -> None:
+    def _claim_changed(self, change: StoreChange) -> None:
         if change.type == DELETED:
             return
         claim = change.object
@@ -144,7 +144,7 @@ class DeviceOwnership:
             self._world.violated(COUNTERS, f"{short} of {'/'.join(key)}, the last taken by {claim}")
 
 
-class Pool:
+class ObservedPool:
     """One generation of a pool."""
 
     def __init__(self) -> None:
@@ -182,13 +182,13 @@ class ReservationChecks:
     left out, and so is one that lost its allocation to somebody else's write.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ChaosWorld) -> None:
         self._world = world
         self._touched: set[str] = set()
         self._decided: dict[str, list[str]] = {}
         world.store.watch(RESOURCE_CLAIMS, self._claim_changed)
 
-    def _claim_changed(self, change: Change) -> None:
+    def _claim_changed(self, change: StoreChange) -> None:
         """Note the claims from which somebody takes an allocation or a reservation, or that are deleted."""
         uid = change.object["metadata"]["uid"]
         if change.type == DELETED or "deletionTimestamp" in change.object["metadata"]:
@@ -252,7 +252,7 @@ def known_devices(devices: Devices) -> Iterator[Object]:
 class DeviceFinalChecks:
     """Compares the claims an idle scheduler knows, and those that are stored, with the pods there are."""
 
-    def __init__(self, world: World, scheduler: Scheduler) -> None:
+    def __init__(self, world: ChaosWorld, scheduler: Scheduler) -> None:
         self._world = world
         self._scheduler = scheduler
         self._devices = scheduler.context.cache.table.devices

@@ -22,7 +22,7 @@ from stowplan.lab.chaos.oracle import (
     overcommitment,
     rejection,
 )
-from stowplan.lab.chaos.world import UNSEEN_CLAIMS, World
+from stowplan.lab.chaos.world import UNSEEN_CLAIMS, ChaosWorld
 from stowplan.localcluster.client import typed
 from stowplan.scheduler import Scheduler
 from stowplan.scheduler.plugins.defaultpreemption import DefaultPreemption
@@ -48,7 +48,7 @@ MISSES_EVENTS: Final = frozenset(("VolumeBinding",))
 class FinalChecks:
     """Compares an idle scheduler with the store."""
 
-    def __init__(self, world: World, scheduler: Scheduler) -> None:
+    def __init__(self, world: ChaosWorld, scheduler: Scheduler) -> None:
         self._world = world
         self._scheduler = scheduler
         self._nodes = [typed(obj, Node) for obj in world.store.list(NODES).items]
@@ -251,7 +251,7 @@ class FinalChecks:
 class StorageFinalChecks:
     """Compares the storage objects an idle scheduler knows with the store."""
 
-    def __init__(self, world: World, scheduler: Scheduler) -> None:
+    def __init__(self, world: ChaosWorld, scheduler: Scheduler) -> None:
         self._world = world
         self._scheduler = scheduler
         self._cached = scheduler.context.cache.table.storage

@@ -11,7 +11,7 @@ from typing import Final
 from stowplan.api.catalogue import POD_GROUPS, PODS
 from stowplan.api.pod import Pod
 from stowplan.api.pod_groups import PodGroup, group_key_of
-from stowplan.lab.chaos.world import World
+from stowplan.lab.chaos.world import ChaosWorld
 from stowplan.localcluster.client import typed
 from stowplan.scheduler import Scheduler
 from stowplan.scheduler.framework.pod_groups.placement import group_info
@@ -30,7 +30,7 @@ class GangChecks:
     Members that had a node when the gang was complete may have failed since; the others are bound even so.
     """
 
-    def __init__(self, world: World, scheduler: Callable[[], Scheduler]) -> None:
+    def __init__(self, world: ChaosWorld, scheduler: Callable[[], Scheduler]) -> None:
         self._world = world
         self._scheduler = scheduler
         self._complete: set[tuple[int, str]] = set()
@@ -65,7 +65,7 @@ class GangChecks:
 class GroupFinalChecks:
     """Compares an idle scheduler with the store, as far as groups are concerned."""
 
-    def __init__(self, world: World, scheduler: Scheduler) -> None:
+    def __init__(self, world: ChaosWorld, scheduler: Scheduler) -> None:
         self._world = world
         self._scheduler = scheduler
         self._groups = [typed(obj, PodGroup) for obj in world.store.list(POD_GROUPS).items]
@@ -142,7 +142,7 @@ class GroupFinalChecks:
         return same and all(pod.priority == group.priority for pod in pods)
 
 
-def partly_bound(world: World) -> bool:
+def partly_bound(world: ChaosWorld) -> bool:
     """Whether some but not all pods of a group have a node at this moment."""
     nodes: dict[str, list[bool]] = {}
     for obj in world.store.list(PODS).items:

@@ -7,7 +7,7 @@ import msgspec
 
 from stowplan.lab.chaos import objects
 from stowplan.lab.chaos.objects import NAMESPACE, Body
-from stowplan.lab.chaos.plan import Action, Plan, make_plan
+from stowplan.lab.chaos.plan import ChaosAction, ChaosPlan, make_plan
 from stowplan.testing.builders import ZONE
 
 WITH_GROUPS: Final = 0.25
@@ -17,7 +17,7 @@ _CREATED_TOGETHER: Final = 0.7
 """The share of groups whose members come at the same moment."""
 
 
-def plan_of(seed: int, *, groups: bool | None = None, claims: bool = False) -> Plan:
+def plan_of(seed: int, *, groups: bool | None = None, claims: bool = False) -> ChaosPlan:
     """The plan of a seed, the same on every machine.
 
     With `groups` or `claims` it has pod groups or resource claims whatever the seed.
@@ -28,7 +28,7 @@ def plan_of(seed: int, *, groups: bool | None = None, claims: bool = False) -> P
     return with_groups(plan) if groups else plan
 
 
-def with_groups(plan: Plan) -> Plan:
+def with_groups(plan: ChaosPlan) -> ChaosPlan:
     """The same plan with groups and their members. Random choices are those of the plan's seed."""
     rng = Random(f"groups {plan.seed}")
     actions = _GroupActionMaker(rng, plan).all()
@@ -38,14 +38,14 @@ def with_groups(plan: Plan) -> Plan:
 class _GroupActionMaker:
     """Adds the actions on groups and their members."""
 
-    def __init__(self, rng: Random, plan: Plan) -> None:
+    def __init__(self, rng: Random, plan: ChaosPlan) -> None:
         self._rng = rng
         self._plan = plan
         self._actions = list(plan.actions)
         self._members: dict[str, list[str]] = {}
         self._began: dict[str, float] = {}
 
-    def all(self) -> tuple[Action, ...]:
+    def all(self) -> tuple[ChaosAction, ...]:
         for number in range(self._rng.randrange(1, 6)):
             self._add_group(f"gang-{number}")
         for _ in range(self._rng.randrange(0, 14)):
@@ -101,7 +101,7 @@ class _GroupActionMaker:
         return _member(fresh, pod, put[0].body)
 
     def _add(self, at: float, what: str, name: str = "", body: Body | None = None) -> None:
-        self._actions.append(Action(at, what, name, body or {}))
+        self._actions.append(ChaosAction(at, what, name, body or {}))
 
     def _early(self, share: float) -> float:
         return 0.0 if self._rng.random() < share else self._later()

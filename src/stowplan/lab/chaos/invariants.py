@@ -32,9 +32,9 @@ from stowplan.lab.chaos.oracle import (
     reaches,
     rejection,
 )
-from stowplan.lab.chaos.world import World
+from stowplan.lab.chaos.world import ChaosWorld
 from stowplan.localcluster.client import typed
-from stowplan.localcluster.store import DELETED, Change
+from stowplan.localcluster.store import DELETED, StoreChange
 from stowplan.scheduler import Instrument, Scheduler
 from stowplan.scheduler.cache import Cache
 from stowplan.scheduler.queue.queued_group import QueuedGroup
@@ -59,7 +59,7 @@ class ClaimChecks:
     Claims that were replaced and nodes whose labels changed since the decision are left out.
     """
 
-    def __init__(self, world: World, table: Callable[[], ClusterTable]) -> None:
+    def __init__(self, world: ChaosWorld, table: Callable[[], ClusterTable]) -> None:
         self._world = world
         self._table = table
         self._decided: dict[str, _KnownThen] = {}
@@ -100,7 +100,7 @@ class ClaimChecks:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ObservedDecision:
     """A pod is to be bound to a node.
 
     `number` counts the decisions of a run, `scheduler` its schedulers. `known_node` is the node as the
@@ -127,7 +127,7 @@ class Bindings:
 
     def __init__(
         self,
-        world: World,
+        world: ChaosWorld,
         claims: ClaimChecks | None = None,
         reservations: ReservationChecks | None = None,
         gangs: GangChecks | None = None,
@@ -136,7 +136,7 @@ class Bindings:
         self.gangs = gangs
         self.claims = claims
         self.reservations = reservations
-        self._decisions: dict[str, Decision] = {}
+        self._decisions: dict[str, ObservedDecision] = {}
         self._under_way: set[str] = set()
         self._acknowledged: set[str] = set()
         self._count = 0
@@ -155,7 +155,7 @@ class Bindings:
     ) -> None:
         self._count += 1
         uid = pod.metadata.uid
-        self._decisions[uid] = Decision(
+        self._decisions[uid] = ObservedDecision(
             self._count, scheduler, uid, node, known_node, known, known_nodes, known_placed, exclusive
         )
 
@@ -202,7 +202,7 @@ class Bindings:
             if later.exclusive and later.node == placed[other].spec.node_name:
                 self._check_sharing(later, placed, uid)
 
-    def _check_load(self, decision: Decision, on_node: dict[str, Pod], latest: str) -> None:
+    def _check_load(self, decision: ObservedDecision, on_node: dict[str, Pod], latest: str) -> None:
         if decision.known_node is None:
             self._world.violated(
                 "no pod is bound to an infeasible node", f"node {decision.node} is not known"
@@ -217,7 +217,7 @@ class Bindings:
             detail = f"{newcomer.key} on {decision.node} beside {pods or 'nobody'}: {problem}"
             self._world.violated("no node is overcommitted", detail)
 
-    def _check_sharing(self, decision: Decision, placed: dict[str, Pod], latest: str) -> None:
+    def _check_sharing(self, decision: ObservedDecision, placed: dict[str, Pod], latest: str) -> None:
         """No other pod uses the same ReadWriteOncePod claim. Pods on nodes that are gone do not count."""
         for pod in placed.values():
             if pod.spec.node_name not in decision.known_nodes:
@@ -227,7 +227,7 @@ class Bindings:
                 detail = f"{placed[decision.uid].key} and {pod.key}: {sorted(shared)}"
                 self._world.violated("a ReadWriteOncePod claim has one user", detail)
 
-    def _had_to_count(self, decision: Decision, other: Pod, known: Set[str], latest: str) -> bool:
+    def _had_to_count(self, decision: ObservedDecision, other: Pod, known: Set[str], latest: str) -> bool:
         """Whether a decision had to count another pod on the node."""
         uid = other.metadata.uid
         if uid == decision.uid:
@@ -253,7 +253,7 @@ NEEDED = "assumed volumes belong to an assumed pod"
 class AssumedVolumes:
     """Compares the volumes and claims one scheduler has assumed with the pods it is about to bind."""
 
-    def __init__(self, world: World, cache: Cache) -> None:
+    def __init__(self, world: ChaosWorld, cache: Cache) -> None:
         self._world = world
         self._cache = cache
         self._storage = cache.table.storage
@@ -334,7 +334,7 @@ class CycleChecks(Instrument):
     When a pod is popped no other cycle is half done: cache, queue and informers must agree.
     """
 
-    def __init__(self, scheduler: Scheduler, number: int, world: World, bindings: Bindings) -> None:
+    def __init__(self, scheduler: Scheduler, number: int, world: ChaosWorld, bindings: Bindings) -> None:
         self.scheduler = scheduler
         self._number = number
         self._world = world
@@ -495,7 +495,7 @@ class VolumeOwnership:
     volume; no two claims have the same volume.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ChaosWorld) -> None:
         self._world = world
         world.store.watch(PERSISTENT_VOLUMES, self._volume_changed)
         world.store.watch(PERSISTENT_VOLUME_CLAIMS, self._claim_changed)
@@ -515,7 +515,7 @@ class VolumeOwnership:
             if has and has not in names:
                 self._world.violated(ONE_VOLUME, f"{key} has {has} and is named by {names}")
 
-    def _volume_changed(self, change: Change) -> None:
+    def _volume_changed(self, change: StoreChange) -> None:
         if change.type == DELETED:
             return
         volume, before = change.object, change.previous
@@ -529,7 +529,7 @@ class VolumeOwnership:
                 if _volume_of(claim) == name and claim["metadata"]["uid"] != uid:
                     self._world.violated(ONE_CLAIM, f"{name} of {claim['metadata']['name']} goes to {uid}")
 
-    def _claim_changed(self, change: Change) -> None:
+    def _claim_changed(self, change: StoreChange) -> None:
         if change.type == DELETED:
             return
         claim, before = change.object, change.previous

@@ -18,7 +18,7 @@ OTHER_SCHEDULER: Final = "other"
 """The schedulerName of pods that are not ours."""
 
 
-class Action(msgspec.Struct, frozen=True):
+class ChaosAction(msgspec.Struct, frozen=True):
     """Something a user or another program does: when, what, to which object, and with what body."""
 
     at: float
@@ -75,7 +75,7 @@ class ExtenderPlan(msgspec.Struct, frozen=True):
         return not self.filters or (letters(node) + letters(pod) + self.salt) % 5 != 0
 
 
-class Plan(msgspec.Struct, frozen=True):
+class ChaosPlan(msgspec.Struct, frozen=True):
     """One run. Every random generator used during the run is derived from `seed`.
 
     No faults are injected after `end`. `history` is how many changes the store keeps for watches that
@@ -92,7 +92,7 @@ class Plan(msgspec.Struct, frozen=True):
     faulty_profiles: tuple[str, ...]
     extenders: tuple[ExtenderPlan, ...]
     phases: tuple[FaultPhase, ...]
-    actions: tuple[Action, ...]
+    actions: tuple[ChaosAction, ...]
     storage: StoragePlan | None = None
     devices: bool = False
     groups: bool = False
@@ -133,11 +133,11 @@ _NODE_CHANGES = (
 )
 
 
-def make_plan(rng: Random, seed: int, *, claims: bool = False) -> Plan:
+def make_plan(rng: Random, seed: int, *, claims: bool = False) -> ChaosPlan:
     """A random plan. `seed` is that of the run; with `claims` it has devices whatever the seed."""
     end = rng.choice((20.0, 40.0, 90.0))
     profiles = PROFILES if rng.random() < 0.4 else PROFILES[:1]
-    plan = Plan(
+    plan = ChaosPlan(
         seed=seed,
         end=end,
         history=rng.choice((3, 20, 8192, 8192)),
@@ -208,9 +208,9 @@ class _ActionMaker:
         self._profiles = profiles
         self._nodes = [f"node-{number}" for number in range(rng.randrange(3, 9))]
         self._pods = [f"pod-{number:02}" for number in range(rng.randrange(10, 31))]
-        self._actions: list[Action] = []
+        self._actions: list[ChaosAction] = []
 
-    def all(self) -> tuple[Action, ...]:
+    def all(self) -> tuple[ChaosAction, ...]:
         for node in self._nodes:
             self._add(self._early(0.8), "put-node", node, objects.random_node(self._rng, node))
         for pod in self._pods:
@@ -220,7 +220,7 @@ class _ActionMaker:
         return tuple(sorted(self._actions, key=lambda action: action.at))
 
     def _add(self, at: float, what: str, name: str = "", body: Body | None = None) -> None:
-        self._actions.append(Action(at, what, name, body or {}))
+        self._actions.append(ChaosAction(at, what, name, body or {}))
 
     def _early(self, share: float) -> float:
         """Before the scheduler starts, or a random moment later."""
@@ -291,7 +291,7 @@ _POD_SHARE: Final = 0.6
 """The share of pods that have volumes."""
 
 
-def _with_volumes(rng: Random, plan: Plan) -> Plan:
+def _with_volumes(rng: Random, plan: ChaosPlan) -> ChaosPlan:
     """The same plan with storage objects, and claims for some of its pods."""
     maker = _StorageActionMaker(rng, plan)
     return msgspec.structs.replace(
@@ -314,7 +314,7 @@ def _with_storage_faults(rng: Random, phase: FaultPhase) -> FaultPhase:
 class _StorageActionMaker:
     """Adds the actions on storage classes, volumes and claims."""
 
-    def __init__(self, rng: Random, plan: Plan) -> None:
+    def __init__(self, rng: Random, plan: ChaosPlan) -> None:
         self._rng = rng
         self._plan = plan
         self._nodes = sorted({action.name for action in plan.actions if action.what == "put-node"})
@@ -322,7 +322,7 @@ class _StorageActionMaker:
         self._volumes = [f"disk-{number}" for number in range(rng.randrange(1, 8))]
         self._actions = [self._with_volumes(action) for action in plan.actions]
 
-    def all(self) -> tuple[Action, ...]:
+    def all(self) -> tuple[ChaosAction, ...]:
         rng = self._rng
         for body in objects.storage_classes(rng):
             self._add(self._early(0.9), "put-class", body)
@@ -334,7 +334,7 @@ class _StorageActionMaker:
             self._add_incident()
         return tuple(sorted(self._actions, key=lambda action: action.at))
 
-    def _with_volumes(self, action: Action) -> Action:
+    def _with_volumes(self, action: ChaosAction) -> ChaosAction:
         """The action, with volumes for the pod it creates if that is to have some."""
         if action.what not in _CREATING or self._rng.random() >= _POD_SHARE:
             return action
@@ -364,7 +364,7 @@ class _StorageActionMaker:
 
     def _add(self, at: float, what: str, body: Body | None = None, name: str = "") -> None:
         named = name or (body or {}).get("metadata", {}).get("name", "")
-        self._actions.append(Action(at, what, named, body or {}))
+        self._actions.append(ChaosAction(at, what, named, body or {}))
 
     def _early(self, share: float) -> float:
         return 0.0 if self._rng.random() < share else self._later()
@@ -377,7 +377,7 @@ _DEVICE_SHARE: Final = 0.7
 """The share of pods that ask for devices."""
 
 
-def _with_devices(rng: Random, plan: Plan) -> Plan:
+def _with_devices(rng: Random, plan: ChaosPlan) -> ChaosPlan:
     """The same plan with devices, and claims for some of its pods."""
     return msgspec.structs.replace(
         plan,
@@ -393,7 +393,7 @@ def _with_devices(rng: Random, plan: Plan) -> Plan:
 class _DeviceActionMaker:
     """Adds the actions on device classes, slices, templates and claims."""
 
-    def __init__(self, rng: Random, plan: Plan) -> None:
+    def __init__(self, rng: Random, plan: ChaosPlan) -> None:
         self._rng = rng
         self._end = plan.end
         nodes = sorted({action.name for action in plan.actions if action.what == "put-node"})
@@ -402,7 +402,7 @@ class _DeviceActionMaker:
         self._claims = [f"common-{number}" for number in range(rng.randrange(1, 4))]
         self._actions = [self._with_devices(action) for action in plan.actions]
 
-    def all(self) -> tuple[Action, ...]:
+    def all(self) -> tuple[ChaosAction, ...]:
         rng = self._rng
         self._add(self._early(0.9), "put-device-class", deviceobjects.CLASS, deviceobjects.device_class())
         for pool in self._pools:
@@ -416,7 +416,7 @@ class _DeviceActionMaker:
             self._add_incident()
         return tuple(sorted(self._actions, key=lambda action: action.at))
 
-    def _with_devices(self, action: Action) -> Action:
+    def _with_devices(self, action: ChaosAction) -> ChaosAction:
         """The action, with devices for the pod it creates if that is to have some."""
         if action.what not in _CREATING or self._rng.random() >= _DEVICE_SHARE:
             return action
@@ -459,7 +459,7 @@ class _DeviceActionMaker:
         self._add(at, "put-resource-claim", name, body)
 
     def _add(self, at: float, what: str, name: str, body: Body | None = None) -> None:
-        self._actions.append(Action(at, what, name, body or {}))
+        self._actions.append(ChaosAction(at, what, name, body or {}))
 
     def _early(self, share: float) -> float:
         return 0.0 if self._rng.random() < share else self._later()

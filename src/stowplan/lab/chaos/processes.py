@@ -30,7 +30,7 @@ _CHUNK: Final = 1 << 16
 Json = dict[str, Any]
 
 
-class Link:
+class ProxyLink:
     """The network between one scheduler and the API server: HTTPS on the near side, cut in any direction.
 
     `cut` drops bytes on their way to the server, to the client, or both, while connections stay established
@@ -135,7 +135,7 @@ class SchedulerProcess(Process):
 
     def __init__(self, number: int, folder: Path, server_port: int) -> None:
         super().__init__(f"scheduler-{number}")
-        self.link = Link(server_port)
+        self.link = ProxyLink(server_port)
         self._clock = folder / f"{self.name}.clock"
         self._clock.write_bytes(struct.pack("d", 0.0))
         self._kubeconfig = folder / f"{self.name}.kubeconfig"

@@ -16,9 +16,9 @@ from stowplan.config.types import API_VERSION, KIND
 from stowplan.lab.chaos.actors import (
     FAULTY_PLUGIN,
     ChaosExtender,
+    ChaosKubelets,
     Controllers,
     Driver,
-    Kubelets,
     Users,
     faulty_plugin_for,
 )
@@ -26,9 +26,9 @@ from stowplan.lab.chaos.devicechecks import DeviceOwnership, ReservationChecks
 from stowplan.lab.chaos.final_checks import FinalChecks
 from stowplan.lab.chaos.groupchecks import GangChecks, partly_bound
 from stowplan.lab.chaos.invariants import Bindings, ClaimChecks, CycleChecks, VolumeOwnership
-from stowplan.lab.chaos.plan import Action, FaultPhase, Plan
+from stowplan.lab.chaos.plan import ChaosAction, ChaosPlan, FaultPhase
 from stowplan.lab.chaos.server import FaultyConnection
-from stowplan.lab.chaos.world import UNSEEN_CLAIMS, Finding, World
+from stowplan.lab.chaos.world import UNSEEN_CLAIMS, ChaosFinding, ChaosWorld
 from stowplan.runtime.clock import LoopWatchdog, VirtualClock, VirtualTimeError
 from stowplan.runtime.clock import run as run_virtual
 from stowplan.runtime.clock.watchdog import LIMIT
@@ -64,11 +64,11 @@ PATIENCE: Final = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ChaosOutcome:
     """The result of a run: broken invariants, counts, and a digest of every write in order."""
 
     seed: int
-    findings: Sequence[Finding]
+    findings: Sequence[ChaosFinding]
     counts: Mapping[str, int]
     digest: str
     log: Sequence[str] = ()
@@ -78,7 +78,7 @@ class Outcome:
         return not self.findings
 
 
-def execute(plan: Plan, *, keep_log: bool = False) -> Outcome:
+def execute(plan: ChaosPlan, *, keep_log: bool = False) -> ChaosOutcome:
     """Carry out a plan; a second time if the event loop was held, which a busy machine can do as well."""
     outcome, held = _execute_once(plan, keep_log)
     if held is not None:
@@ -86,7 +86,7 @@ def execute(plan: Plan, *, keep_log: bool = False) -> Outcome:
     return outcome if held is None else replace(outcome, findings=[*outcome.findings, held])
 
 
-def execute_recorded(plan: Plan, recording: Recording) -> Outcome:
+def execute_recorded(plan: ChaosPlan, recording: Recording) -> ChaosOutcome:
     """Carry out a plan and record its schedulers, whose plugins and extenders must not fail at random."""
     assert not plan.faulty_profiles
     assert not plan.extenders
@@ -94,33 +94,33 @@ def execute_recorded(plan: Plan, recording: Recording) -> Outcome:
 
 
 def _execute_once(
-    plan: Plan, keep_log: bool, recording: Recording | None = None
-) -> tuple[Outcome, Finding | None]:
+    plan: ChaosPlan, keep_log: bool, recording: Recording | None = None
+) -> tuple[ChaosOutcome, ChaosFinding | None]:
     """What a run came to, and the longest hold of the event loop if it was too long."""
     watchdog = LoopWatchdog(by_cpu=True)
 
-    async def main(clock: VirtualClock) -> Outcome:
-        return await _Run(plan, World(plan, clock, watchdog, keep_log=keep_log), recording).run()
+    async def main(clock: VirtualClock) -> ChaosOutcome:
+        return await _Run(plan, ChaosWorld(plan, clock, watchdog, keep_log=keep_log), recording).run()
 
     try:
         with watchdog:
             outcome = run_virtual(main, patience=PATIENCE, watchdog=watchdog)
     except VirtualTimeError as stuck:
-        return Outcome(
-            plan.seed, [Finding("the scheduler comes to rest", str(stuck), plan.end)], {}, ""
+        return ChaosOutcome(
+            plan.seed, [ChaosFinding("the scheduler comes to rest", str(stuck), plan.end)], {}, ""
         ), None
     longest = watchdog.longest
     if longest.cpu - longest.collecting < LIMIT:
         return outcome, None
-    return outcome, Finding("the event loop is never held for long", str(longest.values()), plan.end)
+    return outcome, ChaosFinding("the event loop is never held for long", str(longest.values()), plan.end)
 
 
 class _Run:
-    def __init__(self, plan: Plan, world: World, recording: Recording | None = None) -> None:
+    def __init__(self, plan: ChaosPlan, world: ChaosWorld, recording: Recording | None = None) -> None:
         self._plan = plan
         self._world = world
         self._users = Users(self._world)
-        Kubelets(self._world)
+        ChaosKubelets(self._world)
         self._host = SchedulerHost(self._world, recording)
         needs_controllers = plan.storage is not None or plan.devices
         self._controllers = Controllers(self._world) if needs_controllers else None
@@ -129,7 +129,7 @@ class _Run:
             DeviceOwnership(self._world)
             Driver(self._world)
 
-    async def run(self) -> Outcome:
+    async def run(self) -> ChaosOutcome:
         world = self._world
         for action in self._plan.actions:
             if action.at <= 0 and action.what in self._users.can_do:
@@ -151,11 +151,13 @@ class _Run:
             await self._controllers.stop()
         self._check_tasks()
         lines = world.log.lines or ()
-        return Outcome(self._plan.seed, world.findings.found, dict(world.counts), world.log.digest(), lines)
+        return ChaosOutcome(
+            self._plan.seed, world.findings.found, dict(world.counts), world.log.digest(), lines
+        )
 
-    async def _carry_out(self, actions: Sequence[Action]) -> None:
+    async def _carry_out(self, actions: Sequence[ChaosAction]) -> None:
         """Perform actions and enter fault phases, each at its time."""
-        timeline: list[tuple[float, Action | FaultPhase]] = [(action.at, action) for action in actions]
+        timeline: list[tuple[float, ChaosAction | FaultPhase]] = [(action.at, action) for action in actions]
         timeline += [(phase.start, phase) for phase in self._plan.phases]
         for at, what in sorted(timeline, key=lambda entry: entry[0]):
             await self._until(at)
@@ -175,7 +177,7 @@ class _Run:
                 return
             await asyncio.sleep(SETTLED / 5)
 
-    async def _act(self, action: Action) -> None:
+    async def _act(self, action: ChaosAction) -> None:
         if action.what == "restart":
             await self._host.restart()
         elif action.what == "change-leader":
@@ -232,7 +234,7 @@ class _WatchedSlice(TimeSlice):
 class SchedulerHost:
     """Runs the scheduler of a run with its faulty connection, and restarts it. It may be recorded."""
 
-    def __init__(self, world: World, recording: Recording | None = None) -> None:
+    def __init__(self, world: ChaosWorld, recording: Recording | None = None) -> None:
         self._world = world
         self._recording = recording
         claims = (
@@ -320,7 +322,7 @@ def _shown(values: Any) -> str:
     return " ".join(f"{name}={value}" for name, value in values.items())
 
 
-def _config(plan: Plan) -> LoadedConfig:
+def _config(plan: ChaosPlan) -> LoadedConfig:
     profiles = [
         {
             "schedulerName": name,
@@ -334,7 +336,7 @@ def _config(plan: Plan) -> LoadedConfig:
     return load(msgspec.json.encode(config), gates)
 
 
-def _plugin_args(plan: Plan) -> dict[str, Any]:
+def _plugin_args(plan: ChaosPlan) -> dict[str, Any]:
     """bindTimeoutSeconds of VolumeBinding, bindingTimeout of DynamicResources."""
     args: list[dict[str, Any]] = []
     if plan.storage is not None:

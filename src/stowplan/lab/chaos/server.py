@@ -10,7 +10,7 @@ from stowplan.api.requests import EVERY_OBJECT, ORDINARY_DELETION, DeleteOptions
 from stowplan.api.writes import Binding
 from stowplan.client.interface import Body
 from stowplan.lab.chaos.invariants import Bindings
-from stowplan.lab.chaos.world import NO_FAULTS, World
+from stowplan.lab.chaos.world import NO_FAULTS, ChaosWorld
 from stowplan.localcluster.client import InProcessClient, InProcessWatch
 from stowplan.testing.faults import FaultyClient
 
@@ -20,7 +20,7 @@ T = TypeVar("T", bound=Object)
 class RecordingClient(InProcessClient):
     """A client of the store without faults: it records bindings, and can end all its watches."""
 
-    def __init__(self, world: World, bindings: Bindings) -> None:
+    def __init__(self, world: ChaosWorld, bindings: Bindings) -> None:
         super().__init__(world.store, buffer=world.plan.buffer)
         self._world = world
         self._bindings = bindings
@@ -73,7 +73,7 @@ class FaultyConnection(FaultyClient):
     happens elsewhere, until it can watch again.
     """
 
-    def __init__(self, world: World, bindings: Bindings, scheduler: int, rng: Random) -> None:
+    def __init__(self, world: ChaosWorld, bindings: Bindings, scheduler: int, rng: Random) -> None:
         self.recording = RecordingClient(world, bindings)
         super().__init__(self.recording, world.faults, rng)
         self._world = world

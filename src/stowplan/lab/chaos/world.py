@@ -19,13 +19,13 @@ from stowplan.api.catalogue import (
     RESOURCE_SLICES,
     Resource,
 )
-from stowplan.lab.chaos.plan import FaultPhase, Plan
-from stowplan.localcluster.store import Change, Store
+from stowplan.lab.chaos.plan import ChaosPlan, FaultPhase
+from stowplan.localcluster.store import Store, StoreChange
 from stowplan.runtime.clock import Clock, LoopWatchdog
 from stowplan.testing.faults import Faults
 
 
-class Finding(NamedTuple):
+class ChaosFinding(NamedTuple):
     """A broken invariant: which one, what was seen, and at which second of the run."""
 
     invariant: str
@@ -42,11 +42,11 @@ class Findings:
     ENOUGH = 5
 
     def __init__(self) -> None:
-        self.found: list[Finding] = []
+        self.found: list[ChaosFinding] = []
 
     def add(self, invariant: str, detail: str, at: float) -> None:
         if sum(known.invariant == invariant for known in self.found) < self.ENOUGH:
-            self.found.append(Finding(invariant, detail, at))
+            self.found.append(ChaosFinding(invariant, detail, at))
 
 
 _LOGGED = (
@@ -80,11 +80,11 @@ class RunLog:
         return self._digest.hexdigest()
 
 
-class World:
+class ChaosWorld:
     """The state of one run. `phase_listeners` are called with each new fault phase."""
 
     def __init__(
-        self, plan: Plan, clock: Clock, watchdog: LoopWatchdog | None = None, *, keep_log: bool = False
+        self, plan: ChaosPlan, clock: Clock, watchdog: LoopWatchdog | None = None, *, keep_log: bool = False
     ) -> None:
         self.plan = plan
         self.clock = clock
@@ -129,7 +129,7 @@ class World:
             listener(phase)
 
     def _log_changes(self, resource: Resource) -> None:
-        def sink(change: Change) -> None:
+        def sink(change: StoreChange) -> None:
             text = msgspec.json.encode(change.object, order="sorted").decode()
             self.note(f"{change.type} {resource.plural} {text}")
 

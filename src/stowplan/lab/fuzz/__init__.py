@@ -8,8 +8,8 @@ or keep other pods waiting, and what an object cost is given back when it goes. 
 server; real/ plays the corpus on kube-apiserver.
 """
 
-from stowplan.lab.fuzz.cases import Case, random_case
+from stowplan.lab.fuzz.cases import FuzzCase, random_case
 from stowplan.lab.fuzz.corpus import corpus
-from stowplan.lab.fuzz.run import Finding, FuzzResult, FuzzRun, Hold, run_cases
+from stowplan.lab.fuzz.run import FuzzFinding, FuzzResult, FuzzRun, Hold, run_cases
 
-__all__ = ["Case", "Finding", "FuzzResult", "FuzzRun", "Hold", "corpus", "random_case", "run_cases"]
+__all__ = ["FuzzCase", "FuzzFinding", "FuzzResult", "FuzzRun", "Hold", "corpus", "random_case", "run_cases"]

@@ -26,7 +26,7 @@ from stowplan.testing.builders import HOSTNAME, ZONE
 ROOM: Final = {"cpu": "16", "memory": "64Gi", "ephemeral-storage": "100Gi", "pods": "110"}
 
 
-class Step(NamedTuple):
+class FuzzStep(NamedTuple):
     """One write. `verb` is create, recreate, reuse-uid, patch, status, delete or wait (for the scheduler).
 
     Parts of a body may be `msgspec.Raw`: text that is deeper than an encoder goes.
@@ -62,7 +62,7 @@ WIRE: Final = "wire"
 """The embedded API server refuses what a real one admits: a scheduler is sent the bodies as they are."""
 
 
-class Case(NamedTuple):
+class FuzzCase(NamedTuple):
     """Writes under one name. What they create is deleted afterwards.
 
     `route` is how they reach a scheduler in this process. `half` is the case at half the size: the whole may
@@ -72,9 +72,9 @@ class Case(NamedTuple):
     """
 
     name: str
-    steps: tuple[Step, ...]
+    steps: tuple[FuzzStep, ...]
     route: str = STORE
-    half: "Case | None" = None
+    half: "FuzzCase | None" = None
     groups: bool = False
     lies: bool = False
     hold_ms: float | None = None
@@ -187,9 +187,9 @@ def base(nodes: int) -> Iterable[tuple[Resource, Json]]:
 # Random cases
 
 
-def random_case(seed: int, size: int, nodes: int) -> Case:
+def random_case(seed: int, size: int, nodes: int) -> FuzzCase:
     """The case of a seed: extreme objects in any order, then changes to them."""
-    return Case(f"seed {seed}", _RandomCase(Random(f"case {seed}"), size, nodes).steps())
+    return FuzzCase(f"seed {seed}", _RandomCase(Random(f"case {seed}"), size, nodes).steps())
 
 
 class _RandomCase:
@@ -197,18 +197,20 @@ class _RandomCase:
         self._rng = rng
         self._size = size
         self._nodes = nodes
-        self._known: dict[tuple[Resource, str, str], Step] = {}
+        self._known: dict[tuple[Resource, str, str], FuzzStep] = {}
 
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[FuzzStep, ...]:
         rng = self._rng
         steps = [self._create(number) for number in range(rng.randrange(4, 12))]
-        steps += [Step("create", catalogue.PODS, ordinary(catalogue.PODS, rng, 100 + n)) for n in range(3)]
+        steps += [
+            FuzzStep("create", catalogue.PODS, ordinary(catalogue.PODS, rng, 100 + n)) for n in range(3)
+        ]
         rng.shuffle(steps)
         for _ in range(rng.randrange(2, 8)):
-            steps += [Step("wait"), self._change()]
-        return (*steps, Step("wait"))
+            steps += [FuzzStep("wait"), self._change()]
+        return (*steps, FuzzStep("wait"))
 
-    def _create(self, number: int) -> Step:
+    def _create(self, number: int) -> FuzzStep:
         rng = self._rng
         first = rng.choice(EXTREMES) if rng.random() < 0.5 else rng.choice(extremes_of(catalogue.PODS))
         body = ordinary(first.resource, rng, number)
@@ -217,7 +219,7 @@ class _RandomCase:
             fields.append(self._apply(body, rng.choice(extremes_of(first.resource))))
         if first.resource == catalogue.PODS and rng.random() < 0.2:
             body["spec"]["nodeName"] = self._node()
-        step = Step("create", first.resource, body, " and ".join(field for field in fields if field))
+        step = FuzzStep("create", first.resource, body, " and ".join(field for field in fields if field))
         self._known[first.resource, *step.key] = step
         return step
 
@@ -231,34 +233,34 @@ class _RandomCase:
         body.update(before)
         return ""
 
-    def _change(self) -> Step:
+    def _change(self) -> FuzzStep:
         rng = self._rng
         kind = rng.randrange(8)
         if kind == 0:
             return self._shrink()
         if kind == 1:
             name = self._node()
-            return Step("recreate", catalogue.NODES, node(name, disk="hdd"), "the same name again")
+            return FuzzStep("recreate", catalogue.NODES, node(name, disk="hdd"), "the same name again")
         step = rng.choice(list(self._known.values()))
         if kind == 2:
-            return Step("delete", step.resource, step.body)
+            return FuzzStep("delete", step.resource, step.body)
         if kind == 3:
-            return Step("recreate", step.resource, step.body, "the same name again")
+            return FuzzStep("recreate", step.resource, step.body, "the same name again")
         if kind == 4 and step.resource == catalogue.PODS:
-            return Step("reuse-uid", step.resource, step.body, "the same uid again")
+            return FuzzStep("reuse-uid", step.resource, step.body, "the same uid again")
         if kind < 6:
             return self._relabel(step)
         return self._create(rng.randrange(20, 40))
 
-    def _shrink(self) -> Step:
+    def _shrink(self) -> FuzzStep:
         allocatable = {"cpu": self._rng.choice(("0", "1n", "1m")), "memory": "1", "pods": "1"}
         body = {"metadata": {"name": self._node()}, "status": {"allocatable": allocatable}}
-        return Step("status", catalogue.NODES, body, "status.allocatable shrinks")
+        return FuzzStep("status", catalogue.NODES, body, "status.allocatable shrinks")
 
-    def _relabel(self, step: Step) -> Step:
+    def _relabel(self, step: FuzzStep) -> FuzzStep:
         labels = {"app": self._rng.choice(APPS), f"l{self._rng.getrandbits(16)}": "x"}
         metadata = {**dict(zip(("namespace", "name"), step.key, strict=True)), "labels": labels}
-        return Step("patch", step.resource, {"metadata": metadata}, "metadata.labels change")
+        return FuzzStep("patch", step.resource, {"metadata": metadata}, "metadata.labels change")
 
     def _node(self) -> str:
         return f"node-{self._rng.randrange(min(self._nodes, 10))}"

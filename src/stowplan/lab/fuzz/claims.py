@@ -29,14 +29,14 @@ Devices = dict[str, list[tuple[str, str, str]]]
 """By node: request, pool and device of everything a claim gets there."""
 
 
-class Compared(NamedTuple):
+class ComparedClaims(NamedTuple):
     """What came of a history: comparisons, and how they differed."""
 
     claims: int
     differences: list[str]
 
 
-def compare_claims(seed: int) -> Compared:
+def compare_claims(seed: int) -> ComparedClaims:
     """Live through the history of a seed."""
     rng = Random(f"claims {seed}")
     releases = list(RELEASES.values())
@@ -61,7 +61,7 @@ def compare_claims(seed: int) -> Compared:
             if isinstance(found, dict) and found:
                 world.give(claim, found[rng.choice(sorted(found))])
         world.change()
-    return Compared(compared, differences)
+    return ComparedClaims(compared, differences)
 
 
 def _expected(world: DeviceWorld, spec: Json, release: Release) -> Devices | str:

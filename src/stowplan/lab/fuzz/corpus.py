@@ -11,76 +11,76 @@ from typing import Final, NamedTuple
 from stowplan.api import catalogue
 from stowplan.lab.fuzz import corpus_limits as limits
 from stowplan.lab.fuzz import corpus_searches as searches
-from stowplan.lab.fuzz.cases import ROOM, STORE, WIRE, Case, Step, node, pod
+from stowplan.lab.fuzz.cases import ROOM, STORE, WIRE, FuzzCase, FuzzStep, node, pod
 from stowplan.lab.fuzz.extremes import LARGEST_OBJECT
 from stowplan.testing.builders import HOSTNAME
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
-def _wrapping_sums(size: int) -> Iterable[Step]:
+def _wrapping_sums(size: int) -> Iterable[FuzzStep]:
     """Requests on two nodes exceed an int64 together; pods may run on those two nodes only."""
     huge = {"name": "main", "image": "i", "resources": {"requests": {"memory": "7Ei"}}}
     for name in ("node-1", "node-2"):
         for number in range(2):
             body = pod(f"huge-{name}-{number}", nodeName=name, containers=[huge])
-            yield Step("create", catalogue.PODS, body, "spec.containers[].resources that wrap in a sum")
-    yield Step("wait")
+            yield FuzzStep("create", catalogue.PODS, body, "spec.containers[].resources that wrap in a sum")
+    yield FuzzStep("wait")
     wanted = {"key": HOSTNAME, "operator": "In", "values": ["node-1", "node-2"]}
     required = {_REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [wanted]}]}}
     empty = {"name": "main", "image": "i"}
     for number in range(4):
-        yield Step(
+        yield FuzzStep(
             "create",
             catalogue.PODS,
             pod(f"small-{number}", affinity={"nodeAffinity": required}, containers=[empty]),
         )
 
 
-def _node_selector_keys(size: int) -> Iterable[Step]:
+def _node_selector_keys(size: int) -> Iterable[FuzzStep]:
     """One pod with 10,000 node selector keys that no node has."""
     selector = {f"key-{number}": "x" for number in range(size)}
-    yield Step("create", catalogue.PODS, pod("keys", nodeSelector=selector), "spec.nodeSelector")
+    yield FuzzStep("create", catalogue.PODS, pod("keys", nodeSelector=selector), "spec.nodeSelector")
 
 
-def _node_affinity_keys(size: int) -> Iterable[Step]:
+def _node_affinity_keys(size: int) -> Iterable[FuzzStep]:
     """The same as one node affinity term each."""
     terms = [{"matchExpressions": [{"key": f"key-{number}", "operator": "Exists"}]} for number in range(size)]
     affinity = {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": terms}}}
-    yield Step("create", catalogue.PODS, pod("terms", affinity=affinity), "spec.affinity.nodeAffinity")
+    yield FuzzStep("create", catalogue.PODS, pod("terms", affinity=affinity), "spec.affinity.nodeAffinity")
 
 
-def _resource_names(size: int) -> Iterable[Step]:
+def _resource_names(size: int) -> Iterable[FuzzStep]:
     """One pod with 20,000 extended resources, which only waits."""
     amounts = {f"example.com/r{number}": "1" for number in range(2 * size)}
     container = {"name": "main", "image": "i", "resources": {"requests": amounts, "limits": amounts}}
     field = "spec.containers[].resources (extended resources)"
-    yield Step("create", catalogue.PODS, pod("resources", containers=[container]), field)
+    yield FuzzStep("create", catalogue.PODS, pod("resources", containers=[container]), field)
 
 
-def _resource_kinds(size: int) -> Iterable[Step]:
+def _resource_kinds(size: int) -> Iterable[FuzzStep]:
     """A pod with more kinds of resources than bits in a word, that one node offers."""
     amounts = {f"example.com/kind-{number}": "1" for number in range(70)}
     offering = node("offering")
     offering["status"]["allocatable"] = {**ROOM, **amounts}
     container = {"name": "main", "image": "i", "resources": {"requests": amounts, "limits": amounts}}
     field = "spec.containers[].resources (70 kinds)"
-    yield Step("create", catalogue.NODES, offering)
-    yield Step("create", catalogue.PODS, pod("kinds", containers=[container]), field)
+    yield FuzzStep("create", catalogue.NODES, offering)
+    yield FuzzStep("create", catalogue.PODS, pod("kinds", containers=[container]), field)
 
 
-def _taint_values(size: int) -> Iterable[Step]:
+def _taint_values(size: int) -> Iterable[FuzzStep]:
     """An autoscaler writes the time into a taint, again and again."""
     for number in range(size):
         taint = {"key": "autoscaler", "value": f"{number}", "effect": "PreferNoSchedule"}
         body = {"metadata": {"name": "node-1"}, "spec": {"taints": [taint]}}
-        yield Step("patch", catalogue.NODES, body, "spec.taints")
+        yield FuzzStep("patch", catalogue.NODES, body, "spec.taints")
         if number % 500 == 499:
-            yield Step("wait")
-    yield Step("create", catalogue.PODS, pod("after-taints", app="b"))
+            yield FuzzStep("wait")
+    yield FuzzStep("create", catalogue.PODS, pod("after-taints", app="b"))
 
 
-def _label_values(size: int) -> Iterable[Step]:
+def _label_values(size: int) -> Iterable[FuzzStep]:
     """A label that pods are spread over gets a new value all the time."""
     constraint = {
         "topologyKey": "rack",
@@ -88,26 +88,26 @@ def _label_values(size: int) -> Iterable[Step]:
         "whenUnsatisfiable": "ScheduleAnyway",
         "labelSelector": {"matchLabels": {"app": "a"}},
     }
-    yield Step("create", catalogue.PODS, pod("spread", topologySpreadConstraints=[constraint]))
+    yield FuzzStep("create", catalogue.PODS, pod("spread", topologySpreadConstraints=[constraint]))
     for number in range(size):
         body = {"metadata": {"name": "node-1", "labels": {"rack": f"r{number}"}}}
-        yield Step("patch", catalogue.NODES, body, "metadata.labels")
+        yield FuzzStep("patch", catalogue.NODES, body, "metadata.labels")
         if number % 500 == 499:
-            yield Step("wait")
+            yield FuzzStep("wait")
 
 
-def _anti_affinity_terms(size: int) -> Iterable[Step]:
+def _anti_affinity_terms(size: int) -> Iterable[FuzzStep]:
     """Many anti-affinity terms with a topology key of their own each."""
     terms = [
         {"topologyKey": f"key-{number}", "labelSelector": {"matchLabels": {"app": f"x{number}"}}}
         for number in range(size)
     ]
     body = pod("anti", affinity={"podAntiAffinity": {_REQUIRED: terms}})
-    yield Step("create", catalogue.PODS, body, "spec.affinity.podAntiAffinity")
-    yield Step("create", catalogue.PODS, pod("beside"))
+    yield FuzzStep("create", catalogue.PODS, body, "spec.affinity.podAntiAffinity")
+    yield FuzzStep("create", catalogue.PODS, pod("beside"))
 
 
-def _disk_monitors(size: int) -> Iterable[Step]:
+def _disk_monitors(size: int) -> Iterable[FuzzStep]:
     """Many in-tree disks with many monitors each, as large as an object may be."""
     each = max(size // 50, 10)
     monitors = [f"10.0.0.{number}:6789" for number in range(each)]
@@ -116,36 +116,36 @@ def _disk_monitors(size: int) -> Iterable[Step]:
         for number in range(max(1, min(size, LARGEST_OBJECT // (each * 20))))
     ]
     field = "spec.volumes[].rbd.monitors"
-    yield Step("create", catalogue.PODS, pod("disks", volumes=volumes), field)
-    yield Step("create", catalogue.PODS, pod("disks-too", volumes=volumes), field)
+    yield FuzzStep("create", catalogue.PODS, pod("disks", volumes=volumes), field)
+    yield FuzzStep("create", catalogue.PODS, pod("disks-too", volumes=volumes), field)
 
 
-def _csi_drivers(size: int) -> Iterable[Step]:
+def _csi_drivers(size: int) -> Iterable[FuzzStep]:
     """A node with thousands of CSI drivers, that come and go."""
     drivers = [
         {"name": f"d{number}.example.com", "nodeID": "n", "allocatable": {"count": number % 3}}
         for number in range(size // 2)
     ]
     body = {"metadata": {"name": "node-1"}, "spec": {"drivers": drivers}}
-    yield Step("create", catalogue.CSI_NODES, body, "spec.drivers")
-    yield Step("wait")
-    yield Step("recreate", catalogue.NODES, node("node-1"), "the same name again")
+    yield FuzzStep("create", catalogue.CSI_NODES, body, "spec.drivers")
+    yield FuzzStep("wait")
+    yield FuzzStep("recreate", catalogue.NODES, node("node-1"), "the same name again")
 
 
 class _Named(NamedTuple):
     """How a case is made, and what holds for it."""
 
-    make: Callable[[int], Iterable[Step]]
+    make: Callable[[int], Iterable[FuzzStep]]
     route: str = STORE
     grows: bool = False
     groups: bool = False
     lies: bool = False
     hold_ms: float | None = None
 
-    def case(self, name: str, size: int) -> Case:
+    def case(self, name: str, size: int) -> FuzzCase:
         half = self._replace(grows=False).case(name, size // 2) if self.grows else None
-        steps = (*self.make(size), Step("wait"))
-        return Case(name, steps, self.route, half, self.groups, self.lies, self.hold_ms)
+        steps = (*self.make(size), FuzzStep("wait"))
+        return FuzzCase(name, steps, self.route, half, self.groups, self.lies, self.hold_ms)
 
 
 _CORPUS: Final[dict[str, _Named]] = {
@@ -183,6 +183,6 @@ _CORPUS: Final[dict[str, _Named]] = {
 }
 
 
-def corpus(size: int) -> list[Case]:
+def corpus(size: int) -> list[FuzzCase]:
     """The named cases, with lists of about `size` entries."""
     return [named.case(name, size) for name, named in _CORPUS.items()]

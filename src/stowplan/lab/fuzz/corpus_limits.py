@@ -12,7 +12,7 @@ import msgspec
 
 from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource
-from stowplan.lab.fuzz.cases import ROOM, Step, node, pod
+from stowplan.lab.fuzz.cases import ROOM, FuzzStep, node, pod
 from stowplan.lab.fuzz.extremes import MOST_ANNOTATIONS, NAMESPACES, Json
 
 DEEP: Final = 2_000
@@ -63,20 +63,20 @@ def asking(name: str, *amounts: dict[str, str], **spec: Any) -> Json:
 # Depth
 
 
-def deep_pod(size: int) -> Iterable[Step]:
+def deep_pod(size: int) -> Iterable[FuzzStep]:
     """One pod of 16 KB: what manages its fields is 2,000 levels deep."""
     body = pod("deep")
     body["metadata"]["managedFields"] = managed(catalogue.PODS, DEEP)
-    yield Step("create", catalogue.PODS, body, "metadata.managedFields")
+    yield FuzzStep("create", catalogue.PODS, body, "metadata.managedFields")
 
 
-def wide_fields(size: int) -> Iterable[Step]:
+def wide_fields(size: int) -> Iterable[FuzzStep]:
     """Pods as large as etcd takes them, in nothing but managedFields."""
     for number in range(2):
         body = pod(f"wide-{number}")
         entries = LARGEST // (8 * 90 + 150)
         body["metadata"]["managedFields"] = managed(catalogue.PODS, 90) * entries
-        yield Step("create", catalogue.PODS, body, "metadata.managedFields (1.45 MB)")
+        yield FuzzStep("create", catalogue.PODS, body, "metadata.managedFields (1.45 MB)")
 
 
 WATCHED: Final[tuple[tuple[Resource, Json], ...]] = (
@@ -134,21 +134,21 @@ WATCHED: Final[tuple[tuple[Resource, Json], ...]] = (
 """A small object of every kind that a scheduler watches."""
 
 
-def deep_kinds(size: int) -> Iterable[Step]:
+def deep_kinds(size: int) -> Iterable[FuzzStep]:
     """An object of every kind that a scheduler watches with managedFields 9,000 levels deep."""
     for resource, body in WATCHED:
         metadata: Json = {"name": "deep", "managedFields": managed(resource, DEEPEST)}
         if resource.namespaced:
             metadata["namespace"] = _FUZZ
-        yield Step("create", resource, {**body, "metadata": metadata}, "metadata.managedFields")
+        yield FuzzStep("create", resource, {**body, "metadata": metadata}, "metadata.managedFields")
 
 
-def deep_parameters(size: int) -> Iterable[Step]:
+def deep_parameters(size: int) -> Iterable[FuzzStep]:
     """Parameters of a driver, which nobody else reads, as deep as 10 KiB allow."""
     parameters = nested(2_000, b'{"":')
     config = [{"opaque": {"driver": DRIVER, "parameters": parameters}}]
     field = "spec.config[].opaque.parameters"
-    yield Step(
+    yield FuzzStep(
         "create", catalogue.DEVICE_CLASSES, {"metadata": {"name": "deep"}, "spec": {"config": config}}, field
     )
     request = {"name": "r", "exactly": {"deviceClassName": "deep"}}
@@ -156,9 +156,9 @@ def deep_parameters(size: int) -> Iterable[Step]:
         "metadata": {"name": "deep", "namespace": _FUZZ},
         "spec": {"devices": {"requests": [request], "config": config}},
     }
-    yield Step("create", catalogue.RESOURCE_CLAIMS, claim, field)
+    yield FuzzStep("create", catalogue.RESOURCE_CLAIMS, claim, field)
     using = pod("deep", resourceClaims=[{"name": "c", "resourceClaimName": "deep"}])
-    yield Step("create", catalogue.PODS, using)
+    yield FuzzStep("create", catalogue.PODS, using)
 
 
 # What no API server sends, but a faulty one may
@@ -175,7 +175,7 @@ _POISON: Final[dict[str, Any]] = {
 }
 
 
-def poison(size: int) -> Iterable[Step]:
+def poison(size: int) -> Iterable[FuzzStep]:
     """Objects of every kind that cannot be read, each in its way, among one that can."""
     for resource, ordinary in WATCHED:
         if resource == catalogue.NODES:
@@ -185,66 +185,66 @@ def poison(size: int) -> Iterable[Step]:
             if isinstance(metadata, dict) and resource.namespaced:
                 metadata = {"namespace": _FUZZ, **metadata}
             step = {**ordinary, **body, "metadata": metadata}
-            yield Step("create", resource, step, f"{what} ({number})")
+            yield FuzzStep("create", resource, step, f"{what} ({number})")
 
 
 # Numbers
 
 
-def one_exponent(size: int) -> Iterable[Step]:
+def one_exponent(size: int) -> Iterable[FuzzStep]:
     """One pod that asks for ten to the power of ten million CPUs."""
     body = asking("vast", {"cpu": f"1e{EXPONENT}"})
-    yield Step("create", catalogue.PODS, body, "spec.containers[].resources (large exponent)")
+    yield FuzzStep("create", catalogue.PODS, body, "spec.containers[].resources (large exponent)")
 
 
-def eight_exponents(size: int) -> Iterable[Step]:
+def eight_exponents(size: int) -> Iterable[FuzzStep]:
     """Eight such pods, each with another exponent, so that none is known from before."""
     for number in range(8):
         body = asking(f"vast-{number}", {"cpu": f"1e{_LARGE + number}", "memory": f"7e{_LARGE + number}"})
-        yield Step("create", catalogue.PODS, body, "spec.containers[].resources (large exponent)")
+        yield FuzzStep("create", catalogue.PODS, body, "spec.containers[].resources (large exponent)")
 
 
-def small_exponents(size: int) -> Iterable[Step]:
+def small_exponents(size: int) -> Iterable[FuzzStep]:
     """Amounts so small that they round up to one of the smallest unit, or to nothing."""
     for number, text in enumerate((f"1e-{_LARGE}", f"0.{'0' * 50_000}1", f"{'1' * 50_000}e-50000")):
         body = asking(f"tiny-{number}", {"cpu": text, "memory": text})
-        yield Step("create", catalogue.PODS, body, "spec.containers[].resources (negative exponent)")
+        yield FuzzStep("create", catalogue.PODS, body, "spec.containers[].resources (negative exponent)")
 
 
-def summed_exponents(size: int) -> Iterable[Step]:
+def summed_exponents(size: int) -> Iterable[FuzzStep]:
     """Two containers, one of which asks for more digits than the other can be added to."""
     body = asking("sum", {"cpu": "1e100000"}, {"cpu": "1"}, {"cpu": "1e-9"})
-    yield Step("create", catalogue.PODS, body, "spec.containers[].resources (large exponent)")
+    yield FuzzStep("create", catalogue.PODS, body, "spec.containers[].resources (large exponent)")
 
 
-def exponents_elsewhere(size: int) -> Iterable[Step]:
+def exponents_elsewhere(size: int) -> Iterable[FuzzStep]:
     """Large exponents wherever there is a quantity that a scheduler reads."""
     vast = f"1e{_LARGE}"
     wide = node("wide")
     wide["status"] = {"capacity": {**ROOM, "cpu": vast}, "allocatable": {**ROOM, "cpu": vast, "memory": vast}}
     wide["spec"]["taints"] = [{"key": "wide", "effect": "NoSchedule"}]
-    yield Step("create", catalogue.NODES, wide, "status.allocatable (large exponent)")
+    yield FuzzStep("create", catalogue.NODES, wide, "status.allocatable (large exponent)")
     tolerating = {"tolerations": [{"key": "wide", "operator": "Exists"}]}
-    yield Step("create", catalogue.PODS, asking("on-wide", {"cpu": f"1e{_LARGE - 1}"}, **tolerating))
+    yield FuzzStep("create", catalogue.PODS, asking("on-wide", {"cpu": f"1e{_LARGE - 1}"}, **tolerating))
     volume = {"name": "scratch", "emptyDir": {"sizeLimit": vast}}
-    yield Step("create", catalogue.PODS, pod("scratch", volumes=[volume]), "spec.volumes[].emptyDir")
+    yield FuzzStep("create", catalogue.PODS, pod("scratch", volumes=[volume]), "spec.volumes[].emptyDir")
     extended = {"example.com/thing": "1e30"}
     container = {"name": "c", "image": "i", "resources": {"limits": extended, "requests": extended}}
-    yield Step("create", catalogue.PODS, pod("extended", containers=[container]), "extended resources")
+    yield FuzzStep("create", catalogue.PODS, pod("extended", containers=[container]), "extended resources")
     level = pod("level", containers=[{"name": "c", "image": "i"}])
     level["spec"]["resources"] = {"requests": {"memory": vast}}
-    yield Step("create", catalogue.PODS, level, "spec.resources (large exponent)")
+    yield FuzzStep("create", catalogue.PODS, level, "spec.resources (large exponent)")
 
 
-def vast_claims(size: int) -> Iterable[Step]:
+def vast_claims(size: int) -> Iterable[FuzzStep]:
     """Claims for volumes of ten to the power of two million bytes, and volumes of as many."""
     storage_class = {
         "metadata": {"name": "vast"},
         "provisioner": "csi.example.com",
         "volumeBindingMode": "WaitForFirstConsumer",
     }
-    yield Step("create", catalogue.STORAGE_CLASSES, storage_class)
-    yield Step(
+    yield FuzzStep("create", catalogue.STORAGE_CLASSES, storage_class)
+    yield FuzzStep(
         "create",
         catalogue.CSI_DRIVERS,
         {"metadata": {"name": "csi.example.com"}, "spec": {"storageCapacity": True}},
@@ -256,7 +256,7 @@ def vast_claims(size: int) -> Iterable[Step]:
         "maximumVolumeSize": f"1e{_LARGE}",
         "nodeTopology": {},
     }
-    yield Step("create", catalogue.CSI_STORAGE_CAPACITIES, capacity, "capacity (large exponent)")
+    yield FuzzStep("create", catalogue.CSI_STORAGE_CAPACITIES, capacity, "capacity (large exponent)")
     for number in range(3):
         storage = {"storage": f"1e{_LARGE + number}"}
         volume = {
@@ -269,7 +269,7 @@ def vast_claims(size: int) -> Iterable[Step]:
                 "hostPath": {"path": "/x"},
             },
         }
-        yield Step("create", catalogue.PERSISTENT_VOLUMES, volume, "spec.capacity (large exponent)")
+        yield FuzzStep("create", catalogue.PERSISTENT_VOLUMES, volume, "spec.capacity (large exponent)")
         claim = {
             "metadata": {"name": f"vast-{number}", "namespace": _FUZZ},
             "spec": {
@@ -278,29 +278,29 @@ def vast_claims(size: int) -> Iterable[Step]:
                 "resources": {"requests": {"storage": f"1e{_LARGE + 7 - number}"}},
             },
         }
-        yield Step("create", catalogue.PERSISTENT_VOLUME_CLAIMS, claim, "spec.resources (large exponent)")
+        yield FuzzStep("create", catalogue.PERSISTENT_VOLUME_CLAIMS, claim, "spec.resources (large exponent)")
         mounted = {"name": "v", "persistentVolumeClaim": {"claimName": f"vast-{number}"}}
-        yield Step("create", catalogue.PODS, pod(f"claims-{number}", volumes=[mounted]))
+        yield FuzzStep("create", catalogue.PODS, pod(f"claims-{number}", volumes=[mounted]))
 
 
 # Sizes
 
 
-def full_annotations(size: int) -> Iterable[Step]:
+def full_annotations(size: int) -> Iterable[FuzzStep]:
     """Pods and a node whose annotations are as large as they may be together."""
     text = "\u202e" + "x" * (MOST_ANNOTATIONS - 64)
     for number in range(max(2, size // 500)):
         body = pod(f"annotated-{number}")
         body["metadata"]["annotations"] = {"note": text}
-        yield Step("create", catalogue.PODS, body, "metadata.annotations (256 KiB)")
+        yield FuzzStep("create", catalogue.PODS, body, "metadata.annotations (256 KiB)")
     for number in range(max(2, size // 500)):
         annotated = {"metadata": {"name": "node-1", "annotations": {"note": f"{number}{text}"}}}
-        yield Step("patch", catalogue.NODES, annotated, "metadata.annotations (256 KiB)")
+        yield FuzzStep("patch", catalogue.NODES, annotated, "metadata.annotations (256 KiB)")
 
 
-def full_objects(size: int) -> Iterable[Step]:
+def full_objects(size: int) -> Iterable[FuzzStep]:
     """Pods as large as etcd takes them, in what no scheduler reads."""
     for number in range(max(2, size // 1000)):
         env = [{"name": f"E{one}", "value": "x" * 30_000} for one in range(LARGEST // 30_100)]
         body = pod(f"large-{number}", containers=[{"name": "c", "image": "i", "env": env}])
-        yield Step("create", catalogue.PODS, body, "spec.containers[].env (1.45 MB)")
+        yield FuzzStep("create", catalogue.PODS, body, "spec.containers[].env (1.45 MB)")

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from stowplan.api import catalogue
-from stowplan.lab.fuzz.cases import Step, pod
+from stowplan.lab.fuzz.cases import FuzzStep, pod
 from stowplan.lab.fuzz.corpus_limits import DRIVER
 from stowplan.lab.fuzz.extremes import NAMESPACES, Json
 
@@ -21,11 +21,11 @@ MOST_DEVICES: Final = 128
 """Devices of one ResourceSlice."""
 
 
-def _device_class() -> Step:
-    return Step("create", catalogue.DEVICE_CLASSES, {"metadata": {"name": _CLASS}, "spec": {}})
+def _device_class() -> FuzzStep:
+    return FuzzStep("create", catalogue.DEVICE_CLASSES, {"metadata": {"name": _CLASS}, "spec": {}})
 
 
-def _slice(pool: str, devices: list[Json], *, number: int = 0, count: int = 1, **where: Any) -> Step:
+def _slice(pool: str, devices: list[Json], *, number: int = 0, count: int = 1, **where: Any) -> FuzzStep:
     body: Json = {
         "metadata": {"name": f"{pool}-{number}"},
         "spec": {
@@ -35,7 +35,7 @@ def _slice(pool: str, devices: list[Json], *, number: int = 0, count: int = 1, *
             **where,
         },
     }
-    return Step("create", catalogue.RESOURCE_SLICES, body)
+    return FuzzStep("create", catalogue.RESOURCE_SLICES, body)
 
 
 def _request(name: str, *selectors: str, **exactly: Any) -> Json:
@@ -45,22 +45,22 @@ def _request(name: str, *selectors: str, **exactly: Any) -> Json:
     return {"name": name, "exactly": {**asked, **exactly}}
 
 
-def _claim(name: str, requests: list[Json], field: str, **devices: Any) -> Iterable[Step]:
+def _claim(name: str, requests: list[Json], field: str, **devices: Any) -> Iterable[FuzzStep]:
     """A claim, and a pod that needs it."""
     body: Json = {
         "metadata": {"name": name, "namespace": _FUZZ},
         "spec": {"devices": {"requests": requests, **devices}},
     }
-    yield Step("create", catalogue.RESOURCE_CLAIMS, body, field)
+    yield FuzzStep("create", catalogue.RESOURCE_CLAIMS, body, field)
     using = pod(name, resourceClaims=[{"name": "c", "resourceClaimName": name}])
-    yield Step("create", catalogue.PODS, using)
+    yield FuzzStep("create", catalogue.PODS, using)
 
 
 def _nodes(size: int) -> list[str]:
     return [f"node-{number}" for number in range(10)]
 
 
-def hopeless_request(size: int) -> Iterable[Step]:
+def hopeless_request(size: int) -> Iterable[FuzzStep]:
     """A claim with many requests, of which the last matches no device: every order of the others is tried."""
     many = 16 if size >= _FULL else 8
     yield _device_class()
@@ -71,7 +71,7 @@ def hopeless_request(size: int) -> Iterable[Step]:
     yield from _claim("hopeless", requests, "spec.devices.requests (the last matches nothing)")
 
 
-def one_device_too_few(size: int) -> Iterable[Step]:
+def one_device_too_few(size: int) -> Iterable[FuzzStep]:
     """As many requests as a claim may have, one more than devices: nothing fits, and nothing says so."""
     many = 16 if size >= _FULL else 9
     yield _device_class()
@@ -81,7 +81,7 @@ def one_device_too_few(size: int) -> Iterable[Step]:
     yield from _claim("too-many", requests, "spec.devices.requests (one more than devices)")
 
 
-def nested_selector(size: int) -> Iterable[Step]:
+def nested_selector(size: int) -> Iterable[FuzzStep]:
     """A selector of four nested loops, as long as its cost may be, for devices of which no two are equal."""
     many = 20 if size >= _FULL else 10
     yield _device_class()
@@ -99,7 +99,7 @@ def nested_selector(size: int) -> Iterable[Step]:
     yield from _claim("nested", [_request("r", f"{text} && {serial}")], "selectors[].cel (four nested loops)")
 
 
-def unique_attributes(size: int) -> Iterable[Step]:
+def unique_attributes(size: int) -> Iterable[FuzzStep]:
     """Two requests for devices with one value of an attribute that every device has another value of."""
     slices, devices = max(1, min(20, size // 500)), min(size, MOST_DEVICES)
     yield _device_class()
@@ -125,7 +125,7 @@ def _workload() -> Json:
     return {"workloadName": "w", "templateName": "t"}
 
 
-def _group(name: str, parent: str | None, *, composite: bool) -> Step:
+def _group(name: str, parent: str | None, *, composite: bool) -> FuzzStep:
     """A group whose gang is complete with one member or one group."""
     gang = {"minGroupCount": 1} if composite else {"minCount": 1}
     spec: Json = {"schedulingPolicy": {"gang": gang}}
@@ -134,22 +134,24 @@ def _group(name: str, parent: str | None, *, composite: bool) -> Step:
     if parent:
         spec["parentCompositePodGroupName"] = parent
     resource = catalogue.COMPOSITE_POD_GROUPS if composite else catalogue.POD_GROUPS
-    return Step("create", resource, {"metadata": {"name": name, "namespace": _FUZZ}, "spec": spec}, "spec")
+    return FuzzStep(
+        "create", resource, {"metadata": {"name": name, "namespace": _FUZZ}, "spec": spec}, "spec"
+    )
 
 
-def chained_groups(size: int) -> Iterable[Step]:
+def chained_groups(size: int) -> Iterable[FuzzStep]:
     """A chain of composite groups, one in the other, with a group of two pods at the end."""
     levels = min(4 * size, 400)
     for level in range(levels):
         yield _group(f"level-{level}", f"level-{level - 1}" if level else None, composite=True)
     yield _group("leaf", f"level-{levels - 1}", composite=False)
     for number in range(2):
-        yield Step(
+        yield FuzzStep(
             "create", catalogue.PODS, pod(f"member-{number}", schedulingGroup={"podGroupName": "leaf"})
         )
 
 
-def circular_groups(size: int) -> Iterable[Step]:
+def circular_groups(size: int) -> Iterable[FuzzStep]:
     """Composite groups in circles, a chain that ends in one, and a chain that becomes one."""
     rings, length = (3, 400) if size >= _FULL else (2, 100)
     for ring in range(rings):
@@ -158,10 +160,10 @@ def circular_groups(size: int) -> Iterable[Step]:
             yield _group(f"ring-{ring}-{level}", parent, composite=True)
         yield _group(f"leaf-{ring}", f"ring-{ring}-0", composite=False)
         member = pod(f"ring-member-{ring}", schedulingGroup={"podGroupName": f"leaf-{ring}"})
-        yield Step("create", catalogue.PODS, member)
+        yield FuzzStep("create", catalogue.PODS, member)
     yield _group("itself", "itself", composite=True)
     yield from chained_groups(size)
-    yield Step("wait")
+    yield FuzzStep("wait")
     last = f"level-{min(4 * size, 400) - 1}"
     yield _group("level-0", last, composite=True)._replace(verb="recreate")
 
@@ -169,7 +171,7 @@ def circular_groups(size: int) -> Iterable[Step]:
 # Budgets
 
 
-def many_budgets(size: int) -> Iterable[Step]:
+def many_budgets(size: int) -> Iterable[FuzzStep]:
     """Pods with labels that no two share fill the nodes, and one pod preempts.
 
     The budgets select by labels that pods do not have, so each has to be looked at for every pod.
@@ -181,7 +183,7 @@ def many_budgets(size: int) -> Iterable[Step]:
             "metadata": {"name": f"budget-{number}", "namespace": _FUZZ},
             "spec": {"selector": selector, "maxUnavailable": 1},
         }
-        yield Step("create", catalogue.POD_DISRUPTION_BUDGETS, body, "spec.selector")
+        yield FuzzStep("create", catalogue.POD_DISRUPTION_BUDGETS, body, "spec.selector")
     resources = {"requests": {"cpu": "14"}}
     for number in range(pods):
         running = pod(
@@ -193,8 +195,8 @@ def many_budgets(size: int) -> Iterable[Step]:
             ],
         )
         running["metadata"]["labels"] = {"app": f"app-{number}", f"l{number}": "x"}
-        yield Step("create", catalogue.PODS, running, "metadata.labels")
-    yield Step("wait")
+        yield FuzzStep("create", catalogue.PODS, running, "metadata.labels")
+    yield FuzzStep("wait")
     wanted = {"key": "kubernetes.io/hostname", "operator": "In", "values": _nodes(size)}
     required = {"nodeSelectorTerms": [{"matchExpressions": [wanted]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
@@ -204,4 +206,4 @@ def many_budgets(size: int) -> Iterable[Step]:
         affinity=affinity,
         containers=[{"name": "c", "image": "i", "resources": {"requests": {"cpu": "15"}}}],
     )
-    yield Step("create", catalogue.PODS, preemptor, "spec.priorityClassName")
+    yield FuzzStep("create", catalogue.PODS, preemptor, "spec.priorityClassName")

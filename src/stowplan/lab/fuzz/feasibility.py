@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 Json = dict[str, Any]
-Rule = Callable[["Cluster", Json, Json], str | None]
+Rule = Callable[["FeasibleCluster", Json, Json], str | None]
 
 _SUFFIXES: Final = {
     "n": Fraction(1, 10**9),
@@ -42,7 +42,7 @@ _UNSCHEDULABLE: Final = {"key": "node.kubernetes.io/unschedulable", "effect": "N
 
 
 @dataclass
-class Cluster:
+class FeasibleCluster:
     """The objects a decision depends on. `where` is the node of each pod that has one, by uid."""
 
     nodes: dict[str, Json] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Cluster:
         return (self.pods[uid] for uid, where in self.where.items() if where == name)
 
 
-def objection(cluster: Cluster, pod: Json, node_name: str) -> str | None:
+def objection(cluster: FeasibleCluster, pod: Json, node_name: str) -> str | None:
     """Why the pod must not be bound to the node; None if nothing speaks against it."""
     node = cluster.nodes.get(node_name)
     if node is None:
@@ -148,7 +148,7 @@ def _raise_to(total: dict[str, int], least: Mapping[str, int]) -> None:
         total[name] = max(total.get(name, 0), value)
 
 
-def _resources(cluster: Cluster, pod: Json, node: Json) -> str | None:
+def _resources(cluster: FeasibleCluster, pod: Json, node: Json) -> str | None:
     offered = (node.get("status") or {}).get("allocatable") or {}
     others = list(cluster.pods_on(node["metadata"]["name"]))
     if len(others) + 1 > whole("pods", offered.get("pods", 0)):
@@ -169,7 +169,7 @@ def _resources(cluster: Cluster, pod: Json, node: Json) -> str | None:
 # What the node is
 
 
-def _taints(cluster: Cluster, pod: Json, node: Json) -> str | None:
+def _taints(cluster: FeasibleCluster, pod: Json, node: Json) -> str | None:
     spec = node.get("spec") or {}
     tolerations = pod["spec"].get("tolerations") or ()
     for taint in spec.get("taints") or ():
@@ -195,7 +195,7 @@ def _tolerates(toleration: Json, taint: Json) -> bool:
     return bool(equal and (toleration.get("value") or "") == (taint.get("value") or ""))
 
 
-def _node_labels(cluster: Cluster, pod: Json, node: Json) -> str | None:
+def _node_labels(cluster: FeasibleCluster, pod: Json, node: Json) -> str | None:
     return None if _may_run_on(pod, node) else "node selector or node affinity"
 
 
@@ -249,7 +249,7 @@ def _int64(text: str | None) -> int | None:
 # What is on the node
 
 
-def _host_ports(cluster: Cluster, pod: Json, node: Json) -> str | None:
+def _host_ports(cluster: FeasibleCluster, pod: Json, node: Json) -> str | None:
     wanted = list(_ports_of(pod))
     if not wanted:
         return None
@@ -286,7 +286,7 @@ def selects(selector: Json | None, labels: Mapping[str, str]) -> bool:
     return all(_requirement_matches(one, labels) for one in selector.get("matchExpressions") or ())
 
 
-def _term_selects(cluster: Cluster, owner: Json, term: Json, other: Json) -> bool:
+def _term_selects(cluster: FeasibleCluster, owner: Json, term: Json, other: Json) -> bool:
     """Whether an affinity term of one pod selects another pod."""
     here = other["metadata"]["namespace"]
     names, by_labels = term.get("namespaces") or (), term.get("namespaceSelector")
@@ -324,7 +324,7 @@ def _same_domain(key: str, one: Json, other: Json) -> bool:
     return key in here and here[key] == there.get(key)
 
 
-def _affinity(cluster: Cluster, pod: Json, node: Json) -> str | None:
+def _affinity(cluster: FeasibleCluster, pod: Json, node: Json) -> str | None:
     terms = _terms(pod, "podAffinity")
     if not terms:
         return None
@@ -348,7 +348,7 @@ def _affinity(cluster: Cluster, pod: Json, node: Json) -> str | None:
     return None if first else "pod affinity"
 
 
-def _anti_affinity(cluster: Cluster, pod: Json, node: Json) -> str | None:
+def _anti_affinity(cluster: FeasibleCluster, pod: Json, node: Json) -> str | None:
     terms = _terms(pod, "podAntiAffinity")
     for other, there in cluster.placed():
         for term in terms:
@@ -360,7 +360,7 @@ def _anti_affinity(cluster: Cluster, pod: Json, node: Json) -> str | None:
     return None
 
 
-def _spread(cluster: Cluster, pod: Json, node: Json) -> str | None:
+def _spread(cluster: FeasibleCluster, pod: Json, node: Json) -> str | None:
     constraints = [
         one
         for one in pod["spec"].get("topologySpreadConstraints") or ()
@@ -380,7 +380,7 @@ def _spread(cluster: Cluster, pod: Json, node: Json) -> str | None:
 
 
 def _skewed(
-    cluster: Cluster, pod: Json, labels: Mapping[str, str], constraint: Json, keys: list[str]
+    cluster: FeasibleCluster, pod: Json, labels: Mapping[str, str], constraint: Json, keys: list[str]
 ) -> str | None:
     key = constraint["topologyKey"]
     selector = _with_keys(constraint, pod)
@@ -423,7 +423,7 @@ def _counts(pod: Json, node: Json, constraint: Json, keys: list[str]) -> bool:
 # Volumes
 
 
-def _volumes(cluster: Cluster, pod: Json, node: Json) -> str | None:
+def _volumes(cluster: FeasibleCluster, pod: Json, node: Json) -> str | None:
     for name in _claim_names(pod):
         claim = cluster.claims.get((pod["metadata"]["namespace"], name))
         if claim is None or "deletionTimestamp" in claim["metadata"]:
@@ -444,7 +444,7 @@ def _claim_names(pod: Json) -> Iterator[str]:
             yield f"{pod['metadata']['name']}-{volume['name']}"
 
 
-def _used(cluster: Cluster, pod: Json, claim: str) -> bool:
+def _used(cluster: FeasibleCluster, pod: Json, claim: str) -> bool:
     namespace = pod["metadata"]["namespace"]
     return any(
         other["metadata"]["namespace"] == namespace and claim in _claim_names(other)

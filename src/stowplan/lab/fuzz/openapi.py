@@ -43,7 +43,7 @@ _SETTLING: Final = 10.0
 _LOST: Final = (http.client.HTTPException, OSError, ValueError)
 
 
-class Request(NamedTuple):
+class FuzzRequest(NamedTuple):
     """A request as it is sent."""
 
     operation: str
@@ -70,7 +70,7 @@ class OpenApiFinding(NamedTuple):
 
     rule: str
     detail: str
-    request: Request | None
+    request: FuzzRequest | None
 
     def __str__(self) -> str:
         return f"{self.rule}: {self.detail}" + (f": {self.request}" if self.request else "")
@@ -86,7 +86,7 @@ class OpenApiRun:
     findings: list[OpenApiFinding] = field(default_factory=list)
     _known: set[tuple[str, str, str]] = field(default_factory=set)
 
-    def add(self, rule: str, detail: str, request: Request | None = None) -> None:
+    def add(self, rule: str, detail: str, request: FuzzRequest | None = None) -> None:
         """Keep a finding unless the operation has one like it."""
         key = (rule, detail[:60], "" if request is None else request.operation)
         if key not in self._known:
@@ -106,7 +106,7 @@ class _Errors(logging.Handler):
         self.lines.append(record.getMessage() if problem is None else f"{record.getMessage()}: {problem!r}")
 
 
-class Server:
+class FuzzedServer:
     """An embedded API server in a thread, without TLS, and a connection to it."""
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ class Server:
         found, self._errors.lines = self._errors.lines, []
         return found
 
-    def ask(self, request: Request) -> Response:
+    def ask(self, request: FuzzRequest) -> Response:
         """Send a request. A watch is left as soon as it has begun. Raises `OSError` or `HTTPException`."""
         host, _, port = self._server.url.partition("//")[2].partition(":")
         connection = http.client.HTTPConnection(host, int(port), timeout=PATIENCE)
@@ -158,14 +158,14 @@ class Server:
         }
 
 
-def _get(path: str) -> Request:
-    return Request("", "GET", path, {}, None)
+def _get(path: str) -> FuzzRequest:
+    return FuzzRequest("", "GET", path, {}, None)
 
 
 @contextmanager
-def serving() -> Iterator[Server]:
+def serving() -> Iterator[FuzzedServer]:
     """A server for a while."""
-    server = Server()
+    server = FuzzedServer()
     try:
         yield server
     finally:
@@ -218,7 +218,7 @@ _PATCHES: Final = (
 
 
 def run_openapi(
-    server: Server,
+    server: FuzzedServer,
     documents: Iterable[Json],
     *,
     seconds: float,
@@ -253,7 +253,7 @@ def _operations(document: Json) -> list[tuple[Any, Any]]:
 
 
 def _run_operation(
-    server: Server, operation: Any, published: Any, run: OpenApiRun, examples: int, seed: int
+    server: FuzzedServer, operation: Any, published: Any, run: OpenApiRun, examples: int, seed: int
 ) -> None:
     hypothesis: Any = importlib.import_module("hypothesis")
     modes: Any = importlib.import_module("schemathesis").GenerationMode
@@ -277,7 +277,7 @@ def _run_operation(
             continue
 
 
-def check_case(server: Server, case: Any, run: OpenApiRun, published: Any = None) -> None:
+def check_case(server: FuzzedServer, case: Any, run: OpenApiRun, published: Any = None) -> None:
     """Send one request and look at its answer. `published`: the operation that has the schema of answers."""
     request = _request_of(case)
     if request is None:
@@ -306,7 +306,7 @@ def _is_upstreams(response: Response) -> bool:
     return b'"message":"target.' in response.body and b'"reason"' not in response.body
 
 
-def _request_of(case: Any) -> Request | None:
+def _request_of(case: Any) -> FuzzRequest | None:
     """The request of a case, None for one that cannot be sent."""
     requests: Any = importlib.import_module("requests")
     try:
@@ -317,10 +317,10 @@ def _request_of(case: Any) -> Request | None:
     headers = {name: str(value) for name, value in prepared.headers.items() if name != "Content-Length"}
     if not all(value.isprintable() and value.isascii() for value in (*headers, *headers.values())):
         return None
-    return Request(case.operation.label, prepared.method, prepared.path_url, headers, body)
+    return FuzzRequest(case.operation.label, prepared.method, prepared.path_url, headers, body)
 
 
-def _check_status(response: Response, request: Request, run: OpenApiRun) -> None:
+def _check_status(response: Response, request: FuzzRequest, run: OpenApiRun) -> None:
     """A refusal is a Status with the code of the answer."""
     try:
         status = json.loads(response.body)
@@ -331,7 +331,7 @@ def _check_status(response: Response, request: Request, run: OpenApiRun) -> None
         run.add("a refusal is a Status with its code", response.body[:200].decode(errors="replace"), request)
 
 
-def _check_schema(published: Any, response: Response, request: Request, run: OpenApiRun) -> None:
+def _check_schema(published: Any, response: Response, request: FuzzRequest, run: OpenApiRun) -> None:
     """An object that is answered has the schema that its operation says."""
     if published is None or not response.content_type.startswith("application/json"):
         return
@@ -353,7 +353,7 @@ def _check_schema(published: Any, response: Response, request: Request, run: Ope
         run.add("an answer has its schema", str(group.exceptions[0])[:300], request)
 
 
-def is_alive(server: Server, run: OpenApiRun) -> None:
+def is_alive(server: FuzzedServer, run: OpenApiRun) -> None:
     """The server still answers, and nothing of what it did later went wrong."""
     try:
         code = server.ask(_get("/api/v1/namespaces")).code

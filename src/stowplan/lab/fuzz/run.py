@@ -37,12 +37,12 @@ from stowplan.api.releases import DEFAULT
 from stowplan.api.requests import DeleteOptions, PatchType
 from stowplan.api.status import ApiError
 from stowplan.config import default_config
-from stowplan.lab.fuzz.cases import Case, Step, base, node, pod
+from stowplan.lab.fuzz.cases import FuzzCase, FuzzStep, base, node, pod
 from stowplan.lab.fuzz.extremes import KINDS, Json
-from stowplan.lab.fuzz.feasibility import Cluster, objection
+from stowplan.lab.fuzz.feasibility import FeasibleCluster, objection
 from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.localcluster.client import InProcessClient
-from stowplan.localcluster.store import Change, Store
+from stowplan.localcluster.store import Store, StoreChange
 from stowplan.runtime.clock import Hold as LoopHold
 from stowplan.runtime.clock import LoopWatchdog, VirtualClock
 from stowplan.runtime.clock import run as run_virtual
@@ -129,7 +129,7 @@ BOUNDED: Final = (ChangeLog, LastDecisions, EventRecorder, SchedulerMetrics, Bat
 """Parts of a scheduler that keep up to a fixed number of entries whatever the cluster holds."""
 
 
-class Finding(NamedTuple):
+class FuzzFinding(NamedTuple):
     """Something that must not be: in which case, which rule, what was seen."""
 
     case: str
@@ -166,7 +166,7 @@ class FuzzResult:
 
     cases: int = 0
     counts: Counter[str] = field(default_factory=Counter)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[FuzzFinding] = field(default_factory=list)
     holds: list[Hold] = field(default_factory=list)
     refusals: Counter[str] = field(default_factory=Counter)
 
@@ -182,14 +182,14 @@ class FuzzResult:
         self.holds += other.holds
         self.refusals.update(other.refusals)
 
-    def add(self, case: Case, rule: str, detail: str) -> None:
-        found = Finding(case.name, rule, detail[:400])
+    def add(self, case: FuzzCase, rule: str, detail: str) -> None:
+        found = FuzzFinding(case.name, rule, detail[:400])
         if found not in self.findings:
             self.findings.append(found)
 
 
 def run_cases(
-    run: FuzzRun, cases: Iterable[Case], show: Callable[[Case], None] = lambda case: None
+    run: FuzzRun, cases: Iterable[FuzzCase], show: Callable[[FuzzCase], None] = lambda case: None
 ) -> FuzzResult:
     """Run cases one after the other on one cluster; `show` is called after each."""
 
@@ -211,7 +211,7 @@ def run_cases(
 
 class _Fuzz:
     def __init__(
-        self, run: FuzzRun, clock: VirtualClock, watchdog: LoopWatchdog, show: Callable[[Case], None]
+        self, run: FuzzRun, clock: VirtualClock, watchdog: LoopWatchdog, show: Callable[[FuzzCase], None]
     ) -> None:
         self._run = run
         self.watchdog = watchdog
@@ -234,7 +234,7 @@ class _Fuzz:
         for resource in WRITTEN:
             for obj in self._store.all(resource):
                 self._base[resource, *_key(obj)] = obj
-        self._case = Case("start", ())
+        self._case = FuzzCase("start", ())
         self._uid_states: dict[tuple[str, str], Any] = {}
         self._before: dict[str, int] | None = None
         self._unwatched = 0.0
@@ -245,7 +245,7 @@ class _Fuzz:
         self._has_groups = False
         self._without = 0.0
 
-    async def run(self, cases: Sequence[Case]) -> FuzzResult:
+    async def run(self, cases: Sequence[FuzzCase]) -> FuzzResult:
         """A scheduler that dies is a finding; the cases that are left get a new one."""
         left = list(cases)
         while left:
@@ -261,7 +261,7 @@ class _Fuzz:
                 self._restore()
         return self._result
 
-    def _scheduler(self, first: Case) -> Scheduler:
+    def _scheduler(self, first: FuzzCase) -> Scheduler:
         settings = Settings.of(default_config(GROUP_GATES) if first.groups else None)
         scheduler = Scheduler(
             InProcessClient(self._store),
@@ -273,7 +273,7 @@ class _Fuzz:
         _Judge(self, scheduler)
         return scheduler
 
-    async def _run_with(self, scheduler: Scheduler, left: list[Case]) -> None:
+    async def _run_with(self, scheduler: Scheduler, left: list[FuzzCase]) -> None:
         """The next cases that need the same feature gates."""
         groups = left[0].groups
         if self._before is None or groups != self._has_groups:
@@ -305,12 +305,12 @@ class _Fuzz:
         """What the first pods make a scheduler allocate is not growth."""
         labels = node("node-1", generation="1")["metadata"]["labels"]
         for number, selector in enumerate(({}, {}, labels, labels, {})):
-            steps = (Step("create", PODS, pod(f"warm-{number}", nodeSelector=selector)), Step("wait"))
-            await self._run_case(scheduler, Case("warm-up", steps), compare=False)
+            steps = (FuzzStep("create", PODS, pod(f"warm-{number}", nodeSelector=selector)), FuzzStep("wait"))
+            await self._run_case(scheduler, FuzzCase("warm-up", steps), compare=False)
         with self.uncounted():
             self._before = self._sizes(scheduler)
 
-    async def _run_case(self, scheduler: Scheduler, case: Case, *, compare: bool = True) -> None:
+    async def _run_case(self, scheduler: Scheduler, case: FuzzCase, *, compare: bool = True) -> None:
         self._segment = self._worked()
         for step in case.steps:
             if step.verb == "wait":
@@ -332,7 +332,7 @@ class _Fuzz:
         """Let the scheduler work on what was written, with an ordinary pod that comes after it."""
         began, worked, waited = self._clock.now(), self._worked(), 0.0
 
-        def changed(change: Change) -> None:
+        def changed(change: StoreChange) -> None:
             nonlocal waited
             if _key(change.object) == key and change.object["spec"].get("nodeName") and not waited:
                 waited = self._clock.now() - began + self._worked() - worked
@@ -355,7 +355,7 @@ class _Fuzz:
         elif waited > self._without + MORE:
             self._find(LATE, f"{waited:.1f} s, of which most is CPU time; without it {self._without:.2f} s")
 
-    async def _check_growth(self, scheduler: Scheduler, case: Case) -> None:
+    async def _check_growth(self, scheduler: Scheduler, case: FuzzCase) -> None:
         """Compare the cost of a case with that of half of it; measured again if it seems too much."""
         if case.half is None:
             return
@@ -380,7 +380,7 @@ class _Fuzz:
 
     # Writing
 
-    def _write(self, step: Step) -> None:
+    def _write(self, step: FuzzStep) -> None:
         self._result.counts["writes"] += 1
         began = time.thread_time()
         try:
@@ -394,7 +394,7 @@ class _Fuzz:
         if took > MORE:
             self._find(ANSWERS, f"{step}: {took:.1f} s of CPU time")
 
-    def _perform(self, step: Step) -> None:
+    def _perform(self, step: FuzzStep) -> None:
         store, resource, key = self._store, step.resource, step.key
         replaces = step.verb in ("recreate", "reuse-uid", "delete")
         if replaces and store.find(resource, *key) is not None:
@@ -543,7 +543,7 @@ class _Versions:
             self._follow(resource)
 
     def _follow(self, resource: Resource) -> None:
-        def changed(change: Change) -> None:
+        def changed(change: StoreChange) -> None:
             self._bodies[resource, change.object["metadata"]["resourceVersion"]] = change.object
 
         self._store.watch(resource, changed)
@@ -559,7 +559,7 @@ class _Versions:
     def body(self, resource: Resource, obj: Object) -> Json:
         return self._bodies[resource, obj.metadata.resource_version]
 
-    def known(self, scheduler: Scheduler) -> Cluster:
+    def known(self, scheduler: Scheduler) -> FeasibleCluster:
         """The cluster as the scheduler knows it right now, with the pods it has assumed."""
         informers, cache = scheduler.informers, scheduler.context.cache
         pods = [self.body(PODS, one) for one in informers.pods.objects.values()]
@@ -569,7 +569,7 @@ class _Versions:
         volumes = [self.body(PERSISTENT_VOLUMES, one) for one in storage.volumes.values()]
         bound = {one["metadata"]["uid"]: one["spec"].get("nodeName", "") for one in pods}
         where = {uid: name for uid, name in {**bound, **cache.assumed}.items() if name and uid in bound}
-        return Cluster(
+        return FeasibleCluster(
             nodes={one["metadata"]["name"]: one for one in nodes},
             pods={one["metadata"]["uid"]: one for one in pods},
             where=where,

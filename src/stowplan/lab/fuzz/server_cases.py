@@ -22,7 +22,7 @@ import yaml
 
 from stowplan.explain.report import Report
 from stowplan.explain.report.terminal import render
-from stowplan.lab.fuzz.run import Finding, FuzzResult
+from stowplan.lab.fuzz.run import FuzzFinding, FuzzResult
 from stowplan.testing.processes import STOWPLAN, Process
 
 ANSWERS: Final = "the API server answers"
@@ -45,7 +45,7 @@ _SMALL_FILES: Final = 'ulimit -f 4096; exec "$@"'
 Json = dict[str, Any]
 
 
-class Server(Process):
+class CaseServer(Process):
     """`stowplan up` with one node; requests to it as an administrator."""
 
     def __init__(self, folder: Path) -> None:
@@ -120,7 +120,7 @@ class Server(Process):
         await self.kill()
 
 
-Play = Callable[[Server], Awaitable[list[tuple[str, str]]]]
+Play = Callable[[CaseServer], Awaitable[list[tuple[str, str]]]]
 """Plays a case; the rules that were broken, each with what was seen."""
 
 
@@ -140,7 +140,7 @@ def pod(name: str, **more: Any) -> Json:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-async def _cost(server: Server, most: float, send: Awaitable[tuple[int, bytes]]) -> list[tuple[str, str]]:
+async def _cost(server: CaseServer, most: float, send: Awaitable[tuple[int, bytes]]) -> list[tuple[str, str]]:
     """A request with a limit of CPU time, which is refused or done."""
     before = server.cpu()
     code, text = await send
@@ -153,7 +153,7 @@ async def _cost(server: Server, most: float, send: Awaitable[tuple[int, bytes]])
     return found
 
 
-async def _settled_cpu(server: Server) -> float:
+async def _settled_cpu(server: CaseServer) -> float:
     """The CPU time when the server is idle again: an answer may come before the work on a request ends."""
     last, now = -1.0, server.cpu()
     while now > last + _IDLE:
@@ -167,7 +167,7 @@ _IDLE: Final = 0.03
 """Seconds of CPU time in a fifth of a second that controllers and kubelets need."""
 
 
-async def _merge_keys(server: Server) -> list[tuple[str, str]]:
+async def _merge_keys(server: CaseServer) -> list[tuple[str, str]]:
     """Every level merges the one below thirty times: 2 KB of YAML that stand for millions of keys."""
     levels = ["m0: &m0 {" + ", ".join(f"k{number}: x" for number in range(30)) + "}"]
     for level in range(1, 5):
@@ -178,7 +178,7 @@ async def _merge_keys(server: Server) -> list[tuple[str, str]]:
     )
 
 
-async def _exponent(server: Server) -> list[tuple[str, str]]:
+async def _exponent(server: CaseServer) -> list[tuple[str, str]]:
     """Admission, the scheduler and the quotas of the cluster all read it."""
     found: list[tuple[str, str]] = []
     for number, amount in enumerate(("1e999999", "1e99999999", "1e999999999")):
@@ -191,7 +191,7 @@ async def _exponent(server: Server) -> list[tuple[str, str]]:
     return found
 
 
-async def _deep_json(server: Server) -> list[tuple[str, str]]:
+async def _deep_json(server: CaseServer) -> list[tuple[str, str]]:
     """Deeper than any decoder goes, in a body and in managedFields."""
     depth = 100_000
     deep = b'{"a":' * depth + b"1" + b"}" * depth
@@ -200,7 +200,7 @@ async def _deep_json(server: Server) -> list[tuple[str, str]]:
     return found + await _cost(server, 0.5, server.request("POST", _PODS, whole))
 
 
-async def _bomb(server: Server) -> list[tuple[str, str]]:
+async def _bomb(server: CaseServer) -> list[tuple[str, str]]:
     """Gigabytes of blanks in less than a body may have: a block of a megabyte, again and again."""
     packing = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS | _GZIP)
     head, block = (packing.compress(b" " * MIB) + packing.flush(zlib.Z_FULL_FLUSH) for _ in range(2))
@@ -208,7 +208,7 @@ async def _bomb(server: Server) -> list[tuple[str, str]]:
     return await _cost(server, 0.3, server.request("POST", _PODS, text, Content_Encoding="gzip"))
 
 
-async def _slow_watches(server: Server) -> list[tuple[str, str]]:
+async def _slow_watches(server: CaseServer) -> list[tuple[str, str]]:
     """Watches of which nothing is ever read, and writes of 200 KB for each of them."""
     watches, writes = 40, 75
     before = server.resident()
@@ -237,14 +237,14 @@ _SLACK: Final = 48 * MIB
 """The history of changes that the server keeps, 75 objects of 200 KB in several forms."""
 
 
-async def _smallest(server: Server, wanted: int) -> int:
+async def _smallest(server: CaseServer, wanted: int) -> int:
     deadline = time.monotonic() + 10.0
     while server.resident() > wanted and time.monotonic() < deadline:
         await asyncio.sleep(0.2)
     return server.resident()
 
 
-async def _circle(server: Server) -> list[tuple[str, str]]:
+async def _circle(server: CaseServer) -> list[tuple[str, str]]:
     """Three pods own each other, and one is deleted in the foreground: the garbage collector has to end."""
     names = ("circle-1", "circle-2", "circle-3")
     uids = [(await server.json("POST", _PODS, pod(name)))[1]["metadata"]["uid"] for name in names]
@@ -269,7 +269,7 @@ async def _circle(server: Server) -> list[tuple[str, str]]:
     return [(ANSWERS, f"{', '.join(left)} were not deleted")] if left else []
 
 
-async def _full_disk(server: Server) -> list[tuple[str, str]]:
+async def _full_disk(server: CaseServer) -> list[tuple[str, str]]:
     """Writes until one is refused: no list and no watch may show what was refused."""
     note, refused = "x" * 200_000, ""
     for number in range(60):
@@ -291,7 +291,7 @@ async def _full_disk(server: Server) -> list[tuple[str, str]]:
 _BIDI: Final = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"
 
 
-async def _terminal(server: Server) -> list[tuple[str, str]]:
+async def _terminal(server: CaseServer) -> list[tuple[str, str]]:
     """Bidirectional controls in a text make a terminal show another text."""
     text = f"pod {_BIDI}\x1b[2J\u2028 is fine"
     shown = "\n".join(render(Report(title=text, summary=text, parts=(), data={})))
@@ -318,7 +318,7 @@ def run_server_cases(
     result = FuzzResult()
 
     async def main() -> None:
-        server: Server | None = None
+        server: CaseServer | None = None
         with tempfile.TemporaryDirectory(prefix="stowplan-fuzz-") as folder:
             try:
                 for number, case in enumerate(cases):
@@ -326,7 +326,7 @@ def run_server_cases(
                         await server.close()
                         server = None
                     if server is None:
-                        server = Server(Path(folder, str(number)))
+                        server = CaseServer(Path(folder, str(number)))
                         await server.start(full_disk=case.full_disk)
                     if not await _run(case, server, result):
                         await server.close()
@@ -341,7 +341,7 @@ def run_server_cases(
     return result
 
 
-async def _run(case: ServerCase, server: Server, result: FuzzResult) -> bool:
+async def _run(case: ServerCase, server: CaseServer, result: FuzzResult) -> bool:
     """Play a case; the server still answers."""
     try:
         found = await case.play(server)
@@ -350,5 +350,5 @@ async def _run(case: ServerCase, server: Server, result: FuzzResult) -> bool:
     answers = await server.is_there()
     if not answers:
         found.append((ANSWERS, "/readyz does not answer after the case"))
-    result.findings += [Finding(case.name, rule, detail[:400]) for rule, detail in found]
+    result.findings += [FuzzFinding(case.name, rule, detail[:400]) for rule, detail in found]
     return answers

@@ -17,7 +17,7 @@ class CannotAddError(Exception):
     """A request for all devices needs one that a constraint forbids: the whole attempt fails."""
 
 
-class Offer(NamedTuple):
+class SlowOffer(NamedTuple):
     """A device of a node with its pool, and what the pool's counters are."""
 
     pool: str
@@ -37,17 +37,17 @@ class Offer(NamedTuple):
         return self.device.get("capacity") or {}
 
 
-class Choice(NamedTuple):
+class SlowChoice(NamedTuple):
     """A device for a request; the name of an alternative is that of its request, a slash and its own."""
 
     request: str
     asked: Json
-    offer: Offer
+    offer: SlowOffer
 
 
-def offers(slices: Sequence[Json], node: str) -> list[Offer]:
+def offers(slices: Sequence[Json], node: str) -> list[SlowOffer]:
     """The devices that a node can use, in the order in which they are tried."""
-    found: list[Offer] = []
+    found: list[SlowOffer] = []
     for pool in sorted({one["spec"]["pool"]["name"] for one in slices}):
         members = [one["spec"] for one in slices if one["spec"]["pool"]["name"] == pool]
         newest = max(one["pool"]["generation"] for one in members)
@@ -60,7 +60,7 @@ def offers(slices: Sequence[Json], node: str) -> list[Offer]:
                 counters[counter_set["name"]] = counter_set["counters"]
         for one in members:
             if one.get("nodeName") == node or one.get("allNodes"):
-                found += [Offer(pool, device, counters) for device in one.get("devices") or ()]
+                found += [SlowOffer(pool, device, counters) for device in one.get("devices") or ()]
     return found
 
 
@@ -101,7 +101,9 @@ class SlowAllocator:
         found = self._search([], asked["requests"], offers(self._slices, node))
         return None if found is None else [(one.request, *one.offer.id) for one in found]
 
-    def _search(self, before: list[Choice], requests: list[Json], free: list[Offer]) -> list[Choice] | None:
+    def _search(
+        self, before: list[SlowChoice], requests: list[Json], free: list[SlowOffer]
+    ) -> list[SlowChoice] | None:
         """Choices for all requests that go together with those before."""
         if not requests:
             return before
@@ -118,21 +120,21 @@ class SlowAllocator:
 
     def _take_some(
         self,
-        before: list[Choice],
+        before: list[SlowChoice],
         name: str,
         asked: Json,
         rest: list[Json],
-        free: list[Offer],
+        free: list[SlowOffer],
         count: int,
         start: int,
-    ) -> list[Choice] | None:
+    ) -> list[SlowChoice] | None:
         if not count:
             return self._search(before, rest, free)
         for place in range(start, len(free)):
             offer = free[place]
             if not _selects(asked, offer) or not _has_room(asked, offer, self._consumed):
                 continue
-            choices = [*before, Choice(name, asked, offer)]
+            choices = [*before, SlowChoice(name, asked, offer)]
             if not self._is_possible(choices) or not self._add(choices[-1]):
                 continue
             found = self._take_some(choices, name, asked, rest, free, count - 1, place + 1)
@@ -142,13 +144,13 @@ class SlowAllocator:
         return None
 
     def _take_all(
-        self, before: list[Choice], name: str, asked: Json, rest: list[Json], free: list[Offer]
-    ) -> list[Choice] | None:
+        self, before: list[SlowChoice], name: str, asked: Json, rest: list[Json], free: list[SlowOffer]
+    ) -> list[SlowChoice] | None:
         consumed = self._consumed if self._all_without_full else Counter[tuple[str, str, str]]()
         wanted = [offer for offer in free if _selects(asked, offer) and _has_room(asked, offer, consumed)]
         choices, added = before, 0
         for offer in wanted:
-            choices = [*choices, Choice(name, asked, offer)]
+            choices = [*choices, SlowChoice(name, asked, offer)]
             if not self._is_possible(choices, but_for_capacity=True):
                 break
             if not self._add(choices[-1]):
@@ -164,7 +166,7 @@ class SlowAllocator:
             self._remove(choice)
         return None
 
-    def _add(self, choice: Choice) -> bool:
+    def _add(self, choice: SlowChoice) -> bool:
         """Take a choice into all constraints, or into none if one forbids it."""
         for place, constraint in enumerate(self._constraints):
             if not constraint.add(choice):
@@ -173,13 +175,13 @@ class SlowAllocator:
                 return False
         return True
 
-    def _remove(self, choice: Choice) -> None:
+    def _remove(self, choice: SlowChoice) -> None:
         for constraint in reversed(self._constraints):
             constraint.remove(choice)
 
     # Rules other than constraints
 
-    def _is_possible(self, choices: Sequence[Choice], *, but_for_capacity: bool = False) -> bool:
+    def _is_possible(self, choices: Sequence[SlowChoice], *, but_for_capacity: bool = False) -> bool:
         whole = [one.offer.id for one in choices if not one.offer.is_shared]
         return (
             len(set(whole)) == len(whole)
@@ -188,14 +190,14 @@ class SlowAllocator:
             and (but_for_capacity or self._capacity_holds(choices))
         )
 
-    def _is_usable(self, choice: Choice) -> bool:
+    def _is_usable(self, choice: SlowChoice) -> bool:
         asked, offer = choice.asked, choice.offer
         if offer.id in self._whole and not asked.get("adminAccess"):
             return False
         tolerated = {one["key"] for one in asked.get("tolerations") or ()}
         return all(taint["key"] in tolerated for taint in offer.device.get("taints") or ())
 
-    def _capacity_holds(self, choices: Sequence[Choice]) -> bool:
+    def _capacity_holds(self, choices: Sequence[SlowChoice]) -> bool:
         """What is chosen beside what others have, also of a device that is not shared any more."""
         total = Counter(self._consumed)
         for one in choices:
@@ -207,7 +209,7 @@ class SlowAllocator:
             for name, capacity in one.offer.capacity.items()
         )
 
-    def _counters_hold(self, choices: Sequence[Choice]) -> bool:
+    def _counters_hold(self, choices: Sequence[SlowChoice]) -> bool:
         """What is drawn beside the devices of the pool that others have."""
         for pool in {one.offer.pool for one in choices if one.offer.device.get("consumesCounters")}:
             drawing = [one.offer.device for one in choices if one.offer.pool == pool]
@@ -239,11 +241,11 @@ class _Constraint:
         self._values: list[str] = []
         self._last: dict[str, str] = {}
 
-    def _concerns(self, choice: Choice) -> bool:
+    def _concerns(self, choice: SlowChoice) -> bool:
         names = (choice.request, choice.request.partition("/")[0])
         return not self._requests or any(name in self._requests for name in names)
 
-    def add(self, choice: Choice) -> bool:
+    def add(self, choice: SlowChoice) -> bool:
         if not self._concerns(choice):
             return True
         attribute: Mapping[str, Any] | None = choice.offer.device["attributes"].get(self._attribute)
@@ -258,7 +260,7 @@ class _Constraint:
         self._last[choice.request.partition("/")[0]] = value
         return True
 
-    def remove(self, choice: Choice) -> None:
+    def remove(self, choice: SlowChoice) -> None:
         if self._concerns(choice):
             self._values.pop()
             self._last.pop(choice.request.partition("/")[0], None)
@@ -271,7 +273,7 @@ def _alternatives(request: Json) -> Iterator[tuple[str, Json]]:
         yield f"{request['name']}/{one['name']}", one
 
 
-def _selects(asked: Json, offer: Offer) -> bool:
+def _selects(asked: Json, offer: SlowOffer) -> bool:
     model = offer.device["attributes"]["model"]["string"]
     return all(one["cel"]["expression"].endswith(f'"{model}"') for one in asked.get("selectors") or ())
 
@@ -279,7 +281,7 @@ def _selects(asked: Json, offer: Offer) -> bool:
 # Capacity
 
 
-def _has_room(asked: Json, offer: Offer, consumed: Mapping[tuple[str, str, str], int]) -> bool:
+def _has_room(asked: Json, offer: SlowOffer, consumed: Mapping[tuple[str, str, str], int]) -> bool:
     """Whether what others have of a device leaves what a request consumes, and its policies allow that."""
     wanted = (asked.get("capacity") or {}).get("requests") or {}
     return wanted.keys() <= offer.capacity.keys() and all(

@@ -14,7 +14,7 @@ from stowplan.api.catalogue import PODS
 from stowplan.api.pod import Pod
 from stowplan.api.status import ApiError
 from stowplan.client.http import Address, HttpClient, Server
-from stowplan.lab.fuzz.cases import Case, Step, base, pod
+from stowplan.lab.fuzz.cases import FuzzCase, FuzzStep, base, pod
 from stowplan.lab.fuzz.recorded_server import RecordedServer
 from stowplan.lab.fuzz.run import (
     GOES_ON,
@@ -41,7 +41,7 @@ LONGEST_OBJECT: Final = 32 << 20
 
 
 def run_wire(
-    run: FuzzRun, cases: Iterable[Case], show: Callable[[Case], None] = lambda case: None
+    run: FuzzRun, cases: Iterable[FuzzCase], show: Callable[[FuzzCase], None] = lambda case: None
 ) -> FuzzResult:
     """Run cases one after the other, each on a server with nothing else; `show` is called after each."""
     watchdog = LoopWatchdog(limit=NOTICED, by_cpu=True)
@@ -61,7 +61,7 @@ def run_wire(
 class _Wire:
     """One case with two schedulers."""
 
-    def __init__(self, run: FuzzRun, case: Case, watchdog: LoopWatchdog, result: FuzzResult) -> None:
+    def __init__(self, run: FuzzRun, case: FuzzCase, watchdog: LoopWatchdog, result: FuzzResult) -> None:
         self._run = run
         self._case = case
         self._watchdog = watchdog
@@ -75,7 +75,7 @@ class _Wire:
                 await self._list_without_end(server)
                 return
             for resource, body in base(self._run.nodes):
-                server.put(resource, "/".join(Step("create", resource, body).key), body)
+                server.put(resource, "/".join(FuzzStep("create", resource, body).key), body)
             await self._with_scheduler(server, self._write)
             await self._with_scheduler(server, lambda server: None)
         self._check_hold()
@@ -117,7 +117,7 @@ class _Wire:
     async def _schedule_probe(self, server: RecordedServer) -> None:
         self._probes += 1
         body = pod(f"ordinary-{self._probes}")
-        key = "/".join(Step("create", PODS, body).key)
+        key = "/".join(FuzzStep("create", PODS, body).key)
         server.put(PODS, key, body)
         while key not in server.bound:
             await asyncio.sleep(0.01)

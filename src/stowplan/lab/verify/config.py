@@ -9,20 +9,20 @@ from stowplan.config import BuiltConfig, ConfigError, build, load
 from stowplan.config.dump import dump
 from stowplan.config.types import Extender
 from stowplan.lab.verify.recording import Line, gates_of, read_lines
-from stowplan.lab.verify.report import Difference, Report
+from stowplan.lab.verify.report import FactDifference, VerifyReport
 from stowplan.scheduler.framework.interface import ExtensionPoint
 from stowplan.scheduler.framework.profile import ProfileSpec
 
 VERDICT = "verdict"
 
 
-def replay(path: str | Path, report: Report) -> None:
+def replay(path: str | Path, report: VerifyReport) -> None:
     """Replay all documents of a recording into a report. Raises RecordingError."""
     for line in read_lines(Path(path)):
         replay_line(line, report)
 
 
-def replay_line(line: Line, report: Report) -> None:
+def replay_line(line: Line, report: VerifyReport) -> None:
     """Replay the document of a line into a report. Raises RecordingError.
 
     Every document has a verdict: accepted, or the stage and the exact text of the refusal. An accepted one
@@ -80,5 +80,5 @@ def _verdict(result: dict[str, Any]) -> dict[str, Any]:
     return {name: result[name] for name in ("ok", "stage", "error") if name in result}
 
 
-def _compare(report: Report, family: str, subject: str, where: str, expected: Any, actual: Any) -> None:
-    report.add(family, subject, expected == actual, Difference(where, expected, actual))
+def _compare(report: VerifyReport, family: str, subject: str, where: str, expected: Any, actual: Any) -> None:
+    report.add(family, subject, expected == actual, FactDifference(where, expected, actual))

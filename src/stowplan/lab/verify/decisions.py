@@ -15,16 +15,16 @@ from stowplan.api.releases import Release, UnknownReleaseError
 from stowplan.config import ConfigError
 from stowplan.lab.verify.recording import Line
 from stowplan.lab.verify.replay import (
-    Attempt,
-    Preemption,
-    Replay,
+    RecordedPreemption,
+    RecordedScenario,
+    ReplayAttempt,
     Replayed,
-    Scenario,
     ScenarioError,
+    ScenarioReplay,
     decode_scenario,
     recorded_gates,
 )
-from stowplan.lab.verify.report import Difference, Report
+from stowplan.lab.verify.report import FactDifference, VerifyReport
 from stowplan.scheduler.framework.status import ProfileError
 
 Facts = dict[str, Any]
@@ -33,7 +33,7 @@ PREEMPTION = "preemption"
 _NOT_IN_PREFILTER_RESULT = "(nodes not asked for)"
 
 
-def replay_line(line: Line, report: Report) -> None:
+def replay_line(line: Line, report: VerifyReport) -> None:
     """Replay the scenario of a line into a report. Raises RecordingError."""
     try:
         replay(line.family, decode_scenario(line.data), report, line.replayed_as)
@@ -43,9 +43,11 @@ def replay_line(line: Line, report: Report) -> None:
         raise line.error(error) from None
 
 
-def replay(family: str, scenario: Scenario, report: Report, replayed_as: Release | None = None) -> None:
+def replay(
+    family: str, scenario: RecordedScenario, report: VerifyReport, replayed_as: Release | None = None
+) -> None:
     """Replay a scenario, as another release than the one it was recorded from if one is given."""
-    under_way = Replay(scenario, gates=None if replayed_as is None else recorded_gates(replayed_as))
+    under_way = ScenarioReplay(scenario, gates=None if replayed_as is None else recorded_gates(replayed_as))
     for position, expected in enumerate(scenario.expected):
         if expected.crash is not None:
             found = under_way.attempt(expected).attempt
@@ -56,7 +58,9 @@ def replay(family: str, scenario: Scenario, report: Report, replayed_as: Release
         under_way.settle(expected, position)
 
 
-def compare(report: Report, family: str, where: str, expected: Attempt, replayed: Replayed) -> None:
+def compare(
+    report: VerifyReport, family: str, where: str, expected: ReplayAttempt, replayed: Replayed
+) -> None:
     """Count every fact of an attempt as equal, different, or not built."""
     recorded = facts_of(expected)
     actual = replayed.attempt
@@ -70,17 +74,17 @@ def compare(report: Report, family: str, where: str, expected: Attempt, replayed
         _leave_out_missing_plugin(report, family, recorded, found, replayed)
     for subject in dict.fromkeys((*recorded, *found)):
         one, other = recorded.get(subject), found.get(subject)
-        difference = None if one == other else Difference(where, *_unequal(one, other))
+        difference = None if one == other else FactDifference(where, *_unequal(one, other))
         report.add(family, subject, difference is None, difference)
 
 
-def count_not_built(report: Report, family: str, expected: Attempt) -> None:
+def count_not_built(report: VerifyReport, family: str, expected: ReplayAttempt) -> None:
     """Count every fact of an attempt as not built."""
     for subject in facts_of(expected):
         report.not_built(family, subject)
 
 
-def facts_of(attempt: Attempt) -> Facts:
+def facts_of(attempt: ReplayAttempt) -> Facts:
     """All facts of an attempt by subject."""
     facts: Facts = {"preFilter": msgspec.to_builtins(attempt.pre_filter)}
     if attempt.via_nominated_node:
@@ -103,14 +107,14 @@ def facts_of(attempt: Attempt) -> Facts:
     return facts | _binding_facts(attempt)
 
 
-def _rejections(attempt: Attempt) -> Facts:
+def _rejections(attempt: ReplayAttempt) -> Facts:
     by_plugin: defaultdict[str, dict[str, list[str]]] = defaultdict(dict)
     for node, verdict in attempt.rejected.items():
         by_plugin[verdict.plugin][node] = [verdict.code, *verdict.reasons]
     return {f"filter {plugin or _NOT_IN_PREFILTER_RESULT}": by_plugin[plugin] for plugin in sorted(by_plugin)}
 
 
-def _preemption_facts(preemption: Preemption) -> Facts:
+def _preemption_facts(preemption: RecordedPreemption) -> Facts:
     outcome = msgspec.to_builtins(preemption)
     candidates, ties = outcome.pop("candidates"), outcome.pop("ties")
     facts = {PREEMPTION: outcome}
@@ -121,7 +125,7 @@ def _preemption_facts(preemption: Preemption) -> Facts:
     return facts
 
 
-def _binding_facts(attempt: Attempt) -> Facts:
+def _binding_facts(attempt: ReplayAttempt) -> Facts:
     return {
         subject: fact
         for subject, fact in (
@@ -139,7 +143,7 @@ def _binding_facts(attempt: Attempt) -> Facts:
 
 
 def _leave_out_missing_plugin(
-    report: Report, family: str, recorded: Facts, found: Facts, replayed: Replayed
+    report: VerifyReport, family: str, recorded: Facts, found: Facts, replayed: Replayed
 ) -> None:
     """Take what a missing PostFilter plugin did and said out of the recorded facts.
 

@@ -18,8 +18,8 @@ from stowplan.lab.verify import config, expressions, hints
 from stowplan.lab.verify.decisions import facts_of
 from stowplan.lab.verify.documented import PLUGINS, is_documented
 from stowplan.lab.verify.recording import ABSENT, Line
-from stowplan.lab.verify.replay import Replay, Scenario, decode_scenario, recorded_gates
-from stowplan.lab.verify.report import Difference, Report
+from stowplan.lab.verify.replay import RecordedScenario, ScenarioReplay, decode_scenario, recorded_gates
+from stowplan.lab.verify.report import FactDifference, VerifyReport
 
 DECISIONS, HINTS, DOCUMENTS, EXPRESSIONS = "decisions", "hints", "config", "expressions"
 
@@ -48,7 +48,7 @@ Changes = Mapping[str, Release]
 
 
 @dataclass(slots=True)
-class Comparison:
+class ReleaseComparison:
     """What was found: facts stated, those that differ, what explains them, and those nothing explains."""
 
     stated: int = 0
@@ -79,7 +79,7 @@ class Comparer:
         self.old, self.new = old, new
         self._with = _changes(old, new)
         self._without = _changes(new, old)
-        self.found = Comparison()
+        self.found = ReleaseComparison()
 
     def changes_for(self, kind: str) -> list[str]:
         """The changes that a kind of recording may show, those that explain most first."""
@@ -162,7 +162,7 @@ def _decisions(line: Line, release: Release, attempts: int | None) -> Facts:
     """After each attempt the recorded outcome takes effect, so that one difference does not bring others."""
     scenario = _scenario(line.data)
     try:
-        replay = Replay(scenario, gates=recorded_gates(release))
+        replay = ScenarioReplay(scenario, gates=recorded_gates(release))
     except ConfigError as error:
         return {(f"{line.family}: {scenario.name}", _REFUSED): str(error)}
     found: Facts = {}
@@ -178,11 +178,11 @@ def _decisions(line: Line, release: Release, attempts: int | None) -> Facts:
 
 
 @lru_cache(maxsize=1)
-def _scenario(data: bytes) -> Scenario:
+def _scenario(data: bytes) -> RecordedScenario:
     return decode_scenario(data)
 
 
-class _Collected(Report):
+class _Collected(VerifyReport):
     """Collects what was found, whatever was recorded."""
 
     def __init__(self, line: Line) -> None:
@@ -190,7 +190,7 @@ class _Collected(Report):
         self._line = f"{line.family}, line {line.number}"
         self.facts: Facts = {}
 
-    def add(self, family: str, subject: str, equal: bool, difference: Difference | None = None) -> None:
+    def add(self, family: str, subject: str, equal: bool, difference: FactDifference | None = None) -> None:
         if difference is not None:
             self.facts[f"{self._line}: {difference.where}", subject] = difference.actual
 
@@ -202,7 +202,7 @@ def differing(some: Mapping[Fact, Any], others: Mapping[Fact, Any]) -> set[Fact]
     return {fact for fact in refused or stated if some.get(fact) != others.get(fact)}
 
 
-def render_differences(found: Comparison, old: Release, new: Release, limit: int = 10) -> str:
+def render_differences(found: ReleaseComparison, old: Release, new: Release, limit: int = 10) -> str:
     """A comparison as text: what each change explains, then what nothing explains or documents."""
     lines = [f"{found.stated:,} facts as {old.name} and as {new.name}: {found.differing:,} differ", ""]
     for change, subjects in sorted(found.by_change.items()):

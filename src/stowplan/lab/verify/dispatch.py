@@ -7,14 +7,14 @@ from pathlib import Path
 from stowplan.api.releases import Release
 from stowplan.lab.verify import config, decisions, expressions, hints, primitives
 from stowplan.lab.verify.recording import ABSENT, Line, read_lines
-from stowplan.lab.verify.report import Report
+from stowplan.lab.verify.report import VerifyReport
 
-Replayer = Callable[[Line, Report], None]
+Replayer = Callable[[Line, VerifyReport], None]
 
 
 def replay(
     path: Path,
-    report: Report,
+    report: VerifyReport,
     after_line: Callable[[], None] = lambda: None,
     replayed_as: Release | None = None,
 ) -> None:
@@ -42,7 +42,7 @@ def replayer_of(line: Line) -> Replayer:
     raise line.error(f"expected a field `kind` or one of {', '.join(_BY_FIELD)}")
 
 
-def _replay_pod_groups(line: Line, report: Report) -> None:
+def _replay_pod_groups(line: Line, report: VerifyReport) -> None:
     """Runs of a whole scheduler, which takes a server, too: that is loaded when there is one to replay.
 
     Pod groups of 1.36, an alpha form that the next release replaced, are not built.

@@ -12,14 +12,14 @@ from stowplan.api.cel.devices import (
 )
 from stowplan.api.releases import Release
 from stowplan.lab.verify.recording import Line
-from stowplan.lab.verify.report import Difference, Report
+from stowplan.lab.verify.report import FactDifference, VerifyReport
 
 _RESULT: Final = ("result", "error", "errorType")
 _NEW: Final = "newExpressionCompileError"
 _VARIES: Final = "varies"
 
 
-def replay_line(line: Line, report: Report) -> None:
+def replay_line(line: Line, report: VerifyReport) -> None:
     """Replay an expression into a report. Raises RecordingError.
 
     The result with its error is one fact; its type, the two costs, and what the API server would say if the
@@ -37,7 +37,7 @@ def replay_line(line: Line, report: Report) -> None:
             wanted = {name: expected[name] for name in names if name in expected}
             got = {name: actual[name] for name in names if name in actual}
             if wanted or got:
-                report.add(line.family, subject, wanted == got, Difference(where, wanted, got))
+                report.add(line.family, subject, wanted == got, FactDifference(where, wanted, got))
 
 
 def outcome(case: dict[str, Any], release: Release) -> dict[str, Any]:

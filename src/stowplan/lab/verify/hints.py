@@ -16,7 +16,7 @@ from stowplan.api.pod_groups import GroupObject
 from stowplan.config import build, default_config
 from stowplan.config import load as load_config
 from stowplan.lab.verify.recording import Line, gates_of, read_lines
-from stowplan.lab.verify.report import Difference, Report
+from stowplan.lab.verify.report import FactDifference, VerifyReport
 from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.scheduler.framework.events import Action, Answer, ClusterEvent, Hint, HintMap, build_hint_map
 from stowplan.scheduler.framework.profile import ProfileSpec
@@ -29,7 +29,7 @@ from stowplan.scheduler.queue.requeue import worth_requeuing
 from stowplan.scheduler.table.table import ClusterTable, load
 
 
-class Case(dict[str, Any]):
+class HintCase(dict[str, Any]):
     """A recorded case and the feature gates, with their release, that it was recorded under."""
 
     def __init__(self, fields: Mapping[str, Any], gates: FeatureGates) -> None:
@@ -40,17 +40,17 @@ class Case(dict[str, Any]):
 _OURS: Final = "default-scheduler"
 
 
-def replay(path: str | Path, report: Report) -> None:
+def replay(path: str | Path, report: VerifyReport) -> None:
     """Replay all cases of a recording into a report. Raises RecordingError."""
     for line in read_lines(Path(path)):
         replay_line(line, report)
 
 
-def replay_line(line: Line, report: Report) -> None:
+def replay_line(line: Line, report: VerifyReport) -> None:
     """Replay the case of a line into a report. Raises RecordingError."""
     case = line.case()
     with line.case_errors():
-        _KINDS[case["kind"]](Case(case, gates_of(case, line.release)), line.family, report)
+        _KINDS[case["kind"]](HintCase(case, gates_of(case, line.release)), line.family, report)
 
 
 # Hints
@@ -70,7 +70,7 @@ class _Setting:
         return plugin in self._built
 
 
-def _setting(case: Case) -> _Setting:
+def _setting(case: HintCase) -> _Setting:
     config = case.get("config")
     gates = case.gates
     if config is None and not case.get("objects"):
@@ -91,7 +91,7 @@ def _profile(config: bytes, gates: FeatureGates) -> ProfileSpec:
     return build(load_config(config, gates) if config else default_config(gates)).profiles[0]
 
 
-def _replay_hint(case: Case, family: str, report: Report) -> None:
+def _replay_hint(case: HintCase, family: str, report: VerifyReport) -> None:
     """One fact per plugin that hears of the event."""
     setting = _setting(case)
     event = _event(case["event"])
@@ -119,7 +119,7 @@ def _told(answers: list[Answer]) -> Any:
     return (Hint.QUEUE if helps else Hint.SKIP).value
 
 
-def _replay_requeue(case: Case, family: str, report: Report) -> None:
+def _replay_requeue(case: HintCase, family: str, report: VerifyReport) -> None:
     setting = _setting(case)
     event = _event(case["event"])
     queued = QueuedPod(setting.table.info(convert(case["pod"], Pod)), 0.0)
@@ -137,7 +137,7 @@ def _replay_requeue(case: Case, family: str, report: Report) -> None:
 # Events
 
 
-def _replay_pod_events(case: Case, family: str, report: Report) -> None:
+def _replay_pod_events(case: HintCase, family: str, report: VerifyReport) -> None:
     old, new = convert(case["old"], Pod), convert(case["new"], Pod)
     found = UpdateEvents(case.gates)
     for field, is_target in (("events", False), ("eventsAsTarget", True)):
@@ -146,7 +146,7 @@ def _replay_pod_events(case: Case, family: str, report: Report) -> None:
             _compare(report, family, case["kind"], case, case[field], [_described(event) for event in events])
 
 
-def _replay_node_events(case: Case, family: str, report: Report) -> None:
+def _replay_node_events(case: HintCase, family: str, report: VerifyReport) -> None:
     events = UpdateEvents(case.gates).of_node(convert(case["old"], Node), convert(case["new"], Node))
     _compare(report, family, case["kind"], case, case["events"], [_described(event) for event in events])
 
@@ -162,7 +162,7 @@ def _described(event: ClusterEvent) -> dict[str, str]:
 # Handlers
 
 
-def _replay_handler(case: Case, family: str, report: Report) -> None:
+def _replay_handler(case: HintCase, family: str, report: VerifyReport) -> None:
     assumed = {pod.metadata.uid: pod for pod in (convert(each, Pod) for each in case.get("assumed", ()))}
     queue = _RecordingQueue()
     handlers = EventHandlers(_AssumedPods(assumed), queue, (_OURS,), WaitingPods(), gates=case.gates)
@@ -269,15 +269,17 @@ class _RecordingQueue:
         self.calls.append(told)
 
 
-def _object(case: Case, side: str) -> Object | None:
+def _object(case: HintCase, side: str) -> Object | None:
     return convert_any(case[side]) if case.get(side) else None
 
 
-def _compare(report: Report, family: str, subject: str, case: Case, expected: Any, actual: Any) -> None:
-    report.add(family, subject, expected == actual, Difference(case["name"], expected, actual))
+def _compare(
+    report: VerifyReport, family: str, subject: str, case: HintCase, expected: Any, actual: Any
+) -> None:
+    report.add(family, subject, expected == actual, FactDifference(case["name"], expected, actual))
 
 
-_KINDS: Final[dict[str, Callable[[Case, str, Report], None]]] = {
+_KINDS: Final[dict[str, Callable[[HintCase, str, VerifyReport], None]]] = {
     "hint": _replay_hint,
     "requeue": _replay_requeue,
     "pod-events": _replay_pod_events,

@@ -32,7 +32,7 @@ from stowplan.config import default_config
 from stowplan.config import load as load_config
 from stowplan.lab.verify.group_facts import GroupFacts, evaluation_facts
 from stowplan.lab.verify.recording import Line
-from stowplan.lab.verify.report import Difference, Report
+from stowplan.lab.verify.report import FactDifference, VerifyReport
 from stowplan.localcluster.client import BUFFER, InProcessClient, InProcessWatch
 from stowplan.localcluster.store import Store, Watcher
 from stowplan.localcluster.store.watchcache import Sink
@@ -80,7 +80,7 @@ _IN_CYCLES: Final = (
 _QUEUES: Final = {"incomplete": "incompletePodGroup", "gated": "unschedulable"}
 
 
-def replay_line(line: Line, report: Report) -> None:
+def replay_line(line: Line, report: VerifyReport) -> None:
     """Replay the run of a line into a report. Raises RecordingError."""
     case = line.case()
     with line.case_errors():
@@ -118,12 +118,12 @@ def _paired(one: list[Json], other: list[Json]) -> Iterator[tuple[Json, Json]]:
         yield one[place] if place < len(one) else {}, other[place] if place < len(other) else {}
 
 
-def _compare(report: Report, family: str, subject: str, where: str, wanted: Any, found: Any) -> None:
+def _compare(report: VerifyReport, family: str, subject: str, where: str, wanted: Any, found: Any) -> None:
     if subject == "events":
         wanted = [_as_written(event) for event in wanted or ()]
     wanted, found = _plain(wanted), _plain(found)
     equal = wanted == found
-    report.add(family, subject, equal, None if equal else Difference(where, wanted, found))
+    report.add(family, subject, equal, None if equal else FactDifference(where, wanted, found))
 
 
 def _as_written(event: Json) -> Json:

@@ -27,7 +27,7 @@ from stowplan.api.pod import (
 )
 from stowplan.api.rules import nodeselector, resources, taints
 from stowplan.lab.verify.recording import Line, read_lines
-from stowplan.lab.verify.report import Difference, Report
+from stowplan.lab.verify.report import FactDifference, VerifyReport
 from stowplan.scheduler.node_sampler import nodes_to_find
 from stowplan.scheduler.queue.sub_queues import Backoff
 from stowplan.scheduler.table.nodetree import NodeTree, NodeTreeError, zone_key
@@ -40,13 +40,13 @@ Result = dict[str, Any]
 _MILLISECOND: Final = 1_000_000
 
 
-def replay(path: str | Path, report: Report) -> None:
+def replay(path: str | Path, report: VerifyReport) -> None:
     """Replay all cases of a recording into a report. Raises RecordingError."""
     for line in read_lines(Path(path)):
         replay_line(line, report)
 
 
-def replay_line(line: Line, report: Report) -> None:
+def replay_line(line: Line, report: VerifyReport) -> None:
     """Replay the case of a line into a report. Raises RecordingError."""
     case = line.case()
     with line.case_errors():
@@ -56,13 +56,13 @@ def replay_line(line: Line, report: Report) -> None:
         report.add(FAMILY, case["kind"], difference is None, difference)
 
 
-def check(case: Case) -> Difference | None:
+def check(case: Case) -> FactDifference | None:
     """Work out one case again; None if the recorded result comes out."""
     expected, actual = case["result"], compute(case)
     if actual == expected:
         return None
     shown = {name: value for name, value in case.items() if name not in ("kind", "result")}
-    return Difference(msgspec.json.encode(shown).decode(), *_unequal(expected, actual))
+    return FactDifference(msgspec.json.encode(shown).decode(), *_unequal(expected, actual))
 
 
 def compute(case: Case) -> Result:

@@ -22,11 +22,11 @@ ABSENT = msgspec.Raw()
 """A field that a line does not have."""
 
 
-class RecordingError(ValueError):
+class VerifyError(ValueError):
     """A recording that cannot be read or understood; the message names the file and the line."""
 
 
-class Head(msgspec.Struct, rename="camel"):
+class RecordingHead(msgspec.Struct, rename="camel"):
     """The fields that say what kind of fact a line holds, and which release it is of."""
 
     kind: str | None = None
@@ -37,7 +37,7 @@ class Head(msgspec.Struct, rename="camel"):
     expected: msgspec.Raw = ABSENT
 
 
-_heads = msgspec.json.Decoder(Head)
+_heads = msgspec.json.Decoder(RecordingHead)
 
 FIRST_RELEASE = RELEASES["1.36"]
 """The release of recordings that do not name theirs."""
@@ -54,7 +54,7 @@ class Line:
     """The release to replay it as, if not the one it was recorded from."""
 
     @cached_property
-    def head(self) -> Head:
+    def head(self) -> RecordingHead:
         """The first that is read of a line. Raises RecordingError."""
         try:
             return _heads.decode(self.data)
@@ -99,9 +99,9 @@ class Line:
         except (AttributeError, TypeError, ValueError) as error:
             raise self.error(f"not a case of this kind: {error}") from error
 
-    def error(self, message: object) -> RecordingError:
+    def error(self, message: object) -> VerifyError:
         """What is wrong with this line."""
-        return RecordingError(f"{self.path}: line {self.number}: {' '.join(str(message).split())}")
+        return VerifyError(f"{self.path}: line {self.number}: {' '.join(str(message).split())}")
 
 
 def gates_of(case: Mapping[str, Any], of: Release) -> FeatureGates:
@@ -126,7 +126,7 @@ def find_recordings(paths: Iterable[str | Path]) -> list[Path]:
             continue
         inside = sorted((*path.glob("*.jsonl"), *path.glob("*.jsonl.gz")))
         if not inside:
-            raise RecordingError(f"{path}: no recordings (*.jsonl, *.jsonl.gz) in this directory")
+            raise VerifyError(f"{path}: no recordings (*.jsonl, *.jsonl.gz) in this directory")
         found += inside
     return found
 
@@ -140,11 +140,11 @@ def read_lines(path: Path) -> Iterator[Line]:
                 if data.strip():
                     yield Line(path, number, data)
     except OSError as error:
-        raise RecordingError(f"{path}: {_described(error, number)}") from None
+        raise VerifyError(f"{path}: {_described(error, number)}") from None
     except (EOFError, zlib.error) as error:
-        raise RecordingError(f"{path}: damaged after line {number}: {error}") from None
+        raise VerifyError(f"{path}: damaged after line {number}: {error}") from None
     if not number:
-        raise RecordingError(f"{path}: empty, expected JSON lines")
+        raise VerifyError(f"{path}: empty, expected JSON lines")
 
 
 def _plain(file: BinaryIO) -> Iterable[bytes]:

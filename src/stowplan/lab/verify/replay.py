@@ -79,7 +79,7 @@ class PreFilter(_Recorded):
     skipped: list[str]
 
 
-class Verdict(_Recorded):
+class ReplayVerdict(_Recorded):
     """Why a node was rejected, and by whom."""
 
     code: str
@@ -87,25 +87,25 @@ class Verdict(_Recorded):
     reasons: list[str]
 
 
-class Candidate(_Recorded):
+class RecordedCandidate(_Recorded):
     """Pods that would have to go for the pod to fit on a node."""
 
     victims: list[str]
     num_pdb_violations: int = msgspec.field(name="numPDBViolations")
 
 
-class Preemption(_Recorded):
+class RecordedPreemption(_Recorded):
     """What the PostFilter plugins came to."""
 
     code: str
     nominated_node: str | None
     victims: list[str]
     message: str
-    candidates: dict[str, Candidate] | None = None
+    candidates: dict[str, RecordedCandidate] | None = None
     ties: list[str] | None = None
 
 
-class Attempt(_Recorded, kw_only=True):
+class ReplayAttempt(_Recorded, kw_only=True):
     """One attempt to place a pod. An `error` means that a plugin failed and the attempt was given up.
 
     From `reserve_failure` on it is about reserving and about devices.
@@ -115,7 +115,7 @@ class Attempt(_Recorded, kw_only=True):
     attempt: int
     pre_filter: PreFilter
     via_nominated_node: bool = False
-    rejected: dict[str, Verdict]
+    rejected: dict[str, ReplayVerdict]
     feasible: list[str]
     skipped_score: list[str] | None = None
     scores: dict[str, dict[str, int]] | None = None
@@ -127,7 +127,7 @@ class Attempt(_Recorded, kw_only=True):
     crash: str | None = None
     """The recorded scheduler ended itself here: there is no answer to compare with."""
     error_nodes: list[str] = []
-    preemption: Preemption | None
+    preemption: RecordedPreemption | None
     reserve_failure: Any = None
     pre_bind_failure: Any = None
     claims: Any = None
@@ -138,14 +138,14 @@ class Attempt(_Recorded, kw_only=True):
     deallocated: Any = None
 
 
-class Scenario(_Recorded, kw_only=True):
+class RecordedScenario(_Recorded, kw_only=True):
     """Objects of the cluster and pods are kept as text until they are needed."""
 
     name: str
     config: msgspec.Raw = NULL
     objects: list[msgspec.Raw]
     pods: list[msgspec.Raw]
-    expected: list[Attempt]
+    expected: list[ReplayAttempt]
     prebind: bool = False
     kubernetes_version: str | None = None
 
@@ -173,10 +173,10 @@ class _Config(_Recorded):
     extenders: list[msgspec.Raw] = []
 
 
-_scenarios = msgspec.json.Decoder(Scenario)
+_scenarios = msgspec.json.Decoder(RecordedScenario)
 
 
-def decode_scenario(data: bytes) -> Scenario:
+def decode_scenario(data: bytes) -> RecordedScenario:
     """Read a line of a recording. Raises DecodeError."""
     try:
         return _scenarios.decode(data)
@@ -211,16 +211,16 @@ class Replayed:
     `message_alone` is the message without the words of any PostFilter plugin.
     """
 
-    attempt: Attempt | None
+    attempt: ReplayAttempt | None
     missing: str | None = None
     message_alone: str | None = None
 
 
-class Replay:
+class ScenarioReplay:
     """One scenario: the table, a framework per profile, the pending pods and their nominated nodes."""
 
     def __init__(
-        self, scenario: Scenario, registry: Registry | None = None, gates: FeatureGates | None = None
+        self, scenario: RecordedScenario, registry: Registry | None = None, gates: FeatureGates | None = None
     ) -> None:
         """`gates` replay a scenario as another release than the one it was recorded from."""
         gates = recorded_gates(scenario.release) if gates is None else gates
@@ -249,7 +249,7 @@ class Replay:
 
     # One attempt
 
-    def attempt(self, expected: Attempt) -> Replayed:
+    def attempt(self, expected: ReplayAttempt) -> Replayed:
         """Try to place the pod of a recorded attempt."""
         framework = self._framework(self._pod(expected.pod))
         try:
@@ -313,12 +313,12 @@ class Replay:
                 nominations[row].append(self._pods[key])
         return nominations
 
-    def _result(self, expected: Attempt, framework: Framework, found: ScheduleResult) -> Replayed:
+    def _result(self, expected: ReplayAttempt, framework: Framework, found: ScheduleResult) -> Replayed:
         """What was found, in the form of a recording."""
         evaluation = found.evaluation
         names = self._names(evaluation.feasible_rows.tolist())
         best = sorted(self._names(found.best_rows().tolist())) if names else []
-        attempt = Attempt(
+        attempt = ReplayAttempt(
             pod=expected.pod,
             attempt=expected.attempt,
             pre_filter=_pre_filter(evaluation, framework.profile.names(ExtensionPoint.PRE_FILTER)),
@@ -339,7 +339,7 @@ class Replay:
         return Replayed(attempt)
 
     def _add_claims(
-        self, attempt: Attempt, expected: Attempt, framework: Framework, evaluation: Evaluation
+        self, attempt: ReplayAttempt, expected: ReplayAttempt, framework: Framework, evaluation: Evaluation
     ) -> None:
         """Reserve and PreBind on the node of the recording, and what became of the pod's claims."""
         cycle = evaluation.cycle
@@ -362,16 +362,18 @@ class Replay:
         else:
             attempt.claims = facts.devices()
 
-    def _rejected(self, evaluation: Evaluation) -> dict[str, Verdict]:
+    def _rejected(self, evaluation: Evaluation) -> dict[str, ReplayVerdict]:
         if evaluation.rejected_outright is not None or evaluation.only_row is not None:
             return {}
-        rejected: dict[str, Verdict] = {}
+        rejected: dict[str, ReplayVerdict] = {}
         for status, rows in evaluation.rejections().items():
-            verdict = Verdict(code=status.code.label, plugin=status.plugin, reasons=list(status.reasons))
+            verdict = ReplayVerdict(
+                code=status.code.label, plugin=status.plugin, reasons=list(status.reasons)
+            )
             rejected |= dict.fromkeys(self._names(rows.tolist()), verdict)
         return rejected
 
-    def _add_scores(self, attempt: Attempt, found: ScheduleResult) -> None:
+    def _add_scores(self, attempt: ReplayAttempt, found: ScheduleResult) -> None:
         rows = found.evaluation.feasible_rows
         names = self._names(rows.tolist())
         attempt.skipped_score = sorted(found.evaluation.cycle.skipped_score)
@@ -383,7 +385,7 @@ class Replay:
         attempt.total = dict(zip(names, found.all_totals(rows), strict=True))
 
     def _add_failure(
-        self, attempt: Attempt, expected: Attempt, framework: Framework, evaluation: Evaluation
+        self, attempt: ReplayAttempt, expected: ReplayAttempt, framework: Framework, evaluation: Evaluation
     ) -> Replayed:
         """The message, and what the PostFilter plugins do, as far as they are built."""
         wanted = framework.profile.names(ExtensionPoint.POST_FILTER)
@@ -417,7 +419,7 @@ class Replay:
 
     # Its outcome
 
-    def settle(self, outcome: Attempt, position: int) -> None:
+    def settle(self, outcome: ReplayAttempt, position: int) -> None:
         """Put a recorded outcome into effect; `position` is that of the attempt in the scenario."""
         key = outcome.pod
         if outcome.assigned is not None:
@@ -452,7 +454,7 @@ class Replay:
             return
         Lifecycle(self._framework(info)).reserve(self._evaluated[1].cycle, info, node)
 
-    def _preempt(self, info: PodInfo, outcome: Preemption) -> None:
+    def _preempt(self, info: PodInfo, outcome: RecordedPreemption) -> None:
         node = outcome.nominated_node
         if node is None:
             return
@@ -506,7 +508,7 @@ def _pre_filter(evaluation: Evaluation, order: Sequence[str]) -> PreFilter:
     )
 
 
-def _as_recorded(result: PostFilterResult, expected: Attempt) -> PostFilterResult:
+def _as_recorded(result: PostFilterResult, expected: ReplayAttempt) -> PostFilterResult:
     """A message that names one of several nodes as good as each other names the one of the recording."""
     recorded = None if expected.preemption is None else expected.preemption.nominated_node
     if not recorded or not result.nominated_node or recorded not in result.ties:
@@ -516,13 +518,13 @@ def _as_recorded(result: PostFilterResult, expected: Attempt) -> PostFilterResul
     return result._replace(status=result.status._replace(reasons=reasons))
 
 
-def _preemption(result: PostFilterResult) -> Preemption:
+def _preemption(result: PostFilterResult) -> RecordedPreemption:
     """Among equally good nodes the recordings took the first by name; here chance decided."""
     node, victims = result.nominated_node, result.victims
     if result.ties:
         node = min(result.ties)
         victims = result.candidates[node].pods
-    return Preemption(
+    return RecordedPreemption(
         code=result.status.code.label,
         nominated_node=node,
         victims=sorted(pod.key for pod in victims),
@@ -532,12 +534,12 @@ def _preemption(result: PostFilterResult) -> Preemption:
     )
 
 
-def _candidate(found: Victims) -> Candidate:
-    return Candidate(victims=[pod.key for pod in found.pods], num_pdb_violations=found.violations)
+def _candidate(found: Victims) -> RecordedCandidate:
+    return RecordedCandidate(victims=[pod.key for pod in found.pods], num_pdb_violations=found.violations)
 
 
-def _failed(expected: Attempt, message: str, nodes: Iterable[str] = ()) -> Attempt:
-    return Attempt(
+def _failed(expected: ReplayAttempt, message: str, nodes: Iterable[str] = ()) -> ReplayAttempt:
+    return ReplayAttempt(
         pod=expected.pod,
         attempt=expected.attempt,
         pre_filter=expected.pre_filter,

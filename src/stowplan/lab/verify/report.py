@@ -1,8 +1,9 @@
 """What a comparison with recorded facts found: counts, and the first differences in full.
 
 A *family* is what is replayed (`primitives`, `spread`, `config`), a *subject* one kind of fact in it
-(`quantity`, `scores`, `fitError`). Replayers call `Report.add` once per fact compared, or
-`Report.not_built` for facts about something stowplan does not do yet; only differences make a report fail.
+(`quantity`, `scores`, `fitError`). Replayers call `VerifyReport.add` once per fact compared, or
+`VerifyReport.not_built` for facts about something stowplan does not do yet; only differences make a report
+fail.
 """
 
 import json
@@ -30,7 +31,7 @@ class FactCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class FactDifference:
     """One fact that came out otherwise. `where` says which, precisely enough to find it again."""
 
     where: str
@@ -39,14 +40,14 @@ class Difference:
 
 
 @dataclass(slots=True)
-class Report:
+class VerifyReport:
     """Counts by family and subject, and the first differences of each, at most `keep` per subject."""
 
     keep: int = 20
     counts: dict[tuple[str, str], FactCounts] = field(default_factory=dict)
-    differences: dict[tuple[str, str], list[Difference]] = field(default_factory=dict)
+    differences: dict[tuple[str, str], list[FactDifference]] = field(default_factory=dict)
 
-    def add(self, family: str, subject: str, equal: bool, difference: Difference | None = None) -> None:
+    def add(self, family: str, subject: str, equal: bool, difference: FactDifference | None = None) -> None:
         """Count one compared fact, and keep the difference if there was one."""
         counted = self._counts_of(family, subject)
         counted.compared += 1
@@ -78,7 +79,7 @@ class Report:
         return self.counts.setdefault((family, subject), FactCounts())
 
 
-def render_text(report: Report, limit: int = 10) -> str:
+def render_text(report: VerifyReport, limit: int = 10) -> str:
     """The report as text: a table of counts, then up to `limit` differences."""
     lines = _table(report)
     shown = list(islice(_in_turn(report), limit))
@@ -90,7 +91,7 @@ def render_text(report: Report, limit: int = 10) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _in_turn(report: Report) -> Iterator[tuple[str, str, Difference]]:
+def _in_turn(report: VerifyReport) -> Iterator[tuple[str, str, FactDifference]]:
     """The first difference of each subject, then the second of each, so that all are seen."""
     for round_number in range(report.keep):
         for (family, subject), kept in sorted(report.differences.items()):
@@ -98,7 +99,7 @@ def _in_turn(report: Report) -> Iterator[tuple[str, str, Difference]]:
                 yield family, subject, kept[round_number]
 
 
-def _table(report: Report) -> list[str]:
+def _table(report: VerifyReport) -> list[str]:
     rows = [_row(family, subject, counted) for (family, subject), counted in sorted(report.counts.items())]
     if len(rows) != 1:
         rows.append(_row("total", "", report.total))
@@ -119,7 +120,7 @@ def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join((*words, *figures)).rstrip()
 
 
-def _described(family: str, subject: str, difference: Difference) -> list[str]:
+def _described(family: str, subject: str, difference: FactDifference) -> list[str]:
     return [
         f"{family} / {subject}: {_shortened(difference.where, _LONGEST_PLACE)}",
         f"  expected  {_shown(difference.expected)}",

@@ -14,7 +14,7 @@ from stowplan.api.catalogue import NODES, PODS, SERVICES, Resource
 from stowplan.api.fielderrors import FieldError, invalid, required
 from stowplan.api.requests import Json
 from stowplan.gocompat.numbers import parse_int64
-from stowplan.localcluster.apiserver.request import Target
+from stowplan.localcluster.apiserver.request import RequestTarget
 from stowplan.localcluster.store import Store
 from stowplan.localcluster.store.writer import UserInfo
 
@@ -31,14 +31,14 @@ def is_connection(resource: Resource, subresource: str) -> bool:
     return subresource in _SERVED.get(resource, ())
 
 
-class Connections:
+class ServedConnections:
     """Answers for processes that do not exist."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def log(
-        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
+        self, request: web.BaseRequest, target: RequestTarget, query: Query, user: UserInfo
     ) -> web.Response:
         errors = [*_log_errors(query)]
         if errors:
@@ -55,7 +55,7 @@ class Connections:
         return web.Response(text=text)
 
     async def connect(
-        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
+        self, request: web.BaseRequest, target: RequestTarget, query: Query, user: UserInfo
     ) -> web.Response:
         """exec, attach, portforward, and proxy of pods, services and nodes."""
         obj = self._store.get(target.resource, target.namespace, target.name)

@@ -129,7 +129,7 @@ _SUBRESOURCES: Final[Mapping[Resource, Sequence[Subresource]]] = {
 """Subresources besides status and scale."""
 
 
-class Entry(NamedTuple):
+class DiscoveryEntry(NamedTuple):
     """A line of discovery: a resource, or (with a slash in its name) a subresource."""
 
     name: str
@@ -145,10 +145,10 @@ class Entry(NamedTuple):
     is_custom: bool = False
 
 
-def entries(served: ServedKinds, group: str, version: str) -> list[Entry]:
+def entries(served: ServedKinds, group: str, version: str) -> list[DiscoveryEntry]:
     """Everything a group serves in a version, by name."""
-    found: list[Entry] = []
-    custom: list[Entry] = []
+    found: list[DiscoveryEntry] = []
+    custom: list[DiscoveryEntry] = []
     for resource in (*served, *CREATE_ONLY):
         if (resource.group, resource.version) == (group, version):
             if resource.defined:
@@ -222,10 +222,10 @@ def aggregated(served: ServedKinds, names: Iterable[str], version: str) -> Json:
     }
 
 
-def entries_of(resource: Resource) -> Iterable[Entry]:
+def entries_of(resource: Resource) -> Iterable[DiscoveryEntry]:
     """A resource, and its subresources after it."""
     name, kind, namespaced = resource.plural, resource.kind, resource.namespaced
-    yield Entry(
+    yield DiscoveryEntry(
         name,
         kind,
         namespaced,
@@ -237,11 +237,13 @@ def entries_of(resource: Resource) -> Iterable[Entry]:
         is_custom=resource.defined,
     )
     if resource.status:
-        yield Entry(f"{name}/status", kind, namespaced, _STATUS_VERBS, is_custom=resource.defined)
+        yield DiscoveryEntry(f"{name}/status", kind, namespaced, _STATUS_VERBS, is_custom=resource.defined)
     if resource in SCALED or resource.scaled:
-        yield Entry(f"{name}/scale", "Scale", namespaced, _STATUS_VERBS, "autoscaling", "v1")
+        yield DiscoveryEntry(f"{name}/scale", "Scale", namespaced, _STATUS_VERBS, "autoscaling", "v1")
     for part in _SUBRESOURCES.get(resource, ()):
-        yield Entry(f"{name}/{part.name}", part.kind, namespaced, part.verbs, part.group, part.version)
+        yield DiscoveryEntry(
+            f"{name}/{part.name}", part.kind, namespaced, part.verbs, part.group, part.version
+        )
 
 
 def _storage_hash(resource: Resource) -> str:
@@ -258,7 +260,7 @@ def _group(group: str, versions: list[str]) -> Json:
     return {"name": group, "versions": shown, "preferredVersion": shown[0]}
 
 
-def _resource(entry: Entry) -> Json:
+def _resource(entry: DiscoveryEntry) -> Json:
     shown: Json = {
         "name": entry.name,
         "singularName": entry.singular,
@@ -272,7 +274,7 @@ def _resource(entry: Entry) -> Json:
     return shown
 
 
-def _extras(entry: Entry) -> Json:
+def _extras(entry: DiscoveryEntry) -> Json:
     extras: Json = {}
     if entry.short_names:
         extras["shortNames"] = entry.short_names
@@ -281,7 +283,7 @@ def _extras(entry: Entry) -> Json:
     return extras
 
 
-def _aggregated_resources(found: list[Entry], group: str, version: str) -> list[Json]:
+def _aggregated_resources(found: list[DiscoveryEntry], group: str, version: str) -> list[Json]:
     shown: dict[str, Json] = {}
     for entry in found:
         name, _, subresource = entry.name.partition("/")

@@ -2,10 +2,10 @@
 
     authentication   who sends it, as whom            `authenticate`, `impersonated`: a `User`, or 401
     authorization    whether that user may do it      `attributes_of`, `AccessRules.decide`: nothing, or 403
-    request info     what it is about                 `PathResolver.target`: a `Target`, or a document's path
+    request info     what it is about                 `PathResolver.target`: a `RequestTarget`, or a document
     verb             decode, act, encode              `ReadVerbs`, `WriteVerbs`, `Subresources`, `Reviews`
       admission      defaults, plugins, validation    in the store, before a write: `ClusterAdmission`
-      storage        version, history, watchers       in the store: `Storage`
+      storage        version, history, watchers       in the store: `ObjectStorage`
     durability       answer once the write is kept    `_once_durable`
 
 Whatever a stage raises becomes a Status; what it did not mean to raise, a 500 with a line in the log.
@@ -33,7 +33,7 @@ from stowplan.localcluster.apiserver.request import (
     PROTOBUF,
     YAML,
     PathResolver,
-    Target,
+    RequestTarget,
     check_acceptable,
     flag,
     negotiated,
@@ -77,7 +77,7 @@ MayRead = Callable[[str, str], Awaitable[bool]]
 """Whether the user of a request may read objects of a resource (its plural) in a namespace."""
 
 
-class Extension(Protocol):
+class HandlerExtension(Protocol):
     """Something else that the server serves, such as the API of a scheduler that runs with it."""
 
     def serves(self, path: str) -> bool: ...
@@ -85,7 +85,7 @@ class Extension(Protocol):
     async def respond(self, request: web.BaseRequest, may_read: MayRead) -> web.StreamResponse: ...
 
 
-class Handler:
+class RequestHandler:
     """Answers every request to the server. `extension` answers what is not Kubernetes'."""
 
     def __init__(
@@ -114,7 +114,7 @@ class Handler:
         self._openapi = OpenApi(self._served, store.definitions, release)
         self._writes = WriteVerbs(store, views, frozenset(stored_only))
         self.reads = ReadVerbs(store, views, rng, watch_limit)
-        self.extension: Extension | None = None
+        self.extension: HandlerExtension | None = None
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
@@ -204,7 +204,7 @@ class Handler:
         return user
 
     async def _verb(
-        self, request: web.BaseRequest, target: Target, query: Mapping[str, str], user: User
+        self, request: web.BaseRequest, target: RequestTarget, query: Mapping[str, str], user: User
     ) -> web.StreamResponse:
         method = request.method
         if method != "GET":
@@ -232,7 +232,7 @@ class Handler:
         raise status.method_not_allowed()
 
     async def _create(
-        self, request: web.BaseRequest, target: Target, query: Mapping[str, str], user: User
+        self, request: web.BaseRequest, target: RequestTarget, query: Mapping[str, str], user: User
     ) -> web.Response:
         """Create an object; a pod in a new namespace waits a little for the account that it runs as."""
         for seconds in _ACCOUNT_WAITS:
@@ -255,7 +255,7 @@ class Handler:
             return await self._reviews.answer(request, *review, query, user)
         binding = _binding_namespace(path)
         if binding and request.method == "POST":
-            return await self._subresources.bind(request, Target(PODS, binding), query, user)
+            return await self._subresources.bind(request, RequestTarget(PODS, binding), query, user)
         document = self._document(request, path)
         if document is None:
             return self._nothing_at(path)
@@ -334,7 +334,7 @@ def _binding_namespace(path: str) -> str:
     return parts[4] if is_bindings else ""
 
 
-def _verb_of(method: str, target: Target, query: Mapping[str, str]) -> str:
+def _verb_of(method: str, target: RequestTarget, query: Mapping[str, str]) -> str:
     """What a request does to objects, in the words of discovery."""
     verb = _VERBS.get(method, method.lower())
     if verb == "get" and (not target.name or target.watch):

@@ -23,7 +23,7 @@ from stowplan.localcluster.store.selection import PageRequest
 from stowplan.localcluster.store.writer import UserInfo, WriteContext
 
 
-class Target(NamedTuple):
+class RequestTarget(NamedTuple):
     """What a request is about. Without a name it is all objects (of a namespace, or everywhere)."""
 
     resource: Resource
@@ -41,7 +41,7 @@ class PathResolver:
         self._revision = served.revision
         self._found: dict[tuple[str, str, str], Resource] = {}
 
-    def target(self, path: str) -> Target | None:
+    def target(self, path: str) -> RequestTarget | None:
         """What a path means, None if it is not the address of objects."""
         parts = path.split("/")
         if "%" in path:
@@ -54,7 +54,7 @@ class PathResolver:
             return self._within(parts[2], parts[3], parts[4:])
         return None
 
-    def _within(self, group: str, version: str, rest: list[str]) -> Target | None:
+    def _within(self, group: str, version: str, rest: list[str]) -> RequestTarget | None:
         """The target below a group and version: [namespaces, namespace,] plural [, name [, subresource]]."""
         if not rest or not all(rest):
             return None
@@ -65,7 +65,9 @@ class PathResolver:
             return self._named(group, version, rest[2], rest[1], rest[3:])
         return self._named(group, version, rest[0], "", rest[1:])
 
-    def _named(self, group: str, version: str, plural: str, namespace: str, rest: list[str]) -> Target | None:
+    def _named(
+        self, group: str, version: str, plural: str, namespace: str, rest: list[str]
+    ) -> RequestTarget | None:
         resource = self._resource(group, version, plural)
         if len(rest) > 2 and rest[1] == "proxy":
             rest = rest[:2]
@@ -73,7 +75,7 @@ class PathResolver:
             return None
         if rest and resource.namespaced and not namespace:
             return None
-        return Target(resource, namespace, "".join(rest[:1]), "".join(rest[1:]))
+        return RequestTarget(resource, namespace, "".join(rest[:1]), "".join(rest[1:]))
 
     def _resource(self, group: str, version: str, plural: str) -> Resource | None:
         key = (group, version, plural)
@@ -242,7 +244,7 @@ def integer(query: Query, name: str) -> int | None:
     return int(text)
 
 
-class Options(StrEnum):
+class RequestOptions(StrEnum):
     """The options that a verb takes, by the name their mistakes are reported under."""
 
     CREATE = "CreateOptions"
@@ -256,7 +258,11 @@ _VALIDATIONS: Final = ("", "Ignore", "Strict", "Warn")
 
 
 def write_context(
-    options: Options, headers: Mapping[str, str], query: Query, user: UserInfo, body: Json | None = None
+    options: RequestOptions,
+    headers: Mapping[str, str],
+    query: Query,
+    user: UserInfo,
+    body: Json | None = None,
 ) -> WriteContext:
     """Who writes, by which field manager, and whether it is a dry run. Raises `ApiError` 422.
 
@@ -312,9 +318,9 @@ def propagation(query: Query, body: Json) -> str:
     path = "propagationPolicy"
     if policy and orphan is not None:
         text = "orphanDependents and deletionPropagation cannot be both set"
-        raise options_invalid(Options.DELETE, [invalid(path, EnumText(policy), text)])
+        raise options_invalid(RequestOptions.DELETE, [invalid(path, EnumText(policy), text)])
     if policy not in ("", *_POLICIES):
-        raise options_invalid(Options.DELETE, [not_supported(path, policy, [*_POLICIES, "nil"])])
+        raise options_invalid(RequestOptions.DELETE, [not_supported(path, policy, [*_POLICIES, "nil"])])
     if orphan is not None:
         return "Orphan" if orphan else "Background"
     return policy

@@ -9,7 +9,7 @@ from stowplan.api import status
 from stowplan.api.catalogue import NODES, PODS
 from stowplan.api.meta import timestamp
 from stowplan.api.requests import EVERY_OBJECT, Json
-from stowplan.localcluster.apiserver.request import Target, flag, list_options
+from stowplan.localcluster.apiserver.request import RequestTarget, flag, list_options
 from stowplan.localcluster.apiserver.responses import json_response
 from stowplan.localcluster.objects.usage import NODE_METRICS, POD_METRICS, WINDOW, PretendUsage, usage_list
 from stowplan.localcluster.store import Store
@@ -28,7 +28,7 @@ class ResourceMetricsApi:
         for resource in METRICS:
             store.catalogue.register(resource)
 
-    def answer(self, target: Target, query: Mapping[str, str]) -> web.Response:
+    def answer(self, target: RequestTarget, query: Mapping[str, str]) -> web.Response:
         """One object's metrics, or those of all that match."""
         if flag(query, "watch"):
             raise status.ApiError(405, "MethodNotAllowed", "metrics cannot be watched")
@@ -51,7 +51,7 @@ class ResourceMetricsApi:
             }
         )
 
-    def _one(self, target: Target) -> Json | None:
+    def _one(self, target: RequestTarget) -> Json | None:
         is_node = target.resource == NODE_METRICS
         found = self._store.find(NODES if is_node else PODS, target.namespace, target.name)
         if found is None:

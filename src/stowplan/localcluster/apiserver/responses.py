@@ -26,7 +26,7 @@ from stowplan.localcluster.apply import plain_json
 from stowplan.localcluster.schema import the_schema
 from stowplan.localcluster.schema.goform import zero_object
 from stowplan.localcluster.schema.protobuf import ProtobufError, encoded_text
-from stowplan.localcluster.store import BOOKMARK, Change
+from stowplan.localcluster.store import BOOKMARK, StoreChange
 from stowplan.localcluster.store.conversion import Conversion, as_core
 from stowplan.localcluster.store.definitions import Definitions
 from stowplan.runtime.clock import Clock
@@ -124,7 +124,7 @@ _EVENT_START: Final = {
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
-class View:
+class ResponseView:
     """One form of one resource's objects, as bytes. The same object shown twice in a row costs once."""
 
     def __init__(
@@ -176,7 +176,7 @@ class View:
             at_once = min(max(1, PIECE * len(shown) // len(piece)), 4 * at_once)
         yield b"]}"
 
-    def line(self, change: Change, *, begins: bool = False) -> bytes:
+    def line(self, change: StoreChange, *, begins: bool = False) -> bytes:
         """A change as a line of a watch, which may be the first of it.
 
         All watches that are sent one change in turn get the same bytes: those that wait to be read are in
@@ -194,7 +194,7 @@ class View:
         self._last, self._last_raw = None, b""
         self._last_event, self._last_line = (None, "", False), b""
 
-    def _event(self, change: Change, begins: bool) -> bytes:
+    def _event(self, change: StoreChange, begins: bool) -> bytes:
         return encode(self._bookmark(change.object)) if change.type == BOOKMARK else self.raw(change.object)
 
     def _bookmark(self, obj: Json) -> Any:
@@ -211,7 +211,7 @@ def _without_type(obj: Json) -> Json:
     return {field: value for field, value in obj.items() if field != "kind" and field != "apiVersion"}
 
 
-class TableView(View):
+class TableView(ResponseView):
     """Objects as rows. Rows show ages, so what was shown last is kept for that second only."""
 
     def __init__(self, conversion: Conversion, tables: Tables, version: str, include: str) -> None:
@@ -234,7 +234,7 @@ class TableView(View):
             yield b"," + encode(self._table(items[begin : begin + _ROWS], metadata)["rows"])[1:-1]
         yield b"]}"
 
-    def line(self, change: Change, *, begins: bool = False) -> bytes:
+    def line(self, change: StoreChange, *, begins: bool = False) -> bytes:
         """A change as a line of a watch; only the first has the columns."""
         now = self._tables.clock.now() // 1
         if now != self._shown_at:
@@ -242,7 +242,7 @@ class TableView(View):
             self.forget_last()
         return super().line(change, begins=begins)
 
-    def _event(self, change: Change, begins: bool) -> bytes:
+    def _event(self, change: StoreChange, begins: bool) -> bytes:
         rows = [] if change.type == BOOKMARK else [change.object]
         return encode(self._of_one(rows, change.object, with_columns=begins))
 
@@ -282,8 +282,8 @@ class Views:
         self._revision = definitions.revision
         self._tables = Tables(clock, definitions)
         self._conversions: dict[Resource, Conversion] = {}
-        self._plain: dict[Resource, View] = {}
-        self._others: dict[tuple[Resource, str, str, str], View] = {}
+        self._plain: dict[Resource, ResponseView] = {}
+        self._others: dict[tuple[Resource, str, str, str], ResponseView] = {}
 
     def conversion(self, resource: Resource) -> Conversion:
         if self._revision != self._definitions.revision:
@@ -302,7 +302,7 @@ class Views:
         self._others.clear()
         self._tables.forget()
 
-    def plain(self, resource: Resource) -> View:
+    def plain(self, resource: Resource) -> ResponseView:
         """The objects as they are."""
         conversion = self.conversion(resource)
         view = self._plain.get(resource)
@@ -310,11 +310,11 @@ class Views:
             custom = self._definitions.version_of(resource)
             kind = f"{resource.kind}List" if custom is None else custom.list_kind
             always = {"continue": ""} if resource.custom else _NOTHING
-            view = View(conversion, conversion.to_served, f"{resource.api_version}/{kind}", always)
+            view = ResponseView(conversion, conversion.to_served, f"{resource.api_version}/{kind}", always)
             self._plain[resource] = view
         return view
 
-    def view(self, resource: Resource, wanted: ResponseFormat, include: str = "") -> View:
+    def view(self, resource: Resource, wanted: ResponseFormat, include: str = "") -> ResponseView:
         """The objects in the form that is wanted; forms that objects do not have are ignored."""
         if wanted.form == TABLE:
             if include not in _INCLUDED:
@@ -331,6 +331,6 @@ class Views:
             if wanted.form == TABLE:
                 view = TableView(conversion, self._tables, wanted.version, include)
             else:
-                view = View(conversion, metadata_only, f"meta.k8s.io/v1/{METADATA_LIST}")
+                view = ResponseView(conversion, metadata_only, f"meta.k8s.io/v1/{METADATA_LIST}")
             self._others[key] = view
         return view

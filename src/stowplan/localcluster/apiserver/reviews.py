@@ -12,7 +12,7 @@ from stowplan.api.meta import timestamp
 from stowplan.api.requests import Json
 from stowplan.localcluster.apiserver.bodies import as_json, decode_object, read_body
 from stowplan.localcluster.apiserver.discovery import REVIEW_KINDS
-from stowplan.localcluster.apiserver.request import Options, write_context
+from stowplan.localcluster.apiserver.request import RequestOptions, write_context
 from stowplan.localcluster.apiserver.responses import json_response
 from stowplan.localcluster.apiserver.tokenrequests import managed_by
 from stowplan.localcluster.auth.authentication import Authenticator
@@ -58,7 +58,7 @@ class Reviews:
         data = decode_object(resource, text, query.get("fieldValidation", "")).data
         if not isinstance(data, dict):
             raise status.bad_request(f"{resource.kind}: expected a map")
-        by = write_context(Options.CREATE, request.headers, query, user)
+        by = write_context(RequestOptions.CREATE, request.headers, query, user)
         head = {"kind": resource.kind, "apiVersion": resource.api_version}
         spec: Json = data.get("spec") or {}
         if resource.kind == "SelfSubjectReview":

@@ -12,7 +12,13 @@ from stowplan.api.fielderrors import invalid
 from stowplan.api.requests import Json, PatchType
 from stowplan.gocompat.quoting import quote
 from stowplan.localcluster.apiserver.bodies import as_json, decode_as, read_body, yaml_as_json
-from stowplan.localcluster.apiserver.request import Options, Target, flag, negotiated, write_context
+from stowplan.localcluster.apiserver.request import (
+    RequestOptions,
+    RequestTarget,
+    flag,
+    negotiated,
+    write_context,
+)
 from stowplan.localcluster.apiserver.responses import Views, json_response, response_of
 from stowplan.localcluster.apiserver.verbs import APPLY, check_address
 from stowplan.localcluster.schema import the_schema
@@ -33,7 +39,7 @@ class Scales:
         self._views = views
 
     async def get(
-        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
+        self, request: web.BaseRequest, target: RequestTarget, query: Query, user: UserInfo
     ) -> web.Response:
         obj = await self._store.read_committed(
             lambda: self._store.get(target.resource, target.namespace, target.name)
@@ -45,17 +51,17 @@ class Scales:
         return self._shown(request, target, obj)
 
     async def put(
-        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
+        self, request: web.BaseRequest, target: RequestTarget, query: Query, user: UserInfo
     ) -> web.Response:
         text = as_json(await read_body(request), request.content_type)
-        by = write_context(Options.UPDATE, request.headers, query, user)
+        by = write_context(RequestOptions.UPDATE, request.headers, query, user)
         return self._shown(request, target, self._rescale(target, text, by))
 
     async def patch(
-        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
+        self, request: web.BaseRequest, target: RequestTarget, query: Query, user: UserInfo
     ) -> web.Response:
         text = await read_body(request)
-        by = write_context(Options.PATCH, request.headers, query, user)
+        by = write_context(RequestOptions.PATCH, request.headers, query, user)
         if request.content_type == APPLY and not target.resource.defined:
             applied = self._apply(target, yaml_as_json(text), by, force=flag(query, "force"))
             return self._shown(request, target, applied)
@@ -67,7 +73,7 @@ class Scales:
         new = msgspec.json.encode(patched(SCALE, old, change, kind))
         return self._shown(request, target, self._rescale(target, new, by))
 
-    def _rescale(self, target: Target, text: bytes, by: WriteContext) -> Json:
+    def _rescale(self, target: RequestTarget, text: bytes, by: WriteContext) -> Json:
         scale = _read(target, text)
         old = self._store.get(target.resource, target.namespace, target.name)
         metadata = {**old["metadata"]}
@@ -83,11 +89,11 @@ class Scales:
         new = {**old, "metadata": metadata, "spec": spec}
         return self._store.update(target.resource, new, subresource="scale", by=by)
 
-    def _scale_of(self, target: Target, obj: Json) -> Json:
+    def _scale_of(self, target: RequestTarget, obj: Json) -> Json:
         custom = self._store.definitions.version_of(target.resource)
         return scale_of(obj) if custom is None else custom.scale_of(obj)[0]
 
-    def _apply(self, target: Target, text: bytes, by: WriteContext, *, force: bool) -> Json:
+    def _apply(self, target: RequestTarget, text: bytes, by: WriteContext, *, force: bool) -> Json:
         scale, resource = _read(target, text), target.resource
         wanted = {
             "apiVersion": resource.api_version,
@@ -97,7 +103,7 @@ class Scales:
         }
         return self._store.apply(resource, wanted, by, force=force, subresource="scale")
 
-    def _shown(self, request: web.BaseRequest, target: Target, obj: Json) -> web.Response:
+    def _shown(self, request: web.BaseRequest, target: RequestTarget, obj: Json) -> web.Response:
         form = negotiated(request.headers.get("Accept", ""))
         scale = self._scale_of(target, obj)
         if not form.form:
@@ -105,7 +111,7 @@ class Scales:
         return response_of(self._views.view(SCALE, form).raw(scale))
 
 
-def _read(target: Target, text: bytes) -> Any:
+def _read(target: RequestTarget, text: bytes) -> Any:
     scale: Any = decode_as(the_schema().types["autoscaling.v1.Scale"], text, SCALE).data
     check_address(target, scale)
     if _replicas(scale) < 0:

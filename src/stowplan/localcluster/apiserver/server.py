@@ -21,7 +21,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from stowplan.api.catalogue import Resource
 from stowplan.api.releases import DEFAULT, Release
 from stowplan.localcluster.apiserver.bodies import BODY_LIMIT
-from stowplan.localcluster.apiserver.handler import Handler
+from stowplan.localcluster.apiserver.handler import RequestHandler
 from stowplan.localcluster.apiserver.watch import BUFFER_LIMIT as LIMIT_OF_WATCHES
 from stowplan.localcluster.auth.authentication import Authenticator
 from stowplan.localcluster.auth.tokens import DEFAULT_ISSUER, SigningKey, TokenIssuer
@@ -140,7 +140,7 @@ class ApiServer:
         )
         token = None if self._listening.open_to_all else self._listening.token
         self._authenticator = Authenticator(token, self.issuer)
-        self.handler = Handler(
+        self.handler = RequestHandler(
             store,
             self._authenticator,
             self.issuer,

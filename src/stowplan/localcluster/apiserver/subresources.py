@@ -9,8 +9,13 @@ from stowplan.api import status
 from stowplan.api.catalogue import NAMESPACES, PODS, SERVICE_ACCOUNTS, Resource
 from stowplan.api.requests import Json
 from stowplan.localcluster.apiserver.bodies import as_json, decode_object, read_body
-from stowplan.localcluster.apiserver.connections import Connections, is_connection
-from stowplan.localcluster.apiserver.request import Options, Target, delete_options, write_context
+from stowplan.localcluster.apiserver.connections import ServedConnections, is_connection
+from stowplan.localcluster.apiserver.request import (
+    RequestOptions,
+    RequestTarget,
+    delete_options,
+    write_context,
+)
 from stowplan.localcluster.apiserver.responses import Views, json_response
 from stowplan.localcluster.apiserver.scale import Scales
 from stowplan.localcluster.apiserver.tokenrequests import TokenRequests
@@ -20,7 +25,7 @@ from stowplan.localcluster.store.registry import has_scale
 from stowplan.localcluster.store.writer import UserInfo
 
 Query = Mapping[str, str]
-Handler = Callable[[web.BaseRequest, Target, Query, UserInfo], Awaitable[web.Response]]
+Handler = Callable[[web.BaseRequest, RequestTarget, Query, UserInfo], Awaitable[web.Response]]
 _BINDING: Final = Resource("", "v1", "bindings", "Binding")
 _EVICTION: Final = Resource("policy", "v1", "evictions", "Eviction")
 
@@ -32,9 +37,9 @@ class Subresources:
         self._store = store
         self._tokens = tokens
         self._scales = Scales(store, views)
-        self._connections = Connections(store)
+        self._connections = ServedConnections(store)
 
-    def handler(self, method: str, target: Target) -> Handler:
+    def handler(self, method: str, target: RequestTarget) -> Handler:
         """Who answers. Raises `ApiError` 404 or 405 if nobody does."""
         ways = self._ways(target.resource, target.subresource)
         if not ways and target.resource.defined:
@@ -64,37 +69,37 @@ class Subresources:
         return {}
 
     async def bind(
-        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
+        self, request: web.BaseRequest, target: RequestTarget, query: Query, user: UserInfo
     ) -> web.Response:
         text = as_json(await read_body(request), request.content_type)
         data = decode_object(_BINDING, text, query.get("fieldValidation", "")).data
         named = (data.get("metadata") or {}).get("name", "")
         name = target.name or named
         _check_name(name, named, "Binding")
-        check_address(Target(PODS, target.namespace, name), data)
-        by = write_context(Options.CREATE, request.headers, query, user)
+        check_address(RequestTarget(PODS, target.namespace, name), data)
+        by = write_context(RequestOptions.CREATE, request.headers, query, user)
         self._store.bind(target.namespace, name, data, by=by)
         return _created()
 
     async def _evict(
-        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
+        self, request: web.BaseRequest, target: RequestTarget, query: Query, user: UserInfo
     ) -> web.Response:
         text = as_json(await read_body(request), request.content_type)
         data = decode_object(_EVICTION, text.replace(b'"policy/v1beta1"', b'"policy/v1"')).data
         _check_name(target.name, (data.get("metadata") or {}).get("name", ""), "Eviction")
         check_address(target, data)
         options: Json = data.get("deleteOptions") or {}
-        by = write_context(Options.CREATE, request.headers, query, user, options)
+        by = write_context(RequestOptions.CREATE, request.headers, query, user, options)
         self._store.evict(target.namespace, target.name, delete_options(query, options), by=by)
         return _created()
 
     async def _finalize(
-        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
+        self, request: web.BaseRequest, target: RequestTarget, query: Query, user: UserInfo
     ) -> web.Response:
         text = as_json(await read_body(request), request.content_type)
         data = decode_object(NAMESPACES, text).data
         check_address(target, data)
-        by = write_context(Options.UPDATE, request.headers, query, user)
+        by = write_context(RequestOptions.UPDATE, request.headers, query, user)
         obj = self._store.update(NAMESPACES, data, subresource="finalize", by=by)
         return json_response(obj)
 

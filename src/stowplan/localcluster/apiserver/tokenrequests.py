@@ -11,7 +11,7 @@ from stowplan.api.fielderrors import FieldError, invalid
 from stowplan.api.meta import timestamp
 from stowplan.api.requests import Json
 from stowplan.localcluster.apiserver.bodies import as_json, decode_object, read_body
-from stowplan.localcluster.apiserver.request import Options, Target, write_context
+from stowplan.localcluster.apiserver.request import RequestOptions, RequestTarget, write_context
 from stowplan.localcluster.apiserver.responses import json_response
 from stowplan.localcluster.apply import after_creation
 from stowplan.localcluster.auth.tokens import BoundObject, TokenIssuer
@@ -39,13 +39,13 @@ class TokenRequests:
         self._clock = clock
 
     async def create(
-        self, request: web.BaseRequest, target: Target, query: Mapping[str, str], user: UserInfo
+        self, request: web.BaseRequest, target: RequestTarget, query: Mapping[str, str], user: UserInfo
     ) -> web.Response:
         text = as_json(await read_body(request), request.content_type)
         data: Any = decode_object(TOKEN_REQUEST, text, query.get("fieldValidation", "")).data
         if not isinstance(data, dict):
             raise status.bad_request("TokenRequest: expected a map")
-        by = write_context(Options.CREATE, request.headers, query, user)
+        by = write_context(RequestOptions.CREATE, request.headers, query, user)
         metadata: Json = data.get("metadata") or {}
         for field, expected in (("name", target.name), ("namespace", target.namespace)):
             given = metadata.get(field)

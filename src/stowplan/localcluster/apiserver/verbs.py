@@ -33,8 +33,8 @@ from stowplan.localcluster.apiserver.request import (
     PROTOBUF,
     YAML,
     ListOptions,
-    Options,
-    Target,
+    RequestOptions,
+    RequestTarget,
     continue_token,
     delete_options,
     flag,
@@ -46,7 +46,7 @@ from stowplan.localcluster.apiserver.request import (
     write_context,
 )
 from stowplan.localcluster.apiserver.responses import (
-    View,
+    ResponseView,
     Views,
     encode,
     response_of,
@@ -54,13 +54,13 @@ from stowplan.localcluster.apiserver.responses import (
     warning_header,
 )
 from stowplan.localcluster.apiserver.sending import stream
-from stowplan.localcluster.apiserver.watch import HEADERS, HttpWatch
+from stowplan.localcluster.apiserver.watch import HEADERS, WatchResponse
 from stowplan.localcluster.customresources.definitions import definition_warnings
 from stowplan.localcluster.objects.groupfeatures import DROPPED
 from stowplan.localcluster.store import Store, Watcher
 from stowplan.localcluster.store.fieldmanager import without_managed_fields
 from stowplan.localcluster.store.patches import apply_patch
-from stowplan.localcluster.store.selection import Page
+from stowplan.localcluster.store.selection import ListPage
 from stowplan.localcluster.store.writer import UserInfo, WriteContext
 from stowplan.runtime.gc_tuning import return_free_memory
 
@@ -82,10 +82,12 @@ class ReadVerbs:
         self._views = views
         self._rng = rng
         self._watch_limit = watch_limit
-        self._watches: dict[HttpWatch, Watcher] = {}
+        self._watches: dict[WatchResponse, Watcher] = {}
         self._watches_ended = 0
 
-    async def get(self, request: web.BaseRequest, target: Target, query: Mapping[str, str]) -> web.Response:
+    async def get(
+        self, request: web.BaseRequest, target: RequestTarget, query: Mapping[str, str]
+    ) -> web.Response:
         conversion = self._views.conversion(target.resource)
         version = version_of(query.get("resourceVersion", ""), of_list=False)
         if version is not None and version > self._store.version:
@@ -96,7 +98,7 @@ class ReadVerbs:
         return response_of(self._view(request, target, query).raw(obj))
 
     async def list(
-        self, request: web.BaseRequest, target: Target, query: Mapping[str, str]
+        self, request: web.BaseRequest, target: RequestTarget, query: Mapping[str, str]
     ) -> web.StreamResponse:
         """A list, or the watch of it."""
         options = list_options(query)
@@ -134,7 +136,7 @@ class ReadVerbs:
             return_free_memory()
         self._watches_ended = 0
 
-    def _page(self, target: Target, options: ListOptions) -> Page:
+    def _page(self, target: RequestTarget, options: ListOptions) -> ListPage:
         conversion = self._views.conversion(target.resource)
         try:
             return self._store.page(
@@ -146,11 +148,11 @@ class ReadVerbs:
             raise
 
     async def _watch(
-        self, request: web.BaseRequest, target: Target, query: Mapping[str, str], options: ListOptions
+        self, request: web.BaseRequest, target: RequestTarget, query: Mapping[str, str], options: ListOptions
     ) -> web.StreamResponse:
         conversion = self._views.conversion(target.resource)
         view = self._view(request, target, query)
-        watch = HttpWatch(view, self._store.kept, self._watch_limit)
+        watch = WatchResponse(view, self._store.kept, self._watch_limit)
         selection = conversion.selection(options.selection)
         if target.name:
             selection = by_name(selection, target.name)
@@ -184,7 +186,9 @@ class ReadVerbs:
             watcher.close()
             self._watches_ended += 1
 
-    def _view(self, request: web.BaseRequest, target: Target, query: Mapping[str, str]) -> View:
+    def _view(
+        self, request: web.BaseRequest, target: RequestTarget, query: Mapping[str, str]
+    ) -> ResponseView:
         form = negotiated(request.headers.get("Accept", ""))
         if form.form == METADATA and not target.name and not flag(query, "watch"):
             listed = f"*{target.resource.group.partition('.')[0] or 'core'}.{target.resource.kind}List"
@@ -226,7 +230,7 @@ class WriteVerbs:
         self._views = views
         self._stored_only = stored_only
 
-    def _decoded(self, target: Target, text: bytes, query: Query) -> Decoded:
+    def _decoded(self, target: RequestTarget, text: bytes, query: Query) -> Decoded:
         """A body as an object of the target's kind."""
         validation = query.get("fieldValidation", "")
         custom = self._store.definitions.version_of(target.resource)
@@ -239,12 +243,12 @@ class WriteVerbs:
         return read
 
     async def create(
-        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
+        self, request: web.BaseRequest, target: RequestTarget, query: Query, user: UserInfo
     ) -> web.Response:
         resource = target.resource
         if resource.namespaced and not target.namespace:
             raise status.method_not_allowed()
-        by = write_context(Options.CREATE, request.headers, query, user)
+        by = write_context(RequestOptions.CREATE, request.headers, query, user)
         text = as_json(await read_body(request), request.content_type, resource)
         read = self._decoded(target, text, query)
         dedup_owners(read)
@@ -257,21 +261,21 @@ class WriteVerbs:
         return self._shown(request, target, obj, 201, read)
 
     async def update(
-        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
+        self, request: web.BaseRequest, target: RequestTarget, query: Query, user: UserInfo
     ) -> web.Response:
         text = as_json(await read_body(request), request.content_type, target.resource)
         read = self._decoded(target, text, query)
         conversion = self._views.conversion(target.resource)
         existed = self._store.find(conversion.stored, target.namespace, target.name) is not None
-        by = write_context(Options.UPDATE, request.headers, query, user)
+        by = write_context(RequestOptions.UPDATE, request.headers, query, user)
         obj = self._replace(target, read, by)
         return self._shown(request, target, obj, 200 if existed else 201, read)
 
     async def patch(
-        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
+        self, request: web.BaseRequest, target: RequestTarget, query: Query, user: UserInfo
     ) -> web.Response:
         text = await read_body(request)
-        by = write_context(Options.PATCH, request.headers, query, user)
+        by = write_context(RequestOptions.PATCH, request.headers, query, user)
         if request.content_type == APPLY:
             return self._apply(request, target, query, yaml_as_json(text), by)
         kind = _PATCH_TYPES.get(request.content_type)
@@ -282,7 +286,7 @@ class WriteVerbs:
             raise status.unsupported_media_type([*known, APPLY])
         if "force" in query:
             wrong = forbidden("force", "may not be specified for non-apply patch")
-            raise options_invalid(Options.PATCH, [wrong])
+            raise options_invalid(RequestOptions.PATCH, [wrong])
         change = decode_patch(text)
         conversion = self._views.conversion(target.resource)
         old = self._store.get(conversion.stored, target.namespace, target.name)
@@ -297,11 +301,11 @@ class WriteVerbs:
         return self._shown(request, target, obj, 200, read)
 
     async def delete(
-        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
+        self, request: web.BaseRequest, target: RequestTarget, query: Query, user: UserInfo
     ) -> web.Response:
         body = deletion_body(await read_body(request), request.content_type)
         conversion = self._views.conversion(target.resource)
-        by = write_context(Options.DELETE, request.headers, query, user, body)
+        by = write_context(RequestOptions.DELETE, request.headers, query, user, body)
         obj = self._store.delete(
             conversion.stored, target.namespace, target.name, delete_options(query, body), by=by
         )
@@ -319,7 +323,7 @@ class WriteVerbs:
         return response
 
     async def delete_collection(
-        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
+        self, request: web.BaseRequest, target: RequestTarget, query: Query, user: UserInfo
     ) -> web.Response:
         if target.resource.namespaced and not target.namespace:
             raise status.method_not_allowed()
@@ -331,13 +335,13 @@ class WriteVerbs:
             target.namespace,
             conversion.selection(options.selection),
             delete_options(query, body),
-            by=write_context(Options.DELETE, request.headers, query, user, body),
+            by=write_context(RequestOptions.DELETE, request.headers, query, user, body),
         )
         view = self._views.view(target.resource, negotiated(request.headers.get("Accept", "")))
         return response_of(view.listing([*gone], {"resourceVersion": str(self._store.version)}))
 
     def _replace(
-        self, target: Target, read: Decoded, by: WriteContext, *, uid_precondition: bool = True
+        self, target: RequestTarget, read: Decoded, by: WriteContext, *, uid_precondition: bool = True
     ) -> Json:
         dedup_owners(read)
         conversion = self._views.conversion(target.resource)
@@ -352,11 +356,11 @@ class WriteVerbs:
         )
 
     def _apply(
-        self, request: web.BaseRequest, target: Target, query: Query, text: bytes, by: WriteContext
+        self, request: web.BaseRequest, target: RequestTarget, query: Query, text: bytes, by: WriteContext
     ) -> web.Response:
         if not query.get("fieldManager"):
             missing = required("fieldManager", "is required for apply patch")
-            raise options_invalid(Options.PATCH, [missing])
+            raise options_invalid(RequestOptions.PATCH, [missing])
         read = self._decoded(target, text, {**query, "fieldValidation": "Strict"})
         conversion = self._views.conversion(target.resource)
         existed = self._store.find(conversion.stored, target.namespace, target.name) is not None
@@ -373,7 +377,12 @@ class WriteVerbs:
         return self._shown(request, target, obj, 200 if existed else 201, read)
 
     def _shown(
-        self, request: web.BaseRequest, target: Target, obj: Json, code: int, read: Decoded | None = None
+        self,
+        request: web.BaseRequest,
+        target: RequestTarget,
+        obj: Json,
+        code: int,
+        read: Decoded | None = None,
     ) -> web.Response:
         view = self._views.view(target.resource, negotiated(request.headers.get("Accept", "")))
         warnings = [] if read is None else [*read.warnings]
@@ -392,7 +401,7 @@ class WriteVerbs:
             warnings += custom.finalizer_warnings(obj, read.before)
         return response_of(view.raw(obj), code, warnings=warnings)
 
-    def _dropped(self, target: Target, read: Decoded, obj: Json) -> list[str]:
+    def _dropped(self, target: RequestTarget, read: Decoded, obj: Json) -> list[str]:
         """Fields of devices that were given and not taken."""
         conversion = self._views.conversion(target.resource)
         if conversion.stored not in OPTIONAL_FIELDS_OF or not isinstance(read.data, dict):
@@ -423,7 +432,7 @@ def _pod_security_warnings(namespace: Json) -> list[str]:
     ]
 
 
-def check_address(target: Target, data: Any) -> None:
+def check_address(target: RequestTarget, data: Any) -> None:
     """See to it that a body is about the object its address names. Raises `ApiError` 400."""
     if not isinstance(data, dict) or not isinstance(data.setdefault("metadata", {}), dict):
         raise status.bad_request("the object provided is unrecognized: expected a map with metadata")
@@ -461,7 +470,7 @@ def dedup_owners(read: Decoded) -> None:
     )
 
 
-def check_configuration(target: Target, data: Any, *, creates: bool) -> None:
+def check_configuration(target: RequestTarget, data: Any, *, creates: bool) -> None:
     """See to it that what is applied says what it is. Raises `ApiError` 400."""
     if not isinstance(data, dict):
         raise status.bad_request("the object provided is unrecognized: expected a map")

@@ -7,9 +7,9 @@ from typing import Final
 
 from aiohttp import web
 
-from stowplan.localcluster.apiserver.responses import View
+from stowplan.localcluster.apiserver.responses import ResponseView
 from stowplan.localcluster.apiserver.sending import limit_buffer, slices
-from stowplan.localcluster.store import Change
+from stowplan.localcluster.store import StoreChange
 
 BUFFER_LIMIT: Final = 16 * 1024 * 1024
 """How many bytes a watcher may lag behind before it is cut off."""
@@ -23,7 +23,7 @@ GRACE: Final = 5.0
 HEADERS: Final = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
 
 
-class HttpWatch:
+class WatchResponse:
     """One watch of one connection. `send` is its sink; `serve` writes until the time is over.
 
     A client that reads more slowly than things change is disconnected rather than waited for, as
@@ -33,7 +33,9 @@ class HttpWatch:
     before.
     """
 
-    def __init__(self, view: View, kept: Callable[[], Awaitable[None]], limit: int = BUFFER_LIMIT) -> None:
+    def __init__(
+        self, view: ResponseView, kept: Callable[[], Awaitable[None]], limit: int = BUFFER_LIMIT
+    ) -> None:
         self._view = view
         self._kept = kept
         self._limit = limit
@@ -50,7 +52,7 @@ class HttpWatch:
         """Bytes of events that the transport has not got yet."""
         return self._size
 
-    def send(self, change: Change) -> None:
+    def send(self, change: StoreChange) -> None:
         if self._ended:
             return
         line = self._line(change)
@@ -70,7 +72,7 @@ class HttpWatch:
         self._notify()
 
     async def serve(
-        self, request: web.BaseRequest, backlog: list[Change], deadline: float
+        self, request: web.BaseRequest, backlog: list[StoreChange], deadline: float
     ) -> web.StreamResponse:
         """Write everything there was and everything that comes, until `deadline` on the loop's clock.
 
@@ -108,7 +110,7 @@ class HttpWatch:
                 timer.cancel()
         return response
 
-    def _line(self, change: Change) -> bytes:
+    def _line(self, change: StoreChange) -> bytes:
         line = self._view.line(change, begins=self._begins)
         self._begins = False
         return line

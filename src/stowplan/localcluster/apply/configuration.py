@@ -29,8 +29,8 @@ from stowplan.localcluster.apply.managedfields import (
     tracked_parts,
 )
 from stowplan.localcluster.apply.shapes import (
+    FieldShape,
     ObjectType,
-    Shape,
     compare,
     merged,
     said,
@@ -110,7 +110,7 @@ def apply_configuration(
 
 
 def _before_first_apply(
-    shape: Shape, type_: ObjectType, live: Json, stamp: str, *, has_status: bool
+    shape: FieldShape, type_: ObjectType, live: Json, stamp: str, *, has_status: bool
 ) -> Managers:
     """Who owns an object whose managers are not known: somebody without a name."""
     changed, _ = compare(
@@ -121,7 +121,7 @@ def _before_first_apply(
     return (Manager(BEFORE_FIRST_APPLY, UPDATE, live["apiVersion"], stamp, field_set(changed)),)
 
 
-def _pruned(shape: Shape, found: Json, last: Tree, managers: list[Manager]) -> Json:
+def _pruned(shape: FieldShape, found: Json, last: Tree, managers: list[Manager]) -> Json:
     """The object without what its manager applied last time only and nobody owns now."""
     owned: Tree = {}
     for manager in managers:
@@ -134,7 +134,9 @@ def _pruned(shape: Shape, found: Json, last: Tree, managers: list[Manager]) -> J
     return without(shape, found, gone) or {} if gone else found
 
 
-def _still_conflicting(shape: Shape, live: Json, conflicts: list[_Conflict], manager: str) -> list[_Conflict]:
+def _still_conflicting(
+    shape: FieldShape, live: Json, conflicts: list[_Conflict], manager: str
+) -> list[_Conflict]:
     """The conflicts that remain when kubectl takes over what it applied on the client's side before."""
     text = (live["metadata"].get("annotations") or {}).get(LAST_APPLIED)
     if manager != _KUBECTL or not text:

@@ -20,7 +20,7 @@ from stowplan.localcluster.apply.fieldtree import (
     from_fields_v1,
     union,
 )
-from stowplan.localcluster.apply.shapes import ObjectType, Shape, compare, shape_of
+from stowplan.localcluster.apply.shapes import FieldShape, ObjectType, compare, shape_of
 from stowplan.localcluster.schema.goform import zero_object
 
 APPLY: Final = "Apply"
@@ -88,7 +88,7 @@ class Update(NamedTuple):
     api_version: str
     time: str
     subresource: str
-    shape: Shape
+    shape: FieldShape
     old: Json
     new: Json
 

@@ -18,7 +18,7 @@ _LISTS: Final = (list, tuple)
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 
-class Shape:
+class FieldShape:
     """A value that is one thing, and the base of those that are not."""
 
     is_map = False
@@ -30,36 +30,36 @@ class Shape:
         """Whether a name is that of a field, rather than a key of a map."""
         return False
 
-    def child(self, name: str) -> "tuple[str, Shape]":
+    def child(self, name: str) -> "tuple[str, FieldShape]":
         """The step to a field, and its shape."""
         return f"f:{name}", ONE_VALUE
 
 
-class MapShape(Shape):
+class MapShape(FieldShape):
     """A map of strings to something."""
 
     is_map = True
 
-    def __init__(self, element: Shape | None) -> None:
+    def __init__(self, element: FieldShape | None) -> None:
         self._element = element
 
-    def child(self, name: str) -> tuple[str, Shape]:
+    def child(self, name: str) -> tuple[str, FieldShape]:
         return f"f:{name}", self._element or self
 
 
-class StructShape(Shape):
+class StructShape(FieldShape):
     """A type with fields; what is not among them is one value."""
 
     is_map = True
 
     def __init__(self, type_: TypeDef) -> None:
         self.type = type_
-        self._children: dict[str, tuple[str, Shape]] = {}
+        self._children: dict[str, tuple[str, FieldShape]] = {}
 
     def named(self, name: str) -> bool:
         return name in self.type.fields
 
-    def child(self, name: str) -> tuple[str, Shape]:
+    def child(self, name: str) -> tuple[str, FieldShape]:
         found = self._children.get(name)
         if found is None:
             field = self.type.fields.get(name)
@@ -68,12 +68,12 @@ class StructShape(Shape):
         return found
 
 
-class ListShape(Shape):
+class ListShape(FieldShape):
     """A list whose elements are told apart by some of their fields, or (no keys) by themselves."""
 
     is_list = True
 
-    def __init__(self, keys: tuple[str, ...], element: Shape) -> None:
+    def __init__(self, keys: tuple[str, ...], element: FieldShape) -> None:
         self._keys = () if keys == ("",) else tuple(sorted(keys))
         self.element = element
 
@@ -96,18 +96,18 @@ class ListShape(Shape):
         return found
 
 
-ONE_VALUE: Final = Shape()
+ONE_VALUE: Final = FieldShape()
 DEDUCED: Final = MapShape(None)
 """Whatever it is, maps are looked into and lists are not: objects whose type nobody knows."""
 
 _STRUCTS: Final[dict[str, StructShape]] = {}
 
 
-ObjectType = TypeDef | Shape | None
+ObjectType = TypeDef | FieldShape | None
 """What is known of objects: their type, their shape alone (custom resources), or nothing."""
 
 
-def shape_of(type_: ObjectType) -> Shape:
+def shape_of(type_: ObjectType) -> FieldShape:
     """The shape of the objects of a type."""
     if not isinstance(type_, TypeDef):
         return DEDUCED if type_ is None else type_
@@ -117,7 +117,7 @@ def shape_of(type_: ObjectType) -> Shape:
     return found
 
 
-def _shape_of_field(field: Field) -> Shape:
+def _shape_of_field(field: Field) -> FieldShape:
     form = field.form
     if field.atomic:
         return ONE_VALUE
@@ -127,7 +127,7 @@ def _shape_of_field(field: Field) -> Shape:
     return _shape_of_form(form)
 
 
-def _shape_of_form(form: Form) -> Shape:
+def _shape_of_form(form: Form) -> FieldShape:
     if form.shape == "type":
         type_ = the_schema().types[form.name]
         return ONE_VALUE if type_.atomic else shape_of(type_)
@@ -137,7 +137,7 @@ def _shape_of_form(form: Form) -> Shape:
     return ONE_VALUE
 
 
-def whole(shape: Shape, value: Any) -> Tree:
+def whole(shape: FieldShape, value: Any) -> Tree:
     """The value and everything in it, as comparing it with nothing finds it."""
     if not value:
         return LEAF
@@ -155,7 +155,7 @@ def whole(shape: Shape, value: Any) -> Tree:
     return LEAF
 
 
-def compare(shape: Shape, old: Any, new: Any) -> tuple[Tree, Tree]:
+def compare(shape: FieldShape, old: Any, new: Any) -> tuple[Tree, Tree]:
     """What differs between two values that are there: what was changed or added, and what is gone."""
     if old is new or old == new:
         return {}, {}
@@ -176,7 +176,7 @@ def _is_list_or_null(value: Any) -> bool:
     return value is None or isinstance(value, _LISTS)
 
 
-def _compare_maps(shape: Shape, old: Json, new: Json) -> tuple[Tree, Tree]:
+def _compare_maps(shape: FieldShape, old: Json, new: Json) -> tuple[Tree, Tree]:
     changed: Tree = {}
     removed: Tree = {}
     for name, value in new.items():
@@ -216,7 +216,7 @@ def _compare_lists(
     return changed, removed
 
 
-def _compare_elements(shape: Shape, old: Sequence[Any], new: list[Any]) -> tuple[Tree, Tree]:
+def _compare_elements(shape: FieldShape, old: Sequence[Any], new: list[Any]) -> tuple[Tree, Tree]:
     """Elements of one step. Duplicates are one value together."""
     if len(new) == 1 and len(old) <= 1:
         return compare(shape, old[0], new[0]) if old else (whole(shape, new[0]), {})
@@ -227,7 +227,7 @@ def _compare_elements(shape: Shape, old: Sequence[Any], new: list[Any]) -> tuple
     return LEAF, whole(shape, old[0]) if old else {}
 
 
-def said(shape: Shape, value: Any) -> Tree:
+def said(shape: FieldShape, value: Any) -> Tree:
     """What a configuration says: its values and the elements of its lists, without the way to them."""
     if shape.is_map and isinstance(value, dict):
         tree: Tree = {}
@@ -247,7 +247,7 @@ def said(shape: Shape, value: Any) -> Tree:
     return LEAF
 
 
-def with_named_fields(shape: Shape, tree: Tree) -> Tree:
+def with_named_fields(shape: FieldShape, tree: Tree) -> Tree:
     """The set with the fields that lead to its members, but not with keys of maps or elements that do."""
     result: Tree = {}
     for step, below in tree.items():
@@ -265,7 +265,7 @@ def with_named_fields(shape: Shape, tree: Tree) -> Tree:
     return result
 
 
-def without(shape: Shape, value: Any, tree: Tree) -> Any:
+def without(shape: FieldShape, value: Any, tree: Tree) -> Any:
     """The value without the members of a set; None if nothing is left."""
     if shape.is_map and isinstance(value, dict):
         kept = {}
@@ -289,7 +289,7 @@ def without(shape: Shape, value: Any, tree: Tree) -> Any:
     return value
 
 
-def merged(shape: Shape, live: Any, wanted: Any) -> Any:
+def merged(shape: FieldShape, live: Any, wanted: Any) -> Any:
     """What is there with what is wanted laid over it."""
     if shape.is_map and isinstance(wanted, dict) and isinstance(live, dict):
         result = dict(live)

@@ -10,7 +10,7 @@ from multidict import CIMultiDictProxy
 from stowplan.api import status
 from stowplan.api.status import ApiError
 from stowplan.gocompat.quoting import quote
-from stowplan.localcluster.auth.rbac import AccessRules, Attributes, Decision, forbidden
+from stowplan.localcluster.auth.rbac import AccessRules, Attributes, RbacDecision, forbidden
 from stowplan.localcluster.auth.tokens import TokenError, TokenIssuer
 from stowplan.localcluster.auth.users import (
     ADMIN,
@@ -161,7 +161,7 @@ def _needed(user: User, wanted: User, verb: str, group: str, mode: str) -> list[
 
 def _first_denied(access: AccessRules, needed: Iterable[Attributes]) -> ApiError | None:
     for attributes in needed:
-        decision: Decision = access.decide(attributes)
+        decision: RbacDecision = access.decide(attributes)
         if not decision.allowed:
             return forbidden(attributes, decision.reason)
     return None

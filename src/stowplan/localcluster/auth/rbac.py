@@ -20,7 +20,7 @@ from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.gocompat.quoting import quote
 from stowplan.localcluster.auth.users import User, account_username
-from stowplan.localcluster.store import BOOKMARK, DELETED, Change, Store
+from stowplan.localcluster.store import BOOKMARK, DELETED, Store, StoreChange
 from stowplan.localcluster.store.objects import Key
 
 _ROLE_KINDS: Final[Mapping[str, Resource]] = {"Role": ROLES, "ClusterRole": CLUSTER_ROLES}
@@ -50,14 +50,14 @@ class Attributes(NamedTuple):
         return f"User {user} cannot {self.verb} {what} {scope}".translate(_HTML)
 
 
-class Decision(NamedTuple):
+class RbacDecision(NamedTuple):
     """Whether something is allowed. `reason` says by what, or which roles could not be found."""
 
     allowed: bool
     reason: str = ""
 
 
-ALLOWED: Final = Decision(allowed=True)
+ALLOWED: Final = RbacDecision(allowed=True)
 
 
 def forbidden(attributes: Attributes, reason: str = "") -> ApiError:
@@ -77,7 +77,7 @@ def forbidden_object(group: str, plural: str, name: str, why: str) -> ApiError:
     return ApiError(403, "Forbidden", f"{shown} is forbidden: {why}", kept)
 
 
-class Rule:
+class RbacRule:
     """A rule of a role, ready to be asked."""
 
     __slots__ = ("groups", "names", "resources", "urls", "verbs")
@@ -117,7 +117,7 @@ class Role(NamedTuple):
     """The rules of a role: as they were written, and compiled."""
 
     written: Sequence[Json]
-    rules: Sequence[Rule]
+    rules: Sequence[RbacRule]
 
 
 class Grant(NamedTuple):
@@ -143,7 +143,7 @@ class AccessRules:
                 self._binding_changed(change)
             watcher.backlog = ()
 
-    def decide(self, wanted: Attributes) -> Decision:
+    def decide(self, wanted: Attributes) -> RbacDecision:
         """Whether a user may do something."""
         if wanted.user.is_admin:
             return ALLOWED
@@ -152,8 +152,8 @@ class AccessRules:
             if role is None:
                 missing.append(_not_found(grant.role_kind, grant.role))
             elif any(rule.allows(wanted) for rule in role.rules):
-                return Decision(True, f"RBAC: allowed by {grant.description}")
-        return Decision(False, f"RBAC: {aggregate(missing)}" if missing else "")
+                return RbacDecision(True, f"RBAC: allowed by {grant.description}")
+        return RbacDecision(False, f"RBAC: {aggregate(missing)}" if missing else "")
 
     def rules_for(self, user: User, namespace: str) -> tuple[list[Json], list[str]]:
         """The rules that apply to a user in a namespace, and what went wrong in looking for them."""
@@ -199,11 +199,11 @@ class AccessRules:
         if known is not None and known[0] is obj:
             return known[1]
         written = obj.get("rules") or ()
-        role = Role(written, tuple(Rule(rule) for rule in written))
+        role = Role(written, tuple(RbacRule(rule) for rule in written))
         self._roles[key] = (obj, role)
         return role
 
-    def _binding_changed(self, change: Change) -> None:
+    def _binding_changed(self, change: StoreChange) -> None:
         if change.type == BOOKMARK:
             return
         before = change.object if change.previous is None else change.previous

@@ -36,7 +36,7 @@ MAX_BURST: Final = 500
 
 
 @dataclass(slots=True)
-class Context:
+class ControllerContext:
     """What the control loops of one process share."""
 
     client: Client
@@ -49,7 +49,7 @@ class Context:
     @classmethod
     def of(
         cls, client: Client, clock: Clock, rng: Random, report: Callable[[str], None] = lambda text: None
-    ) -> "Context":
+    ) -> "ControllerContext":
         informers = Informers(client, clock=clock, rng=rng, report=report)
         return cls(client, clock, rng, informers, EventRecorder(client, clock, report), report)
 
@@ -70,7 +70,7 @@ class Controller(ABC):
     event_source: ClassVar[str] = ""
     """What its events say they are from, where that is not its name."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         self.context = context
         self.client = context.client
         self.queue = WorkQueue()
@@ -302,7 +302,7 @@ async def gather_writes(writes: Iterable[Awaitable[object]]) -> None:
 class ControllerManager:
     """Controllers that run together, with one context."""
 
-    def __init__(self, context: Context, controllers: Sequence[Controller]) -> None:
+    def __init__(self, context: ControllerContext, controllers: Sequence[Controller]) -> None:
         self.context = context
         self.controllers = controllers
 

@@ -36,7 +36,7 @@ MAX_REMEMBERED: Final = 4096
 MAX_MESSAGE_LENGTH: Final = 1024
 
 
-class Subject(NamedTuple):
+class EventSubject(NamedTuple):
     """Who says something of which type about which object."""
 
     source: str
@@ -44,7 +44,7 @@ class Subject(NamedTuple):
     type: str
 
 
-class Memory(OrderedDict[tuple[str, ...], V], Generic[V]):
+class EventMemory(OrderedDict[tuple[str, ...], V], Generic[V]):
     """The entries that were used last."""
 
     def remember(self, key: tuple[str, ...], value: V) -> None:
@@ -74,10 +74,10 @@ class Correlator:
     """Decides which events are combined and which are not written at all."""
 
     def __init__(self) -> None:
-        self._similar: Memory[Similar] = Memory()
-        self._budgets: Memory[tuple[float, float]] = Memory()
+        self._similar: EventMemory[Similar] = EventMemory()
+        self._budgets: EventMemory[tuple[float, float]] = EventMemory()
 
-    def combined(self, subject: Subject, reason: str, message: str, now: float) -> bool:
+    def combined(self, subject: EventSubject, reason: str, message: str, now: float) -> bool:
         """Whether an event is one of too many that say something similar."""
         key = (*subject, reason)
         known = self._similar.get(key)
@@ -91,7 +91,7 @@ class Correlator:
         del known.messages[next(iter(known.messages))]
         return True
 
-    def has_budget(self, subject: Subject, now: float) -> bool:
+    def has_budget(self, subject: EventSubject, now: float) -> bool:
         left, since = self._budgets.get(subject, (float(BURST), now))
         left = min(left + (now - since) / REFILL, BURST)
         self._budgets.remember(subject, (left - 1 if left >= 1 else left, now))
@@ -106,13 +106,13 @@ class EventRecorder:
         self._clock = clock
         self._report = report
         self._correlator = Correlator()
-        self._written: Memory[Written] = Memory()
+        self._written: EventMemory[Written] = EventMemory()
         self._nanosecond = 0
         self.dropped = 0
 
     async def record(self, about: Json, type: str, reason: str, message: str, *, by: str) -> None:
         """Write an event about an object, or that one like it has come again."""
-        subject, now = Subject(by, uid_of(about) or name_of(about), type), self._clock.monotonic()
+        subject, now = EventSubject(by, uid_of(about) or name_of(about), type), self._clock.monotonic()
         key = (*subject, reason, message)
         combined = self._correlator.combined(subject, reason, message, now)
         if combined:

@@ -8,7 +8,7 @@ from stowplan.api.catalogue import CLUSTER_ROLES
 from stowplan.api.labels import Selector, SelectorError, compile_selector
 from stowplan.api.meta import LabelSelector
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext
 from stowplan.localcluster.objects.fields import key_of, labels_of, name_of
 
 
@@ -18,7 +18,7 @@ class ClusterRoleAggregationController(Controller):
     name: ClassVar[str] = "clusterrole-aggregation-controller"
     workers: ClassVar[int] = 1
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self.roles = self.informer(CLUSTER_ROLES)
         self._aggregated: dict[str, list[Selector]] = {}

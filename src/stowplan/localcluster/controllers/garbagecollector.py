@@ -14,8 +14,8 @@ from stowplan.api.requests import DeleteOptions, Json
 from stowplan.api.status import ApiError
 from stowplan.localcluster.controllerruntime.controller import (
     BACKGROUND,
-    Context,
     Controller,
+    ControllerContext,
     RetryLater,
     gather_writes,
 )
@@ -42,7 +42,7 @@ def propagation_for(obj: Json) -> DeleteOptions:
     return DeleteOptions(propagation="Foreground") if FOREGROUND in finalizers_of(obj) else BACKGROUND
 
 
-class Action(Enum):
+class CollectorAction(Enum):
     """What is to be done with an object."""
 
     STAY = auto()
@@ -51,7 +51,7 @@ class Action(Enum):
     DELETE_IN_FOREGROUND = auto()
 
 
-def action_for(obj: Json, gone: Set[str], waiting: Set[str], has_dependents: bool) -> Action:
+def action_for(obj: Json, gone: Set[str], waiting: Set[str], has_dependents: bool) -> CollectorAction:
     """An object stays as long as one owner does; owners that wait for it to go want it to go first.
 
     `gone` and `waiting` are uids of owners: those that do not exist, and those being deleted in the
@@ -60,12 +60,12 @@ def action_for(obj: Json, gone: Set[str], waiting: Set[str], has_dependents: boo
     uids = {one.get("uid", "") for one in owners_of(obj)}
     lost = uids & (gone | waiting)
     if not lost:
-        return Action.STAY
+        return CollectorAction.STAY
     if uids - lost:
-        return Action.DISOWN
+        return CollectorAction.DISOWN
     if uids & waiting and has_dependents:
-        return Action.DELETE_IN_FOREGROUND
-    return Action.DELETE
+        return CollectorAction.DELETE_IN_FOREGROUND
+    return CollectorAction.DELETE
 
 
 def blocks_owner(obj: Json, owner: Json) -> bool:
@@ -101,7 +101,7 @@ class GarbageCollector(Controller):
     name: ClassVar[str] = "garbage-collector-controller"
     workers: ClassVar[int] = 8
 
-    def __init__(self, context: Context, watched: Sequence[Resource] = WATCHED) -> None:
+    def __init__(self, context: ControllerContext, watched: Sequence[Resource] = WATCHED) -> None:
         super().__init__(context)
         self._catalogue = Catalogue()
         self._informers: dict[str, Informer] = {}
@@ -275,16 +275,16 @@ class GarbageCollector(Controller):
             return
         has_dependents = any(True for _ in self._dependents(uid_of(obj)))
         fate = action_for(obj, gone, waiting, has_dependents)
-        if fate is Action.DISOWN:
+        if fate is CollectorAction.DISOWN:
             await self._disown(resource, obj, gone | waiting)
-        elif fate is Action.DELETE_IN_FOREGROUND:
+        elif fate is CollectorAction.DELETE_IN_FOREGROUND:
             if any(waits_for_dependents(one) for one in self._owned[uid_of(obj)].values()):
                 # A dependent waits already, maybe for this object: in a circle one has to let its owners go.
                 obj = await self._unblock_owners(resource, obj)
             held = {"metadata": {"finalizers": [*finalizers_of(obj), FOREGROUND]}}
             obj = await self.change(resource, obj, held)
             await self.delete(resource, obj, propagation_for(obj))
-        elif fate is Action.DELETE:
+        elif fate is CollectorAction.DELETE:
             await self.delete(resource, obj, propagation_for(obj))
 
     async def _disown(self, resource: Resource, obj: Json, uids: set[str]) -> None:

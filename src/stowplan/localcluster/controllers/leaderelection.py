@@ -14,7 +14,7 @@ from stowplan.api.cel.semver import Semver, SemverError, parse
 from stowplan.api.meta import micro_timestamp, seconds_of
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.localcluster.controllerruntime.controller import Context, Controller, gather_writes
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext, gather_writes
 from stowplan.localcluster.objects.fields import (
     created_at,
     key_of,
@@ -62,7 +62,7 @@ class LeaderElectionController(Controller):
     name: ClassVar[str] = "leader-election-controller"
     workers: ClassVar[int] = 1
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self.leases = self.informer(LEASES)
         self.candidates = self.informer(LEASE_CANDIDATES)

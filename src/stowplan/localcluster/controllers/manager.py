@@ -5,7 +5,11 @@ from dataclasses import dataclass, field
 from random import Random
 
 from stowplan.client import Client
-from stowplan.localcluster.controllerruntime.controller import Context, Controller, ControllerManager
+from stowplan.localcluster.controllerruntime.controller import (
+    Controller,
+    ControllerContext,
+    ControllerManager,
+)
 from stowplan.localcluster.controllers.autoscaling.podautoscaler import HorizontalPodAutoscalerController
 from stowplan.localcluster.controllers.clusterroleaggregation import ClusterRoleAggregationController
 from stowplan.localcluster.controllers.devices.coscheduling import CoschedulingController
@@ -74,7 +78,9 @@ class ControllerSettings:
     groups: GroupFeatures = field(default_factory=lambda: GroupFeatures(jobs=False))
 
 
-def all_controllers(context: Context, settings: ControllerSettings | None = None) -> list[Controller]:
+def all_controllers(
+    context: ControllerContext, settings: ControllerSettings | None = None
+) -> list[Controller]:
     """Every control loop there is."""
     settings = ControllerSettings() if settings is None else settings
     served = settings.groups.catalogue()
@@ -109,7 +115,7 @@ def all_controllers(context: Context, settings: ControllerSettings | None = None
     ]
 
 
-def service_controllers(context: Context) -> list[Controller]:
+def service_controllers(context: ControllerContext) -> list[Controller]:
     """The control loops of what is behind services."""
     members = ServicePods(context)
     return [
@@ -119,7 +125,9 @@ def service_controllers(context: Context) -> list[Controller]:
     ]
 
 
-def volume_controllers(context: Context, settings: ProvisionerSettings | None = None) -> list[Controller]:
+def volume_controllers(
+    context: ControllerContext, settings: ProvisionerSettings | None = None
+) -> list[Controller]:
     """The control loops of claims and volumes."""
     return [
         PersistentVolumeController(context),
@@ -140,5 +148,5 @@ def controller_manager(
     report: Callable[[str], None] = lambda text: None,
 ) -> ControllerManager:
     """All control loops against one API server, ready to `run`."""
-    context = Context.of(client, clock, rng, report)
+    context = ControllerContext.of(client, clock, rng, report)
     return ControllerManager(context, all_controllers(context, settings))

@@ -16,7 +16,12 @@ from stowplan.api.catalogue import (
 from stowplan.api.meta import AnyObject
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.localcluster.controllerruntime.controller import BACKGROUND, Context, Controller, gather_writes
+from stowplan.localcluster.controllerruntime.controller import (
+    BACKGROUND,
+    Controller,
+    ControllerContext,
+    gather_writes,
+)
 from stowplan.localcluster.controllers.customkinds import resources_of
 from stowplan.localcluster.objects.fields import (
     finalizers_of,
@@ -94,7 +99,7 @@ class NamespaceController(Controller):
 
     name: ClassVar[str] = "namespace-controller"
 
-    def __init__(self, context: Context, served: Iterable[Resource] = BUILT_IN) -> None:
+    def __init__(self, context: ControllerContext, served: Iterable[Resource] = BUILT_IN) -> None:
         super().__init__(context)
         self._contents = contents(served)
         self.namespaces = self.informer(NAMESPACES)

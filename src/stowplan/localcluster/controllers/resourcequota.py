@@ -16,7 +16,7 @@ from stowplan.api.catalogue import (
 )
 from stowplan.api.quantity import QuantityError
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext
 from stowplan.localcluster.controllerruntime.informers import EventHandler, Informer
 from stowplan.localcluster.controllers.garbagecollector import WATCHED
 from stowplan.localcluster.objects.fields import (
@@ -40,7 +40,7 @@ class ResourceQuotaController(Controller):
     name: ClassVar[str] = "resourcequota-controller"
     workers: ClassVar[int] = 2
 
-    def __init__(self, context: Context, watched: Sequence[Resource] = WATCHED) -> None:
+    def __init__(self, context: ControllerContext, watched: Sequence[Resource] = WATCHED) -> None:
         super().__init__(context)
         self.quotas = self.informer(RESOURCE_QUOTAS)
         self.quotas.add_handler(self._quota_changed)

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 from stowplan.api.catalogue import CONFIG_MAPS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.localcluster.controllerruntime.controller import Context, Controller, gather_writes
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext, gather_writes
 from stowplan.localcluster.objects.fields import annotations_of, is_deleting, key_of, name_of, uid_of
 
 DEFAULT_ACCOUNT: Final = "default"
@@ -45,7 +45,7 @@ class ServiceAccountController(Controller):
 
     name: ClassVar[str] = "serviceaccount-controller"
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self.namespaces = self.follow(NAMESPACES)
         self.accounts = self.informer(SERVICE_ACCOUNTS)
@@ -73,7 +73,7 @@ class RootCAPublisher(Controller):
 
     name: ClassVar[str] = "root-ca-certificate-publisher-controller"
 
-    def __init__(self, context: Context, settings: AccountSettings) -> None:
+    def __init__(self, context: ControllerContext, settings: AccountSettings) -> None:
         super().__init__(context)
         self._root_ca = settings.root_ca
         self.namespaces = self.follow(NAMESPACES)
@@ -124,7 +124,7 @@ class TokensController(Controller):
 
     name: ClassVar[str] = "serviceaccount-token-controller"
 
-    def __init__(self, context: Context, settings: AccountSettings) -> None:
+    def __init__(self, context: ControllerContext, settings: AccountSettings) -> None:
         super().__init__(context)
         self._settings = settings
         self.accounts = self.informer(SERVICE_ACCOUNTS)

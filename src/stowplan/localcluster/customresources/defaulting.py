@@ -8,11 +8,11 @@ from typing import Any
 
 from stowplan.api.fielderrors import child
 from stowplan.api.requests import Json
-from stowplan.localcluster.customresources.structural import ABSENT, META_FIELDS, Schema
+from stowplan.localcluster.customresources.structural import ABSENT, META_FIELDS, StructuralSchema
 from stowplan.localcluster.schema import the_schema, unknown_fields
 
 
-def set_defaults(schema: Schema, value: Any) -> None:
+def set_defaults(schema: StructuralSchema, value: Any) -> None:
     """Fill in what the schema has a default for, also where a null stands that may not stand there."""
     if isinstance(value, dict):
         for name, part in schema.properties.items():
@@ -33,11 +33,11 @@ def set_defaults(schema: Schema, value: Any) -> None:
             set_defaults(items, value[i])
 
 
-def _is_stray_null(schema: Schema, value: Any) -> bool:
+def _is_stray_null(schema: StructuralSchema, value: Any) -> bool:
     return value is None and not schema.nullable
 
 
-def drop_stray_nulls(schema: Schema | None, value: Any) -> None:
+def drop_stray_nulls(schema: StructuralSchema | None, value: Any) -> None:
     """Take out nulls where none may stand and no default comes in their place: they say nothing."""
     if isinstance(value, dict):
         for name in list(value):
@@ -52,7 +52,7 @@ def drop_stray_nulls(schema: Schema | None, value: Any) -> None:
             drop_stray_nulls(None if schema is None else schema.items, element)
 
 
-def prune(schema: Schema, obj: Any, *, is_resource: bool = True) -> list[str]:
+def prune(schema: StructuralSchema, obj: Any, *, is_resource: bool = True) -> list[str]:
     """Take out the fields that the schema does not know; gives back their paths, sorted.
 
     `is_resource`: the value is an object with kind and metadata, which nobody has to specify.
@@ -62,7 +62,9 @@ def prune(schema: Schema, obj: Any, *, is_resource: bool = True) -> list[str]:
     return sorted(unknown)
 
 
-def _prune(schema: Schema | None, value: Any, path: str, is_resource: bool, unknown: list[str]) -> None:
+def _prune(
+    schema: StructuralSchema | None, value: Any, path: str, is_resource: bool, unknown: list[str]
+) -> None:
     if schema is not None and schema.preserve:
         _keep(schema, value, path, is_resource, unknown)
     elif isinstance(value, dict):
@@ -73,7 +75,9 @@ def _prune(schema: Schema | None, value: Any, path: str, is_resource: bool, unkn
             _prune(items, element, f"{path}[{i}]", _is_embedded(items), unknown)
 
 
-def _prune_map(schema: Schema | None, value: Json, path: str, is_resource: bool, unknown: list[str]) -> None:
+def _prune_map(
+    schema: StructuralSchema | None, value: Json, path: str, is_resource: bool, unknown: list[str]
+) -> None:
     for key in list(value):
         if is_resource and key in META_FIELDS:
             continue
@@ -88,7 +92,7 @@ def _prune_map(schema: Schema | None, value: Json, path: str, is_resource: bool,
             del value[key]
 
 
-def _keep(schema: Schema, value: Any, path: str, is_resource: bool, unknown: list[str]) -> None:
+def _keep(schema: StructuralSchema, value: Any, path: str, is_resource: bool, unknown: list[str]) -> None:
     """Unknown fields stay; those that are specified are pruned by what is said of them."""
     if isinstance(value, dict):
         for key, part in value.items():
@@ -105,7 +109,7 @@ def _keep(schema: Schema, value: Any, path: str, is_resource: bool, unknown: lis
             _keep(schema.items, element, f"{path}[{i}]", schema.items.embedded, unknown)
 
 
-def _is_embedded(schema: Schema | None) -> bool:
+def _is_embedded(schema: StructuralSchema | None) -> bool:
     return schema is not None and schema.embedded
 
 
@@ -118,7 +122,7 @@ def prune_metadata(obj: Json, path: str = "") -> list[str]:
     return [f"{here}.{name}" for name in unknown_fields(the_schema().types["meta.v1.ObjectMeta"], metadata)]
 
 
-def prune_embedded(schema: Schema, value: Any, path: str = "") -> list[str]:
+def prune_embedded(schema: StructuralSchema, value: Any, path: str = "") -> list[str]:
     """The same in objects that are part of another; there nulls go too."""
     unknown: list[str] = []
     if isinstance(value, dict):

@@ -30,7 +30,7 @@ from stowplan.localcluster.customresources.conditions import (
 from stowplan.localcluster.customresources.formats import is_recognized
 from stowplan.localcluster.customresources.rules import refused_rules
 from stowplan.localcluster.customresources.schemarules import schema_rule_errors, walk
-from stowplan.localcluster.customresources.structural import Schema
+from stowplan.localcluster.customresources.structural import StructuralSchema
 
 _APPROVED: Final = "api-approved.kubernetes.io"
 _SEE: Final = "see https://github.com/kubernetes/enhancements/pull/1111"
@@ -460,7 +460,7 @@ def _refused_rules(definition: Json) -> Iterator[str]:
     for version in (definition.get("spec") or {}).get("versions") or ():
         raw = (version.get("schema") or {}).get("openAPIV3Schema")
         if isinstance(raw, dict):
-            for reason in refused_rules(Schema(raw)):
+            for reason in refused_rules(StructuralSchema(raw)):
                 yield " ".join(reason.partition("\n")[0].split())
 
 

@@ -3,35 +3,35 @@
 from itertools import count
 from typing import Any, Final
 
-from stowplan.localcluster.apply.shapes import DEDUCED, ONE_VALUE, ListShape, MapShape, Shape, shape_of
-from stowplan.localcluster.customresources.structural import ABSENT, META_FIELDS, Schema
+from stowplan.localcluster.apply.shapes import DEDUCED, ONE_VALUE, FieldShape, ListShape, MapShape, shape_of
+from stowplan.localcluster.customresources.structural import ABSENT, META_FIELDS, StructuralSchema
 from stowplan.localcluster.schema import the_schema
 
 _numbers: Final = count(1)
 
 
-class ObjectShape(Shape):
+class ObjectShape(FieldShape):
     """A map with fields; what the schema does not know is looked into as far as its values say."""
 
     is_map = True
 
-    def __init__(self, schema: Schema, *, is_resource: bool = False) -> None:
+    def __init__(self, schema: StructuralSchema, *, is_resource: bool = False) -> None:
         self._schema = schema
         self._is_resource = is_resource or schema.embedded
-        self._children: dict[str, tuple[str, Shape]] = {}
+        self._children: dict[str, tuple[str, FieldShape]] = {}
         if is_resource:
             self.full_name = f"custom.{next(_numbers)}"
 
     def named(self, name: str) -> bool:
         return name in self._schema.properties or (self._is_resource and name in META_FIELDS)
 
-    def child(self, name: str) -> tuple[str, Shape]:
+    def child(self, name: str) -> tuple[str, FieldShape]:
         found = self._children.get(name)
         if found is None:
             found = self._children[name] = (f"f:{name}", self._shape(name))
         return found
 
-    def _shape(self, name: str) -> Shape:
+    def _shape(self, name: str) -> FieldShape:
         if self._is_resource and name in META_FIELDS:
             return shape_of(the_schema().types["meta.v1.ObjectMeta"]) if name == "metadata" else ONE_VALUE
         part = self._schema.properties.get(name)
@@ -41,7 +41,7 @@ class ObjectShape(Shape):
 class KeyedListShape(ListShape):
     """A list whose elements have keys; a key that is left out has the schema's default."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: StructuralSchema) -> None:
         items = schema.items
         super().__init__(schema.list_keys, ONE_VALUE if items is None else shape_of_schema(items))
         parts = {} if items is None else items.properties
@@ -58,7 +58,7 @@ class KeyedListShape(ListShape):
         return super().step(element)
 
 
-def shape_of_schema(schema: Schema) -> Shape:
+def shape_of_schema(schema: StructuralSchema) -> FieldShape:
     """The shape of the values of a schema."""
     if schema.type == "array":
         if schema.list_type == "map":

@@ -35,7 +35,7 @@ from stowplan.api.fielderrors import (
     required,
 )
 from stowplan.api.requests import Json
-from stowplan.localcluster.customresources.structural import ABSENT, Schema
+from stowplan.localcluster.customresources.structural import ABSENT, StructuralSchema
 
 CALL_LIMIT: Final = 1_000_000
 """What one evaluation of a rule may cost."""
@@ -80,7 +80,7 @@ class _Shape:
     def __init__(self) -> None:
         self.fields: dict[str, dict[str, Type]] = {}
 
-    def declare(self, schema: Schema, name: str, *, is_object: bool = False) -> Type | None:
+    def declare(self, schema: StructuralSchema, name: str, *, is_object: bool = False) -> Type | None:
         """The type of a schema, None if rules cannot see what it describes."""
         if schema.int_or_string:
             return types.DYN
@@ -96,7 +96,7 @@ class _Shape:
             return _STRINGS.get(schema.format, types.STRING)
         return _SCALARS.get(schema.type)
 
-    def _struct(self, schema: Schema, name: str, *, is_object: bool) -> Type:
+    def _struct(self, schema: StructuralSchema, name: str, *, is_object: bool) -> Type:
         declared: dict[str, Type] = {}
         for key, part in schema.properties.items():
             inner = self.declare(part, f"{name}.{key}")
@@ -110,7 +110,7 @@ class _Shape:
         return Type("struct", name)
 
 
-def value_of(schema: Schema, raw: Any, *, is_object: bool = False) -> Value:
+def value_of(schema: StructuralSchema, raw: Any, *, is_object: bool = False) -> Value:
     """A value of a schema as CEL has it."""
     if raw is None or schema.int_or_string:
         return raw
@@ -136,7 +136,7 @@ def value_of(schema: Schema, raw: Any, *, is_object: bool = False) -> Value:
     return _string_value(schema, raw) if isinstance(raw, str) else raw
 
 
-def _string_value(schema: Schema, raw: str) -> Value:
+def _string_value(schema: StructuralSchema, raw: str) -> Value:
     declared = _STRINGS.get(schema.format)
     if declared is None:
         return raw
@@ -150,7 +150,7 @@ def _string_value(schema: Schema, raw: str) -> Value:
     return raw if isinstance(read, Failure) else read
 
 
-class Rule(NamedTuple):
+class CelRule(NamedTuple):
     """A rule, ready to be evaluated."""
 
     raw: Json
@@ -167,17 +167,17 @@ class Rule(NamedTuple):
         return str(self.raw.get("message") or self.raw["rule"]).strip()
 
 
-class Rules(NamedTuple):
+class CelRules(NamedTuple):
     """The rules of one node of a schema, and why others of it are not evaluated."""
 
-    rules: list[Rule]
+    rules: list[CelRule]
     refused: list[str]
 
 
-_compiled: WeakKeyDictionary[Schema, Rules] = WeakKeyDictionary()
+_compiled: WeakKeyDictionary[StructuralSchema, CelRules] = WeakKeyDictionary()
 
 
-def compiled_rules(schema: Schema, *, is_root: bool = False) -> Rules:
+def compiled_rules(schema: StructuralSchema, *, is_root: bool = False) -> CelRules:
     """The rules of a node of a schema, compiled when they are first asked for."""
     known = _compiled.get(schema)
     if known is None:
@@ -185,8 +185,8 @@ def compiled_rules(schema: Schema, *, is_root: bool = False) -> Rules:
     return known
 
 
-def _compile(schema: Schema, *, is_root: bool) -> Rules:
-    found = Rules([], [])
+def _compile(schema: StructuralSchema, *, is_root: bool) -> CelRules:
+    found = CelRules([], [])
     shape = _Shape()
     declared = shape.declare(schema, "selfType", is_object=is_root)
     for raw in schema.rules:
@@ -200,7 +200,7 @@ def _compile(schema: Schema, *, is_root: bool) -> Rules:
     return found
 
 
-def _rule(raw: Json, declared: Type, shape: _Shape) -> Rule:
+def _rule(raw: Json, declared: Type, shape: _Shape) -> CelRule:
     old = types.optional_of(declared) if raw.get("optionalOldSelf") else declared
     environment = Environment(functions(), {"self": declared, "oldSelf": old}, shape.fields)
     expression = compile_expression(raw.get("rule") or "", environment, Release())
@@ -211,10 +211,10 @@ def _rule(raw: Json, declared: Type, shape: _Shape) -> Rule:
     if raw.get("messageExpression"):
         message = compile_expression(raw["messageExpression"], environment, Release())
     names = (node.name for node in walk(expression.checked.root) if isinstance(node, Ident))
-    return Rule(raw, expression, message, "oldSelf" in names)
+    return CelRule(raw, expression, message, "oldSelf" in names)
 
 
-def refused_rules(schema: Schema) -> Iterator[str]:
+def refused_rules(schema: StructuralSchema) -> Iterator[str]:
     """The rules anywhere in a schema that are not evaluated, with the reasons."""
     waiting = [(schema, True)]
     while waiting:
@@ -232,7 +232,7 @@ class _OutOfBudgetError(Exception):
     """The rules for an object cost more than they may."""
 
 
-def rule_errors(schema: Schema, new: Json, old: Json | None) -> list[FieldError]:
+def rule_errors(schema: StructuralSchema, new: Json, old: Json | None) -> list[FieldError]:
     """What the rules of a schema say about an object."""
     evaluation = _Evaluation()
     with suppress(_OutOfBudgetError):
@@ -245,7 +245,9 @@ class _Evaluation:
         self.errors: list[FieldError] = []
         self._budget = BUDGET
 
-    def check(self, schema: Schema, new: Any, old: Any, path: str, *, is_root: bool = False) -> None:
+    def check(
+        self, schema: StructuralSchema, new: Any, old: Any, path: str, *, is_root: bool = False
+    ) -> None:
         """Evaluate the rules of a node and of everything below it."""
         if new is None or not schema.has_rules:
             return
@@ -262,7 +264,7 @@ class _Evaluation:
             for at, one in enumerate(new):
                 self.check(schema.items, one, _correlated(schema, one, old), f"{path}[{at}]")
 
-    def _node(self, schema: Schema, new: Any, old: Any, path: str, *, is_root: bool) -> None:
+    def _node(self, schema: StructuralSchema, new: Any, old: Any, path: str, *, is_root: bool) -> None:
         current = value_of(schema, new, is_object=is_root)
         missing = old is ABSENT or old is None
         before = None if missing else value_of(schema, old, is_object=is_root)
@@ -281,7 +283,7 @@ class _Evaluation:
                 self._refuse(rule, schema, new, variables, where)
 
     def _evaluate(
-        self, expression: Expression, variables: dict[str, Value], where: str, schema: Schema
+        self, expression: Expression, variables: dict[str, Value], where: str, schema: StructuralSchema
     ) -> Value:
         outcome = expression.program.evaluate(variables, CALL_LIMIT)
         if outcome.cost > self._budget:
@@ -290,7 +292,9 @@ class _Evaluation:
         self._budget -= outcome.cost
         return outcome.value
 
-    def _refuse(self, rule: Rule, schema: Schema, new: Any, variables: dict[str, Value], where: str) -> None:
+    def _refuse(
+        self, rule: CelRule, schema: StructuralSchema, new: Any, variables: dict[str, Value], where: str
+    ) -> None:
         raw = rule.raw
         if raw.get("fieldPath"):
             where = ("" if where == "<nil>" else where) + raw["fieldPath"]
@@ -315,7 +319,7 @@ class _Evaluation:
         self.errors.append(error)
 
 
-def _failure(message: str, rule: Rule) -> str:
+def _failure(message: str, rule: CelRule) -> str:
     if message.startswith("no such overload"):
         what = "call arguments did not match a supported operator, function or macro signature for rule"
         return f"'{message}': {what}: {rule.shown}"
@@ -325,7 +329,7 @@ def _failure(message: str, rule: Rule) -> str:
     return f"{message} evaluating rule: {rule.shown}"
 
 
-def _correlated(schema: Schema, element: Any, old: Any) -> Any:
+def _correlated(schema: StructuralSchema, element: Any, old: Any) -> Any:
     """The element that an element of a list of the type map replaces."""
     if schema.list_type != "map" or not isinstance(old, list | tuple) or not isinstance(element, dict):
         return ABSENT

@@ -11,7 +11,7 @@ from stowplan.api.fielderrors import EnumText, FieldError, Kind, forbidden, inva
 from stowplan.api.requests import Json
 from stowplan.gocompat import regexps
 from stowplan.localcluster.customresources.defaulting import prune
-from stowplan.localcluster.customresources.structural import META_FIELDS, Schema
+from stowplan.localcluster.customresources.structural import META_FIELDS, StructuralSchema
 from stowplan.localcluster.customresources.validation import embedded_errors, ordered, schema_errors
 
 _TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "string")
@@ -317,7 +317,7 @@ def _default_errors(raw: Json, path: str) -> Iterator[FieldError]:
         part, here, is_root = waiting.pop()
         default = part.get("default")
         if default is not None:
-            yield from _one_default_errors(Schema(part), default, f"{here}.default")
+            yield from _one_default_errors(StructuralSchema(part), default, f"{here}.default")
         is_object = is_root or part.get("x-kubernetes-embedded-resource")
         for place, inner in parts_of(part, also_values=False):
             if place == "additionalProperties":
@@ -328,7 +328,7 @@ def _default_errors(raw: Json, path: str) -> Iterator[FieldError]:
                 waiting.append((inner, f"{here}.{place}", False))
 
 
-def _one_default_errors(schema: Schema, default: Any, path: str) -> Iterator[FieldError]:
+def _one_default_errors(schema: StructuralSchema, default: Any, path: str) -> Iterator[FieldError]:
     pruned = _copied(default)
     if prune(schema, pruned, is_resource=schema.embedded):
         yield invalid(path, ordered(default), "must not have unknown fields")

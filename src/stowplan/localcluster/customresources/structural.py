@@ -1,7 +1,7 @@
 """Structural schemas: the OpenAPI v3 schema of a custom resource, read once.
 
-A `Schema` is the same tree for everybody: it validates objects, gives them defaults, prunes them, tells
-server-side apply how fields merge and is shown in the OpenAPI documents.
+A `StructuralSchema` is the same tree for everybody: it validates objects, gives them defaults, prunes them,
+tells server-side apply how fields merge and is shown in the OpenAPI documents.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ ABSENT: Final[Any] = object()
 META_FIELDS: Final = frozenset(("apiVersion", "kind", "metadata"))
 
 
-class Schema:
+class StructuralSchema:
     """One node of a schema. Only what was checked by the rules for schemas is made into one.
 
     Its parts are made when they are first needed: definitions are large, and most objects have few fields.
@@ -49,28 +49,30 @@ class Schema:
         self._read_validations(raw)
 
     @cached_property
-    def properties(self) -> "dict[str, Schema]":
-        return {name: Schema(part) for name, part in (self.raw.get("properties") or {}).items()}
+    def properties(self) -> "dict[str, StructuralSchema]":
+        return {name: StructuralSchema(part) for name, part in (self.raw.get("properties") or {}).items()}
 
     @cached_property
-    def items(self) -> "Schema | None":
+    def items(self) -> "StructuralSchema | None":
         items = self.raw.get("items")
-        return Schema(items) if isinstance(items, dict) else None
+        return StructuralSchema(items) if isinstance(items, dict) else None
 
     @cached_property
-    def additional(self) -> "Schema | None":
+    def additional(self) -> "StructuralSchema | None":
         """The schema of fields that are not among the properties."""
         additional = self.raw.get("additionalProperties")
-        return Schema(additional) if isinstance(additional, dict) else None
+        return StructuralSchema(additional) if isinstance(additional, dict) else None
 
     def _read_logic(self, raw: Json) -> None:
         additional = raw.get("additionalProperties")
         self.has_additional = additional is not None
         self.forbids_additional = additional is False
-        self.all_of = [Schema(part) for part in raw.get("allOf") or ()]
-        self.any_of = [Schema(part) for part in raw.get("anyOf") or ()]
-        self.one_of = [Schema(part) for part in raw.get("oneOf") or ()]
-        self.not_: Schema | None = Schema(raw["not"]) if raw.get("not") is not None else None
+        self.all_of = [StructuralSchema(part) for part in raw.get("allOf") or ()]
+        self.any_of = [StructuralSchema(part) for part in raw.get("anyOf") or ()]
+        self.one_of = [StructuralSchema(part) for part in raw.get("oneOf") or ()]
+        self.not_: StructuralSchema | None = (
+            StructuralSchema(raw["not"]) if raw.get("not") is not None else None
+        )
         self.is_composed = bool(self.all_of or self.any_of or self.one_of or self.not_ is not None)
 
     def _read_validations(self, raw: Json) -> None:
@@ -134,6 +136,6 @@ class Schema:
                 raw[field] for field in ("items", "additionalProperties") if isinstance(raw.get(field), dict)
             ]
 
-    def child(self, name: str) -> "Schema | None":
+    def child(self, name: str) -> "StructuralSchema | None":
         """The schema of a field, None if nothing is said about it."""
         return self.properties.get(name) or self.additional

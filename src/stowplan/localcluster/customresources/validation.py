@@ -20,7 +20,7 @@ from stowplan.gocompat import regexps
 from stowplan.gocompat.jsontext import as_json, float_text
 from stowplan.gocompat.numbers import fits_int64
 from stowplan.gocompat.quoting import quote
-from stowplan.localcluster.customresources.structural import ABSENT, Schema
+from stowplan.localcluster.customresources.structural import ABSENT, StructuralSchema
 
 NOWHERE: Final = "<nil>"
 """The path of an error about the object as a whole."""
@@ -36,38 +36,40 @@ _TYPE_NAMES: Final = {
 _MAX_FLOAT32: Final = 3.4028234663852886e38
 
 
-class Problem(str):
+class SchemaProblem(str):
     """One thing wrong with a value: the message. `shown` makes it a field error at a path."""
 
     name: str
     shown: Callable[[str], FieldError]
 
-    def __new__(cls, message: str, name: str, shown: Callable[[str], FieldError]) -> "Problem":
+    def __new__(cls, message: str, name: str, shown: Callable[[str], FieldError]) -> "SchemaProblem":
         problem = super().__new__(cls, message)
         problem.name, problem.shown = name, shown
         return problem
 
 
-class Result:
+class SchemaResult:
     """Problems, each once, and how many checks were made: that tells which alternative was nearest."""
 
     __slots__ = ("checks", "problems")
 
     def __init__(self) -> None:
-        self.problems: dict[str, Problem] = {}
+        self.problems: dict[str, SchemaProblem] = {}
         self.checks = 0
 
-    def add(self, problem: Problem | None) -> None:
+    def add(self, problem: SchemaProblem | None) -> None:
         if problem is not None:
             self.problems.setdefault(str(problem), problem)
 
-    def merge(self, other: "Result") -> None:
+    def merge(self, other: "SchemaResult") -> None:
         for problem in other.problems.values():
             self.add(problem)
         self.checks += other.checks
 
 
-def schema_errors(schema: Schema, value: Any, path: str = "", old: Any = ABSENT) -> list[FieldError]:
+def schema_errors(
+    schema: StructuralSchema, value: Any, path: str = "", old: Any = ABSENT
+) -> list[FieldError]:
     """What is wrong with a value. `path` is where it stands in its object; `old` is what it replaces."""
     found = _validate(schema, value, "", old)
     errors = []
@@ -77,15 +79,15 @@ def schema_errors(schema: Schema, value: Any, path: str = "", old: Any = ABSENT)
     return errors
 
 
-def _validate(schema: Schema, value: Any, path: str, old: Any) -> Result:
+def _validate(schema: StructuralSchema, value: Any, path: str, old: Any) -> SchemaResult:
     result = _checked(schema, value, path, old)
     if result.problems and old is not ABSENT and _same(old, value):
         result.problems = {}
     return result
 
 
-def _checked(schema: Schema, value: Any, path: str, old: Any) -> Result:
-    result = Result()
+def _checked(schema: StructuralSchema, value: Any, path: str, old: Any) -> SchemaResult:
+    result = SchemaResult()
     if value is None:
         if schema.types and not schema.nullable:
             result.add(_wrong_type(path, ",".join(schema.types), "null"))
@@ -119,21 +121,21 @@ def _type_name(value: Any) -> str:
     return _TYPE_NAMES.get(type(value), "array" if isinstance(value, tuple) else "object")
 
 
-def _wrong_type(path: str, expected: str, found: str) -> Problem:
+def _wrong_type(path: str, expected: str, found: str) -> SchemaProblem:
     message = f"{path} in body must be of type {expected}: {quote(found)}"
-    return Problem(message, path, lambda at: FieldError(at, Kind.TYPE_INVALID, found, message))
+    return SchemaProblem(message, path, lambda at: FieldError(at, Kind.TYPE_INVALID, found, message))
 
 
-def _invalid(path: str, value: Any, message: str) -> Problem:
-    return Problem(message, path, lambda at: invalid(at, ordered(value), message))
+def _invalid(path: str, value: Any, message: str) -> SchemaProblem:
+    return SchemaProblem(message, path, lambda at: invalid(at, ordered(value), message))
 
 
-def _plain(message: str) -> Problem:
+def _plain(message: str) -> SchemaProblem:
     """An error about more than one field: shown without a path."""
-    return Problem(message, "", lambda at: invalid(at, "", message))
+    return SchemaProblem(message, "", lambda at: invalid(at, "", message))
 
 
-def _type_problem(schema: Schema, value: Any, path: str) -> Problem | None:
+def _type_problem(schema: StructuralSchema, value: Any, path: str) -> SchemaProblem | None:
     types, found = schema.types, _type_name(value)
     if schema.checked_format and found in ("string", "array") and not {"number", "integer"} & {*types}:
         return None
@@ -148,21 +150,21 @@ def _is_integral(value: float) -> bool:
     return math.isfinite(value) and value == math.floor(value)
 
 
-def _enum_problem(schema: Schema, value: Any, path: str) -> Problem | None:
+def _enum_problem(schema: StructuralSchema, value: Any, path: str) -> SchemaProblem | None:
     if not schema.enum or any(_same(choice, value) for choice in schema.enum if choice is not None):
         return None
     choices = [choice if isinstance(choice, str) else as_json(ordered(choice)) for choice in schema.enum]
     listed = ", ".join(quote(choice) for choice in choices)
     message = f"{path} in body should be one of [{' '.join(choices)}]"
     detail = f"supported values: {listed}"
-    return Problem(message, path, lambda at: FieldError(at, Kind.NOT_SUPPORTED, ordered(value), detail))
+    return SchemaProblem(message, path, lambda at: FieldError(at, Kind.NOT_SUPPORTED, ordered(value), detail))
 
 
-def _string_problem(schema: Schema, value: str, path: str) -> Problem | None:
+def _string_problem(schema: StructuralSchema, value: str, path: str) -> SchemaProblem | None:
     if schema.max_length is not None and len(value) > schema.max_length:
         detail = f"may not be more than {schema.max_length} bytes"
         message = f"{path} in body should be at most {schema.max_length} chars long"
-        return Problem(message, path, lambda at: FieldError(at, Kind.TOO_LONG, "", detail))
+        return SchemaProblem(message, path, lambda at: FieldError(at, Kind.TOO_LONG, "", detail))
     if schema.min_length is not None and len(value) < schema.min_length:
         return _invalid(path, value, f"{path} in body should be at least {schema.min_length} chars long")
     if schema.regexp is None:
@@ -175,7 +177,7 @@ def _string_problem(schema: Schema, value: str, path: str) -> Problem | None:
     return _invalid(path, value, f"{path} in body should match '{schema.pattern}'")
 
 
-def _number_problems(schema: Schema, value: float, path: str) -> Iterator[Problem]:
+def _number_problems(schema: StructuralSchema, value: float, path: str) -> Iterator[SchemaProblem]:
     kind = schema.types[0] if len(schema.types) == 1 and schema.types[0] in ("integer", "number") else ""
     out_of_range = _range_problem(value, kind, schema.checked_format, "Checked", path)
     if out_of_range is not None:
@@ -199,21 +201,23 @@ def _number_problems(schema: Schema, value: float, path: str) -> Iterator[Proble
             yield exceeded
 
 
-def _below_problem(schema: Schema, value: float, bound: float, path: str) -> Problem | None:
+def _below_problem(schema: StructuralSchema, value: float, bound: float, path: str) -> SchemaProblem | None:
     if value > bound or (value == bound and not schema.exclusive_minimum):
         return None
     how = "greater than" if schema.exclusive_minimum else "greater than or equal to"
     return _invalid(path, value, f"{path} in body should be {how} {_number(bound)}")
 
 
-def _above_problem(schema: Schema, value: float, bound: float, path: str) -> Problem | None:
+def _above_problem(schema: StructuralSchema, value: float, bound: float, path: str) -> SchemaProblem | None:
     if value < bound or (value == bound and not schema.exclusive_maximum):
         return None
     how = "less than" if schema.exclusive_maximum else "less than or equal to"
     return _invalid(path, value, f"{path} in body should be {how} {_number(bound)}")
 
 
-def _multiple_problems(schema: Schema, value: float, path: str, kind: str) -> Iterator[Problem]:
+def _multiple_problems(
+    schema: StructuralSchema, value: float, path: str, kind: str
+) -> Iterator[SchemaProblem]:
     factor: float = schema.multiple_of or 0
     wrong = _range_problem(factor, kind, schema.checked_format, "MultipleOf", path)
     if wrong is not None:
@@ -227,7 +231,7 @@ def _multiple_problems(schema: Schema, value: float, path: str, kind: str) -> It
         yield _invalid(path, value, f"{path} in body should be a multiple of {_number(factor)}")
 
 
-def _range_problem(value: float, kind: str, format_: str, what: str, path: str) -> Problem | None:
+def _range_problem(value: float, kind: str, format_: str, what: str, path: str) -> SchemaProblem | None:
     if kind == "integer":
         bits = 31 if format_ == "int32" else 63
         fits = _is_integral(value) and -(2**bits) <= value < 2**bits
@@ -245,7 +249,7 @@ def _number(value: float) -> str:
     return float_text(value) if math.isfinite(value) else "+Inf"
 
 
-def _check_list(schema: Schema, value: Any, path: str, old: Any, result: Result) -> None:
+def _check_list(schema: StructuralSchema, value: Any, path: str, old: Any, result: SchemaResult) -> None:
     if schema.items is not None:
         before = _by_key(schema, old)
         for i, element in enumerate(value):
@@ -259,27 +263,27 @@ def _check_list(schema: Schema, value: Any, path: str, old: Any, result: Result)
     result.checks += 1
 
 
-def _by_key(schema: Schema, old: Any) -> dict[str, Any] | None:
+def _by_key(schema: StructuralSchema, old: Any) -> dict[str, Any] | None:
     """The elements of the list that is replaced by their keys, None if they have none."""
     if schema.list_type != "map" or not isinstance(old, list | tuple):
         return None
     return {_key_of(schema, element): element for element in old if isinstance(element, dict)}
 
 
-def _key_of(schema: Schema, element: Any) -> str:
+def _key_of(schema: StructuralSchema, element: Any) -> str:
     if not isinstance(element, dict):
         return ""
     return as_json([ordered(element.get(key)) for key in schema.list_keys])
 
 
-def _too_many(path: str, size: int, limit: int, what: str) -> Problem:
+def _too_many(path: str, size: int, limit: int, what: str) -> SchemaProblem:
     message = f"{path} in body should have at most {limit} {what}"
-    return Problem(
+    return SchemaProblem(
         message, path, lambda at: FieldError(at, Kind.TOO_MANY, size, f"must have at most {limit} items")
     )
 
 
-def _check_map(schema: Schema, value: Json, path: str, old: Any, result: Result) -> None:
+def _check_map(schema: StructuralSchema, value: Json, path: str, old: Any, result: SchemaResult) -> None:
     size = len(value)
     if schema.min_properties is not None and size < schema.min_properties:
         text = f"{path} in body should have at least {schema.min_properties} properties"
@@ -299,10 +303,10 @@ def _check_map(schema: Schema, value: Json, path: str, old: Any, result: Result)
     for key in schema.required:
         if key not in value:
             message = f"{path}.{key} in body is required"
-            result.add(Problem(message, f"{path}.{key}", required))
+            result.add(SchemaProblem(message, f"{path}.{key}", required))
 
 
-def _compose(schema: Schema, value: Any, path: str, old: Any, result: Result) -> None:
+def _compose(schema: StructuralSchema, value: Any, path: str, old: Any, result: SchemaResult) -> None:
     if schema.any_of:
         _any_of(schema.any_of, value, path, old, result)
     if schema.one_of:
@@ -320,8 +324,8 @@ def _compose(schema: Schema, value: Any, path: str, old: Any, result: Result) ->
     result.checks += 1
 
 
-def _any_of(parts: Iterable[Schema], value: Any, path: str, old: Any, result: Result) -> None:
-    nearest: Result | None = None
+def _any_of(parts: Iterable[StructuralSchema], value: Any, path: str, old: Any, result: SchemaResult) -> None:
+    nearest: SchemaResult | None = None
     for part in parts:
         found = _checked(part, value, path, old)
         if not found.problems:
@@ -334,9 +338,9 @@ def _any_of(parts: Iterable[Schema], value: Any, path: str, old: Any, result: Re
         result.merge(nearest)
 
 
-def _one_of(parts: Iterable[Schema], value: Any, path: str, old: Any, result: Result) -> None:
-    valid: list[Result] = []
-    nearest: Result | None = None
+def _one_of(parts: Iterable[StructuralSchema], value: Any, path: str, old: Any, result: SchemaResult) -> None:
+    valid: list[SchemaResult] = []
+    nearest: SchemaResult | None = None
     for part in parts:
         found = _checked(part, value, path, old)
         if not found.problems:
@@ -371,7 +375,7 @@ def ordered(value: Any) -> Any:
     return [ordered(part) for part in value] if isinstance(value, list | tuple) else value
 
 
-def list_errors(schema: Schema, value: Any, path: str = "") -> Iterator[FieldError]:
+def list_errors(schema: StructuralSchema, value: Any, path: str = "") -> Iterator[FieldError]:
     """Elements that repeat in lists of type set and map."""
     if isinstance(value, dict):
         for key, part in value.items():
@@ -387,7 +391,7 @@ def list_errors(schema: Schema, value: Any, path: str = "") -> Iterator[FieldErr
                 yield from list_errors(schema.items, element, f"{path}[{i}]")
 
 
-def _repeated(schema: Schema, value: Any, path: str) -> Iterator[FieldError]:
+def _repeated(schema: StructuralSchema, value: Any, path: str) -> Iterator[FieldError]:
     if schema.list_type == "set":
         keys = [ordered(element) for element in value]
     elif schema.list_type == "map":
@@ -409,7 +413,7 @@ def _repeated(schema: Schema, value: Any, path: str) -> Iterator[FieldError]:
             yield duplicate(f"{path}[{i}]", key)
 
 
-def embedded_errors(schema: Schema, value: Any, path: str = "") -> Iterator[FieldError]:
+def embedded_errors(schema: StructuralSchema, value: Any, path: str = "") -> Iterator[FieldError]:
     """What is wrong with the kind and metadata of objects within an object."""
     if isinstance(value, dict):
         if schema.embedded:
@@ -470,7 +474,7 @@ _NOT_CHECKED: Final = (
 )
 
 
-def unchecked_rules_error(schema: Schema, errors: Iterable[FieldError]) -> list[FieldError]:
+def unchecked_rules_error(schema: StructuralSchema, errors: Iterable[FieldError]) -> list[FieldError]:
     """The note that rules were not looked at, if there are any and an error is in their way."""
     if schema.has_rules and any(error.kind in _BLOCKING for error in errors):
         return [invalid(NOWHERE, None, _NOT_CHECKED)]

@@ -21,7 +21,7 @@ from stowplan.localcluster.customresources.defaulting import (
 from stowplan.localcluster.customresources.definitions import deprecation_warning
 from stowplan.localcluster.customresources.fieldtypes import ObjectShape
 from stowplan.localcluster.customresources.rules import rule_errors
-from stowplan.localcluster.customresources.structural import ABSENT, Schema
+from stowplan.localcluster.customresources.structural import ABSENT, StructuralSchema
 from stowplan.localcluster.customresources.validation import (
     embedded_errors,
     list_errors,
@@ -45,7 +45,7 @@ _GO_TYPES: Final = {
 class ServedVersion:
     """One version of a definition: its schema, its subresources, how it is shown."""
 
-    def __init__(self, definition: Json, version: Json, stored: Schema) -> None:
+    def __init__(self, definition: Json, version: Json, stored: StructuralSchema) -> None:
         spec = definition["spec"]
         accepted = definition["status"]["acceptedNames"]
         subresources = version.get("subresources") or {}
@@ -229,10 +229,10 @@ def _finalizer_warnings(name: str) -> Iterator[str]:
         )
 
 
-def schema_of(version: Json) -> Schema:
+def schema_of(version: Json) -> StructuralSchema:
     """The schema of a version; one that has none keeps everything."""
     raw = (version.get("schema") or {}).get("openAPIV3Schema")
-    return Schema(raw or {"type": "object", "x-kubernetes-preserve-unknown-fields": True})
+    return StructuralSchema(raw or {"type": "object", "x-kubernetes-preserve-unknown-fields": True})
 
 
 def path_parts(path: str) -> list[str]:

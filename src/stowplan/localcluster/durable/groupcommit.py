@@ -10,7 +10,7 @@ from typing import Final
 from stowplan.api.catalogue import Resource
 from stowplan.api.status import ApiError
 from stowplan.localcluster.durable.database import Database, DataDirError, row_of
-from stowplan.localcluster.store import Change, Store
+from stowplan.localcluster.store import Store, StoreChange
 from stowplan.localcluster.store.objects import Key
 from stowplan.localcluster.store.storage import UncommittedChange
 
@@ -76,7 +76,7 @@ class GroupCommit:
         if self._refusal:
             raise ApiError(503, "ServiceUnavailable", f"nothing can be written at present: {self._refusal}")
 
-    def record(self, resource: Resource, key: Key, change: Change) -> None:
+    def record(self, resource: Resource, key: Key, change: StoreChange) -> None:
         with self._turn:
             while len(self._pending) >= self._limit and not self._stuck:
                 self._turn.wait()

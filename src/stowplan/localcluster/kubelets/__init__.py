@@ -3,16 +3,22 @@
 One `Kubelets` object stands for all nodes of a cluster, thousands if need be.
 """
 
-from stowplan.localcluster.kubelets.config import KubeletSettings, Shape, ShapeError, named_nodes, read_shapes
+from stowplan.localcluster.kubelets.config import (
+    KubeletSettings,
+    NodeShape,
+    ShapeError,
+    named_nodes,
+    read_shapes,
+)
 from stowplan.localcluster.kubelets.kubelets import Kubelets
 from stowplan.localcluster.kubelets.pretend import Pretend, PretendError, read_pretend
 
 __all__ = [
     "KubeletSettings",
     "Kubelets",
+    "NodeShape",
     "Pretend",
     "PretendError",
-    "Shape",
     "ShapeError",
     "named_nodes",
     "read_pretend",

@@ -14,7 +14,7 @@ from stowplan.gocompat.jsontext import TextError
 from stowplan.gocompat.yamltext import load_yaml
 from stowplan.localcluster.kubelets.deviceproblems import class_problems, device_problems
 from stowplan.localcluster.kubelets.devices import ShapeDevices
-from stowplan.localcluster.kubelets.pretend import PodBehaviour, Pretend, Span
+from stowplan.localcluster.kubelets.pretend import PodBehaviour, Pretend, PretendSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,12 @@ class KubeletSettings:
     @property
     def pod_behaviour(self) -> PodBehaviour:
         """How pods behave of which nothing else is said."""
-        start = Span(self.start_delay, self.start_delay + self.start_jitter)
-        run, stop = Span(self.run_seconds, self.run_seconds), Span(self.stop_delay, self.stop_delay)
-        return PodBehaviour(start, Span(0.0, 0.0), run, stop)
+        start = PretendSpan(self.start_delay, self.start_delay + self.start_jitter)
+        run, stop = (
+            PretendSpan(self.run_seconds, self.run_seconds),
+            PretendSpan(self.stop_delay, self.stop_delay),
+        )
+        return PodBehaviour(start, PretendSpan(0.0, 0.0), run, stop)
 
 
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -77,7 +80,7 @@ class ShapeDriver(msgspec.Struct, frozen=True, kw_only=True, rename="camel", for
     topology_keys: tuple[str, ...] = ()
 
 
-class Shape(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class NodeShape(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """Some nodes that are alike.
 
     `name` may hold `{}` for the number of the node among those of its shape; without a name nodes are
@@ -121,10 +124,10 @@ class NamedNode(NamedTuple):
     name: str
     number: int
     within: int
-    shape: Shape
+    shape: NodeShape
 
 
-def read_shapes(path: Path) -> list[Shape]:
+def read_shapes(path: Path) -> list[NodeShape]:
     """The shapes in a YAML or JSON file: a list, or a map with the list under `nodes`. Raises ShapeError."""
     try:
         data = load_yaml(path.read_text(encoding="utf-8"))
@@ -138,14 +141,14 @@ def read_shapes(path: Path) -> list[Shape]:
         raise ShapeError(f"{path}: {error}") from None
 
 
-def shapes_of(data: Any) -> list[Shape]:
+def shapes_of(data: Any) -> list[NodeShape]:
     """Shapes from plain data. Raises ShapeError."""
     if isinstance(data, dict) and set(data) == {"nodes"}:
         data = data["nodes"]
     if not isinstance(data, list) or not data:
         raise ShapeError("nodes: expected a list of at least one shape")
     try:
-        shapes = msgspec.convert(data, list[Shape])
+        shapes = msgspec.convert(data, list[NodeShape])
     except msgspec.ValidationError as error:
         raise ShapeError(_readable(str(error))) from None
     for number, shape in enumerate(shapes):
@@ -158,7 +161,7 @@ def shapes_of(data: Any) -> list[Shape]:
     return shapes
 
 
-def named_nodes(shapes: Sequence[Shape]) -> list[NamedNode]:
+def named_nodes(shapes: Sequence[NodeShape]) -> list[NamedNode]:
     """All nodes of some shapes. Raises ShapeError if two have one name, or if there are too many."""
     if sum(shape.count for shape in shapes) > MAX_NODES:
         raise ShapeError(f"nodes: expected at most {MAX_NODES} altogether")
@@ -172,7 +175,7 @@ def named_nodes(shapes: Sequence[Shape]) -> list[NamedNode]:
     return list(found.values())
 
 
-def _name(shape: Shape, within: int, number: int) -> str:
+def _name(shape: NodeShape, within: int, number: int) -> str:
     if not shape.name:
         return f"node-{number}"
     if "{}" in shape.name:
@@ -180,7 +183,7 @@ def _name(shape: Shape, within: int, number: int) -> str:
     return shape.name if shape.count == 1 else f"{shape.name}-{within}"
 
 
-def _problems(shape: Shape) -> Iterable[str]:
+def _problems(shape: NodeShape) -> Iterable[str]:
     """What is wrong with a shape, field by field."""
     if shape.count < 1:
         yield f"count: expected at least 1, got {shape.count}"
@@ -202,7 +205,7 @@ def _problems(shape: Shape) -> Iterable[str]:
     yield from device_problems(shape.devices)
 
 
-def _amount_problems(shape: Shape) -> Iterable[str]:
+def _amount_problems(shape: NodeShape) -> Iterable[str]:
     fields = {"cpu": shape.cpu, "memory": shape.memory, "ephemeralStorage": shape.ephemeral_storage}
     named = {f"resources.{name}": amount for name, amount in shape.resources.items()}
     offered = {f"allocatable.{name}": amount for name, amount in shape.allocatable.items()}

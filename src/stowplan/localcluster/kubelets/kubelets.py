@@ -10,8 +10,12 @@ from stowplan.api.catalogue import DEVICE_CLASSES
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.client import Client
-from stowplan.localcluster.controllerruntime.controller import Context, Controller, ControllerManager
-from stowplan.localcluster.kubelets.config import KubeletSettings, Shape, named_nodes
+from stowplan.localcluster.controllerruntime.controller import (
+    Controller,
+    ControllerContext,
+    ControllerManager,
+)
+from stowplan.localcluster.kubelets.config import KubeletSettings, NodeShape, named_nodes
 from stowplan.localcluster.kubelets.devices import classes_of
 from stowplan.localcluster.kubelets.nodes import NodeController, NodeState
 from stowplan.localcluster.kubelets.pods import PodController
@@ -26,7 +30,7 @@ class DeviceClassController(Controller):
     name: ClassVar[str] = "kubelet-device-classes"
     workers: ClassVar[int] = 1
 
-    def __init__(self, context: Context, classes: Sequence[Json]) -> None:
+    def __init__(self, context: ControllerContext, classes: Sequence[Json]) -> None:
         super().__init__(context)
         self._classes = {name_of(one): one for one in classes}
 
@@ -52,7 +56,7 @@ class Kubelets:
     def __init__(
         self,
         client: Client,
-        shapes: Sequence[Shape],
+        shapes: Sequence[NodeShape],
         settings: KubeletSettings | None = None,
         *,
         clock: Clock,
@@ -60,7 +64,7 @@ class Kubelets:
         report: Callable[[str], None] = lambda text: None,
     ) -> None:
         settings = KubeletSettings() if settings is None else settings
-        self.context = Context.of(client, clock, rng, report)
+        self.context = ControllerContext.of(client, clock, rng, report)
         devices = [group for shape in shapes for group in shape.devices]
         self._classes = DeviceClassController(self.context, classes_of(devices))
         self._nodes = NodeController(self.context, settings, named_nodes(shapes), self._wake)

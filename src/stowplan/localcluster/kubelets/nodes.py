@@ -12,8 +12,8 @@ from stowplan.api.catalogue import CSI_NODES, LEASES, NODES, RESOURCE_SLICES, Re
 from stowplan.api.meta import micro_timestamp, timestamp
 from stowplan.api.requests import Json, PatchType
 from stowplan.api.status import ApiError
-from stowplan.localcluster.controllerruntime.controller import Context, Controller
-from stowplan.localcluster.kubelets.config import KubeletSettings, NamedNode, Shape
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext
+from stowplan.localcluster.kubelets.config import KubeletSettings, NamedNode, NodeShape
 from stowplan.localcluster.kubelets.devices import slices_of
 from stowplan.localcluster.kubelets.pretend import (
     CONDITIONS,
@@ -260,7 +260,7 @@ class NodeController(Controller):
 
     def __init__(
         self,
-        context: Context,
+        context: ControllerContext,
         settings: KubeletSettings,
         nodes: list[NamedNode],
         wake: Callable[[str], None],
@@ -430,7 +430,7 @@ class NodeController(Controller):
     async def _complete(self, node: Json, state: NodeState) -> None:
         """Give a node that somebody created what a kubelet says when it registers, where it is missing."""
         name = name_of(node)
-        own = state.node or NamedNode(name, next(self._numbers), 0, Shape())
+        own = state.node or NamedNode(name, next(self._numbers), 0, NodeShape())
         labels, status = missing_parts(node, node_object(own, self.settings.version, self.now()))
         if labels:
             self.note(

@@ -9,7 +9,7 @@ from typing import ClassVar, Final, NamedTuple
 from stowplan.api.catalogue import NODES, PODS, RESOURCE_CLAIMS
 from stowplan.api.requests import DeleteOptions, Json, PatchType, Selection
 from stowplan.api.status import ApiError
-from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext
 from stowplan.localcluster.controllerruntime.events import WARNING
 from stowplan.localcluster.kubelets.claims import (
     NotPreparedError,
@@ -31,7 +31,7 @@ from stowplan.localcluster.kubelets.podstatus import (
     started,
     statuses_of,
 )
-from stowplan.localcluster.kubelets.pretend import PodBehaviour, Problem, pod_behaviour
+from stowplan.localcluster.kubelets.pretend import PodBehaviour, PretendProblem, pod_behaviour
 from stowplan.localcluster.objects.fields import (
     annotations_of,
     finalizers_of,
@@ -57,7 +57,7 @@ CLAIM_PERIOD: Final = 10.0
 """Seconds after which claims that could not be prepared are tried again, whatever happens."""
 
 
-class Action(Enum):
+class KubeletAction(Enum):
     """What happens to a pod."""
 
     START = auto()
@@ -69,15 +69,15 @@ class Action(Enum):
     REMOVE = auto()
 
 
-class Step(NamedTuple):
+class KubeletStep(NamedTuple):
     """What happens next, and when."""
 
-    action: Action
+    action: KubeletAction
     at: float
 
 
 @dataclass(slots=True)
-class Memory:
+class PodMemory:
     """What a kubelet remembers of a pod.
 
     `first` is when it first saw it, `ending` when it first saw that it is to go. `running` is when the
@@ -120,35 +120,35 @@ class Memory:
         self.exit_code = behaviour.draw_exit_code(rng)
 
 
-def next_step(pod: Json, memory: Memory) -> Step | None:
+def next_step(pod: Json, memory: PodMemory) -> KubeletStep | None:
     """What happens to a pod next, None if nothing does by itself."""
     if is_deleting(pod):
         return _leave(pod, memory)
     if is_finished(pod):
         return None
     if phase_of(pod) != "Running":
-        return Step(Action.START, memory.first + memory.start)
+        return KubeletStep(KubeletAction.START, memory.first + memory.start)
     if has_changed(pod):
-        return Step(Action.OBSERVE, memory.first)
+        return KubeletStep(KubeletAction.OBSERVE, memory.first)
     if not is_ready(pod) and _has_ready_containers(pod):
-        return Step(Action.READY, memory.first)
+        return KubeletStep(KubeletAction.READY, memory.first)
     if memory.found and not memory.behaviour.ends:
         return None
     if memory.restart is not None:
-        return Step(Action.RESTART, memory.restart)
+        return KubeletStep(KubeletAction.RESTART, memory.restart)
     end = _end(pod, memory)
     if is_ready(pod):
         return end
     ready = memory.begun + memory.ready
-    return end if end is not None and end.at < ready else Step(Action.READY, ready)
+    return end if end is not None and end.at < ready else KubeletStep(KubeletAction.READY, ready)
 
 
-def _leave(pod: Json, memory: Memory) -> Step:
+def _leave(pod: Json, memory: PodMemory) -> KubeletStep:
     begun = memory.first if memory.ending is None else memory.ending
     grace = pod["metadata"].get("deletionGracePeriodSeconds") or 0
     at = begun + min(_stop_sleep(pod) + memory.stop, grace)
     stopped = is_finished(pod) or not finalizers_of(pod)
-    return Step(Action.REMOVE if stopped else Action.STOP, at)
+    return KubeletStep(KubeletAction.REMOVE if stopped else KubeletAction.STOP, at)
 
 
 def _stop_sleep(pod: Json) -> float:
@@ -157,11 +157,11 @@ def _stop_sleep(pod: Json) -> float:
     return max((float((hook.get("sleep") or {}).get("seconds") or 0) for hook in hooks), default=0.0)
 
 
-def _end(pod: Json, memory: Memory) -> Step | None:
+def _end(pod: Json, memory: PodMemory) -> KubeletStep | None:
     """How a running pod ends by itself: one that is always restarted only if it is told to."""
     if restart_policy(pod) == "Always" and not memory.behaviour.ends:
         return None
-    return Step(Action.END, memory.begun + memory.run)
+    return KubeletStep(KubeletAction.END, memory.begun + memory.run)
 
 
 def _has_ready_containers(pod: Json) -> bool:
@@ -227,15 +227,17 @@ class PodController(Controller):
     name: ClassVar[str] = "kubelet"
     workers: ClassVar[int] = 8
 
-    def __init__(self, context: Context, settings: KubeletSettings, is_up: Callable[[str], bool]) -> None:
+    def __init__(
+        self, context: ControllerContext, settings: KubeletSettings, is_up: Callable[[str], bool]
+    ) -> None:
         super().__init__(context)
         self.settings = settings
         self.has_begun = False
         """Whether everything that was there at the start has been seen."""
         self._default = settings.pod_behaviour
         self._is_up = is_up
-        self._memories: dict[str, Memory] = {}
-        self._problems: dict[str, list[Problem]] = {}
+        self._memories: dict[str, PodMemory] = {}
+        self._problems: dict[str, list[PretendProblem]] = {}
         self._addresses = PodAddresses()
         self.pods = context.informers.of(PODS, BOUND)
         self.nodes = self.informer(NODES)
@@ -282,11 +284,11 @@ class PodController(Controller):
         if key in self._problems or next_step(new, memory) is not None:
             self.queue.add(key)
 
-    def _first_seen(self, key: str, pod: Json) -> Memory:
+    def _first_seen(self, key: str, pod: Json) -> PodMemory:
         if status_of(pod).get("podIP"):
             self._addresses.keep(node_of(pod), key, status_of(pod)["podIP"])
         behaviour = self._behaviour(key, pod)
-        memory = Memory(uid_of(pod), self.monotonic(), behaviour, annotations_of(pod))
+        memory = PodMemory(uid_of(pod), self.monotonic(), behaviour, annotations_of(pod))
         memory.found = self.settings.as_found and not self.has_begun and phase_of(pod) == "Running"
         memory.behave(behaviour, self.context.rng)
         return memory
@@ -320,22 +322,22 @@ class PodController(Controller):
         else:
             await self._do(step.action, pod, memory)
 
-    async def _do(self, action: Action, pod: Json, memory: Memory) -> None:
+    async def _do(self, action: KubeletAction, pod: Json, memory: PodMemory) -> None:
         now = self.now()
-        if action is Action.START:
+        if action is KubeletAction.START:
             if has_claims(pod) and not await self._prepare(pod):
                 return
             memory.begin_run(self.monotonic(), self.context.rng)
             await self._write(pod, self._started(pod, now, ready=memory.ready == 0))
-        elif action is Action.READY:
+        elif action is KubeletAction.READY:
             await self._write(pod, made_ready(pod, now))
-        elif action is Action.OBSERVE:
+        elif action is KubeletAction.OBSERVE:
             await self._write(pod, observed(pod, now))
-        elif action is Action.END:
+        elif action is KubeletAction.END:
             await self._end(pod, memory, now)
-        elif action is Action.RESTART:
+        elif action is KubeletAction.RESTART:
             await self._restart(pod, memory, now)
-        elif action is Action.STOP:
+        elif action is KubeletAction.STOP:
             await self._write(pod, ended(pod, "Failed", now, 143))
         else:
             await self.delete(PODS, pod, DeleteOptions(grace_period_seconds=0))
@@ -369,7 +371,7 @@ class PodController(Controller):
         self._waiting[key] = problem
         self.queue.add_after(key, CLAIM_PERIOD)
 
-    async def _end(self, pod: Json, memory: Memory, now: float) -> None:
+    async def _end(self, pod: Json, memory: PodMemory, now: float) -> None:
         """The containers of a pod end by themselves: so does the pod, or they are restarted."""
         code, policy = memory.exit_code, restart_policy(pod)
         if policy == "Never" or (policy == "OnFailure" and code == 0):
@@ -388,7 +390,7 @@ class PodController(Controller):
             note = f"Back-off restarting failed container {one.get('name')} in pod {name}"
             await self.record_event(pod, "BackOff", note, WARNING)
 
-    async def _restart(self, pod: Json, memory: Memory, now: float) -> None:
+    async def _restart(self, pod: Json, memory: PodMemory, now: float) -> None:
         code, due = memory.exit_code, memory.restart
         memory.begin_run(self.monotonic(), self.context.rng)
         try:

@@ -39,7 +39,7 @@ class PretendError(ValueError):
     """A file or value that makes no sense; the message is one line that names the field."""
 
 
-class Span(NamedTuple):
+class PretendSpan(NamedTuple):
     """Seconds, drawn evenly from a range."""
 
     low: float
@@ -49,16 +49,16 @@ class Span(NamedTuple):
         return self.low if self.low == self.high else rng.uniform(self.low, self.high)
 
 
-def span_of(value: str | float) -> Span:
+def span_of(value: str | float) -> PretendSpan:
     """Seconds from a number, or from a range such as `2-5`. Raises PretendError."""
     try:
         if isinstance(value, str) and "-" in value[1:]:
             low, _, high = value.partition("-")
-            span = Span(float(low), float(high))
+            span = PretendSpan(float(low), float(high))
         else:
-            span = Span(float(value), float(value))
+            span = PretendSpan(float(value), float(value))
     except ValueError:
-        span = Span(-1, -1)
+        span = PretendSpan(-1, -1)
     if not 0 <= span.low <= span.high <= LONGEST:
         raise PretendError(f"expected seconds such as 5 or a range such as 2-5, got {value!r}")
     return span
@@ -104,10 +104,10 @@ class PodBehaviour:
     or by chance with 0 if there is a `failure_probability`.
     """
 
-    start: Span
-    ready: Span
-    run: Span
-    stop: Span
+    start: PretendSpan
+    ready: PretendSpan
+    run: PretendSpan
+    stop: PretendSpan
     ends: bool = False
     exit_code: int | None = None
     failure_probability: float | None = None
@@ -146,19 +146,21 @@ def _with_fields(behaviour: PodBehaviour, fields: Mapping[str, Any]) -> PodBehav
     return replace(behaviour, **fields, ends=behaviour.ends or not _ENDINGS.isdisjoint(fields))
 
 
-class Problem(NamedTuple):
+class PretendProblem(NamedTuple):
     """An annotation that cannot be read."""
 
     annotation: str
     message: str
 
 
-def pod_behaviour(pod: Json, pretend: "Pretend", default: PodBehaviour) -> tuple[PodBehaviour, list[Problem]]:
+def pod_behaviour(
+    pod: Json, pretend: "Pretend", default: PodBehaviour
+) -> tuple[PodBehaviour, list[PretendProblem]]:
     """How a pod behaves, and which of its annotations cannot be read."""
     rule = _first(pretend.pods, pod)
     behaviour = default if rule is None else _with_fields(default, rule.fields)
     fields: dict[str, Any] = {}
-    problems: list[Problem] = []
+    problems: list[PretendProblem] = []
     for key, value in annotations_of(pod).items():
         if key.startswith(PREFIX) and key not in _OF_OTHERS:
             known = _POD_FIELDS.get(key.removeprefix(PREFIX))
@@ -169,10 +171,10 @@ def pod_behaviour(pod: Json, pretend: "Pretend", default: PodBehaviour) -> tuple
                     )
                 fields[known[0]] = known[1](value)
             except PretendError as error:
-                problems.append(Problem(key, str(error)))
+                problems.append(PretendProblem(key, str(error)))
     usage, _, message = usage_problem(annotations_of(pod)).partition(": ")
     if usage:
-        problems.append(Problem(usage, message))
+        problems.append(PretendProblem(usage, message))
     return _with_fields(behaviour, fields), problems
 
 
@@ -243,7 +245,9 @@ def unwell_in(failure: str) -> frozenset[str]:
     return frozenset((failure,)) if failure in CONDITIONS else frozenset()
 
 
-def node_behaviour(node: Json, pretend: "Pretend", heartbeat: float) -> tuple[NodeBehaviour, list[Problem]]:
+def node_behaviour(
+    node: Json, pretend: "Pretend", heartbeat: float
+) -> tuple[NodeBehaviour, list[PretendProblem]]:
     """How a node behaves, and which of its annotations cannot be read."""
     rule = _first(pretend.nodes, node)
     behaviour = replace(NodeBehaviour(heartbeat), **({} if rule is None else rule.fields))
@@ -252,12 +256,12 @@ def node_behaviour(node: Json, pretend: "Pretend", heartbeat: float) -> tuple[No
         if FAIL in annotations:
             behaviour = replace(behaviour, failure=failure_of(annotations[FAIL]))
     except PretendError as error:
-        problems.append(Problem(FAIL, str(error)))
+        problems.append(PretendProblem(FAIL, str(error)))
     try:
         if HEARTBEAT in annotations:
             behaviour = replace(behaviour, heartbeat=span_of(annotations[HEARTBEAT]).low or heartbeat)
     except PretendError as error:
-        problems.append(Problem(HEARTBEAT, str(error)))
+        problems.append(PretendProblem(HEARTBEAT, str(error)))
     return behaviour, problems
 
 
@@ -265,7 +269,7 @@ def node_behaviour(node: Json, pretend: "Pretend", heartbeat: float) -> tuple[No
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class PretendRule:
     """What objects it selects, and which fields of their behaviour it sets."""
 
     selector: Selector
@@ -279,7 +283,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Backoff:
+class PretendBackoff:
     """How long a container waits to be restarted: first not at all, then `initial`, then twice as long."""
 
     initial: float = 10.0
@@ -294,12 +298,12 @@ class Backoff:
 class Pretend:
     """The rules of a file, in order."""
 
-    pods: tuple[Rule, ...] = ()
-    nodes: tuple[Rule, ...] = ()
-    backoff: Backoff = field(default_factory=Backoff)
+    pods: tuple[PretendRule, ...] = ()
+    nodes: tuple[PretendRule, ...] = ()
+    backoff: PretendBackoff = field(default_factory=PretendBackoff)
 
 
-def _first(rules: tuple[Rule, ...], obj: Json) -> Rule | None:
+def _first(rules: tuple[PretendRule, ...], obj: Json) -> PretendRule | None:
     return next((rule for rule in rules if rule.selects(obj)), None)
 
 
@@ -370,11 +374,13 @@ def pretend_of(data: Any) -> Pretend:
     return Pretend(
         tuple(_numbered("pods", number, rule, _pod_rule) for number, rule in enumerate(file.pods)),
         tuple(_numbered("nodes", number, rule, _node_rule) for number, rule in enumerate(file.nodes)),
-        Backoff(waiting.initial_seconds, waiting.max_seconds),
+        PretendBackoff(waiting.initial_seconds, waiting.max_seconds),
     )
 
 
-def _numbered(part: str, number: int, rule: _FileRule, read: Callable[[_FileRule], Rule]) -> Rule:
+def _numbered(
+    part: str, number: int, rule: _FileRule, read: Callable[[_FileRule], PretendRule]
+) -> PretendRule:
     try:
         return read(rule)
     except (PretendError, SelectorError) as error:
@@ -388,16 +394,16 @@ def _selector(selector: LabelSelector) -> Selector:
         raise PretendError(f"selector: {error}") from None
 
 
-def _pod_rule(rule: _PodRule) -> Rule:
+def _pod_rule(rule: _PodRule) -> PretendRule:
     fields: dict[str, Any] = {}
     for name, (target, read) in _POD_FIELDS.items():
         value = getattr(rule, name.replace("-", "_"))
         if value is not None:
             fields[target] = _read(_camel(name), read, value)
-    return Rule(_selector(rule.selector), frozenset(rule.namespaces), fields)
+    return PretendRule(_selector(rule.selector), frozenset(rule.namespaces), fields)
 
 
-def _node_rule(rule: _NodeRule) -> Rule:
+def _node_rule(rule: _NodeRule) -> PretendRule:
     fields: dict[str, Any] = {}
     if rule.heartbeat_seconds is not None:
         if not 0 < rule.heartbeat_seconds <= LONGEST:
@@ -405,7 +411,7 @@ def _node_rule(rule: _NodeRule) -> Rule:
         fields["heartbeat"] = rule.heartbeat_seconds
     if rule.failures is not None:
         fields["windows"] = tuple(_window(number, one) for number, one in enumerate(rule.failures))
-    return Rule(_selector(rule.selector), frozenset(), fields)
+    return PretendRule(_selector(rule.selector), frozenset(), fields)
 
 
 def _window(number: int, one: _Window) -> Window:

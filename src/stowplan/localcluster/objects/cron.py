@@ -41,7 +41,7 @@ class Every:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class CronField:
     """Which values of a field fit; `any` if the field says that it does not matter."""
 
     values: frozenset[int]
@@ -59,11 +59,11 @@ class Cron:
     in the hour that is left out do not come.
     """
 
-    minute: Field
-    hour: Field
-    day: Field
-    month: Field
-    weekday: Field
+    minute: CronField
+    hour: CronField
+    day: CronField
+    month: CronField
+    weekday: CronField
     zone: tzinfo = UTC
 
     def next(self, after: float) -> float | None:
@@ -187,12 +187,12 @@ def _cron(fields: list[str], zone: tzinfo) -> Cron:
     return Cron(minute, hour, day, month, weekday, zone)
 
 
-def _field(text: str, bounds: Bounds) -> Field:
+def _field(text: str, bounds: Bounds) -> CronField:
     parts = [_range(part, bounds) for part in dict.fromkeys(filter(None, text.split(",")))]
-    return Field(frozenset().union(*(part.values for part in parts)), any(part.any for part in parts))
+    return CronField(frozenset().union(*(part.values for part in parts)), any(part.any for part in parts))
 
 
-def _range(text: str, bounds: Bounds) -> Field:
+def _range(text: str, bounds: Bounds) -> CronField:
     """`*`, `4`, `4-8`, and each of them with a step: `/2`."""
     span, *steps = text.split("/")
     ends = span.split("-")
@@ -210,7 +210,7 @@ def _range(text: str, bounds: Bounds) -> Field:
     if steps and len(ends) == 1:
         last = bounds.most
     _check_range(text, first, last, step, bounds)
-    return Field(frozenset(range(first, last + 1, step)), star and step == 1)
+    return CronField(frozenset(range(first, last + 1, step)), star and step == 1)
 
 
 def _check_range(text: str, first: int, last: int, step: int, bounds: Bounds) -> None:

@@ -23,7 +23,7 @@ class Form(NamedTuple):
     of: "Form | None" = None
 
 
-class Span(NamedTuple):
+class ReleaseSpan(NamedTuple):
     """The releases that have something: from the first to the last that is named."""
 
     first: Version | None = None
@@ -33,7 +33,7 @@ class Span(NamedTuple):
         return (self.first is None or self.first <= version) and (self.last is None or version <= self.last)
 
 
-ALWAYS: Final = Span()
+ALWAYS: Final = ReleaseSpan()
 
 
 class Field(NamedTuple):
@@ -56,7 +56,7 @@ class Field(NamedTuple):
     number: tuple[int, ...] = ()
     zero_counts: bool = False
     always_written: bool = False
-    span: Span = ALWAYS
+    span: ReleaseSpan = ALWAYS
 
 
 class TypeDef(NamedTuple):
@@ -70,7 +70,7 @@ class TypeDef(NamedTuple):
     fields: dict[str, Field]
     atomic: bool = False
     is_kind: bool = False
-    span: Span = ALWAYS
+    span: ReleaseSpan = ALWAYS
 
     @property
     def full_name(self) -> str:
@@ -167,11 +167,11 @@ def _field(package: str, word: str) -> Field:
     )
 
 
-def _span(text: str) -> Span:
+def _span(text: str) -> ReleaseSpan:
     if not text:
         return ALWAYS
     version = Version.parse(text.removeprefix("-"))
-    return Span(last=version) if text.startswith("-") else Span(first=version)
+    return ReleaseSpan(last=version) if text.startswith("-") else ReleaseSpan(first=version)
 
 
 def _form(package: str, text: str) -> Form:

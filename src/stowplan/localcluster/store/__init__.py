@@ -12,7 +12,7 @@ from stowplan.localcluster.store.watchcache import (
     BOOKMARK,
     DELETED,
     MODIFIED,
-    Change,
+    StoreChange,
     Watcher,
     WatchStream,
 )
@@ -22,9 +22,9 @@ __all__ = [
     "BOOKMARK",
     "DELETED",
     "MODIFIED",
-    "Change",
     "FieldManager",
     "Store",
+    "StoreChange",
     "WatchStream",
     "Watcher",
 ]

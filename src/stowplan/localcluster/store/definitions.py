@@ -22,12 +22,12 @@ from stowplan.localcluster.customresources.conditions import (
     with_crd_condition,
 )
 from stowplan.localcluster.customresources.defaulting import prune, set_defaults
-from stowplan.localcluster.customresources.structural import Schema
+from stowplan.localcluster.customresources.structural import StructuralSchema
 from stowplan.localcluster.customresources.versions import ServedVersion, copied, schema_of
 
 if TYPE_CHECKING:
     from stowplan.localcluster.store.store import Store
-    from stowplan.localcluster.store.watchcache import Change
+    from stowplan.localcluster.store.watchcache import StoreChange
 
 _log: Final = logging.getLogger(__name__)
 _DELETED: Final = "DELETED"
@@ -105,7 +105,7 @@ class Definitions:
         if CUSTOM_RESOURCE_DEFINITIONS in self._store.catalogue:
             self._store.watch(CUSTOM_RESOURCE_DEFINITIONS, self._changed)
 
-    def _changed(self, change: "Change") -> None:
+    def _changed(self, change: "StoreChange") -> None:
         try:
             if change.type == _DELETED:
                 self._withdraw(change.object)
@@ -234,7 +234,7 @@ class Definitions:
                     if not error.is_not_found:
                         raise
 
-    def _instance_changed(self, definition: Json, change: "Change") -> None:
+    def _instance_changed(self, definition: Json, change: "StoreChange") -> None:
         if change.type == _DELETED:
             current = self._current(definition)
             if current is not None and "deletionTimestamp" in current["metadata"]:
@@ -288,7 +288,7 @@ def _register(catalogue: Catalogue, resource: Resource) -> bool:
     return True
 
 
-def coerced(schema: Schema, obj: Json) -> Json:
+def coerced(schema: StructuralSchema, obj: Json) -> Json:
     """A stored object as it is read after its schema has changed: pruned, and with new defaults."""
     new: Json = copied(obj)
     prune(schema, new)

@@ -102,7 +102,7 @@ class PageRequest(NamedTuple):
 FIRST_PAGE: Final = PageRequest()
 
 
-class Page(NamedTuple):
+class ListPage(NamedTuple):
     """Objects, the version at which they were so, and the last of them if more follow.
 
     `remaining` is how many follow, None if nobody knows without looking at all of them.
@@ -116,7 +116,7 @@ class Page(NamedTuple):
 
 def page_of(
     collection: Collection, namespace: str, chosen: Predicate | None, place: PageRequest, now: int
-) -> Page:
+) -> ListPage:
     """The objects of a page, in one namespace or (empty) in all.
 
     Raises `ApiError`: 410 for a version forgotten, 504 for one to come.
@@ -131,13 +131,13 @@ def page_of(
     first = 0 if place.after is None else bisect_right(order, place.after)
     if not place.limit:
         found = [objects[key] for key in order[first:]]
-        return Page([obj for obj in found if chosen is None or chosen(obj)], version)
+        return ListPage([obj for obj in found if chosen is None or chosen(obj)], version)
     return _limited(objects, order, first, chosen, place.limit, version)
 
 
 def _limited(
     objects: dict[Key, Json], order: list[Key], first: int, chosen: Predicate | None, limit: int, version: int
-) -> Page:
+) -> ListPage:
     items: list[Json] = []
     last: Key | None = None
     for number in range(first, len(order)):
@@ -145,7 +145,7 @@ def _limited(
         if chosen is not None and not chosen(obj):
             continue
         if len(items) == limit:
-            return Page(items, version, last, len(order) - number if chosen is None else None)
+            return ListPage(items, version, last, len(order) - number if chosen is None else None)
         items.append(obj)
         last = order[number]
-    return Page(items, version)
+    return ListPage(items, version)

@@ -16,12 +16,12 @@ from stowplan.localcluster.store.watchcache import (
     DELETED,
     MODIFIED,
     NOTHING_COMPACTED,
-    Change,
     Collection,
     Collections,
     Compacted,
     Predicate,
     Sink,
+    StoreChange,
     Watcher,
     bookmark,
     selected_change,
@@ -36,7 +36,7 @@ class WriteAheadLog(Protocol):
         """Raises `ApiError` 503 while nothing can be saved: then nothing is to be changed."""
         ...
 
-    def record(self, resource: Resource, key: Key, change: Change) -> None:
+    def record(self, resource: Resource, key: Key, change: StoreChange) -> None:
         """Keep a change, soon. Changes come in the order of their versions."""
         ...
 
@@ -58,7 +58,7 @@ class UncommittedChange(NamedTuple):
 
     resource: Resource
     key: Key
-    change: Change
+    change: StoreChange
 
 
 T = TypeVar("T")
@@ -93,18 +93,18 @@ class SavedState(NamedTuple):
     changes: Iterable[LogEntry] = ()
 
 
-def change_of(entry: LogEntry, previous: Json | None) -> Change:
+def change_of(entry: LogEntry, previous: Json | None) -> StoreChange:
     """The change that an entry was made for. Raises ValueError if there cannot have been one."""
     if entry.object is not None:
-        return Change(ADDED if previous is None else MODIFIED, entry.version, entry.object, previous)
+        return StoreChange(ADDED if previous is None else MODIFIED, entry.version, entry.object, previous)
     if previous is None:
         raise ValueError(f"version {entry.version} deletes {'/'.join(entry.key)}, which does not exist")
-    return Change(
+    return StoreChange(
         DELETED, entry.version, with_metadata(previous, resourceVersion=str(entry.version)), previous
     )
 
 
-class Storage:
+class ObjectStorage:
     """Collections of objects under one version counter.
 
     A change is delivered to all watchers of its resource before the writer goes on. A watcher may write in
@@ -119,7 +119,7 @@ class Storage:
         self.write_ahead_log: WriteAheadLog | None = None
         self._collections = Collections(catalogue, history)
         self._collection: Callable[[Resource], Collection] = self._collections.__getitem__
-        self._undelivered: deque[tuple[Collection, Change]] = deque()
+        self._undelivered: deque[tuple[Collection, StoreChange]] = deque()
         self._delivering = False
 
     def restore(self, saved: SavedState) -> None:
@@ -228,7 +228,7 @@ class Storage:
         chosen = predicate(resource, namespace, selection)
         if since is not None and since > self.version and not waits:
             raise status.too_large_version(since, self.version)
-        backlog: list[Change] = []
+        backlog: list[StoreChange] = []
         if initial_events:
             backlog = self._initial_state(collection, chosen)
         elif since is not None:
@@ -254,10 +254,11 @@ class Storage:
         if not self._delivering:
             self._deliver()
 
-    def _initial_state(self, collection: Collection, chosen: Predicate | None) -> list[Change]:
+    def _initial_state(self, collection: Collection, chosen: Predicate | None) -> list[StoreChange]:
         """Everything there is, as if it were added now, and the bookmark that says that this was all."""
         added = [
-            Change(ADDED, int(obj["metadata"]["resourceVersion"]), obj) for obj in collection.selected(chosen)
+            StoreChange(ADDED, int(obj["metadata"]["resourceVersion"]), obj)
+            for obj in collection.selected(chosen)
         ]
         return [*added, bookmark(collection.resource, self.version, ends_initial_state=True)]
 
@@ -286,7 +287,7 @@ class Storage:
             log.admit()
         self.version = version = self.version + 1
         obj["metadata"]["resourceVersion"] = str(version)
-        change = Change(type_, version, obj, old)
+        change = StoreChange(type_, version, obj, old)
         collection.apply(key, change)
         if log is not None:
             log.record(collection.resource, key, change)

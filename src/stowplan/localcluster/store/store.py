@@ -39,8 +39,8 @@ from stowplan.localcluster.store.registry import (
     prepared_update,
     set_initial_status,
 )
-from stowplan.localcluster.store.selection import FIRST_PAGE, Page, PageRequest, page_of, predicate
-from stowplan.localcluster.store.storage import SavedState, Storage, as_stored
+from stowplan.localcluster.store.selection import FIRST_PAGE, ListPage, PageRequest, page_of, predicate
+from stowplan.localcluster.store.storage import ObjectStorage, SavedState, as_stored
 from stowplan.localcluster.store.watchcache import ADDED, MODIFIED, Collection
 from stowplan.localcluster.store.writer import API_SERVER, WriteContext
 from stowplan.runtime.clock import Clock
@@ -48,18 +48,18 @@ from stowplan.runtime.clock import Clock
 NAME_ATTEMPTS: Final = 8
 
 
-class Listing(NamedTuple):
+class StoreListing(NamedTuple):
     """Objects, and the version of the store at which they were so."""
 
     items: list[Json]
     version: int
 
 
-class Store(Storage):
+class Store(ObjectStorage):
     """Objects by resource, namespace and name, with one version counter for all of them.
 
     Objects that are given out belong to the store: whoever gets one must not change it. A writer that is
-    refused gets an `ApiError`. Changes are delivered as `Storage` says.
+    refused gets an `ApiError`. Changes are delivered as `ObjectStorage` says.
 
     `history` is how many changes of each resource one can resume from; `event_limit` how many objects of
     a kind with a limited lifetime (events) are kept at most. `admission` fills in and judges what is written
@@ -149,15 +149,17 @@ class Store(Storage):
 
     def page(
         self, resource: Resource, namespace: str, selection: Selection, place: PageRequest = FIRST_PAGE
-    ) -> Page:
+    ) -> ListPage:
         """Some of the objects that match, and where the next ones begin."""
         chosen = predicate(resource, "", selection)
         return page_of(self._collection(resource), namespace, chosen, place, self.version)
 
-    def list(self, resource: Resource, namespace: str = "", selection: Selection = EVERY_OBJECT) -> Listing:
+    def list(
+        self, resource: Resource, namespace: str = "", selection: Selection = EVERY_OBJECT
+    ) -> StoreListing:
         """The objects in a namespace (empty: in all), ordered by namespace and name."""
         chosen = predicate(resource, namespace, selection)
-        return Listing(self._collection(resource).selected(chosen), self.version)
+        return StoreListing(self._collection(resource).selected(chosen), self.version)
 
     def count(self, resource: Resource) -> int:
         return len(self._collection(resource).objects)

@@ -29,7 +29,7 @@ INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 """The annotation on the bookmark that ends the initial state of a watch."""
 
 
-class Change(msgspec.Struct, frozen=True, gc=False):
+class StoreChange(msgspec.Struct, frozen=True, gc=False):
     """What happened to one object, as a watcher sees it.
 
     `previous` is the object as it was before, None where there was none. A deleted object is shown in its
@@ -48,13 +48,13 @@ class Change(msgspec.Struct, frozen=True, gc=False):
         return self.type == BOOKMARK and annotations.get(INITIAL_EVENTS_END) == "true"
 
 
-def bookmark(resource: Resource, version: int, *, ends_initial_state: bool = False) -> Change:
+def bookmark(resource: Resource, version: int, *, ends_initial_state: bool = False) -> StoreChange:
     """Says only how far the watch has come."""
     metadata: Json = {"resourceVersion": str(version)}
     if ends_initial_state:
         metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
     shown = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}
-    return Change(BOOKMARK, version, shown)
+    return StoreChange(BOOKMARK, version, shown)
 
 
 class Compacted(msgspec.Struct, frozen=True):
@@ -74,7 +74,7 @@ class Compacted(msgspec.Struct, frozen=True):
 NOTHING_COMPACTED: Final = Compacted()
 
 
-class History:
+class ChangeHistory:
     """The last changes of one resource, oldest first, and never more than so many.
 
     One more is kept than can be resumed from: of the oldest only the version counts.
@@ -83,7 +83,7 @@ class History:
     __slots__ = ("_changes", "_compacted", "append")
 
     def __init__(self, capacity: int, compacted: Compacted = NOTHING_COMPACTED) -> None:
-        self._changes: deque[Change] = deque(maxlen=capacity + 1)
+        self._changes: deque[StoreChange] = deque(maxlen=capacity + 1)
         self._compacted = compacted
         self.append: Final = self._changes.append
 
@@ -93,7 +93,7 @@ class History:
         changes = self._changes
         return changes[0].version if len(changes) == changes.maxlen else self._compacted.version
 
-    def since(self, version: int) -> list[Change]:
+    def since(self, version: int) -> list[StoreChange]:
         """The changes after a version. Raises `ApiError` 410 if some of them are compacted."""
         if version < self.compacted or self._compacted.lacks(version):
             raise status.expired(f"too old resource version: {version} ({self.compacted})")
@@ -102,7 +102,7 @@ class History:
 
 
 Predicate = Callable[[Json], bool]
-Sink = Callable[[Change], None]
+Sink = Callable[[StoreChange], None]
 
 
 class Watcher:
@@ -131,7 +131,7 @@ class Watcher:
         leave: Callable[["Watcher"], None],
         *,
         version: int,
-        backlog: Sequence[Change],
+        backlog: Sequence[StoreChange],
         bookmarks: bool,
     ) -> None:
         self._sink = sink
@@ -144,7 +144,7 @@ class Watcher:
         self.on_end: Callable[[], None] | None = None
         """Called when the server ends the watch, because what is watched is served no more."""
 
-    def deliver(self, change: Change) -> None:
+    def deliver(self, change: StoreChange) -> None:
         if not self.is_open:
             return
         if change.type == BOOKMARK:
@@ -155,7 +155,7 @@ class Watcher:
             if seen is not None:
                 self._sink(seen)
 
-    def catch_up(self, changes: Iterable[Change], version: int) -> None:
+    def catch_up(self, changes: Iterable[StoreChange], version: int) -> None:
         """Receive changes that the backlog does not have, up to a version."""
         for change in changes:
             self.deliver(change)
@@ -174,7 +174,7 @@ class Watcher:
             self.on_end()
 
 
-def selected_change(predicate: Predicate, change: Change) -> Change | None:
+def selected_change(predicate: Predicate, change: StoreChange) -> StoreChange | None:
     """A change as it looks to somebody who sees selected objects only, None if it does not show.
 
     An object that begins to match is added, one that no longer matches is deleted.
@@ -184,17 +184,19 @@ def selected_change(predicate: Predicate, change: Change) -> Change | None:
     if not after:
         return _deselected(change) if before else None
     type_ = MODIFIED if before else ADDED
-    return change if type_ == change.type else Change(type_, change.version, change.object, change.previous)
+    return (
+        change if type_ == change.type else StoreChange(type_, change.version, change.object, change.previous)
+    )
 
 
-def _deselected(change: Change) -> Change:
+def _deselected(change: StoreChange) -> StoreChange:
     """The object as it was when it was last seen, with the version of the change that took it away."""
     if change.type == DELETED:
         return change
     assert change.previous is not None
     last: Json = change.previous
     metadata = {**last["metadata"], "resourceVersion": str(change.version)}
-    return Change(DELETED, change.version, {**last, "metadata": metadata}, last)
+    return StoreChange(DELETED, change.version, {**last, "metadata": metadata}, last)
 
 
 class WatchStream:
@@ -208,7 +210,7 @@ class WatchStream:
     def __init__(self, watch: Callable[[Sink], Watcher], limit: int) -> None:
         self.cut_off = False
         self._limit = limit
-        self._live: deque[Change] = deque()
+        self._live: deque[StoreChange] = deque()
         self._wake: asyncio.Future[None] | None = None
         self._watcher = watch(self._arrived)
         self._watcher.on_end = self._wake_consumer
@@ -218,7 +220,7 @@ class WatchStream:
     def __aiter__(self) -> "WatchStream":
         return self
 
-    async def __anext__(self) -> Change:
+    async def __anext__(self) -> StoreChange:
         while True:
             waiting = self._backlog or self._live
             if waiting:
@@ -231,7 +233,7 @@ class WatchStream:
             finally:
                 self._wake = None
 
-    def ready(self, limit: int) -> list[Change]:
+    def ready(self, limit: int) -> list[StoreChange]:
         """What can be consumed without waiting, at most so much."""
         waiting = self._backlog or self._live
         if len(waiting) > limit:
@@ -245,7 +247,7 @@ class WatchStream:
         self._watcher.close()
         self._wake_consumer()
 
-    def _arrived(self, change: Change) -> None:
+    def _arrived(self, change: StoreChange) -> None:
         live = self._live
         live.append(change)
         if len(live) > self._limit:
@@ -276,7 +278,7 @@ class Collection:
     def __init__(self, resource: Resource, history: int, compacted: Compacted = NOTHING_COMPACTED) -> None:
         self.resource = resource
         self.objects: dict[Key, Json] = {}
-        self.history = History(history, compacted)
+        self.history = ChangeHistory(history, compacted)
         self.watchers: tuple[Watcher, ...] = ()
         self._expiries: deque[_Expiry] = deque()
         self._order: list[Key] | None = []
@@ -315,7 +317,7 @@ class Collection:
                 state[key] = change.previous
         return state
 
-    def apply(self, key: Key, change: Change) -> None:
+    def apply(self, key: Key, change: StoreChange) -> None:
         """Make a change the current state and remember it."""
         if change.type == DELETED:
             del self.objects[key]

@@ -19,7 +19,7 @@ class UserInfo(Protocol):
     def groups(self) -> tuple[str, ...]: ...
 
 
-class Component(NamedTuple):
+class WritingComponent(NamedTuple):
     """A part of the cluster that runs in this process: it may do everything."""
 
     name: str
@@ -57,8 +57,8 @@ class WriteContext(NamedTuple):
 
 def component(name: str) -> WriteContext:
     """The context of what a component of the cluster writes: `kube-scheduler`, `kubelet`."""
-    return WriteContext(Component(f"system:{name}"), name)
+    return WriteContext(WritingComponent(f"system:{name}"), name)
 
 
-API_SERVER: Final = WriteContext(Component("system:apiserver"), "kube-apiserver")
+API_SERVER: Final = WriteContext(WritingComponent("system:apiserver"), "kube-apiserver")
 """The API server itself: bootstrap objects, and whatever names no writer."""

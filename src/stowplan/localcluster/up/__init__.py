@@ -6,6 +6,6 @@
 * `demo`: a small varied workload, narrated
 """
 
-from stowplan.localcluster.up.cluster import LocalCluster, Plan
+from stowplan.localcluster.up.cluster import ClusterPlan, LocalCluster
 
-__all__ = ["LocalCluster", "Plan"]
+__all__ = ["ClusterPlan", "LocalCluster"]

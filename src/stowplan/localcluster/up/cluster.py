@@ -22,7 +22,7 @@ from stowplan.localcluster.controllers.serviceaccount import AccountSettings
 from stowplan.localcluster.controllers.storage.provisioner import ProvisionerSettings, default_storage_class
 from stowplan.localcluster.durable import DataDirError, open_data_dir
 from stowplan.localcluster.durable.groupcommit import GroupCommit
-from stowplan.localcluster.kubelets import Kubelets, KubeletSettings, Shape, named_nodes
+from stowplan.localcluster.kubelets import Kubelets, KubeletSettings, NodeShape, named_nodes
 from stowplan.localcluster.objects.groupfeatures import GroupFeatures
 from stowplan.localcluster.objects.usage import PretendUsage
 from stowplan.localcluster.store import FieldManager, Store
@@ -34,14 +34,14 @@ from stowplan.runtime.logs import Logger
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.scheduler.recording import Recording
 
-THREE_NODES = (Shape(count=3, zones=("a", "b", "c")),)
+THREE_NODES = (NodeShape(count=3, zones=("a", "b", "c")),)
 
 _HTTPS: Final = 443
 """The port that a server which does not listen is said to have."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ClusterPlan:
     """What kind of cluster it shall be. `loaded` is what it begins with, beside the nodes of `shapes`.
 
     With a `data_dir` it is restored from what is stored there, and stores every change there. The scheduler
@@ -49,7 +49,7 @@ class Plan:
     `logger` gets the schedulers' log; without one only errors are reported. `recording` is of the first.
     """
 
-    shapes: Sequence[Shape] = THREE_NODES
+    shapes: Sequence[NodeShape] = THREE_NODES
     settings: Settings = field(default_factory=Settings.of)
     source: SchedulerSource | None = None
     more_schedulers: Sequence[SchedulerSource] = ()
@@ -68,7 +68,11 @@ class LocalCluster:
     """A cluster that runs as long as `running` is entered. `report` is called with what goes wrong."""
 
     def __init__(
-        self, plan: Plan, *, clock: Clock | None = None, report: Callable[[str], None] = lambda text: None
+        self,
+        plan: ClusterPlan,
+        *,
+        clock: Clock | None = None,
+        report: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.plan = plan
         self.clock = RealClock() if clock is None else clock

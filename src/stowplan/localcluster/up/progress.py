@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from stowplan.api.catalogue import NODES, PODS
 from stowplan.api.requests import Json
 from stowplan.client import DELETED
-from stowplan.localcluster.store import Change, Store
+from stowplan.localcluster.store import Store, StoreChange
 
 WINDOW = 5.0
 """Seconds over which the rate is taken."""
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class UpCounts:
     """Pods by how far they have come, nodes, and bindings per second of late."""
 
     pending: int
@@ -31,7 +31,7 @@ class Counts:
         )
 
 
-class Progress:
+class UpProgress:
     """Counts as things change, so that looking costs nothing however large the cluster is."""
 
     def __init__(self, store: Store, now: float) -> None:
@@ -48,7 +48,7 @@ class Progress:
         for watcher in self._watchers:
             watcher.close()
 
-    def counts(self, now: float) -> Counts:
+    def counts(self, now: float) -> UpCounts:
         """Where things stand; to be asked now and then, since the rate is taken between the questions."""
         readings = self._readings
         while len(readings) > 1 and readings[0][0] < now - WINDOW:
@@ -57,11 +57,11 @@ class Progress:
         readings.append((now, self._bound_total))
         rate = (self._bound_total - before) / (now - then) if now > then else 0.0
         stages = self._stages
-        return Counts(
+        return UpCounts(
             stages["pending"], stages["bound"], stages["running"], stages["done"], self._nodes, rate
         )
 
-    def _pod(self, change: Change) -> None:
+    def _pod(self, change: StoreChange) -> None:
         before = change.previous
         if before is not None:
             self._stages[_stage(before)] -= 1
@@ -70,7 +70,7 @@ class Progress:
             if change.object["spec"].get("nodeName") and before and not before["spec"].get("nodeName"):
                 self._bound_total += 1
 
-    def _node(self, change: Change) -> None:
+    def _node(self, change: StoreChange) -> None:
         self._nodes += (change.type != DELETED) - (change.previous is not None)
 
 

@@ -11,7 +11,7 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[Value]):
+class FlagKind(Generic[Value]):
     """A type of flag values.
 
     `read` gets the text, the current value, and whether the flag was given before (lists grow then, instead
@@ -36,7 +36,7 @@ class Flag:
     """
 
     name: str
-    kind: Kind[Any]
+    kind: FlagKind[Any]
     default: Any
     help: str
     shorthand: str = ""
@@ -50,7 +50,7 @@ class Flag:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class FlagGroup:
     """Flags under one heading of the help."""
 
     name: str
@@ -72,7 +72,7 @@ class FlagError(ValueError):
 class Parsed:
     """Every flag's value, with a getter per type, and which flags were given."""
 
-    def __init__(self, groups: Iterable[Group]) -> None:
+    def __init__(self, groups: Iterable[FlagGroup]) -> None:
         self._flags = {flag.name: flag for group in groups for flag in group.flags}
         self._values: dict[str, Any] = {name: flag.default for name, flag in self._flags.items()}
         self._given: dict[str, None] = {}
@@ -147,7 +147,7 @@ class Parsed:
         return self._values[name]
 
 
-def parse(arguments: Sequence[str], groups: Iterable[Group]) -> Parsed:
+def parse(arguments: Sequence[str], groups: Iterable[FlagGroup]) -> Parsed:
     """Parse arguments; positional ones are left in `rest`. Raises FlagError."""
     parsed = Parsed(groups)
     waiting = list(reversed(arguments))

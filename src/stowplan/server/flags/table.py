@@ -4,7 +4,7 @@ from typing import Final
 
 from stowplan.api.releases import DEFAULT, NEWEST, OLDEST_EMULATED
 from stowplan.gocompat.durations import Duration
-from stowplan.server.flags.parser import Flag, Group, Kind, Value
+from stowplan.server.flags.parser import Flag, FlagGroup, FlagKind, Value
 from stowplan.server.flags.values import (
     ADDRESS,
     BOOL,
@@ -27,7 +27,7 @@ from stowplan.server.flags.values import (
 
 _FILE_WINS: Final = "Ignored if --config is set."
 
-DEPRECATED: Final = Group(
+DEPRECATED: Final = FlagGroup(
     "deprecated",
     (
         Flag("profiling", BOOL, True, f"Serve profiles under /debug/pprof/. {_FILE_WINS}"),
@@ -61,7 +61,7 @@ DEPRECATED: Final = Group(
     ),
 )
 
-LEADER_ELECTION: Final = Group(
+LEADER_ELECTION: Final = FlagGroup(
     "leader election",
     (
         Flag(
@@ -103,7 +103,7 @@ LEADER_ELECTION: Final = Group(
 _TTL: Final = Duration.of_seconds(10)
 _ONLY_HTTP1: Final = "the port speaks HTTP/1.1 only"
 
-SECURE_SERVING: Final = Group(
+SECURE_SERVING: Final = FlagGroup(
     "secure serving",
     (
         Flag("bind-address", ADDRESS, "0.0.0.0", "Address to listen on; 0.0.0.0 or :: for all."),
@@ -161,7 +161,7 @@ SECURE_SERVING: Final = Group(
     ),
 )
 
-AUTHENTICATION: Final = Group(
+AUTHENTICATION: Final = FlagGroup(
     "authentication",
     (
         Flag(
@@ -224,7 +224,7 @@ AUTHENTICATION: Final = Group(
     ),
 )
 
-AUTHORIZATION: Final = Group(
+AUTHORIZATION: Final = FlagGroup(
     "authorization",
     (
         Flag(
@@ -258,7 +258,7 @@ AUTHORIZATION: Final = Group(
 _ALPHA: Final = "Needs the feature gate LoggingAlphaOptions."
 _BUFFER: Final = "Buffer size for info messages with split streams, such as 512 or 64Ki."
 
-METRICS: Final = Group(
+METRICS: Final = FlagGroup(
     "metrics",
     (
         Flag(
@@ -283,7 +283,7 @@ METRICS: Final = Group(
     ),
 )
 
-LOGS: Final = Group(
+LOGS: Final = FlagGroup(
     "logs",
     (
         Flag(
@@ -322,7 +322,7 @@ _DOMAINS: Final = (
     "kubernetes.io/hostname,failure-domain.beta.kubernetes.io/zone,failure-domain.beta.kubernetes.io/region"
 )
 
-MISC: Final = Group(
+MISC: Final = FlagGroup(
     "misc",
     (
         Flag("config", STRING, "", "File with a KubeSchedulerConfiguration. Reloaded when it changes."),
@@ -333,7 +333,7 @@ MISC: Final = Group(
     ),
 )
 
-GLOBAL: Final = Group(
+GLOBAL: Final = FlagGroup(
     "global",
     (
         Flag("help", BOOL, False, "Show this help.", shorthand="h"),
@@ -347,7 +347,7 @@ GLOBAL: Final = Group(
     ),
 )
 
-STOWPLAN: Final = Group(
+STOWPLAN: Final = FlagGroup(
     "stowplan",
     (
         Flag(
@@ -404,7 +404,7 @@ def _choices() -> str:
     )
 
 
-FEATURE_GATES: Final = Group(
+FEATURE_GATES: Final = FlagGroup(
     "feature gate",
     (
         Flag(
@@ -432,12 +432,12 @@ FEATURE_GATES: Final = Group(
 )
 
 
-def _gone(name: str, kind: Kind[Value], default: Value, why: str) -> Flag:
+def _gone(name: str, kind: FlagKind[Value], default: Value, why: str) -> Flag:
     """A flag that is accepted with a warning and not in the help."""
     return Flag(name, kind, default, "No effect.", deprecated=f"it has no effect: {why}")
 
 
-LEGACY: Final = Group(
+LEGACY: Final = FlagGroup(
     "legacy",
     (
         Flag(

@@ -13,7 +13,7 @@ from typing import Final
 
 from stowplan.gocompat.durations import Duration
 from stowplan.gocompat.quoting import quote
-from stowplan.server.flags.parser import Kind, Value
+from stowplan.server.flags.parser import FlagKind, Value
 from stowplan.server.version import VERSION
 
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
@@ -252,14 +252,14 @@ def _read_address(text: str, current: str, again: bool) -> str:
     return str(mapped or address)
 
 
-def _appending(read: Callable[[str], tuple[Value, ...]]) -> Kind[tuple[Value, ...]]:
+def _appending(read: Callable[[str], tuple[Value, ...]]) -> FlagKind[tuple[Value, ...]]:
     """A list: the first occurrence replaces the default, later ones append."""
 
     def grown(text: str, current: tuple[Value, ...], again: bool) -> tuple[Value, ...]:
         values = read(text)
         return current + values if again else values
 
-    return Kind("", grown, lambda values: f"[{','.join(map(str, values))}]")
+    return FlagKind("", grown, lambda values: f"[{','.join(map(str, values))}]")
 
 
 def _read_numbers(text: str) -> tuple[int, ...]:
@@ -284,27 +284,27 @@ def _show_map(values: dict[str, str]) -> str:
     return f"[{write_list(f'{key}={values[key]}' for key in sorted(values))}]"
 
 
-STRING: Final[Kind[str]] = Kind("string", _replacing(str), str, zeros=frozenset({""}), quoted=True)
-BOOL: Final[Kind[bool]] = Kind("", _replacing(read_bool), _show_bool, implied="true")
-INT: Final[Kind[int]] = Kind("int", _replacing(read_int), str)
-INT32: Final[Kind[int]] = Kind("int32", _replacing(lambda text: read_int(text, 32)), str)
-FLOAT32: Final[Kind[float]] = Kind("float32", _replacing(read_float32), show_float32)
-LEVEL: Final[Kind[int]] = Kind("Level", _replacing(lambda text: read_uint(text, 31)), str)
-DURATION: Final[Kind[Duration]] = Kind(
+STRING: Final[FlagKind[str]] = FlagKind("string", _replacing(str), str, zeros=frozenset({""}), quoted=True)
+BOOL: Final[FlagKind[bool]] = FlagKind("", _replacing(read_bool), _show_bool, implied="true")
+INT: Final[FlagKind[int]] = FlagKind("int", _replacing(read_int), str)
+INT32: Final[FlagKind[int]] = FlagKind("int32", _replacing(lambda text: read_int(text, 32)), str)
+FLOAT32: Final[FlagKind[float]] = FlagKind("float32", _replacing(read_float32), show_float32)
+LEVEL: Final[FlagKind[int]] = FlagKind("Level", _replacing(lambda text: read_uint(text, 31)), str)
+DURATION: Final[FlagKind[Duration]] = FlagKind(
     "duration", _replacing(Duration.parse), str, zeros=frozenset({"0s", "0"})
 )
-ADDRESS: Final[Kind[str]] = Kind("ip", _read_address, str, zeros=frozenset({"<nil>"}))
-STRINGS: Final[Kind[tuple[str, ...]]] = Kind(
+ADDRESS: Final[FlagKind[str]] = FlagKind("ip", _read_address, str, zeros=frozenset({"<nil>"}))
+STRINGS: Final[FlagKind[tuple[str, ...]]] = FlagKind(
     "strings", _appending(read_list).read, lambda values: f"[{write_list(values)}]", zeros=_NO_LIST
 )
-EACH: Final[Kind[tuple[str, ...]]] = Kind(
+EACH: Final[FlagKind[tuple[str, ...]]] = FlagKind(
     "string", _appending(lambda text: (text,)).read, lambda values: f"[{write_list(values)}]", zeros=_NO_LIST
 )
 """A list with one element per occurrence (pflag's stringArray)."""
-NUMBERS: Final[Kind[tuple[int, ...]]] = Kind(
+NUMBERS: Final[FlagKind[tuple[int, ...]]] = FlagKind(
     "int32Slice", _appending(_read_numbers).read, _appending(_read_numbers).show
 )
-MAP: Final[Kind[dict[str, str]]] = Kind("stringToString", _read_map, _show_map)
+MAP: Final[FlagKind[dict[str, str]]] = FlagKind("stringToString", _read_map, _show_map)
 
 
 # Types of one or two flags
@@ -412,13 +412,15 @@ def _read_quantity(text: str, current: str, again: bool) -> str:
     return parse(text).canonical()
 
 
-NAMED_PAIRS: Final[Kind[tuple[NamedPair, ...]]] = Kind(
+NAMED_PAIRS: Final[FlagKind[tuple[NamedPair, ...]]] = FlagKind(
     "namedCertKey", _read_pair, lambda pairs: f"[{';'.join(map(str, pairs))}]"
 )
-MODULE_LEVELS: Final[Kind[tuple[ModuleLevel, ...]]] = Kind(
+MODULE_LEVELS: Final[FlagKind[tuple[ModuleLevel, ...]]] = FlagKind(
     "pattern=N,...", _read_levels, lambda levels: ",".join(map(str, levels))
 )
-SETTINGS: Final[Kind[Settings]] = Kind("colonSeparatedMultimapStringString", _read_settings, _show_settings)
-VERSION_ASKED: Final[Kind[str]] = Kind("version", _read_version, str, implied="true")
-QUANTITY: Final[Kind[str]] = Kind("quantity", _read_quantity, _show_quantity)
+SETTINGS: Final[FlagKind[Settings]] = FlagKind(
+    "colonSeparatedMultimapStringString", _read_settings, _show_settings
+)
+VERSION_ASKED: Final[FlagKind[str]] = FlagKind("version", _read_version, str, implied="true")
+QUANTITY: Final[FlagKind[str]] = FlagKind("quantity", _read_quantity, _show_quantity)
 """A number of bytes such as `512` or `2Ki`, kept as text."""

@@ -14,8 +14,8 @@ from stowplan.runtime.clock import Clock
 from stowplan.server.serving.clientca import ClientCAs
 from stowplan.server.serving.clientcertificates import (
     ANONYMOUS_USER,
+    CertificateUser,
     CredentialsError,
-    User,
     presented_chain,
     user_from_certificate,
     valid_utf8,
@@ -53,9 +53,9 @@ class TokenAuthenticator:
         self._observer = observer
         self._client = ReviewClient(writer, rng, clock, observer.token_reviewed)
         self._ttl = ttl
-        self._cache: ReviewCache[User | None] = ReviewCache(clock, _CACHE_SIZE)
+        self._cache: ReviewCache[CertificateUser | None] = ReviewCache(clock, _CACHE_SIZE)
 
-    async def authenticate(self, token: str) -> User:
+    async def authenticate(self, token: str) -> CertificateUser:
         """The user of a token. Raises `CredentialsError` if the token is invalid or cannot be reviewed."""
         key = hashlib.sha256(token.encode()).digest()
         hit, began = self._cache.contains(key), self._clock.monotonic()
@@ -74,7 +74,7 @@ class TokenAuthenticator:
     def clear(self) -> None:
         self._cache.clear()
 
-    async def _fetch(self, token: str) -> User | None:
+    async def _fetch(self, token: str) -> CertificateUser | None:
         user = None
         self._observer.fetching("in_flight", 1)
         try:
@@ -84,7 +84,7 @@ class TokenAuthenticator:
             self._observer.fetching("in_flight", -1)
             self._observer.fetched(user is not None)
 
-    async def _review(self, token: str) -> User | None:
+    async def _review(self, token: str) -> CertificateUser | None:
         status = await self._client.create(TOKEN_REVIEWS, {"token": token}, {"user": {}})
         if status.get("authenticated") is not True:
             if status.get("error"):
@@ -93,19 +93,19 @@ class TokenAuthenticator:
         return _user(status)
 
 
-def _user(status: Json) -> User:
+def _user(status: Json) -> CertificateUser:
     user = status.get("user")
     if not isinstance(user, dict) or not isinstance(user.get("username"), str):
         raise ReviewError(f"{TOKEN_REVIEWS.qualified}: the answer names no user")
     extra = {str(key): _strings(values) for key, values in (user.get("extra") or {}).items()}
-    return User(user["username"], str(user.get("uid") or ""), _strings(user.get("groups")), extra)
+    return CertificateUser(user["username"], str(user.get("uid") or ""), _strings(user.get("groups")), extra)
 
 
 def _strings(values: object) -> tuple[str, ...]:
     return tuple(map(str, values)) if isinstance(values, list | tuple) else ()
 
 
-class Authenticator:
+class DelegatedAuthenticator:
     """Tries front proxy headers, client certificate and bearer token in turn.
 
     Invalid credentials fail a request only if no other authenticator succeeds, but then even for paths that
@@ -124,7 +124,7 @@ class Authenticator:
         self._tokens = tokens
         self._clock = clock
 
-    async def authenticate(self, request: web.BaseRequest) -> User:
+    async def authenticate(self, request: web.BaseRequest) -> CertificateUser:
         """Raises `CredentialsError`."""
         user, problems = self._by_certificate(request)
         token = bearer_token(request.headers) if user is None else ""
@@ -139,7 +139,7 @@ class Authenticator:
             raise CredentialsError("; ".join(problems))
         return ANONYMOUS_USER
 
-    def _by_certificate(self, request: web.BaseRequest) -> tuple[User | None, list[str]]:
+    def _by_certificate(self, request: web.BaseRequest) -> tuple[CertificateUser | None, list[str]]:
         users, front_proxy, now = self._client_cas.users, self._client_cas.front_proxy, self._clock.now()
         connection: ssl.SSLObject | None = request.get_extra_info("ssl_object")
         problems: list[str] = []

@@ -11,7 +11,7 @@ from stowplan.api.requests import Json
 from stowplan.client import Writer
 from stowplan.runtime.clock import Clock
 from stowplan.runtime.logs import Logger
-from stowplan.server.serving.clientcertificates import User
+from stowplan.server.serving.clientcertificates import CertificateUser
 from stowplan.server.serving.reviews import (
     SUBJECT_ACCESS_REVIEWS,
     UNOBSERVED,
@@ -75,7 +75,7 @@ class Authorizer:
     def always_allows(self, path: str) -> bool:
         return path in self._paths
 
-    async def authorize(self, user: User, verb: str, path: str) -> AccessDecision:
+    async def authorize(self, user: CertificateUser, verb: str, path: str) -> AccessDecision:
         """Raises `ReviewError` if the API server gives no usable answer."""
         if not self._groups.isdisjoint(user.groups) or path in self._paths:
             return AccessDecision(True)
@@ -85,7 +85,7 @@ class Authorizer:
         client = self._client
         return await self._cache.get(msgspec.json.encode(spec), lambda: _review(client, spec), self._ttl)
 
-    async def may_read(self, user: User, plural: str, namespace: str) -> bool:
+    async def may_read(self, user: CertificateUser, plural: str, namespace: str) -> bool:
         """Whether a user may get objects of the core group. Raises `ReviewError`."""
         if not self._groups.isdisjoint(user.groups):
             return True
@@ -110,11 +110,11 @@ async def _review(client: ReviewClient, spec: Json) -> AccessDecision:
     return AccessDecision(allowed, str(status.get("reason") or ""))
 
 
-def _spec(user: User, verb: str, path: str) -> Json:
+def _spec(user: CertificateUser, verb: str, path: str) -> Json:
     return _subject(user, {"nonResourceAttributes": {"path": path, "verb": verb}})
 
 
-def _subject(user: User, attributes: Json) -> Json:
+def _subject(user: CertificateUser, attributes: Json) -> Json:
     spec: Json = {**attributes, "user": user.name}
     if user.groups:
         spec["groups"] = list(user.groups)

@@ -36,7 +36,7 @@ Headers = CIMultiDictProxy[str]
 
 
 @dataclass(frozen=True, slots=True)
-class User:
+class CertificateUser:
     """The user a request was authenticated as."""
 
     name: str
@@ -44,14 +44,14 @@ class User:
     groups: tuple[str, ...] = ()
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def with_authenticated_group(self) -> "User":
+    def with_authenticated_group(self) -> "CertificateUser":
         """The user as a member of system:authenticated."""
         if self.name == ANONYMOUS or AUTHENTICATED in self.groups or UNAUTHENTICATED in self.groups:
             return self
-        return User(self.name, self.uid, (*self.groups, AUTHENTICATED), self.extra)
+        return CertificateUser(self.name, self.uid, (*self.groups, AUTHENTICATED), self.extra)
 
 
-ANONYMOUS_USER: Final = User(ANONYMOUS, groups=(UNAUTHENTICATED,))
+ANONYMOUS_USER: Final = CertificateUser(ANONYMOUS, groups=(UNAUTHENTICATED,))
 """The user of a request without credentials."""
 
 
@@ -118,14 +118,16 @@ class CertPool:
         )
 
 
-def user_from_certificate(certificate: x509.Certificate) -> User | None:
+def user_from_certificate(certificate: x509.Certificate) -> CertificateUser | None:
     """The user: the common name, with organizations as groups; None without a common name."""
     names = _attributes(certificate, NameOID.COMMON_NAME)
     if not names or not names[-1]:
         return None
     fingerprint = hashlib.sha256(certificate.public_bytes(Encoding.DER)).hexdigest()
     groups = tuple(_attributes(certificate, NameOID.ORGANIZATION_NAME))
-    return User(names[-1], _uid(certificate), groups, {CREDENTIAL_ID: (f"X509SHA256={fingerprint}",)})
+    return CertificateUser(
+        names[-1], _uid(certificate), groups, {CREDENTIAL_ID: (f"X509SHA256={fingerprint}",)}
+    )
 
 
 def common_name(certificate: x509.Certificate) -> str:
@@ -191,7 +193,7 @@ class RequestHeaderAuthenticator:
         self._pool = pool
         self._settings = settings
 
-    def user(self, chain: Sequence[x509.Certificate], headers: Headers, now: float) -> User | None:
+    def user(self, chain: Sequence[x509.Certificate], headers: Headers, now: float) -> CertificateUser | None:
         """The user in the headers, if any. Raises `CredentialsError` unless a front proxy sent them."""
         if not chain:
             return None
@@ -208,7 +210,7 @@ class RequestHeaderAuthenticator:
             for group in headers.getall(header, ())
             if group
         ]
-        return User(
+        return CertificateUser(
             user, _first_value(headers, self._settings.uid_headers), tuple(groups), self._extra(headers)
         )
 

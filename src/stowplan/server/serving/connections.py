@@ -94,7 +94,7 @@ class ConnectionHandler(web.RequestHandler):
         return answer
 
 
-class Connection:
+class PortConnection:
     """One connection, and whether it makes progress."""
 
     def __init__(self, protocol: ConnectionHandler, now: float) -> None:
@@ -129,7 +129,7 @@ class Connection:
             self.protocol.transport.abort()
 
 
-class Connections:
+class PortConnections:
     """Accepts connections from a listening socket and hands them to aiohttp.
 
     `context` gives the current TLS context for the local address. At the limit the connection that has been
@@ -149,7 +149,7 @@ class Connections:
         self._context = context
         self._limits = limits
         self._logger = logger
-        self._open: dict[web.RequestHandler, Connection] = {}
+        self._open: dict[web.RequestHandler, PortConnection] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
     def __len__(self) -> int:
@@ -194,7 +194,7 @@ class Connections:
             if not self._make_room():
                 client.close()
                 continue
-            connection = Connection(self._factory(), loop.time())
+            connection = PortConnection(self._factory(), loop.time())
             self._open[connection.protocol] = connection
             connection.handshake = asyncio.create_task(self._upgrade(client, address, connection))
 
@@ -210,7 +210,9 @@ class Connections:
         del self._open[silent.protocol]
         return True
 
-    async def _upgrade(self, client: socket.socket, address: tuple[str, int], connection: Connection) -> None:
+    async def _upgrade(
+        self, client: socket.socket, address: tuple[str, int], connection: PortConnection
+    ) -> None:
         loop = asyncio.get_running_loop()
         seconds = self._limits.handshake
         try:

@@ -8,9 +8,9 @@ from aiohttp import web
 
 from stowplan.runtime.clock import Clock
 from stowplan.runtime.logs import Logger
-from stowplan.server.serving.authentication import Authenticator
+from stowplan.server.serving.authentication import DelegatedAuthenticator
 from stowplan.server.serving.authorization import Authorizer
-from stowplan.server.serving.clientcertificates import CredentialsError, User
+from stowplan.server.serving.clientcertificates import CertificateUser, CredentialsError
 from stowplan.server.serving.responses import (
     forbidden,
     internal_error,
@@ -26,7 +26,7 @@ Page: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Pages: TypeAlias = Mapping[str, Page]
 """Pages by path. A path that ends in "/" is also a prefix."""
 
-USER: Final = web.RequestKey("user", User)
+USER: Final = web.RequestKey("user", CertificateUser)
 """Under which a request has the user it was authenticated as."""
 
 CACHE_CONTROL: Final = "no-cache, private"
@@ -62,7 +62,7 @@ class FilterChain:
     def __init__(
         self,
         pages: Pages,
-        authenticator: Authenticator,
+        authenticator: DelegatedAuthenticator,
         authorizer: Authorizer,
         *,
         max_in_flight: int,

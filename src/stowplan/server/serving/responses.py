@@ -7,7 +7,7 @@ import msgspec
 from aiohttp import web
 
 from stowplan.gocompat.quoting import quote
-from stowplan.server.serving.clientcertificates import User
+from stowplan.server.serving.clientcertificates import CertificateUser
 
 PLAIN: Final = "text/plain; charset=utf-8"
 _NOSNIFF: Final = {"X-Content-Type-Options": "nosniff"}
@@ -43,7 +43,7 @@ def unauthorized() -> web.Response:
     return _status_response(401, "Unauthorized", "Unauthorized")
 
 
-def forbidden(user: User, verb: str, path: str, reason: str) -> web.Response:
+def forbidden(user: CertificateUser, verb: str, path: str, reason: str) -> web.Response:
     sentence = f"User {quote(user.name)} cannot {verb} path {quote(path)}".translate(_HTML_ESCAPES)
     message = f"forbidden: {sentence}: {reason}" if reason else f"forbidden: {sentence}"
     return _status_response(403, "Forbidden", message, _NOSNIFF, details={})

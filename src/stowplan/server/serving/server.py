@@ -19,12 +19,12 @@ from stowplan.client import Client, Writer
 from stowplan.client.http.certfiles import FileStamps
 from stowplan.runtime.clock import Clock, RealClock
 from stowplan.runtime.logs import Logger
-from stowplan.server.serving.authentication import Authenticator, TokenAuthenticator
+from stowplan.server.serving.authentication import DelegatedAuthenticator, TokenAuthenticator
 from stowplan.server.serving.authorization import Authorizer
 from stowplan.server.serving.certificates import Certificates, CertificateSource, subject_of
 from stowplan.server.serving.clientca import ClientCAs
-from stowplan.server.serving.clientcertificates import User
-from stowplan.server.serving.connections import ConnectionHandler, Connections
+from stowplan.server.serving.clientcertificates import CertificateUser
+from stowplan.server.serving.connections import ConnectionHandler, PortConnections
 from stowplan.server.serving.filters import FilterChain, Pages, set_common_headers
 from stowplan.server.serving.keys import NewKey, new_key
 from stowplan.server.serving.reviews import UNOBSERVED, AccessObserver, ReviewError
@@ -101,7 +101,7 @@ class SecureServer:
         )
         self._filters = FilterChain(
             pages,
-            Authenticator(self._client_cas, self._tokens, clock, observer),
+            DelegatedAuthenticator(self._client_cas, self._tokens, clock, observer),
             self._authorizer,
             max_in_flight=self._limits.requests,
             clock=clock,
@@ -112,12 +112,12 @@ class SecureServer:
         self._certificates: Certificates | None = None
         self._stamps = FileStamps(())
         self._runner: web.AppRunner | None = None
-        self._connections: Connections | None = None
+        self._connections: PortConnections | None = None
         self._reloading: asyncio.Task[None] | None = None
         self._address = ""
         self.port = 0
 
-    async def may_read(self, user: User, plural: str, namespace: str) -> bool:
+    async def may_read(self, user: CertificateUser, plural: str, namespace: str) -> bool:
         """Whether a user may get objects of the core group; False if that cannot be found out."""
         try:
             return await self._authorizer.may_read(user, plural, namespace)
@@ -148,7 +148,7 @@ class SecureServer:
             listener.close()
             await self.stop()
             raise
-        self._connections = Connections(
+        self._connections = PortConnections(
             listener, factory, self._contexts.for_address, self._limits, self._logger
         )
         self._connections.start()

@@ -18,7 +18,7 @@ from stowplan.localcluster.controllers.workloads.history import (
 from stowplan.localcluster.controllers.workloads.job import indexed_pod
 from stowplan.localcluster.controllers.workloads.jobpods import TRACKING, is_indexed
 from stowplan.localcluster.controllers.workloads.podcontrol import pod_from
-from stowplan.localcluster.controllers.workloads.rollout import Strategy, new_set
+from stowplan.localcluster.controllers.workloads.rollout import RolloutStrategy, new_set
 from stowplan.localcluster.controllers.workloads.statefulset import claims_for, replica_pod
 from stowplan.localcluster.objects.fields import count_in, name_of, namespace_of, spec_of
 
@@ -116,7 +116,7 @@ class PodTemplate:
             return cls(workload, resource, None, alike=True)
         owner = admit(resource, workload.document)
         if kind == "Deployment":
-            strategy = Strategy.of(owner)
+            strategy = RolloutStrategy.of(owner)
             resource = catalogue.REPLICA_SETS
             owner = admit(resource, new_set(owner, strategy.replicas, 1, strategy))
         elif kind == "CronJob":

@@ -20,7 +20,7 @@ from stowplan.api.workloads import PriorityClass
 from stowplan.gocompat.durations import Duration, DurationError
 from stowplan.gocompat.jsontext import TextError
 from stowplan.gocompat.yamltext import load_yaml
-from stowplan.localcluster.kubelets.config import Shape, ShapeError, shapes_of
+from stowplan.localcluster.kubelets.config import NodeShape, ShapeError, shapes_of
 from stowplan.scheduler.recording.files import is_recording
 from stowplan.simulate.snapshot.files import SnapshotError
 from stowplan.simulate.snapshot.places import Place, convert_at, not_yaml, read_text
@@ -134,7 +134,7 @@ class NodeGroup:
     """Nodes that are alike. `mtbf`: mean seconds between failures of a node, `repair`: of an outage."""
 
     name: str
-    shape: Shape
+    shape: NodeShape
     count: int
     price: float = 0.0
     autoscale: Autoscale | None = None

@@ -23,7 +23,7 @@ from stowplan.client import Writer
 from stowplan.client.interface import Body
 from stowplan.config import ConfigError
 from stowplan.localcluster.client import InProcessClient
-from stowplan.localcluster.store import DELETED, Change, Store
+from stowplan.localcluster.store import DELETED, Store, StoreChange
 from stowplan.runtime.clock import VirtualClock
 from stowplan.runtime.clock import run as run_virtual
 from stowplan.runtime.gc_tuning import calm_collector
@@ -353,7 +353,7 @@ class Pods:
 
     # Kubelets
 
-    def _changed(self, change: Change) -> None:
+    def _changed(self, change: StoreChange) -> None:
         pod, before = change.object, change.previous
         if before is None:
             return

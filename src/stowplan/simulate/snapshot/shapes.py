@@ -5,7 +5,7 @@ from typing import Any
 from stowplan.api.decode import KINDS, convert
 from stowplan.api.meta import Object
 from stowplan.api.releases import DEFAULT
-from stowplan.localcluster.kubelets.config import NamedNode, Shape, ShapeError, named_nodes, shapes_of
+from stowplan.localcluster.kubelets.config import NamedNode, NodeShape, ShapeError, named_nodes, shapes_of
 from stowplan.localcluster.kubelets.devices import classes_of, slices_of
 from stowplan.localcluster.kubelets.nodes import csi_node, node_object
 from stowplan.simulate.snapshot.files import SnapshotError
@@ -46,7 +46,7 @@ def objects_of(nodes: list[NamedNode]) -> list[Object]:
     return found
 
 
-def shapes_at(data: Any, place: Place) -> list[Shape]:
+def shapes_at(data: Any, place: Place) -> list[NodeShape]:
     """Shapes of a document. Raises SnapshotError."""
     try:
         return shapes_of(data)

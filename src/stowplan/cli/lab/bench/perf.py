@@ -12,7 +12,7 @@ import msgspec
 
 from stowplan.cli.values import AtLeast
 from stowplan.lab.bench.perf.definitions import Benchmark, DefinitionError, find_files, read
-from stowplan.lab.bench.perf.run import Outcome, measure
+from stowplan.lab.bench.perf.run import PerfOutcome, measure
 
 _WIDTH: Final = 66
 
@@ -91,7 +91,7 @@ def _has(benchmark: Benchmark, labels: str) -> bool:
     return True
 
 
-def _line(outcome: Outcome) -> str:
+def _line(outcome: PerfOutcome) -> str:
     if outcome.reason:
         return f"{outcome.name:<{_WIDTH}} not run: {outcome.reason}"
     found = outcome.verdict
@@ -106,7 +106,7 @@ def _line(outcome: Outcome) -> str:
     )
 
 
-def _summary(outcomes: Sequence[Outcome]) -> str:
+def _summary(outcomes: Sequence[PerfOutcome]) -> str:
     verdicts = [one.verdict for one in outcomes if one.verdict is not None]
     times = [one.times for one in verdicts if one.times is not None]
     parts = [f"{sum(not one.reason for one in outcomes)} of {len(outcomes)} workloads were run"]
@@ -121,7 +121,7 @@ def _summary(outcomes: Sequence[Outcome]) -> str:
     return "; ".join(parts)
 
 
-def _plain(outcome: Outcome) -> dict[str, Any]:
+def _plain(outcome: PerfOutcome) -> dict[str, Any]:
     plain = asdict(outcome)
     if outcome.verdict is not None:
         plain["verdict"] |= {"holds": outcome.verdict.holds, "times": outcome.verdict.times}

@@ -6,7 +6,7 @@ from time import perf_counter, process_time
 from typing import Any
 
 from stowplan.lab.bench.servers.processes import MIB, peak_rss
-from stowplan.localcluster.kubelets.config import Shape
+from stowplan.localcluster.kubelets.config import NodeShape
 from stowplan.scheduler.settings import Settings
 from stowplan.simulate.scenario import Scenario, report_of, run
 from stowplan.simulate.scenario.model import Burst, Lifetime, NodeGroup, Rate, Workload
@@ -67,8 +67,8 @@ def scenario(day: DayRun) -> Scenario:
     length = day.hours * HOUR
     zones = ("a", "b", "c")
     large = max(day.nodes // 5, 1)
-    shape = Shape(name="general", cpu=32, memory="128Gi", zones=zones)
-    larger = Shape(name="large", cpu=64, memory="256Gi", zones=zones)
+    shape = NodeShape(name="general", cpu=32, memory="128Gi", zones=zones)
+    larger = NodeShape(name="large", cpu=64, memory="256Gi", zones=zones)
     services = Rate(day.pods * SERVICES / length, 0, length, 0.5, 14 * HOUR)
     jobs = Rate(day.pods * JOBS / length, 0, length)
     at_once = max(round(day.pods * (1 - SERVICES - JOBS) / 4), 1)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from stowplan.api.devices import ResourceClaimConsumerReference
 from stowplan.api.pod import Pod
 from stowplan.config import default_profile
-from stowplan.lab.bench.engine.workloads import ENGINE_WORKLOADS, Workload, node
+from stowplan.lab.bench.engine.workloads import ENGINE_WORKLOADS, BenchWorkload, node
 from stowplan.lab.bench.servers.processes import MIB, peak_rss
 from stowplan.runtime.gc_tuning import calm_collector
 from stowplan.scheduler.cycle.scheduling_cycle import choose_node
@@ -78,7 +78,7 @@ def measure(run: EngineRun) -> EngineFigures:
 
 
 def _place(
-    framework: Framework, workload: Workload, pods: list[Pod], rng: random.Random
+    framework: Framework, workload: BenchWorkload, pods: list[Pod], rng: random.Random
 ) -> tuple[list[int], int]:
     """Nanoseconds of each pod, and how many found no node."""
     table = framework.table

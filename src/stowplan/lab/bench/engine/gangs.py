@@ -13,7 +13,7 @@ from stowplan.api.pod import Pod
 from stowplan.api.pod_groups import PodGroup
 from stowplan.api.releases import RELEASES
 from stowplan.config import LoadedConfig, default_config
-from stowplan.lab.bench.engine.workloads import NAMESPACE, Shape, Workload, basic, make_pod
+from stowplan.lab.bench.engine.workloads import NAMESPACE, BenchWorkload, WorkloadShape, basic, make_pod
 
 DOMAINS: Final = 100
 RACK: Final = "example.com/rack"
@@ -25,7 +25,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
-class GangWorkload(Workload):
+class GangWorkload(BenchWorkload):
     """Pods in groups of `group_size`, all of which have to be placed.
 
     With `topology` each group has to be placed in one of 100 racks. Of the first groups, `too_large` find
@@ -51,10 +51,10 @@ class GangWorkload(Workload):
         if self.too_large:
             spec |= {"nodeSelector": {POOL: "gang"}, "priority": self.priority}
             amounts = {"cpu": "30"}
-        return make_pod(f"new-{number}", Shape(shape.labels, spec, amounts=amounts), 100, node_name)
+        return make_pod(f"new-{number}", WorkloadShape(shape.labels, spec, amounts=amounts), 100, node_name)
 
     def existing(self, node: int, count: int) -> Iterator[Pod]:
-        return Workload((basic,)).existing(node, count)
+        return BenchWorkload((basic,)).existing(node, count)
 
     def node_labels(self, number: int) -> dict[str, str]:
         """Labels of a node beside those that all nodes have."""

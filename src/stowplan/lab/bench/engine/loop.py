@@ -28,12 +28,12 @@ from stowplan.config.dump import dump
 from stowplan.explain.web import Inspection, Routes
 from stowplan.explain.web.http import PageServer
 from stowplan.lab.bench.engine.gangs import GANG_WORKLOADS, gang_workload
-from stowplan.lab.bench.engine.workloads import WORKLOADS, Workload, node, node_name
+from stowplan.lab.bench.engine.workloads import WORKLOADS, BenchWorkload, node, node_name
 from stowplan.lab.bench.servers.processes import MIB, longest_hold_ms, peak_rss, run_watched
 from stowplan.localcluster.client import InProcessClient
-from stowplan.localcluster.controllerruntime.controller import Context, ControllerManager
+from stowplan.localcluster.controllerruntime.controller import ControllerContext, ControllerManager
 from stowplan.localcluster.controllers.devices.resourceclaim import ResourceClaimController
-from stowplan.localcluster.store import Change, Store
+from stowplan.localcluster.store import Store, StoreChange
 from stowplan.runtime.clock import LoopWatchdog, RealClock
 from stowplan.runtime.gc_tuning import calm_collector
 from stowplan.scheduler import Scheduler, Settings
@@ -125,7 +125,7 @@ class RecordedFigures:
 LOOP_WORKLOADS = (*WORKLOADS, *GANG_WORKLOADS)
 
 
-def workload_of(run: LoopRun) -> Workload:
+def workload_of(run: LoopRun) -> BenchWorkload:
     """The workload that a run names."""
     if run.workload in GANG_WORKLOADS:
         return gang_workload(run.workload, run.group_size)
@@ -307,7 +307,7 @@ async def running_scheduler(
 
 def _claim_controller(store: Store, seed: int) -> AbstractAsyncContextManager[ControllerManager]:
     """What makes claims from templates and takes reservations back, as beside every scheduler."""
-    context = Context.of(InProcessClient(store), RealClock(), random.Random(seed))
+    context = ControllerContext.of(InProcessClient(store), RealClock(), random.Random(seed))
     return ControllerManager(context, [ResourceClaimController(context)]).running()
 
 
@@ -408,7 +408,7 @@ class _LoadGenerator:
             self._store.patch(NODES, "", name, patch, subresource="status")
         self.node_updates += 1
 
-    def _on_change(self, change: Change) -> None:
+    def _on_change(self, change: StoreChange) -> None:
         before = change.previous
         if before is not None and change.object["spec"].get("nodeName") and "nodeName" not in before["spec"]:
             self.bound += 1

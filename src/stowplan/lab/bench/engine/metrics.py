@@ -96,7 +96,7 @@ _SAMPLE: Final = 10
 Kind = TypeVar("Kind", Counter, Gauge, Histogram)
 
 
-class Series(dict[tuple[str, ...], Kind], Generic[Kind]):
+class MetricsSeries(dict[tuple[str, ...], Kind], Generic[Kind]):
     """The series of one family; one that is asked for comes into being."""
 
     def __init__(self, family: Kind) -> None:
@@ -212,22 +212,22 @@ class Maker:
         self.registry = CollectorRegistry()
         self._described = {described.name: described for described in (*COUNTERS, *GAUGES, *HISTOGRAMS)}
 
-    def counter(self, name: str) -> Series[Counter]:
+    def counter(self, name: str) -> MetricsSeries[Counter]:
         found = self._described[name]
-        return Series(Counter(found.full_name, found.text, found.labels, registry=self.registry))
+        return MetricsSeries(Counter(found.full_name, found.text, found.labels, registry=self.registry))
 
-    def gauge(self, name: str) -> Series[Gauge]:
+    def gauge(self, name: str) -> MetricsSeries[Gauge]:
         found = self._described[name]
-        return Series(Gauge(found.full_name, found.text, found.labels, registry=self.registry))
+        return MetricsSeries(Gauge(found.full_name, found.text, found.labels, registry=self.registry))
 
-    def histogram(self, name: str) -> Series[Histogram]:
+    def histogram(self, name: str) -> MetricsSeries[Histogram]:
         found: MetricDescription = self._described[name]
-        return Series(
+        return MetricsSeries(
             Histogram(found.full_name, found.text, found.labels, registry=self.registry, buckets=found.bounds)
         )
 
 
-class Batching(Protocol):
+class MetricsBatching(Protocol):
     """Where the reuse of outcomes is counted."""
 
     def asked(self, hinted: bool, profile: str, seconds: float) -> None: ...
@@ -240,7 +240,7 @@ class PodMetrics(Protocol):
     """What is touched: the scheduler's own metrics, or something like them."""
 
     @property
-    def batches(self) -> Batching: ...
+    def batches(self) -> MetricsBatching: ...
     def event_handled(self, label: str, seconds: float) -> None: ...
     def before_pre_enqueue(self, queued: QueuedPod) -> bool: ...
     def before_plugin(self, plugin: str) -> None: ...

@@ -77,7 +77,7 @@ class PaperFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class TracePod:
+class PaperPod:
     name: str
     cpu: int
     memory: int
@@ -85,9 +85,9 @@ class TracePod:
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class PaperTrace:
     nodes: list[Node]
-    pods: list[TracePod]
+    pods: list[PaperPod]
 
     @property
     def gpus(self) -> int:
@@ -95,7 +95,7 @@ class Trace:
         return sum(int(node.status.allocatable[COUNT]) for node in self.nodes)
 
 
-def read_trace(directory: Path, workload: str) -> Trace:
+def read_trace(directory: Path, workload: str) -> PaperTrace:
     """The nodes and the pods of a trace. Raises TraceError."""
     nodes = [
         _node(row["sn"], cpu, memory, gpus, row["model"])
@@ -104,14 +104,14 @@ def read_trace(directory: Path, workload: str) -> Trace:
         )
     ]
     pods = [
-        TracePod(row["name"], cpu, memory, _request(count, milli, row["gpu_spec"]))
+        PaperPod(row["name"], cpu, memory, _request(count, milli, row["gpu_spec"]))
         for row, (cpu, memory, count, milli) in _rows(
             directory / POD_LIST.format(workload),
             _POD_COLUMNS,
             ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli"),
         )
     ]
-    return Trace(nodes, pods)
+    return PaperTrace(nodes, pods)
 
 
 def _rows(
@@ -152,7 +152,7 @@ def _request(count: int, milli: int, models: str) -> GpuRequest:
     return GpuRequest(count, min(milli, MILLI), tuple(model for model in models.split("|") if model))
 
 
-def _pod(pod: TracePod, number: int) -> Pod:
+def _pod(pod: PaperPod, number: int) -> Pod:
     annotations = {}
     if pod.gpus.number:
         annotations = {COUNT: str(pod.gpus.number), PARTS: str(pod.gpus.milli)}
@@ -169,7 +169,7 @@ def _pod(pod: TracePod, number: int) -> Pod:
     )
 
 
-def inflated(trace: Trace, rng: Random) -> list[TracePod]:
+def inflated(trace: PaperTrace, rng: Random) -> list[PaperPod]:
     """The pods in random order, and more of them until so much is requested; fewer if it is too much."""
     pods = sorted(trace.pods, key=lambda pod: pod.name)
     pool = list(pods)
@@ -186,7 +186,7 @@ def inflated(trace: Trace, rng: Random) -> list[TracePod]:
         pods.append(pod)
 
 
-def settings_for(policy: str, trace: Trace) -> Settings:
+def settings_for(policy: str, trace: PaperTrace) -> Settings:
     """The default filters and GpuShare; the policy is all that scores."""
     usual = [
         {"cpu": one.cpu, "gpus": one.gpus, "milli": one.milli, "models": one.models, "weight": one.weight}
@@ -226,7 +226,7 @@ def measure(run: PaperRun) -> Iterator[tuple[int, dict[int, float], float]]:
         yield seed, curve, perf_counter() - started
 
 
-def simulated(trace: Trace, settings: Settings, seed: int) -> dict[int, float]:
+def simulated(trace: PaperTrace, settings: Settings, seed: int) -> dict[int, float]:
     """One run: the allocation in percent by percent requested."""
     cluster = Cluster(trace.nodes, settings=settings, seed=seed, ties="fixed")
     capacity = trace.gpus * MILLI

@@ -32,7 +32,7 @@ from stowplan.lab.bench.engine.loop import document, running_scheduler
 from stowplan.lab.bench.engine.workloads import NAMESPACE, node, node_name
 from stowplan.lab.bench.servers.processes import MIB, longest_hold_ms, peak_rss, run_watched
 from stowplan.localcluster.client import InProcessClient
-from stowplan.localcluster.store import Change, Store
+from stowplan.localcluster.store import Store, StoreChange
 from stowplan.runtime.clock import LoopWatchdog, RealClock
 from stowplan.runtime.gc_tuning import calm_collector
 from stowplan.scheduler.framework.extension_points import run_post_filters
@@ -274,7 +274,7 @@ class _Preemptors:
             self._store.create(PODS, body)
         self._created = max(self._created, upto)
 
-    def _on_change(self, change: Change) -> None:
+    def _on_change(self, change: StoreChange) -> None:
         before, now = change.previous, change.object
         if before is None or change.type == DELETED:
             return

@@ -18,7 +18,7 @@ from stowplan.api.decode import decode
 from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.api.node import Node
 from stowplan.config import default_profile
-from stowplan.lab.bench.engine.workloads import Shape, Workload, node
+from stowplan.lab.bench.engine.workloads import BenchWorkload, WorkloadShape, node
 from stowplan.scheduler.framework.events import NODE_ADD
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.metrics import SchedulerMetrics
@@ -93,11 +93,11 @@ def measure(run: WakingRun) -> WakingFigures:
 
 
 def _fill(queue: SchedulingQueue, clock: _Clock, run: WakingRun) -> None:
-    def waiting(number: int, own: str) -> Shape:
+    def waiting(number: int, own: str) -> WorkloadShape:
         template = number % run.templates
-        return Shape({"app": f"t{template}"}, amounts={"cpu": f"{2_000 + template}m"})
+        return WorkloadShape({"app": f"t{template}"}, amounts={"cpu": f"{2_000 + template}m"})
 
-    workload = Workload((waiting,))
+    workload = BenchWorkload((waiting,))
     for number in range(run.pods):
         queue.add(workload.pod(number))
         queued = queue.pop()

@@ -55,7 +55,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class WorkloadShape:
     """What distinguishes one kind of pod from another: its labels and constraints.
 
     With `own_claim` every pod has a volume, through a claim that has the pod's name. `device_claim` is the
@@ -71,15 +71,15 @@ class Shape:
     amounts: dict[str, str] = field(default_factory=dict)
 
 
-Kind = Callable[[int, str], Shape]
+Kind = Callable[[int, str], WorkloadShape]
 """Makes a shape, given the number of the pod (or of its node) and what is appended to its label's value."""
 
 
-def basic(number: int, own: str) -> Shape:
-    return Shape({"app": f"x{own}"})
+def basic(number: int, own: str) -> WorkloadShape:
+    return WorkloadShape({"app": f"x{own}"})
 
 
-def spread(number: int, own: str) -> Shape:
+def spread(number: int, own: str) -> WorkloadShape:
     labels = {"color": f"blue{own}"}
     constraint = {
         "topologyKey": ZONE,
@@ -87,65 +87,67 @@ def spread(number: int, own: str) -> Shape:
         "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": labels},
     }
-    return Shape(labels, {"topologySpreadConstraints": [constraint]})
+    return WorkloadShape(labels, {"topologySpreadConstraints": [constraint]})
 
 
-def anti_affinity(number: int, own: str) -> Shape:
+def anti_affinity(number: int, own: str) -> WorkloadShape:
     labels = {"group": f"g{number // GROUP_SIZE}{own}"}
     term = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": labels}}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
-    return Shape(labels, {"affinity": {"podAntiAffinity": required}})
+    return WorkloadShape(labels, {"affinity": {"podAntiAffinity": required}})
 
 
-def preferred_affinity(number: int, own: str) -> Shape:
+def preferred_affinity(number: int, own: str) -> WorkloadShape:
     labels = {"color": f"red{own}"}
     term = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": labels}}
     preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}]}
-    return Shape(labels, {"affinity": {"podAffinity": preferred}})
+    return WorkloadShape(labels, {"affinity": {"podAffinity": preferred}})
 
 
-def node_affinity(number: int, own: str) -> Shape:
+def node_affinity(number: int, own: str) -> WorkloadShape:
     zone = {"key": ZONE, "operator": "In", "values": ["zone1", "zone2"]}
     required = {
         "requiredDuringSchedulingIgnoredDuringExecution": {
             "nodeSelectorTerms": [{"matchExpressions": [zone]}]
         }
     }
-    return Shape({"app": f"x{own}"}, {"affinity": {"nodeAffinity": required}})
+    return WorkloadShape({"app": f"x{own}"}, {"affinity": {"nodeAffinity": required}})
 
 
-def too_large(number: int, own: str) -> Shape:
+def too_large(number: int, own: str) -> WorkloadShape:
     """Asks for the whole CPU of a node, so one with a single pod on it cannot take it."""
-    return Shape({"app": f"large{own}"}, amounts={"cpu": "32"})
+    return WorkloadShape({"app": f"large{own}"}, amounts={"cpu": "32"})
 
 
-def own_volume(number: int, own: str) -> Shape:
-    return Shape({"app": f"x{own}"}, own_claim=True)
+def own_volume(number: int, own: str) -> WorkloadShape:
+    return WorkloadShape({"app": f"x{own}"}, own_claim=True)
 
 
-def own_device(number: int, own: str) -> Shape:
-    return Shape({"app": f"x{own}"}, device_claim="{pod}")
+def own_device(number: int, own: str) -> WorkloadShape:
+    return WorkloadShape({"app": f"x{own}"}, device_claim="{pod}")
 
 
-def device_of_template(number: int, own: str) -> Shape:
-    return Shape({"app": f"x{own}"}, device_claim="{pod}", templated=True)
+def device_of_template(number: int, own: str) -> WorkloadShape:
+    return WorkloadShape({"app": f"x{own}"}, device_claim="{pod}", templated=True)
 
 
-def shared_claim(number: int, own: str) -> Shape:
+def shared_claim(number: int, own: str) -> WorkloadShape:
     """Pods that run already, marked by `own`, do not share theirs with others."""
     name = f"shared{own}-{number}" if own else f"shared-{number // devices.SHARERS}"
-    return Shape({"app": "x"}, device_claim=name)
+    return WorkloadShape({"app": "x"}, device_claim=name)
 
 
-def extended_resource(number: int, own: str) -> Shape:
-    return Shape({"app": f"x{own}"}, amounts={devices.RESOURCE: "1"})
+def extended_resource(number: int, own: str) -> WorkloadShape:
+    return WorkloadShape({"app": f"x{own}"}, amounts={devices.RESOURCE: "1"})
 
 
-Objects = Callable[["Workload", int, int, int], Iterator[Object]]
+Objects = Callable[["BenchWorkload", int, int, int], Iterator[Object]]
 """Objects around the pods of a workload, given how many nodes, pods on each and pods to place there are."""
 
 
-def bound_claims(workload: "Workload", nodes: int, existing_per_node: int, pods: int) -> Iterator[Object]:
+def bound_claims(
+    workload: "BenchWorkload", nodes: int, existing_per_node: int, pods: int
+) -> Iterator[Object]:
     """A limit of volumes for each node, and a bound claim for each pod that has one."""
     for number in range(nodes):
         yield csi_node(node_name(number))
@@ -155,7 +157,9 @@ def bound_claims(workload: "Workload", nodes: int, existing_per_node: int, pods:
             yield from bound_claim(NAMESPACE, pod.name)
 
 
-def waiting_claims(workload: "Workload", nodes: int, existing_per_node: int, pods: int) -> Iterator[Object]:
+def waiting_claims(
+    workload: "BenchWorkload", nodes: int, existing_per_node: int, pods: int
+) -> Iterator[Object]:
     """As bound claims, but those of pods to place wait for a node; for each there is a volume in a zone."""
     yield from bound_claims(workload, nodes, existing_per_node, 0)
     yield waiting_class()
@@ -182,7 +186,7 @@ class DeviceObjects:
         self._result = result
 
     def __call__(
-        self, workload: "Workload", nodes: int, existing_per_node: int, pods: int
+        self, workload: "BenchWorkload", nodes: int, existing_per_node: int, pods: int
     ) -> Iterator[Object]:
         yield devices.device_class(self._resource)
         yield devices.template(NAMESPACE, self._asked)
@@ -221,7 +225,7 @@ def is_templated(pod: Pod) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class BenchWorkload:
     """Pods of some kinds in turn. With `every_pod_its_own` no two pods are made from one template.
 
     On every node the first `existing_of_kind` pods that run already are of these kinds.
@@ -283,20 +287,20 @@ _ONE: Final = devices.claim_spec()
 _PART: Final = f'device.attributes["{devices.DRIVER}"].profile == "part"'
 
 
-def _with_devices(kind: Kind, around: DeviceObjects) -> Workload:
-    return Workload((kind,), around=around, existing_of_kind=devices.HELD_PER_NODE)
+def _with_devices(kind: Kind, around: DeviceObjects) -> BenchWorkload:
+    return BenchWorkload((kind,), around=around, existing_of_kind=devices.HELD_PER_NODE)
 
 
-WORKLOADS: dict[str, Workload] = {
-    "basic": Workload((basic,)),
-    "spread": Workload((spread,)),
-    "anti-affinity": Workload((anti_affinity,)),
-    "preferred-affinity": Workload((preferred_affinity,)),
-    "node-affinity": Workload((node_affinity,)),
-    "volumes": Workload((own_volume,), around=waiting_claims),
-    "mixed": Workload(_FIVE),
-    "many-classes": Workload(_FIVE, every_pod_its_own=True),
-    "csi-limits": Workload((own_volume,), around=bound_claims),
+WORKLOADS: dict[str, BenchWorkload] = {
+    "basic": BenchWorkload((basic,)),
+    "spread": BenchWorkload((spread,)),
+    "anti-affinity": BenchWorkload((anti_affinity,)),
+    "preferred-affinity": BenchWorkload((preferred_affinity,)),
+    "node-affinity": BenchWorkload((node_affinity,)),
+    "volumes": BenchWorkload((own_volume,), around=waiting_claims),
+    "mixed": BenchWorkload(_FIVE),
+    "many-classes": BenchWorkload(_FIVE, every_pod_its_own=True),
+    "csi-limits": BenchWorkload((own_volume,), around=bound_claims),
     "dra": _with_devices(own_device, DeviceObjects(devices.whole_devices, _ONE)),
     "dra-template": _with_devices(device_of_template, DeviceObjects(devices.whole_devices, _ONE)),
     "dra-shared": _with_devices(shared_claim, DeviceObjects(devices.whole_devices, _ONE)),
@@ -320,7 +324,7 @@ WORKLOADS: dict[str, Workload] = {
     ),
 }
 
-ENGINE_WORKLOADS: Final = {**WORKLOADS, "nowhere": Workload((too_large,), existing_of_kind=0)}
+ENGINE_WORKLOADS: Final = {**WORKLOADS, "nowhere": BenchWorkload((too_large,), existing_of_kind=0)}
 """The same, and pods that are never bound."""
 
 
@@ -345,7 +349,7 @@ def node(number: int) -> Node:
     return decode(_encode(document), Node)
 
 
-def make_pod(name: str, shape: Shape, milli_cpu: int, on: str) -> Pod:
+def make_pod(name: str, shape: WorkloadShape, milli_cpu: int, on: str) -> Pod:
     """A pod with one container that requests what it is limited to, and one port that is no host port."""
     amounts = {"cpu": f"{milli_cpu}m", "memory": "500Mi", **shape.amounts}
     container = {
@@ -372,7 +376,7 @@ def make_pod(name: str, shape: Shape, milli_cpu: int, on: str) -> Pod:
     return decode(_encode(document), Pod)
 
 
-def _claim_device(shape: Shape, name: str, spec: Document, status: Document) -> None:
+def _claim_device(shape: WorkloadShape, name: str, spec: Document, status: Document) -> None:
     """Refer to a claim for devices, by name or through a template."""
     claim, entry = shape.device_claim.format(pod=name), {"name": devices.ENTRY}
     if shape.templated:

@@ -42,7 +42,7 @@ class UniqueLabel(msgspec.Struct, rename="camel", forbid_unknown_fields=True, fr
     label_key: str
 
 
-class NodeAllocatable(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=True):
+class PerfNodeAllocatable(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=True):
     """What the new nodes offer besides, and the volumes that can be attached to them."""
 
     node_allocatable: dict[str, str] = {}
@@ -54,7 +54,7 @@ class CreateNodes(_Base, frozen=True, kw_only=True, tag="createNodes"):
     count: int = 0
     count_param: str = ""
     node_template_path: str = ""
-    node_allocatable_strategy: NodeAllocatable | None = None
+    node_allocatable_strategy: PerfNodeAllocatable | None = None
     label_node_prepare_strategy: LabelNodes | None = None
     unique_node_label_strategy: UniqueLabel | None = None
     template_params: dict[str, Any] = {}
@@ -202,7 +202,7 @@ class MetricSelector(msgspec.Struct, rename="camel", forbid_unknown_fields=True,
     expect_lower: bool = False
 
 
-class Workload(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=True, kw_only=True):
+class PerfWorkload(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=True, kw_only=True):
     """One size of a test case."""
 
     name: str
@@ -226,7 +226,7 @@ class TestCase(msgspec.Struct, rename="camel", forbid_unknown_fields=True, froze
 
     name: str
     workload_template: list[Operation]
-    workloads: list[Workload]
+    workloads: list[PerfWorkload]
     feature_gates: dict[str, bool] = {}
     metrics_collector_config: dict[str, Any] | None = None
     scheduler_config_path: str = ""
@@ -240,7 +240,7 @@ class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
 
     folder: Path
     case: TestCase
-    workload: Workload
+    workload: PerfWorkload
 
     @property
     def name(self) -> str:

@@ -141,7 +141,7 @@ def durations(before: Mapping[str, Series], after: Mapping[str, Series], name: s
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PerfVerdict:
     """A figure beside its threshold; without a threshold (0) it always holds."""
 
     value: float
@@ -162,10 +162,10 @@ class Verdict:
         return self.threshold / self.value if self.expect_lower else self.value / self.threshold
 
 
-def verdict(items: Iterable[DataItem], selector: MetricSelector, threshold: float) -> Verdict | None:
+def verdict(items: Iterable[DataItem], selector: MetricSelector, threshold: float) -> PerfVerdict | None:
     """The figure that a threshold is for; None if it was not measured. Of several the worst."""
     found = [item.data[selector.data_bucket] for item in items if item.matches(selector)]
     if not found:
         return None
     worst = max(found) if selector.expect_lower else min(found)
-    return Verdict(worst, threshold, selector.expect_lower)
+    return PerfVerdict(worst, threshold, selector.expect_lower)

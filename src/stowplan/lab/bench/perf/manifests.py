@@ -37,7 +37,7 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
 """The functions that upstream's benchmarks give to templates."""
 
 
-class Manifests:
+class PerfManifests:
     """Templates by path, each read once."""
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ from stowplan.lab.bench.perf.claims import allocate_claims
 from stowplan.lab.bench.perf.declaredfeatures import made_up_features
 from stowplan.lab.bench.perf.definitions import Benchmark, DefinitionError
 from stowplan.lab.bench.perf.figures import HISTOGRAMS, DataItem, Series, durations, histograms, throughput
-from stowplan.lab.bench.perf.manifests import Manifests
+from stowplan.lab.bench.perf.manifests import PerfManifests
 from stowplan.lab.bench.perf.pods import PodTracker, ScheduledTimes
 from stowplan.lab.bench.servers.http import BenchError
 from stowplan.scheduler import Scheduler
@@ -83,7 +83,7 @@ class WorkloadExecutor:
         self._scheduler = scheduler
         self._pods = pods
         self._rng = rng
-        self._manifests = Manifests()
+        self._manifests = PerfManifests()
         self._catalogue = Catalogue()
         self._background: set[asyncio.Task[None]] = set()
         self._expected: Counter[str] = Counter()
@@ -234,7 +234,7 @@ class WorkloadExecutor:
             if place % _IN_A_ROW == 0:
                 await asyncio.sleep(0)
 
-    async def _offer(self, body: Json, name: str, offered: ops.NodeAllocatable) -> None:
+    async def _offer(self, body: Json, name: str, offered: ops.PerfNodeAllocatable) -> None:
         """More of what a node offers, and a CSINode with the limits of its drivers."""
         status: Json = dict(body.get("status", {}))
         known = status.get("allocatable") or status.get("capacity") or {}

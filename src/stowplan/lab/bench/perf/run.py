@@ -17,14 +17,14 @@ from stowplan.client.http import HttpClient, load_kubeconfig
 from stowplan.config.load import ConfigError, LoadedConfig, default_config, load_file
 from stowplan.lab.bench.perf.declaredfeatures import GATE, made_up_features, needing
 from stowplan.lab.bench.perf.definitions import Benchmark, DefinitionError
-from stowplan.lab.bench.perf.figures import DataItem, Verdict, verdict
+from stowplan.lab.bench.perf.figures import DataItem, PerfVerdict, verdict
 from stowplan.lab.bench.perf.operations import WorkloadExecutor
 from stowplan.lab.bench.perf.pods import PodTracker
 from stowplan.lab.bench.servers.http import BenchError
 from stowplan.lab.bench.servers.processes import MIB, peak_rss
 from stowplan.localcluster.admission.chain import ClusterAdmission
 from stowplan.localcluster.client import InProcessClient
-from stowplan.localcluster.controllerruntime.controller import Context, ControllerManager
+from stowplan.localcluster.controllerruntime.controller import ControllerContext, ControllerManager
 from stowplan.localcluster.controllers.devices.resourceclaim import ResourceClaimController
 from stowplan.localcluster.controllers.garbagecollector import GarbageCollector
 from stowplan.localcluster.objects.groupfeatures import GroupFeatures
@@ -43,12 +43,12 @@ _DISABLED: Final = ("ServiceAccount", "TaintNodesByCondition", "Priority")
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PerfOutcome:
     """What came of a workload; with a `reason` it did not run."""
 
     name: str
     reason: str = ""
-    verdict: Verdict | None = None
+    verdict: PerfVerdict | None = None
     items: list[DataItem] = field(default_factory=list)
     pods: int = 0
     seconds: float = 0.0
@@ -57,20 +57,20 @@ class Outcome:
     peak_rss_mib: float = 0.0
 
 
-def measure(benchmark: Benchmark, *, seed: int = 0, kubeconfig: str = "") -> Outcome:
+def measure(benchmark: Benchmark, *, seed: int = 0, kubeconfig: str = "") -> PerfOutcome:
     """Run one workload, in process or on an API server."""
     try:
         return asyncio.run(_measure(benchmark, seed, kubeconfig))
     except (BenchError, DefinitionError, ConfigError, ApiError) as error:
-        return Outcome(benchmark.name, reason=_one_line(error))
+        return PerfOutcome(benchmark.name, reason=_one_line(error))
     except BaseExceptionGroup as several:
         first = several.exceptions[0]
         if not isinstance(first, BenchError | DefinitionError | ConfigError | ApiError):
             raise
-        return Outcome(benchmark.name, reason=_one_line(first))
+        return PerfOutcome(benchmark.name, reason=_one_line(first))
 
 
-async def _measure(benchmark: Benchmark, seed: int, kubeconfig: str) -> Outcome:
+async def _measure(benchmark: Benchmark, seed: int, kubeconfig: str) -> PerfOutcome:
     began = perf_counter()
     settings = _settings(benchmark)
     rng = random.Random(seed)
@@ -96,7 +96,7 @@ async def _measure(benchmark: Benchmark, seed: int, kubeconfig: str) -> Outcome:
             running.push_async_callback(executor.clean_up)
         with calm_collector():
             await executor.run()
-        return Outcome(
+        return PerfOutcome(
             benchmark.name,
             verdict=verdict(executor.items, benchmark.selector, benchmark.threshold),
             items=executor.items,
@@ -139,7 +139,7 @@ def _controllers(
     client: Client, gates: FeatureGates, seed: int
 ) -> AbstractAsyncContextManager[ControllerManager]:
     """What runs beside the scheduler: claims from templates, and objects that go with their owners."""
-    context = Context.of(client, RealClock(), random.Random(seed))
+    context = ControllerContext.of(client, RealClock(), random.Random(seed))
     claims = ResourceClaimController(context, groups=GroupFeatures.of(gates).claims)
     return ControllerManager(context, [claims, GarbageCollector(context)]).running()
 

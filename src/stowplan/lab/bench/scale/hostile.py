@@ -37,7 +37,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class HostileAttempt:
     """What was measured of one case, in CPU milliseconds: the first attempt, and one more like it."""
 
     case: str
@@ -46,7 +46,7 @@ class Attempt:
     node: str | None
 
 
-def measure(nodes: int, count: int, only: str = "") -> Iterator[Attempt]:
+def measure(nodes: int, count: int, only: str = "") -> Iterator[HostileAttempt]:
     """Try every case whose name has a text in it, one after the other."""
     table = ClusterTable()
     load(table, _cluster(nodes, count))
@@ -62,7 +62,7 @@ def measure(nodes: int, count: int, only: str = "") -> Iterator[Attempt]:
         gc.unfreeze()
 
 
-def _attempt(framework: Framework, case: str, pod: Pod) -> Attempt:
+def _attempt(framework: Framework, case: str, pod: Pod) -> HostileAttempt:
     gc.collect()
     began = thread_time()
     info = framework.table.info(pod)
@@ -72,7 +72,7 @@ def _attempt(framework: Framework, case: str, pod: Pod) -> Attempt:
     framework.evaluate(framework.table.info(pod))
     again = thread_time()
     node = None if row is None else framework.table.name_of(row)
-    return Attempt(case, round((first - began) * 1000, 1), round((again - first) * 1000, 1), node)
+    return HostileAttempt(case, round((first - began) * 1000, 1), round((again - first) * 1000, 1), node)
 
 
 # The cluster

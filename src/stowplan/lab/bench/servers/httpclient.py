@@ -41,7 +41,7 @@ _NAMESPACE: Final = "default"
 _BINDINGS: Final = Resource("", "v1", "bindings", "Binding")
 
 
-class Subject(Protocol):
+class ClientUnderTest(Protocol):
     """A client that is measured."""
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Json: ...
@@ -80,7 +80,7 @@ class ClientFigures:
 
 def measure(run: ClientRun) -> dict[str, ClientFigures]:
     """What each of the clients costs, by name. Each has a server of its own, in a process of its own."""
-    clients: dict[str, Callable[[Path], AbstractAsyncContextManager[Subject]]] = {
+    clients: dict[str, Callable[[Path], AbstractAsyncContextManager[ClientUnderTest]]] = {
         "stowplan": _stowplan,
         "aiohttp": _aiohttp,
     }
@@ -88,7 +88,7 @@ def measure(run: ClientRun) -> dict[str, ClientFigures]:
 
 
 async def _measure(
-    run: ClientRun, make: "Callable[[Path], AbstractAsyncContextManager[Subject]]"
+    run: ClientRun, make: "Callable[[Path], AbstractAsyncContextManager[ClientUnderTest]]"
 ) -> ClientFigures:
     async with server_process() as kubeconfig, make(kubeconfig) as client:
         for number in range(_NODES):
@@ -124,7 +124,7 @@ async def _many(run: ClientRun, count: int, work: Callable[[int], Awaitable[Any]
     return median(costs), perf_counter() - began
 
 
-async def _watch(client: Subject, count: int) -> float:
+async def _watch(client: ClientUnderTest, count: int) -> float:
     """The CPU of one object that a watch brings, in µs."""
     cpu = process_time()
     seen = await client.watch_pods()
@@ -147,7 +147,7 @@ class _Stowplan(HttpClient):
 
 
 @asynccontextmanager
-async def _stowplan(kubeconfig: Path) -> AsyncIterator[Subject]:
+async def _stowplan(kubeconfig: Path) -> AsyncIterator[ClientUnderTest]:
     server = load_kubeconfig(kubeconfig)
     async with _Stowplan(server, clock=RealClock(), rng=random.Random(0), qps=-1) as client:
         assert isinstance(client, _Stowplan)
@@ -200,7 +200,7 @@ class _Aiohttp:
 
 
 @asynccontextmanager
-async def _aiohttp(kubeconfig: Path) -> AsyncIterator[Subject]:
+async def _aiohttp(kubeconfig: Path) -> AsyncIterator[ClientUnderTest]:
     server = load_kubeconfig(kubeconfig)
     context = ssl.create_default_context(cadata=server.trust.authority.data.decode())
     headers = {"Authorization": f"Bearer {server.identity.token}", "Accept": "application/json, */*"}
@@ -213,7 +213,7 @@ async def _aiohttp(kubeconfig: Path) -> AsyncIterator[Subject]:
         yield _Aiohttp(session)
 
 
-async def _patch(client: Subject, number: int) -> Json:
+async def _patch(client: ClientUnderTest, number: int) -> Json:
     condition = {"type": "PodScheduled", "status": "True", "reason": f"r{number}"}
     patch = {"status": {"conditions": [condition]}}
     return await client.patch(PODS, _NAMESPACE, f"pod-{number}", patch, subresource="status")

@@ -16,7 +16,7 @@ from stowplan.api.requests import DeleteOptions, Json
 from stowplan.lab.bench.engine.loop import document, running_scheduler
 from stowplan.lab.bench.engine.workloads import WORKLOADS, node
 from stowplan.lab.bench.servers.processes import MIB, rss
-from stowplan.localcluster.store import Change, Store
+from stowplan.localcluster.store import Store, StoreChange
 from stowplan.runtime.clock import RealClock
 
 BURST = 100
@@ -116,7 +116,7 @@ class _PodChurn:
         self._alive.append(metadata["name"])
         self.created += 1
 
-    def _on_change(self, change: Change) -> None:
+    def _on_change(self, change: StoreChange) -> None:
         before = change.previous
         is_bound = bool(change.object["spec"].get("nodeName"))
         if before is not None and is_bound and not before["spec"].get("nodeName"):

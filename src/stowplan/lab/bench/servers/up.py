@@ -25,9 +25,9 @@ from stowplan.api.requests import Json
 from stowplan.lab.bench.servers.http import BenchError
 from stowplan.lab.bench.servers.processes import MIB, peak_rss
 from stowplan.localcluster.apply.managedfields import plain_json
-from stowplan.localcluster.kubelets import KubeletSettings, Shape
+from stowplan.localcluster.kubelets import KubeletSettings, NodeShape
 from stowplan.localcluster.store import Store
-from stowplan.localcluster.up import LocalCluster, Plan
+from stowplan.localcluster.up import ClusterPlan, LocalCluster
 from stowplan.localcluster.up.manifests import read_manifests
 from stowplan.localcluster.up.readiness import until_ready
 from stowplan.runtime.gc_tuning import calm_collector, patient_collector
@@ -64,7 +64,7 @@ def measure(run: UpRun) -> tuple[UpFigures, UpFigures]:
     with tempfile.TemporaryDirectory() as folder:
         manifest, dump = Path(folder, "deployment.json"), Path(folder, "dump.json")
         manifest.write_text(json.dumps(deployment(run.pods)), "utf-8")
-        shapes = (Shape(count=run.nodes, zones=_ZONES),)
+        shapes = (NodeShape(count=run.nodes, zones=_ZONES),)
         with patient_collector():
             made = asyncio.run(
                 _measure(run, manifest, shapes, lambda store: dump.write_bytes(dump_of(store)))
@@ -97,10 +97,10 @@ def dump_of(store: Store) -> bytes:
 
 
 async def _measure(
-    run: UpRun, manifest: Path, shapes: Sequence[Shape], dump: Callable[[Store], object]
+    run: UpRun, manifest: Path, shapes: Sequence[NodeShape], dump: Callable[[Store], object]
 ) -> UpFigures:
     began, cpu = perf_counter(), process_time()
-    plan = Plan(
+    plan = ClusterPlan(
         shapes=shapes, kubelets=KubeletSettings(as_found=True), loaded=read_manifests([manifest]), seed=0
     )
     cluster = LocalCluster(plan)

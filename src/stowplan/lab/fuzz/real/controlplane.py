@@ -65,7 +65,7 @@ class Reply(msgspec.Struct, frozen=True):
         return self.text.decode(errors="replace")
 
 
-class ApiServer:
+class RealApiServer:
     """An API server that answers at `url`, and a kubeconfig for it. Any number of requests at a time."""
 
     def __init__(self, url: str, certificate: bytes, token: str, folder: Path) -> None:
@@ -109,10 +109,10 @@ class ControlPlane:
         self._certificate_file, self._key_file = folder / "server.crt", folder / "server.key"
         certificate.write(self._certificate_file, self._key_file)
         self._port = port
-        self.api = ApiServer(f"https://127.0.0.1:{port}", certificate.certificate, _TOKEN, folder)
+        self.api = RealApiServer(f"https://127.0.0.1:{port}", certificate.certificate, _TOKEN, folder)
         self.certificate: Certificate = certificate
 
-    async def __aenter__(self) -> ApiServer:
+    async def __aenter__(self) -> RealApiServer:
         try:
             etcd_url = await self._start_etcd()
             await self._start_apiserver(etcd_url)

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Final
 
 from stowplan.api.catalogue import NAMESPACES, PODS
-from stowplan.lab.fuzz.cases import Case, pod
-from stowplan.lab.fuzz.real.controlplane import ApiServer, ControlPlane
-from stowplan.lab.fuzz.real.schedulers import RunningScheduler, running_scheduler
-from stowplan.lab.fuzz.real.writing import World
+from stowplan.lab.fuzz.cases import FuzzCase, pod
+from stowplan.lab.fuzz.real.controlplane import ControlPlane, RealApiServer
+from stowplan.lab.fuzz.real.schedulers import OtherScheduler, running_scheduler
+from stowplan.lab.fuzz.real.writing import RealWorld
 from stowplan.testing.processes import STOWPLAN
 
 MORE: Final = 1.0
@@ -103,7 +103,7 @@ class RealRun:
 
 
 async def run_real(
-    run: RealRun, cases: Sequence[Case], show: Callable[[Measured], None] = lambda row: None
+    run: RealRun, cases: Sequence[FuzzCase], show: Callable[[Measured], None] = lambda row: None
 ) -> list[Measured]:
     """Every case with every scheduler. Raises StartError if a program cannot be started."""
     with tempfile.TemporaryDirectory(prefix="stowplan-fuzz-") as folder:
@@ -112,10 +112,14 @@ async def run_real(
 
 
 async def run_on(
-    api: ApiServer, run: RealRun, cases: Sequence[Case], folder: Path, show: Callable[[Measured], None]
+    api: RealApiServer,
+    run: RealRun,
+    cases: Sequence[FuzzCase],
+    folder: Path,
+    show: Callable[[Measured], None],
 ) -> list[Measured]:
     """The same on an API server that is there."""
-    world = World(api, run.nodes)
+    world = RealWorld(api, run.nodes)
     await world.create_base()
     await world.create(NAMESPACES, {"metadata": {"name": _ORDINARY}})
     rows: list[Measured] = []
@@ -131,7 +135,7 @@ async def run_on(
 
 
 async def _measure(
-    world: World, scheduler: RunningScheduler, prober: "_Prober", case: Case, settled: float
+    world: RealWorld, scheduler: OtherScheduler, prober: "_Prober", case: FuzzCase, settled: float
 ) -> Measured:
     row = Measured(scheduler.name, case.name)
     scheduler.exits = row.exits
@@ -159,7 +163,7 @@ async def _measure(
     return row
 
 
-async def _smallest(scheduler: RunningScheduler, wanted: int) -> int:
+async def _smallest(scheduler: OtherScheduler, wanted: int) -> int:
     """The memory of a scheduler when it is as small again as it was, or when that has had time."""
     deadline = time.monotonic() + _SHRINKS_WITHIN
     while True:
@@ -172,7 +176,7 @@ async def _smallest(scheduler: RunningScheduler, wanted: int) -> int:
 class _Prober:
     """Creates ordinary pods one after the other and measures how long each waits for a node."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: RealWorld) -> None:
         self._world = world
         self._number = 0
         self._is_ending = False

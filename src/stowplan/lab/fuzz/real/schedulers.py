@@ -30,7 +30,7 @@ clientConnection: {{kubeconfig: {kubeconfig}, qps: 500, burst: 1000}}
 """
 
 
-class RunningScheduler:
+class OtherScheduler:
     """A scheduler of the default name. Made by `running_scheduler`."""
 
     def __init__(self, name: str, command: Sequence[str], kubeconfig: Path, folder: Path) -> None:
@@ -110,9 +110,9 @@ class RunningScheduler:
 @asynccontextmanager
 async def running_scheduler(
     name: str, command: Sequence[str], kubeconfig: Path, folder: Path
-) -> AsyncIterator[RunningScheduler]:
+) -> AsyncIterator[OtherScheduler]:
     """A scheduler that runs for as long as the block takes. Raises StartError."""
-    scheduler = RunningScheduler(name, command, kubeconfig, folder)
+    scheduler = OtherScheduler(name, command, kubeconfig, folder)
     try:
         await scheduler.start()
         supervising = asyncio.create_task(scheduler.supervise())

@@ -11,9 +11,9 @@ import msgspec
 
 from stowplan.api.catalogue import NAMESPACES, Resource
 from stowplan.api.requests import PatchType
-from stowplan.lab.fuzz.cases import Case, Step, base
+from stowplan.lab.fuzz.cases import FuzzCase, FuzzStep, base
 from stowplan.lab.fuzz.extremes import Json
-from stowplan.lab.fuzz.real.controlplane import ApiServer, Reply
+from stowplan.lab.fuzz.real.controlplane import RealApiServer, Reply
 
 Place = tuple[Resource, str, str]
 """Which object: its kind, namespace and name."""
@@ -32,14 +32,14 @@ def collection(resource: Resource, namespace: str) -> str:
     return f"{resource.prefix}/{resource.plural}"
 
 
-class World:
+class RealWorld:
     """The objects of a run on an API server: those that are always there, and those of cases."""
 
-    def __init__(self, api: ApiServer, nodes: int) -> None:
+    def __init__(self, api: RealApiServer, nodes: int) -> None:
         self._api = api
-        self._base: dict[Place, Step] = {}
+        self._base: dict[Place, FuzzStep] = {}
         for resource, body in base(nodes):
-            step = Step("create", resource, body)
+            step = FuzzStep("create", resource, body)
             self._base[resource, *step.key] = step
         self.admitted = 0
         self.refusals: Counter[str] = Counter()
@@ -51,14 +51,14 @@ class World:
             if not reply.is_ok and reply.code != 409:
                 raise RuntimeError(f"{step}: {reply.message}")
 
-    async def play(self, case: Case) -> None:
+    async def play(self, case: FuzzCase) -> None:
         """The writes of a case, in order; objects of one kind that are created in a row, at once."""
         self.admitted, self.refusals = 0, Counter()
         for (verb, _), steps in groupby(case.steps, key=lambda step: (step.verb, step.resource)):
             at_once = AT_ONCE if verb == "create" else 1
             await _in_parallel([self._write(step) for step in steps if step.verb != "wait"], at_once)
 
-    async def _write(self, step: Step) -> None:
+    async def _write(self, step: FuzzStep) -> None:
         try:
             reply = await self._perform(step)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
@@ -69,7 +69,7 @@ class World:
         else:
             self.refusals[reply.message[:160]] += 1
 
-    async def _perform(self, step: Step) -> Reply:
+    async def _perform(self, step: FuzzStep) -> Reply:
         path = self._path((step.resource, *step.key))
         if step.verb == "patch":
             return await self._api.request(
@@ -84,7 +84,7 @@ class World:
                 return reply
         return await self._create(step)
 
-    async def _create(self, step: Step) -> Reply:
+    async def _create(self, step: FuzzStep) -> Reply:
         return await self._api.request("POST", collection(step.resource, step.key[0]), step.sent)
 
     def _path(self, place: Place) -> str:
@@ -93,7 +93,7 @@ class World:
 
     # Everything back as it was
 
-    async def clear(self, case: Case) -> list[str]:
+    async def clear(self, case: FuzzCase) -> list[str]:
         """Delete what a case has created and restore what it has changed; which objects did not go."""
         written = {(step.resource, *step.key) for step in case.steps if step.verb != "wait"}
         places = [place for place in written if place not in self._base]
@@ -128,7 +128,7 @@ class World:
     # Ordinary pods
 
     async def create(self, resource: Resource, body: Json) -> Reply:
-        return await self._create(Step("create", resource, body))
+        return await self._create(FuzzStep("create", resource, body))
 
     async def node_of(self, resource: Resource, key: tuple[str, str]) -> str:
         """The node that a pod is bound to, "" for none."""

@@ -10,11 +10,11 @@ from typing import Final
 from stowplan.lab.fuzz.targets.expressions import EXPRESSIONS
 from stowplan.lab.fuzz.targets.framing import FRAMING
 from stowplan.lab.fuzz.targets.objects import OBJECTS
-from stowplan.lab.fuzz.targets.target import Target, Violation
+from stowplan.lab.fuzz.targets.target import FuzzTarget, Violation
 from stowplan.lab.fuzz.targets.texts import TEXTS
 
-TARGETS: Final[dict[str, Target]] = {
+TARGETS: Final[dict[str, FuzzTarget]] = {
     target.name: target for target in (*OBJECTS, *TEXTS, *EXPRESSIONS, *FRAMING)
 }
 
-__all__ = ["TARGETS", "Target", "Violation"]
+__all__ = ["TARGETS", "FuzzTarget", "Violation"]

@@ -4,7 +4,7 @@ import re
 from typing import Any, Final
 
 from stowplan.api.cel.devices import FEATURES_1_36, FEATURES_1_37, SelectorError, compile_selector, device_of
-from stowplan.lab.fuzz.targets.target import Target, Violation, expect, oracle, refused
+from stowplan.lab.fuzz.targets.target import FuzzTarget, Violation, expect, oracle, refused
 
 _DEVICES: Final = tuple(
     device_of(
@@ -62,7 +62,7 @@ def _compare_with_celpy(text: str, matched: bool) -> None:
 
 
 EXPRESSIONS: Final = (
-    Target(
+    FuzzTarget(
         "cel",
         "CEL selectors of devices: parsing, checking, estimates, evaluation",
         _check_cel,

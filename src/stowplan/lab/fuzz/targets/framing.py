@@ -15,7 +15,7 @@ from stowplan.client.http.connection import Answer, Connection, LostError
 from stowplan.client.http.http2 import Exchange, Http2Connection
 from stowplan.client.http.requests import Common, Message
 from stowplan.client.http.settings import Address
-from stowplan.lab.fuzz.targets.target import Target, Violation, expect, oracle, pieces, refused
+from stowplan.lab.fuzz.targets.target import FuzzTarget, Violation, expect, oracle, pieces, refused
 
 T = TypeVar("T")
 
@@ -89,22 +89,22 @@ class RecordingLink:
         return None
 
 
-class Result(NamedTuple, Generic[T]):
+class FramingResult(NamedTuple, Generic[T]):
     """The outcome of a request: an answer, a problem, or nothing yet."""
 
     value: T | None = None
     problem: str = ""
 
 
-def _result(future: "asyncio.Future[Answer]") -> Result[Answer]:
+def _result(future: "asyncio.Future[Answer]") -> FramingResult[Answer]:
     if not future.done():
-        return Result()
+        return FramingResult()
     error = future.exception()
     if error is None:
-        return Result(future.result())
+        return FramingResult(future.result())
     if not isinstance(error, LostError):
         raise error
-    return Result(problem=error.problem)
+    return FramingResult(problem=error.problem)
 
 
 # HTTP/1.1
@@ -226,7 +226,7 @@ def frames(data: bytes) -> bytes:
 
 
 class _Exchanged(NamedTuple):
-    answers: tuple[Result[tuple[int, bytes]], ...]
+    answers: tuple[FramingResult[tuple[int, bytes]], ...]
     refused: bool
     written: int
 
@@ -254,7 +254,9 @@ def _exchanged(parts: Iterable[bytes]) -> _Exchanged:
     if len(link.written) - sent > len(POST.body) + 100 + 10 * received:
         raise Violation("no more is written than was caused", f"{len(link.written)} after {received} bytes")
     found = tuple(
-        Result(problem=one.problem) if one.value is None else Result((one.value.status, one.value.body))
+        FramingResult(problem=one.problem)
+        if one.value is None
+        else FramingResult((one.value.status, one.value.body))
         for one in results
     )
     return _Exchanged(found, was_refused, len(link.written))
@@ -387,7 +389,7 @@ _BLOCK: Final = b"\x88\x0f\x12\x1dTue, 17 Nov 2026 12:00:00 GMT\x5f\x10applicati
 _LINES: Final = b"HTTP/1.1 200 OK\r\n"
 
 FRAMING: Final = (
-    Target(
+    FuzzTarget(
         "http1",
         "answers in HTTP/1.1, in arbitrary pieces",
         _check_http1,
@@ -428,7 +430,7 @@ FRAMING: Final = (
             b"\0HTTP/1.1 200 5\r\nOK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nhello\r\n4\r\n\r\n",
         ),
     ),
-    Target(
+    FuzzTarget(
         "http2",
         "frames of HTTP/2, in arbitrary pieces",
         _check_http2,
@@ -464,7 +466,7 @@ FRAMING: Final = (
         oracle="h2, and itself: the same in one piece",
         modules=("h2",),
     ),
-    Target(
+    FuzzTarget(
         "hpack",
         "header blocks and Huffman code of HTTP/2",
         _check_hpack,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from stowplan.lab.fuzz.targets.mutation import TargetRun
-    from stowplan.lab.fuzz.targets.target import Target
+    from stowplan.lab.fuzz.targets.target import FuzzTarget
 
 _INSTRUMENTED: Final = (
     "stowplan.api.requests",
@@ -34,7 +34,7 @@ _PATIENCE: Final = 300.0
 _RUNS: Final = re.compile(r"Done (\d+) runs|^#(\d+)\s", re.MULTILINE)
 
 
-def guided_campaign(target: "Target", seconds: int, seed: int) -> "TargetRun":
+def guided_campaign(target: "FuzzTarget", seconds: int, seed: int) -> "TargetRun":
     """Run a target under atheris for some seconds. Raises `RuntimeError` if its process fails."""
     from stowplan.lab.fuzz.targets.mutation import TargetRun, tried
 
@@ -95,7 +95,7 @@ def _quoted(word: bytes) -> str:
     return '"' + "".join(f"\\x{byte:02x}" for byte in word) + '"\n'
 
 
-def _ended(target: "Target", path: Path) -> Any:
+def _ended(target: "FuzzTarget", path: Path) -> Any:
     """The finding of an input that ended the process: it took too long or too much memory."""
     from stowplan.lab.fuzz.targets.mutation import IN_TIME, TargetFinding
 

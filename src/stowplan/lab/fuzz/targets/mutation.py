@@ -17,7 +17,7 @@ from random import Random
 from types import FrameType
 from typing import Final, NamedTuple
 
-from stowplan.lab.fuzz.targets.target import Target, Violation
+from stowplan.lab.fuzz.targets.target import FuzzTarget, Violation
 
 LONGEST: Final = 4096
 """Bytes of an input. Costs that grow faster than the input are looked for with larger ones."""
@@ -60,7 +60,7 @@ class TargetFinding(NamedTuple):
 class TargetRun:
     """The result of a campaign against one target."""
 
-    target: Target
+    target: FuzzTarget
     executions: int = 0
     outcomes: int = 0
     findings: list[TargetFinding] = field(default_factory=list)
@@ -76,7 +76,7 @@ class _OverrunError(BaseException):
     """An input that takes too long. Not an Exception, so that no parser takes it for an error of its own."""
 
 
-def tried(target: Target, data: bytes) -> tuple[str, TargetFinding | None]:
+def tried(target: FuzzTarget, data: bytes) -> tuple[str, TargetFinding | None]:
     """Feed one input: its outcome, and what is wrong with it."""
     try:
         return target.check(data), None
@@ -100,7 +100,7 @@ def _place(error: BaseException) -> str:
     return f"{type(error).__name__} in {Path(own[-1].filename).name}:{own[-1].name}"
 
 
-def mutate(target: Target, rng: Random, number: int) -> list[TargetFinding]:
+def mutate(target: FuzzTarget, rng: Random, number: int) -> list[TargetFinding]:
     """Feed a number of mutated inputs: the short campaign of the tests, the same for the same generator."""
     run = TargetRun(target)
     with _limited():
@@ -109,7 +109,7 @@ def mutate(target: Target, rng: Random, number: int) -> list[TargetFinding]:
     return run.findings
 
 
-def campaign(target: Target, seconds: float, rng: Random, show: Callable[[TargetRun], None]) -> TargetRun:
+def campaign(target: FuzzTarget, seconds: float, rng: Random, show: Callable[[TargetRun], None]) -> TargetRun:
     """Mutate inputs for some seconds, within limits of CPU time for each."""
     run = TargetRun(target)
     ends = time.monotonic() + seconds
@@ -144,7 +144,7 @@ def _fed(run: TargetRun, rng: Random, goes_on: Callable[[], bool], *, grow: bool
         yield run.executions
 
 
-def _mutated(data: bytes, kept: list[bytes], target: Target, rng: Random) -> bytes:
+def _mutated(data: bytes, kept: list[bytes], target: FuzzTarget, rng: Random) -> bytes:
     """An input with one to eight changes."""
     made = bytearray(data)
     for _ in range(1 << rng.randrange(4)):

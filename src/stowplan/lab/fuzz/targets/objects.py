@@ -17,7 +17,7 @@ from stowplan.client.http.connection import Connection, Stream
 from stowplan.client.http.decoder import MORE, Decoding, Page
 from stowplan.client.http.watch import HttpWatch
 from stowplan.lab.fuzz.targets.framing import ManualLoop
-from stowplan.lab.fuzz.targets.target import Target, Violation, expect, oracle, pieces, refused
+from stowplan.lab.fuzz.targets.target import FuzzTarget, Violation, expect, oracle, pieces, refused
 from stowplan.localcluster.apiserver.bodies import protobuf_as_json
 from stowplan.localcluster.schema import Field, Form, TypeDef, the_schema
 from stowplan.localcluster.schema.protobuf import ProtobufError, decoded, encoded_object, envelope
@@ -454,7 +454,7 @@ def _message(kind: str, data: dict[str, Any]) -> bytes:
 
 
 OBJECTS: Final = (
-    Target(
+    FuzzTarget(
         "decoder",
         "pages of lists, in arbitrary pieces",
         _check_page,
@@ -468,7 +468,7 @@ OBJECTS: Final = (
         _WORDS,
         oracle="the standard library's json, and itself: the same in one piece",
     ),
-    Target(
+    FuzzTarget(
         "watch",
         "lines of a watch, together, one by one and in pieces",
         _check_watch,
@@ -480,7 +480,7 @@ OBJECTS: Final = (
         (*_WORDS, b"\n", b'"type":"ADDED"', b'"ERROR"', b'"BOOKMARK"', b'"object":'),
         oracle="itself: the same line by line, in arbitrary pieces",
     ),
-    Target(
+    FuzzTarget(
         "protobuf",
         "protobuf that clients send to the embedded API server",
         _check_protobuf,

@@ -30,7 +30,7 @@ Raises `Violation`. Any other exception is a violation too: errors that the pars
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class FuzzTarget:
     """One parser with what is needed to fuzz it."""
 
     name: str

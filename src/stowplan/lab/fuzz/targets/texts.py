@@ -18,7 +18,7 @@ from stowplan.gocompat.durations import Duration, DurationError
 from stowplan.gocompat.jsontext import Number, ObjectNode, TextError, Tree, parse_json, to_python
 from stowplan.gocompat.numbers import MAX_INT64, fits_int64
 from stowplan.gocompat.yamltext import to_yaml, yaml_to_json
-from stowplan.lab.fuzz.targets.target import Target, Violation, expect, oracle, refused
+from stowplan.lab.fuzz.targets.target import FuzzTarget, Violation, expect, oracle, refused
 
 # Quantities
 
@@ -350,7 +350,7 @@ def _other_search(pattern: str) -> Callable[[str], tuple[int, int] | None] | Non
 _NUMBERS: Final = (b"0", b"1", b"-", b"+", b".", b"9" * 19, b"9" * 40, b"1e3", b"e-9", b"E400", b"00")
 
 TEXTS: Final = (
-    Target(
+    FuzzTarget(
         "quantity",
         "quantities: reading, printing, sums, order",
         _check_quantity,
@@ -367,7 +367,7 @@ TEXTS: Final = (
         oracle="fractions of the standard library",
         failed_once=(b"1000m\n1",),
     ),
-    Target(
+    FuzzTarget(
         "duration",
         "durations as Go writes them",
         _check_duration,
@@ -375,7 +375,7 @@ TEXTS: Final = (
         (*_NUMBERS, b"h", b"m", b"s", b"ms", b"us", b"ns", "µs".encode()),
         oracle="fractions of the standard library",
     ),
-    Target(
+    FuzzTarget(
         "labelselector",
         "label selectors as text",
         _check_label_selector,
@@ -390,7 +390,7 @@ TEXTS: Final = (
         (b"in", b"notin", b"(", b")", b",", b"=", b"==", b"!=", b"!", b">", b"<", b"a.b/c", b" ", b"\0"),
         oracle="itself: what is printed is read again",
     ),
-    Target(
+    FuzzTarget(
         "fieldselector",
         "field selectors as text",
         _check_field_selector,
@@ -398,7 +398,7 @@ TEXTS: Final = (
         (b"=", b"==", b"!=", b",", b"\\", b"\\,", b"\\=", b"\\\\", b"metadata.name"),
         oracle="itself: what is printed is read again",
     ),
-    Target(
+    FuzzTarget(
         "json",
         "JSON text as Go reads it",
         _check_json,
@@ -426,7 +426,7 @@ TEXTS: Final = (
         ),
         oracle="the standard library's json",
     ),
-    Target(
+    FuzzTarget(
         "yaml",
         "YAML as sigs.k8s.io/yaml reads and writes it",
         _check_yaml,
@@ -462,7 +462,7 @@ TEXTS: Final = (
             b'b: [x, "z\\N", "\\L a", "\\r"]\n',
         ),
     ),
-    Target(
+    FuzzTarget(
         "regexp",
         "regular expressions as Go's regexp package has them",
         _check_regexp,

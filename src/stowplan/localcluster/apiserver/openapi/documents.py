@@ -10,7 +10,7 @@ from aiohttp import web
 from stowplan.api.catalogue import BUILT_IN, Resource
 from stowplan.api.releases import Release
 from stowplan.api.requests import Json
-from stowplan.localcluster.apiserver.discovery import CREATE_ONLY, Entry, ServedKinds, entries_of
+from stowplan.localcluster.apiserver.discovery import CREATE_ONLY, DiscoveryEntry, ServedKinds, entries_of
 from stowplan.localcluster.apiserver.openapi import operations
 from stowplan.localcluster.apiserver.openapi.descriptions import described
 from stowplan.localcluster.apiserver.openapi.gnostic import encoded
@@ -113,14 +113,14 @@ class OpenApi:
         kinds = (self._kind_of(resource, entry) for resource in resources for entry in entries_of(resource))
         return {operations.DELETE_OPTIONS, *(kind.full_name for kind in kinds if kind is not None)}
 
-    def _kind_of(self, resource: Resource, entry: Entry) -> TypeDef | None:
+    def _kind_of(self, resource: Resource, entry: DiscoveryEntry) -> TypeDef | None:
         if not entry.version and resource.custom:
             return None
         return self._schema.of_kind(
             entry.group if entry.version else resource.group, entry.version or resource.version, entry.kind
         )
 
-    def _schema_name(self, resource: Resource, entry: Entry) -> str | None:
+    def _schema_name(self, resource: Resource, entry: DiscoveryEntry) -> str | None:
         """The name of the schema of an entry's kind."""
         custom = None if entry.version else self._definitions.version_of(resource)
         if custom is not None:

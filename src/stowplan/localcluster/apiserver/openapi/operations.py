@@ -9,9 +9,9 @@ from typing import Final
 
 from stowplan.api.catalogue import Resource
 from stowplan.api.requests import Json, PatchType
-from stowplan.localcluster.apiserver.discovery import Entry, entries_of
+from stowplan.localcluster.apiserver.discovery import DiscoveryEntry, entries_of
 
-SchemaOf = Callable[[Entry], str | None]
+SchemaOf = Callable[[DiscoveryEntry], str | None]
 """The name of the schema of an entry's kind, None if there is none."""
 
 _INTEGERS: Final = frozenset(("gracePeriodSeconds", "limit", "timeoutSeconds"))
@@ -74,7 +74,7 @@ def paths_of(resource: Resource, schema_of: SchemaOf) -> Json:
 def _add(
     paths: Json,
     path: str,
-    entry: Entry,
+    entry: DiscoveryEntry,
     resource: Resource,
     schema_of: SchemaOf,
     verbs: Sequence[str],
@@ -92,7 +92,7 @@ def _add(
     paths[path] = item
 
 
-def _operation(verb: str, entry: Entry, resource: Resource, schema: str | None, ending: str) -> Json:
+def _operation(verb: str, entry: DiscoveryEntry, resource: Resource, schema: str | None, ending: str) -> Json:
     said = _METHODS[verb][1]
     action = _ACTIONS.get(verb, verb)
     found: Json = {
@@ -112,7 +112,7 @@ def _operation(verb: str, entry: Entry, resource: Resource, schema: str | None, 
     return found
 
 
-def _operation_id(action: str, entry: Entry, resource: Resource) -> str:
+def _operation_id(action: str, entry: DiscoveryEntry, resource: Resource) -> str:
     group = (resource.group or "core").split(".")[0].capitalize()
     scope = "Namespaced" if resource.namespaced else ""
     part = entry.name.partition("/")[2].capitalize()

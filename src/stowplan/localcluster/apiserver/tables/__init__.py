@@ -14,7 +14,7 @@ from stowplan.localcluster.apiserver.tables import (
     storage,
     workloads,
 )
-from stowplan.localcluster.apiserver.tables.columns import DEFAULT_COLUMNS, Column, Table
+from stowplan.localcluster.apiserver.tables.columns import DEFAULT_COLUMNS, KindTable, TableColumn
 from stowplan.localcluster.apiserver.tables.custom import columns_of
 from stowplan.localcluster.store.definitions import Definitions
 from stowplan.runtime.clock import Clock
@@ -22,7 +22,7 @@ from stowplan.runtime.clock import Clock
 __all__ = ["Tables"]
 
 _GROUPS: Final = (core, pods, workloads, storage, scheduling, networking, rbac, controlplane)
-_COLUMNS: Final[Mapping[Resource, Sequence[Column]]] = {
+_COLUMNS: Final[Mapping[Resource, Sequence[TableColumn]]] = {
     resource: columns for group in _GROUPS for resource, columns in group.COLUMNS.items()
 }
 
@@ -33,9 +33,9 @@ class Tables:
     def __init__(self, clock: Clock, definitions: Definitions) -> None:
         self.clock = clock
         self._definitions = definitions
-        self._made: dict[Resource, Table] = {}
+        self._made: dict[Resource, KindTable] = {}
 
-    def of(self, resource: Resource) -> Table:
+    def of(self, resource: Resource) -> KindTable:
         table = self._made.get(resource)
         if table is None:
             custom = self._definitions.version_of(resource)
@@ -43,7 +43,7 @@ class Tables:
                 _COLUMNS.get(resource, DEFAULT_COLUMNS) if custom is None else columns_of(custom.columns)
             )
             conditions = pods.conditions if resource == PODS else None
-            table = self._made[resource] = Table(columns, self.clock, conditions)
+            table = self._made[resource] = KindTable(columns, self.clock, conditions)
         return table
 
     def forget(self) -> None:

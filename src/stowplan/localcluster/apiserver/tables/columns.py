@@ -10,7 +10,7 @@ from stowplan.runtime.clock import Clock
 UNKNOWN: Final = "<unknown>"
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """A column. `cell` gets the object and the time. Columns that are not `usual` are for wide tables.
 
     So are those of custom resources with a `priority`.
@@ -34,12 +34,12 @@ class Column(NamedTuple):
         }
 
 
-class Table:
+class KindTable:
     """Columns for the objects of one kind. `conditions` says what is to be noted of an object's row."""
 
     def __init__(
         self,
-        columns: Sequence[Column],
+        columns: Sequence[TableColumn],
         clock: Clock,
         conditions: Callable[[Json], list[Json]] | None = None,
     ) -> None:
@@ -114,11 +114,13 @@ def _two(large: int, unit: str, small: int, small_unit: str) -> str:
     return f"{large}{unit}{small}{small_unit}" if small else f"{large}{unit}"
 
 
-NAME: Final = Column("Name", lambda obj, now: obj["metadata"]["name"], format="name")
-AGE: Final = Column("Age", lambda obj, now: age_of(obj["metadata"].get("creationTimestamp"), now))
+NAME: Final = TableColumn("Name", lambda obj, now: obj["metadata"]["name"], format="name")
+AGE: Final = TableColumn("Age", lambda obj, now: age_of(obj["metadata"].get("creationTimestamp"), now))
 
 
-CREATED_AT: Final = Column("Created At", lambda obj, now: obj["metadata"].get("creationTimestamp"), "date")
+CREATED_AT: Final = TableColumn(
+    "Created At", lambda obj, now: obj["metadata"].get("creationTimestamp"), "date"
+)
 DEFAULT_COLUMNS: Final = (NAME, CREATED_AT)
 """The columns of kinds that have none of their own."""
 

@@ -13,7 +13,7 @@ from stowplan.api.requests import Json
 from stowplan.localcluster.apiserver.tables.columns import (
     AGE,
     NAME,
-    Column,
+    TableColumn,
     duration,
     selector_text,
     spec_of,
@@ -22,7 +22,11 @@ from stowplan.localcluster.apiserver.tables.columns import (
 
 _NONE: Final = "<none>"
 _UNSET: Final = "<unset>"
-WEBHOOKS: Final = (NAME, Column("Webhooks", lambda obj, now: len(obj.get("webhooks") or ()), "integer"), AGE)
+WEBHOOKS: Final = (
+    NAME,
+    TableColumn("Webhooks", lambda obj, now: len(obj.get("webhooks") or ()), "integer"),
+    AGE,
+)
 
 
 def _param_kind(policy: Json, now: float) -> str:
@@ -37,15 +41,15 @@ def _param_ref(binding: Json, now: float) -> str:
     return selector_text(given["selector"]) if "selector" in given else _UNSET
 
 
-def _policy(name: str, field: str) -> Sequence[Column]:
-    count = Column(name, lambda obj, now: len(spec_of(obj).get(field) or ()), "integer")
-    return NAME, count, Column("ParamKind", _param_kind), AGE
+def _policy(name: str, field: str) -> Sequence[TableColumn]:
+    count = TableColumn(name, lambda obj, now: len(spec_of(obj).get(field) or ()), "integer")
+    return NAME, count, TableColumn("ParamKind", _param_kind), AGE
 
 
 POLICY_BINDINGS: Final = (
     NAME,
-    Column("PolicyName", lambda obj, now: spec_of(obj).get("policyName", "")),
-    Column("ParamRef", _param_ref),
+    TableColumn("PolicyName", lambda obj, now: spec_of(obj).get("policyName", "")),
+    TableColumn("ParamRef", _param_ref),
     AGE,
 )
 
@@ -63,7 +67,7 @@ def _available(api: Json, now: float) -> str:
     return "Unknown"
 
 
-API_SERVICES: Final = (NAME, Column("Service", _service), Column("Available", _available), AGE)
+API_SERVICES: Final = (NAME, TableColumn("Service", _service), TableColumn("Available", _available), AGE)
 
 
 def _requested_duration(request: Json, now: float) -> str:
@@ -81,10 +85,10 @@ def _request_state(request: Json, now: float) -> str:
 SIGNING_REQUESTS: Final = (
     NAME,
     AGE,
-    Column("SignerName", lambda obj, now: spec_of(obj).get("signerName") or _NONE),
-    Column("Requestor", lambda obj, now: spec_of(obj).get("username", "")),
-    Column("RequestedDuration", _requested_duration),
-    Column("Condition", _request_state),
+    TableColumn("SignerName", lambda obj, now: spec_of(obj).get("signerName") or _NONE),
+    TableColumn("Requestor", lambda obj, now: spec_of(obj).get("username", "")),
+    TableColumn("RequestedDuration", _requested_duration),
+    TableColumn("Condition", _request_state),
 )
 
 
@@ -97,14 +101,14 @@ def _dangling(schema: Json, now: float) -> str:
 
 FLOW_SCHEMAS: Final = (
     NAME,
-    Column("PriorityLevel", lambda obj, now: spec_of(obj)["priorityLevelConfiguration"]["name"]),
-    Column("MatchingPrecedence", lambda obj, now: spec_of(obj).get("matchingPrecedence") or 0),
-    Column(
+    TableColumn("PriorityLevel", lambda obj, now: spec_of(obj)["priorityLevelConfiguration"]["name"]),
+    TableColumn("MatchingPrecedence", lambda obj, now: spec_of(obj).get("matchingPrecedence") or 0),
+    TableColumn(
         "DistinguisherMethod",
         lambda obj, now: (spec_of(obj).get("distinguisherMethod") or {}).get("type", _NONE),
     ),
     AGE,
-    Column("MissingPL", _dangling),
+    TableColumn("MissingPL", _dangling),
 )
 
 
@@ -120,18 +124,18 @@ def _queuing(field: str) -> Any:
 
 PRIORITY_LEVELS: Final = (
     NAME,
-    Column("Type", lambda obj, now: spec_of(obj).get("type", "")),
-    Column(
+    TableColumn("Type", lambda obj, now: spec_of(obj).get("type", "")),
+    TableColumn(
         "NominalConcurrencyShares",
         lambda obj, now: (spec_of(obj).get("limited") or {}).get("nominalConcurrencyShares", _NONE),
     ),
-    Column("Queues", _queuing("queues")),
-    Column("HandSize", _queuing("handSize")),
-    Column("QueueLengthLimit", _queuing("queueLengthLimit")),
+    TableColumn("Queues", _queuing("queues")),
+    TableColumn("HandSize", _queuing("handSize")),
+    TableColumn("QueueLengthLimit", _queuing("queueLengthLimit")),
     AGE,
 )
 
-COLUMNS: Final[Mapping[Resource, Sequence[Column]]] = {
+COLUMNS: Final[Mapping[Resource, Sequence[TableColumn]]] = {
     catalogue.MUTATING_WEBHOOK_CONFIGURATIONS: WEBHOOKS,
     catalogue.VALIDATING_WEBHOOK_CONFIGURATIONS: WEBHOOKS,
     catalogue.MUTATING_ADMISSION_POLICIES: _policy("Mutations", "mutations"),

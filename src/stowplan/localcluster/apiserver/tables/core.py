@@ -9,7 +9,7 @@ from stowplan.api.requests import Json
 from stowplan.localcluster.apiserver.tables.columns import (
     AGE,
     NAME,
-    Column,
+    TableColumn,
     age_of,
     field_cell,
     first_of,
@@ -60,15 +60,17 @@ def _node_address(node: Json, kind: str) -> str:
 
 NODES: Final = (
     NAME,
-    Column("Status", _node_status),
-    Column("Roles", _roles),
+    TableColumn("Status", _node_status),
+    TableColumn("Roles", _roles),
     AGE,
-    Column("Version", lambda node, now: _node_info(node, "kubeletVersion", "")),
-    Column("Internal-IP", lambda node, now: _node_address(node, "InternalIP"), usual=False),
-    Column("External-IP", lambda node, now: _node_address(node, "ExternalIP"), usual=False),
-    Column("OS-Image", lambda node, now: _node_info(node, "osImage"), usual=False),
-    Column("Kernel-Version", lambda node, now: _node_info(node, "kernelVersion"), usual=False),
-    Column("Container-Runtime", lambda node, now: _node_info(node, "containerRuntimeVersion"), usual=False),
+    TableColumn("Version", lambda node, now: _node_info(node, "kubeletVersion", "")),
+    TableColumn("Internal-IP", lambda node, now: _node_address(node, "InternalIP"), usual=False),
+    TableColumn("External-IP", lambda node, now: _node_address(node, "ExternalIP"), usual=False),
+    TableColumn("OS-Image", lambda node, now: _node_info(node, "osImage"), usual=False),
+    TableColumn("Kernel-Version", lambda node, now: _node_info(node, "kernelVersion"), usual=False),
+    TableColumn(
+        "Container-Runtime", lambda node, now: _node_info(node, "containerRuntimeVersion"), usual=False
+    ),
 )
 _SHORT_MODES: Final = {
     "ReadWriteOnce": "RWO",
@@ -91,7 +93,7 @@ def _count(field: str) -> Any:
     return lambda obj, now: len(obj.get(field) or ())
 
 
-NAMESPACES: Final = (NAME, Column("Status", lambda obj, now: str(status_of(obj).get("phase", ""))), AGE)
+NAMESPACES: Final = (NAME, TableColumn("Status", lambda obj, now: str(status_of(obj).get("phase", ""))), AGE)
 
 
 def _ports(service: Json, now: float) -> str:
@@ -116,12 +118,12 @@ def _external(service: Json, now: float) -> str:
 
 SERVICES: Final = (
     NAME,
-    Column("Type", lambda obj, now: spec_of(obj).get("type", "")),
-    Column("Cluster-IP", lambda obj, now: spec_of(obj).get("clusterIP") or "<none>"),
-    Column("External-IP", _external),
-    Column("Port(s)", _ports),
+    TableColumn("Type", lambda obj, now: spec_of(obj).get("type", "")),
+    TableColumn("Cluster-IP", lambda obj, now: spec_of(obj).get("clusterIP") or "<none>"),
+    TableColumn("External-IP", _external),
+    TableColumn("Port(s)", _ports),
     AGE,
-    Column("Selector", lambda obj, now: selector_text(spec_of(obj).get("selector")), usual=False),
+    TableColumn("Selector", lambda obj, now: selector_text(spec_of(obj).get("selector")), usual=False),
 )
 
 
@@ -156,19 +158,19 @@ def _source(event: Json, now: float) -> str:
 
 
 EVENTS: Final = (
-    Column("Last Seen", _last_seen),
-    Column("Type", field_cell("type", "")),
-    Column("Reason", field_cell("reason", "")),
-    Column("Object", _object),
-    Column(
+    TableColumn("Last Seen", _last_seen),
+    TableColumn("Type", field_cell("type", "")),
+    TableColumn("Reason", field_cell("reason", "")),
+    TableColumn("Object", _object),
+    TableColumn(
         "Subobject",
         lambda obj, now: (obj.get("involvedObject") or {}).get("fieldPath") or "",
         usual=False,
     ),
-    Column("Source", _source, usual=False),
-    Column("Message", lambda obj, now: (obj.get("message") or "").strip()),
-    Column("First Seen", _first_seen, usual=False),
-    Column("Count", _count_of, usual=False),
+    TableColumn("Source", _source, usual=False),
+    TableColumn("Message", lambda obj, now: (obj.get("message") or "").strip()),
+    TableColumn("First Seen", _first_seen, usual=False),
+    TableColumn("Count", _count_of, usual=False),
     NAME._replace(usual=False),
 )
 
@@ -180,41 +182,41 @@ def _claim(volume: Json, now: float) -> str:
 
 VOLUMES: Final = (
     NAME,
-    Column("Capacity", lambda obj, now: (spec_of(obj).get("capacity") or {}).get("storage", "")),
-    Column("Access Modes", lambda obj, now: _modes(spec_of(obj).get("accessModes"))),
-    Column("Reclaim Policy", lambda obj, now: spec_of(obj).get("persistentVolumeReclaimPolicy", "")),
-    Column("Status", _phase),
-    Column("Claim", _claim),
-    Column("StorageClass", lambda obj, now: spec_of(obj).get("storageClassName", "")),
-    Column(
+    TableColumn("Capacity", lambda obj, now: (spec_of(obj).get("capacity") or {}).get("storage", "")),
+    TableColumn("Access Modes", lambda obj, now: _modes(spec_of(obj).get("accessModes"))),
+    TableColumn("Reclaim Policy", lambda obj, now: spec_of(obj).get("persistentVolumeReclaimPolicy", "")),
+    TableColumn("Status", _phase),
+    TableColumn("Claim", _claim),
+    TableColumn("StorageClass", lambda obj, now: spec_of(obj).get("storageClassName", "")),
+    TableColumn(
         "VolumeAttributesClass", lambda obj, now: spec_of(obj).get("volumeAttributesClassName") or "<unset>"
     ),
-    Column("Reason", lambda obj, now: status_of(obj).get("reason", "")),
+    TableColumn("Reason", lambda obj, now: status_of(obj).get("reason", "")),
     AGE,
-    Column("VolumeMode", lambda obj, now: spec_of(obj).get("volumeMode", ""), usual=False),
+    TableColumn("VolumeMode", lambda obj, now: spec_of(obj).get("volumeMode", ""), usual=False),
 )
 CLAIMS: Final = (
     NAME,
-    Column("Status", _phase),
-    Column("Volume", lambda obj, now: spec_of(obj).get("volumeName", "")),
-    Column("Capacity", lambda obj, now: (status_of(obj).get("capacity") or {}).get("storage", "")),
-    Column("Access Modes", lambda obj, now: _modes(status_of(obj).get("accessModes"))),
-    Column("StorageClass", lambda obj, now: spec_of(obj).get("storageClassName", "")),
-    Column(
+    TableColumn("Status", _phase),
+    TableColumn("Volume", lambda obj, now: spec_of(obj).get("volumeName", "")),
+    TableColumn("Capacity", lambda obj, now: (status_of(obj).get("capacity") or {}).get("storage", "")),
+    TableColumn("Access Modes", lambda obj, now: _modes(status_of(obj).get("accessModes"))),
+    TableColumn("StorageClass", lambda obj, now: spec_of(obj).get("storageClassName", "")),
+    TableColumn(
         "VolumeAttributesClass", lambda obj, now: spec_of(obj).get("volumeAttributesClassName") or "<unset>"
     ),
     AGE,
-    Column("VolumeMode", lambda obj, now: spec_of(obj).get("volumeMode", ""), usual=False),
+    TableColumn("VolumeMode", lambda obj, now: spec_of(obj).get("volumeMode", ""), usual=False),
 )
 CONFIG_MAPS: Final = (
     NAME,
-    Column("Data", lambda obj, now: len(obj.get("data") or ()) + len(obj.get("binaryData") or ())),
+    TableColumn("Data", lambda obj, now: len(obj.get("data") or ()) + len(obj.get("binaryData") or ())),
     AGE,
 )
 SECRETS: Final = (
     NAME,
-    Column("Type", field_cell("type", "Opaque")),
-    Column("Data", _count("data")),
+    TableColumn("Type", field_cell("type", "Opaque")),
+    TableColumn("Data", _count("data")),
     AGE,
 )
 SERVICE_ACCOUNTS: Final = (NAME, AGE)
@@ -257,13 +259,13 @@ def _template_containers(field: str) -> Any:
     return cell
 
 
-ENDPOINTS: Final = (NAME, Column("Endpoints", _endpoints), AGE)
-QUOTAS: Final = (NAME, Column("Request", _quota(False)), Column("Limit", _quota(True)), AGE)
+ENDPOINTS: Final = (NAME, TableColumn("Endpoints", _endpoints), AGE)
+QUOTAS: Final = (NAME, TableColumn("Request", _quota(False)), TableColumn("Limit", _quota(True)), AGE)
 POD_TEMPLATES: Final = (
     NAME,
-    Column("Containers", _template_containers("name")),
-    Column("Images", _template_containers("image")),
-    Column(
+    TableColumn("Containers", _template_containers("name")),
+    TableColumn("Images", _template_containers("image")),
+    TableColumn(
         "Pod Labels",
         lambda obj, now: labels_text(((obj.get("template") or {}).get("metadata") or {}).get("labels")),
     ),
@@ -286,12 +288,12 @@ def _healthy(field: str) -> Any:
 
 COMPONENT_STATUSES: Final = (
     NAME,
-    Column("Status", _healthy("status")),
-    Column("Message", _healthy("message")),
-    Column("Error", _healthy("error")),
+    TableColumn("Status", _healthy("status")),
+    TableColumn("Message", _healthy("message")),
+    TableColumn("Error", _healthy("error")),
 )
 
-COLUMNS: Final[Mapping[Resource, Sequence[Column]]] = {
+COLUMNS: Final[Mapping[Resource, Sequence[TableColumn]]] = {
     catalogue.NODES: NODES,
     catalogue.NAMESPACES: NAMESPACES,
     catalogue.SERVICES: SERVICES,

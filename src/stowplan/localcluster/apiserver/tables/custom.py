@@ -6,30 +6,30 @@ from typing import Any, Final
 from stowplan.api.meta import seconds_of
 from stowplan.api.requests import Json
 from stowplan.gocompat.jsontext import as_json, float_text
-from stowplan.localcluster.apiserver.tables.columns import AGE, NAME, Column, duration
+from stowplan.localcluster.apiserver.tables.columns import AGE, NAME, TableColumn, duration
 from stowplan.localcluster.customresources.jsonpath import JsonPath, JsonPathError
 from stowplan.localcluster.customresources.validation import ordered
 
 _AGE_ONLY: Final = (NAME, AGE._replace(type="date"))
 
 
-def columns_of(definitions: Sequence[Json]) -> list[Column]:
+def columns_of(definitions: Sequence[Json]) -> list[TableColumn]:
     """The columns of a version; one that says nothing of columns shows the age."""
     if not definitions:
         return [*_AGE_ONLY]
     return [NAME, *(_column(one) for one in definitions)]
 
 
-def _column(definition: Json) -> Column:
+def _column(definition: Json) -> TableColumn:
     type_, path = definition.get("type", ""), definition.get("jsonPath", "")
     try:
         found = JsonPath(path)
     except JsonPathError:
-        return Column(definition.get("name", ""), lambda obj, now: None, type_)
+        return TableColumn(definition.get("name", ""), lambda obj, now: None, type_)
     described = definition.get("description") or (
         f"Custom resource definition column (in JSONPath format): {path}"
     )
-    return Column(
+    return TableColumn(
         definition.get("name", ""),
         _cell(found, type_),
         type_,

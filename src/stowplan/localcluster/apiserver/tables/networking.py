@@ -9,7 +9,7 @@ from stowplan.api.requests import Json
 from stowplan.localcluster.apiserver.tables.columns import (
     AGE,
     NAME,
-    Column,
+    TableColumn,
     field_cell,
     first_of,
     selector_text,
@@ -31,9 +31,9 @@ def _slice_ports(slice_: Json, now: float) -> str:
 
 ENDPOINT_SLICES: Final = (
     NAME,
-    Column("AddressType", field_cell("addressType", "")),
-    Column("Ports", _slice_ports),
-    Column("Endpoints", _addresses),
+    TableColumn("AddressType", field_cell("addressType", "")),
+    TableColumn("Ports", _slice_ports),
+    TableColumn("Endpoints", _addresses),
     AGE,
 )
 
@@ -61,10 +61,10 @@ def _load_balancer(ingress: Json, now: float) -> str:
 
 INGRESSES: Final = (
     NAME,
-    Column("Class", lambda obj, now: spec_of(obj).get("ingressClassName", "<none>")),
-    Column("Hosts", _hosts),
-    Column("Address", _load_balancer),
-    Column("Ports", lambda obj, now: "80, 443" if spec_of(obj).get("tls") else "80"),
+    TableColumn("Class", lambda obj, now: spec_of(obj).get("ingressClassName", "<none>")),
+    TableColumn("Hosts", _hosts),
+    TableColumn("Address", _load_balancer),
+    TableColumn("Ports", lambda obj, now: "80, 443" if spec_of(obj).get("tls") else "80"),
     AGE,
 )
 _DEFAULT_CLASS: Final = "ingressclass.kubernetes.io/is-default-class"
@@ -85,14 +85,14 @@ def _parameters(obj: Json, now: float) -> str:
 
 
 INGRESS_CLASSES: Final = (
-    Column("Name", _class_name, format="name"),
-    Column("Controller", lambda obj, now: spec_of(obj).get("controller", "")),
-    Column("Parameters", _parameters),
+    TableColumn("Name", _class_name, format="name"),
+    TableColumn("Controller", lambda obj, now: spec_of(obj).get("controller", "")),
+    TableColumn("Parameters", _parameters),
     AGE,
 )
 NETWORK_POLICIES: Final = (
     NAME,
-    Column("Pod-Selector", lambda obj, now: selector_text(spec_of(obj).get("podSelector"))),
+    TableColumn("Pod-Selector", lambda obj, now: selector_text(spec_of(obj).get("podSelector"))),
     AGE,
 )
 
@@ -106,14 +106,14 @@ def _parent(address: Json, now: float) -> str:
     return "/".join(part for part in parts if part)
 
 
-IP_ADDRESSES: Final = (NAME, Column("ParentRef", _parent))
+IP_ADDRESSES: Final = (NAME, TableColumn("ParentRef", _parent))
 SERVICE_CIDRS: Final = (
     NAME,
-    Column("CIDRs", lambda obj, now: ",".join(spec_of(obj).get("cidrs") or ())),
+    TableColumn("CIDRs", lambda obj, now: ",".join(spec_of(obj).get("cidrs") or ())),
     AGE,
 )
 
-COLUMNS: Final[Mapping[Resource, Sequence[Column]]] = {
+COLUMNS: Final[Mapping[Resource, Sequence[TableColumn]]] = {
     catalogue.ENDPOINT_SLICES: ENDPOINT_SLICES,
     catalogue.INGRESSES: INGRESSES,
     catalogue.INGRESS_CLASSES: INGRESS_CLASSES,

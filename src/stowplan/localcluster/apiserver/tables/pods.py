@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource
 from stowplan.api.requests import Json
-from stowplan.localcluster.apiserver.tables.columns import AGE, NAME, Column, age_of, spec_of, status_of
+from stowplan.localcluster.apiserver.tables.columns import AGE, NAME, TableColumn, age_of, spec_of, status_of
 
 _NONE: Final = "<none>"
 _ENDED: Final = ("Succeeded", "Failed")
@@ -173,18 +173,18 @@ def conditions(pod: Json) -> list[Json]:
     return [] if found is None else [found]
 
 
-COLUMNS: Final[Mapping[Resource, Sequence[Column]]] = {
+COLUMNS: Final[Mapping[Resource, Sequence[TableColumn]]] = {
     catalogue.PODS: (
         NAME,
-        Column("Ready", _ready),
-        Column("Status", lambda pod, now: summary(pod).reason),
-        Column("Restarts", _restarts),
+        TableColumn("Ready", _ready),
+        TableColumn("Status", lambda pod, now: summary(pod).reason),
+        TableColumn("Restarts", _restarts),
         AGE,
-        Column("IP", _address, usual=False),
-        Column("Node", lambda pod, now: spec_of(pod).get("nodeName") or _NONE, usual=False),
-        Column(
+        TableColumn("IP", _address, usual=False),
+        TableColumn("Node", lambda pod, now: spec_of(pod).get("nodeName") or _NONE, usual=False),
+        TableColumn(
             "Nominated Node", lambda pod, now: status_of(pod).get("nominatedNodeName") or _NONE, usual=False
         ),
-        Column("Readiness Gates", _gates, usual=False),
+        TableColumn("Readiness Gates", _gates, usual=False),
     ),
 }

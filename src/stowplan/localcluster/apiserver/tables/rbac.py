@@ -6,7 +6,7 @@ from typing import Any, Final
 from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource
 from stowplan.api.requests import Json
-from stowplan.localcluster.apiserver.tables.columns import AGE, NAME, Column
+from stowplan.localcluster.apiserver.tables.columns import AGE, NAME, TableColumn
 
 
 def _role(binding: Json, now: float) -> str:
@@ -28,14 +28,14 @@ def _subjects(kind: str) -> Any:
 
 BINDINGS: Final = (
     NAME,
-    Column("Role", _role),
+    TableColumn("Role", _role),
     AGE,
-    Column("Users", _subjects("User"), usual=False),
-    Column("Groups", _subjects("Group"), usual=False),
-    Column("ServiceAccounts", _subjects("ServiceAccount"), usual=False),
+    TableColumn("Users", _subjects("User"), usual=False),
+    TableColumn("Groups", _subjects("Group"), usual=False),
+    TableColumn("ServiceAccounts", _subjects("ServiceAccount"), usual=False),
 )
 
-COLUMNS: Final[Mapping[Resource, Sequence[Column]]] = {
+COLUMNS: Final[Mapping[Resource, Sequence[TableColumn]]] = {
     catalogue.ROLE_BINDINGS: BINDINGS,
     catalogue.CLUSTER_ROLE_BINDINGS: BINDINGS,
 }

@@ -9,7 +9,7 @@ from stowplan.api.requests import Json
 from stowplan.localcluster.apiserver.tables.columns import (
     AGE,
     NAME,
-    Column,
+    TableColumn,
     age_of,
     field_cell,
     spec_of,
@@ -24,24 +24,26 @@ def _limit(budget: Json, field: str) -> str:
 
 BUDGETS: Final = (
     NAME,
-    Column("Min Available", lambda obj, now: _limit(obj, "minAvailable")),
-    Column("Max Unavailable", lambda obj, now: _limit(obj, "maxUnavailable")),
-    Column("Allowed Disruptions", lambda obj, now: status_of(obj).get("disruptionsAllowed") or 0, "integer"),
+    TableColumn("Min Available", lambda obj, now: _limit(obj, "minAvailable")),
+    TableColumn("Max Unavailable", lambda obj, now: _limit(obj, "maxUnavailable")),
+    TableColumn(
+        "Allowed Disruptions", lambda obj, now: status_of(obj).get("disruptionsAllowed") or 0, "integer"
+    ),
     AGE,
 )
 PRIORITY_CLASSES: Final = (
     NAME,
-    Column("Value", lambda obj, now: obj.get("value") or 0, "integer"),
-    Column("Global-Default", lambda obj, now: bool(obj.get("globalDefault")), "boolean"),
+    TableColumn("Value", lambda obj, now: obj.get("value") or 0, "integer"),
+    TableColumn("Global-Default", lambda obj, now: bool(obj.get("globalDefault")), "boolean"),
     AGE,
-    Column("PreemptionPolicy", field_cell("preemptionPolicy", "PreemptLowerPriority")),
+    TableColumn("PreemptionPolicy", field_cell("preemptionPolicy", "PreemptLowerPriority")),
 )
-LEASES: Final = (NAME, Column("Holder", lambda obj, now: spec_of(obj).get("holderIdentity") or ""), AGE)
+LEASES: Final = (NAME, TableColumn("Holder", lambda obj, now: spec_of(obj).get("holderIdentity") or ""), AGE)
 LEASE_CANDIDATES: Final = (
     NAME,
-    Column("LeaseName", lambda obj, now: spec_of(obj).get("leaseName", "")),
-    Column("BinaryVersion", lambda obj, now: spec_of(obj).get("binaryVersion", "")),
-    Column("EmulationVersion", lambda obj, now: spec_of(obj).get("emulationVersion", "")),
+    TableColumn("LeaseName", lambda obj, now: spec_of(obj).get("leaseName", "")),
+    TableColumn("BinaryVersion", lambda obj, now: spec_of(obj).get("binaryVersion", "")),
+    TableColumn("EmulationVersion", lambda obj, now: spec_of(obj).get("emulationVersion", "")),
     AGE,
 )
 
@@ -56,19 +58,19 @@ def _claim_state(claim: Json, now: float) -> str:
     return ",".join(states)
 
 
-RESOURCE_CLAIMS: Final = (NAME, Column("State", _claim_state), AGE)
+RESOURCE_CLAIMS: Final = (NAME, TableColumn("State", _claim_state), AGE)
 RESOURCE_SLICES: Final = (
     NAME,
-    Column("Node", lambda obj, now: spec_of(obj).get("nodeName") or ""),
-    Column("Driver", lambda obj, now: spec_of(obj).get("driver", "")),
-    Column("Pool", lambda obj, now: (spec_of(obj).get("pool") or {}).get("name", "")),
+    TableColumn("Node", lambda obj, now: spec_of(obj).get("nodeName") or ""),
+    TableColumn("Driver", lambda obj, now: spec_of(obj).get("driver", "")),
+    TableColumn("Pool", lambda obj, now: (spec_of(obj).get("pool") or {}).get("name", "")),
     AGE,
 )
 
 
-def _taint(field: str) -> Column:
+def _taint(field: str) -> TableColumn:
     shown = f"{field[:1].upper()}{field[1:]}"
-    return Column(shown, lambda obj, now: (spec_of(obj).get("taint") or {}).get(field) or "")
+    return TableColumn(shown, lambda obj, now: (spec_of(obj).get("taint") or {}).get(field) or "")
 
 
 def _tainted_since(rule: Json, now: float) -> str:
@@ -81,10 +83,10 @@ DEVICE_TAINT_RULES: Final = (
     _taint("key"),
     _taint("value"),
     _taint("effect"),
-    Column("TimeAdded", _tainted_since),
+    TableColumn("TimeAdded", _tainted_since),
     AGE,
 )
-RUNTIME_CLASSES: Final = (NAME, Column("Handler", field_cell("handler", "")), AGE)
+RUNTIME_CLASSES: Final = (NAME, TableColumn("Handler", field_cell("handler", "")), AGE)
 PLAIN: Final = (NAME, AGE)
 
 
@@ -109,14 +111,14 @@ def _group_state(group: Json, now: float) -> str:
 
 POD_GROUPS: Final = (
     NAME,
-    Column("Policy", _policy),
-    Column("Workload", _workload),
-    Column("Status", _group_state),
+    TableColumn("Policy", _policy),
+    TableColumn("Workload", _workload),
+    TableColumn("Status", _group_state),
     AGE,
 )
-COMPOSITE_POD_GROUPS: Final = (NAME, Column("Policy", _policy), Column("Workload", _workload), AGE)
+COMPOSITE_POD_GROUPS: Final = (NAME, TableColumn("Policy", _policy), TableColumn("Workload", _workload), AGE)
 
-_DEVICES: Final[Mapping[str, Sequence[Column]]] = {
+_DEVICES: Final[Mapping[str, Sequence[TableColumn]]] = {
     "resourceclaims": RESOURCE_CLAIMS,
     "resourceclaimtemplates": PLAIN,
     "resourceslices": RESOURCE_SLICES,
@@ -125,7 +127,7 @@ _DEVICES: Final[Mapping[str, Sequence[Column]]] = {
 }
 """The kinds of resource.k8s.io, which look the same in every version."""
 
-COLUMNS: Final[Mapping[Resource, Sequence[Column]]] = {
+COLUMNS: Final[Mapping[Resource, Sequence[TableColumn]]] = {
     catalogue.POD_DISRUPTION_BUDGETS: BUDGETS,
     catalogue.PRIORITY_CLASSES: PRIORITY_CLASSES,
     catalogue.LEASES: LEASES,

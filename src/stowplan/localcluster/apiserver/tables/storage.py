@@ -6,7 +6,14 @@ from typing import Final
 from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource
 from stowplan.api.requests import Json
-from stowplan.localcluster.apiserver.tables.columns import AGE, NAME, Column, field_cell, spec_of, status_of
+from stowplan.localcluster.apiserver.tables.columns import (
+    AGE,
+    NAME,
+    TableColumn,
+    field_cell,
+    spec_of,
+    status_of,
+)
 
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 
@@ -18,16 +25,16 @@ def _class_name(obj: Json, now: float) -> str:
 
 
 STORAGE_CLASSES: Final = (
-    Column("Name", _class_name, format="name"),
-    Column("Provisioner", field_cell("provisioner", "")),
-    Column("ReclaimPolicy", field_cell("reclaimPolicy", "Delete")),
-    Column("VolumeBindingMode", field_cell("volumeBindingMode", "Immediate")),
-    Column("AllowVolumeExpansion", lambda obj, now: bool(obj.get("allowVolumeExpansion"))),
+    TableColumn("Name", _class_name, format="name"),
+    TableColumn("Provisioner", field_cell("provisioner", "")),
+    TableColumn("ReclaimPolicy", field_cell("reclaimPolicy", "Delete")),
+    TableColumn("VolumeBindingMode", field_cell("volumeBindingMode", "Immediate")),
+    TableColumn("AllowVolumeExpansion", lambda obj, now: bool(obj.get("allowVolumeExpansion"))),
     AGE,
 )
 CSI_NODES: Final = (
     NAME,
-    Column("Drivers", lambda obj, now: len(spec_of(obj).get("drivers") or ()), "integer"),
+    TableColumn("Drivers", lambda obj, now: len(spec_of(obj).get("drivers") or ()), "integer"),
     AGE,
 )
 
@@ -39,23 +46,25 @@ def _audiences(driver: Json, now: float) -> str:
 
 CSI_DRIVERS: Final = (
     NAME,
-    Column("AttachRequired", lambda obj, now: spec_of(obj).get("attachRequired", True), "boolean"),
-    Column("PodInfoOnMount", lambda obj, now: bool(spec_of(obj).get("podInfoOnMount")), "boolean"),
-    Column("StorageCapacity", lambda obj, now: bool(spec_of(obj).get("storageCapacity")), "boolean"),
-    Column("TokenRequests", _audiences),
-    Column("RequiresRepublish", lambda obj, now: bool(spec_of(obj).get("requiresRepublish")), "boolean"),
-    Column("Modes", lambda obj, now: ",".join(spec_of(obj).get("volumeLifecycleModes") or ()) or "<none>"),
+    TableColumn("AttachRequired", lambda obj, now: spec_of(obj).get("attachRequired", True), "boolean"),
+    TableColumn("PodInfoOnMount", lambda obj, now: bool(spec_of(obj).get("podInfoOnMount")), "boolean"),
+    TableColumn("StorageCapacity", lambda obj, now: bool(spec_of(obj).get("storageCapacity")), "boolean"),
+    TableColumn("TokenRequests", _audiences),
+    TableColumn("RequiresRepublish", lambda obj, now: bool(spec_of(obj).get("requiresRepublish")), "boolean"),
+    TableColumn(
+        "Modes", lambda obj, now: ",".join(spec_of(obj).get("volumeLifecycleModes") or ()) or "<none>"
+    ),
     AGE,
 )
 ATTACHMENTS: Final = (
     NAME,
-    Column("Attacher", lambda obj, now: spec_of(obj).get("attacher", ""), format="name"),
-    Column("PV", lambda obj, now: (spec_of(obj).get("source") or {}).get("persistentVolumeName") or ""),
-    Column("Node", lambda obj, now: spec_of(obj).get("nodeName", "")),
-    Column("Attached", lambda obj, now: bool(status_of(obj).get("attached")), "boolean"),
+    TableColumn("Attacher", lambda obj, now: spec_of(obj).get("attacher", ""), format="name"),
+    TableColumn("PV", lambda obj, now: (spec_of(obj).get("source") or {}).get("persistentVolumeName") or ""),
+    TableColumn("Node", lambda obj, now: spec_of(obj).get("nodeName", "")),
+    TableColumn("Attached", lambda obj, now: bool(status_of(obj).get("attached")), "boolean"),
     AGE,
 )
-ATTRIBUTES_CLASSES: Final = (NAME, Column("DriverName", field_cell("driverName", "")), AGE)
+ATTRIBUTES_CLASSES: Final = (NAME, TableColumn("DriverName", field_cell("driverName", "")), AGE)
 
 
 def _migrated(migration: Json, now: float) -> str:
@@ -75,11 +84,11 @@ def _migration_state(migration: Json, now: float) -> str:
 
 MIGRATIONS: Final = (
     NAME._replace(format=""),
-    Column("Resource", _migrated),
-    Column("Status", _migration_state),
+    TableColumn("Resource", _migrated),
+    TableColumn("Status", _migration_state),
 )
 
-COLUMNS: Final[Mapping[Resource, Sequence[Column]]] = {
+COLUMNS: Final[Mapping[Resource, Sequence[TableColumn]]] = {
     catalogue.STORAGE_CLASSES: STORAGE_CLASSES,
     catalogue.CSI_NODES: CSI_NODES,
     catalogue.CSI_DRIVERS: CSI_DRIVERS,

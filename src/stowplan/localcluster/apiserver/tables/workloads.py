@@ -10,7 +10,7 @@ from stowplan.api.requests import Json
 from stowplan.localcluster.apiserver.tables.columns import (
     AGE,
     NAME,
-    Column,
+    TableColumn,
     age_of,
     duration,
     first_of,
@@ -40,48 +40,50 @@ def _containers(obj: Json) -> list[Json]:
 
 
 _CONTAINERS: Final = (
-    Column(
+    TableColumn(
         "Containers",
         lambda obj, now: ",".join(c.get("name", "") for c in _containers(obj)),
         usual=False,
     ),
-    Column("Images", lambda obj, now: ",".join(c.get("image", "") for c in _containers(obj)), usual=False),
+    TableColumn(
+        "Images", lambda obj, now: ",".join(c.get("image", "") for c in _containers(obj)), usual=False
+    ),
 )
-_SELECTOR: Final = Column(
+_SELECTOR: Final = TableColumn(
     "Selector", lambda obj, now: selector_text(spec_of(obj).get("selector")), usual=False
 )
 DEPLOYMENTS: Final = (
     NAME,
-    Column("Ready", lambda obj, now: f"{_count_of(obj, 'readyReplicas')}/{_replicas(obj)}"),
-    Column("Up-to-date", lambda obj, now: _count_of(obj, "updatedReplicas")),
-    Column("Available", lambda obj, now: _count_of(obj, "availableReplicas")),
+    TableColumn("Ready", lambda obj, now: f"{_count_of(obj, 'readyReplicas')}/{_replicas(obj)}"),
+    TableColumn("Up-to-date", lambda obj, now: _count_of(obj, "updatedReplicas")),
+    TableColumn("Available", lambda obj, now: _count_of(obj, "availableReplicas")),
     AGE,
     *_CONTAINERS,
     _SELECTOR,
 )
 REPLICA_SETS: Final = (
     NAME,
-    Column("Desired", lambda obj, now: _replicas(obj), "integer"),
-    Column("Current", lambda obj, now: _count_of(obj, "replicas"), "integer"),
-    Column("Ready", lambda obj, now: _count_of(obj, "readyReplicas"), "integer"),
+    TableColumn("Desired", lambda obj, now: _replicas(obj), "integer"),
+    TableColumn("Current", lambda obj, now: _count_of(obj, "replicas"), "integer"),
+    TableColumn("Ready", lambda obj, now: _count_of(obj, "readyReplicas"), "integer"),
     AGE,
     *_CONTAINERS,
     _SELECTOR,
 )
 STATEFUL_SETS: Final = (
     NAME,
-    Column("Ready", lambda obj, now: f"{_count_of(obj, 'readyReplicas')}/{_replicas(obj)}"),
+    TableColumn("Ready", lambda obj, now: f"{_count_of(obj, 'readyReplicas')}/{_replicas(obj)}"),
     AGE,
     *_CONTAINERS,
 )
 DAEMON_SETS: Final = (
     NAME,
-    Column("Desired", lambda obj, now: _count_of(obj, "desiredNumberScheduled"), "integer"),
-    Column("Current", lambda obj, now: _count_of(obj, "currentNumberScheduled"), "integer"),
-    Column("Ready", lambda obj, now: _count_of(obj, "numberReady"), "integer"),
-    Column("Up-to-date", lambda obj, now: _count_of(obj, "updatedNumberScheduled"), "integer"),
-    Column("Available", lambda obj, now: _count_of(obj, "numberAvailable"), "integer"),
-    Column(
+    TableColumn("Desired", lambda obj, now: _count_of(obj, "desiredNumberScheduled"), "integer"),
+    TableColumn("Current", lambda obj, now: _count_of(obj, "currentNumberScheduled"), "integer"),
+    TableColumn("Ready", lambda obj, now: _count_of(obj, "numberReady"), "integer"),
+    TableColumn("Up-to-date", lambda obj, now: _count_of(obj, "updatedNumberScheduled"), "integer"),
+    TableColumn("Available", lambda obj, now: _count_of(obj, "numberAvailable"), "integer"),
+    TableColumn(
         "Node Selector",
         lambda obj, now: selector_text(
             ((spec_of(obj).get("template") or {}).get("spec") or {}).get("nodeSelector")
@@ -123,20 +125,20 @@ def _job_duration(job: Json, now: float) -> str:
 
 JOBS: Final = (
     NAME,
-    Column("Status", _job_state),
-    Column("Completions", _completions),
-    Column("Duration", _job_duration),
+    TableColumn("Status", _job_state),
+    TableColumn("Completions", _completions),
+    TableColumn("Duration", _job_duration),
     AGE,
     *_CONTAINERS,
     _SELECTOR,
 )
 CRON_JOBS: Final = (
     NAME,
-    Column("Schedule", lambda obj, now: spec_of(obj).get("schedule", "")),
-    Column("Timezone", lambda obj, now: spec_of(obj).get("timeZone") or "<none>"),
-    Column("Suspend", lambda obj, now: str(spec_of(obj).get("suspend", "<unset>")), "boolean"),
-    Column("Active", lambda obj, now: len((obj.get("status") or {}).get("active") or ()), "integer"),
-    Column(
+    TableColumn("Schedule", lambda obj, now: spec_of(obj).get("schedule", "")),
+    TableColumn("Timezone", lambda obj, now: spec_of(obj).get("timeZone") or "<none>"),
+    TableColumn("Suspend", lambda obj, now: str(spec_of(obj).get("suspend", "<unset>")), "boolean"),
+    TableColumn("Active", lambda obj, now: len((obj.get("status") or {}).get("active") or ()), "integer"),
+    TableColumn(
         "Last Schedule",
         lambda obj, now: age_of((obj.get("status") or {}).get("lastScheduleTime"), now).replace(
             "<unknown>", "<none>"
@@ -144,7 +146,7 @@ CRON_JOBS: Final = (
     ),
     AGE,
     *_CONTAINERS,
-    Column("Selector", lambda obj, now: selector_text(_workload(obj).get("selector")), usual=False),
+    TableColumn("Selector", lambda obj, now: selector_text(_workload(obj).get("selector")), usual=False),
 )
 
 
@@ -159,8 +161,8 @@ def _controller(revision: Json, now: float) -> str:
 
 REVISIONS: Final = (
     NAME,
-    Column("Controller", _controller),
-    Column("Revision", lambda obj, now: obj.get("revision") or 0),
+    TableColumn("Controller", _controller),
+    TableColumn("Revision", lambda obj, now: obj.get("revision") or 0),
     AGE,
 )
 
@@ -205,22 +207,22 @@ def _reference(autoscaler: Json, now: float) -> str:
 
 AUTOSCALERS: Final = (
     NAME,
-    Column("Reference", _reference),
-    Column("Targets", _targets),
-    Column("MinPods", lambda obj, now: str(spec_of(obj).get("minReplicas", "<unset>"))),
-    Column("MaxPods", lambda obj, now: spec_of(obj).get("maxReplicas") or 0),
-    Column("Replicas", lambda obj, now: _count_of(obj, "currentReplicas")),
+    TableColumn("Reference", _reference),
+    TableColumn("Targets", _targets),
+    TableColumn("MinPods", lambda obj, now: str(spec_of(obj).get("minReplicas", "<unset>"))),
+    TableColumn("MaxPods", lambda obj, now: spec_of(obj).get("maxReplicas") or 0),
+    TableColumn("Replicas", lambda obj, now: _count_of(obj, "currentReplicas")),
     AGE,
 )
 
 SCALES: Final = (
     NAME._replace(format=""),
-    Column("Desired", lambda obj, now: spec_of(obj).get("replicas") or 0, "integer"),
-    Column("Available", lambda obj, now: _count_of(obj, "replicas"), "integer"),
+    TableColumn("Desired", lambda obj, now: spec_of(obj).get("replicas") or 0, "integer"),
+    TableColumn("Available", lambda obj, now: _count_of(obj, "replicas"), "integer"),
     AGE,
 )
 
-COLUMNS: Final[Mapping[Resource, Sequence[Column]]] = {
+COLUMNS: Final[Mapping[Resource, Sequence[TableColumn]]] = {
     catalogue.DEPLOYMENTS: DEPLOYMENTS,
     catalogue.REPLICA_SETS: REPLICA_SETS,
     catalogue.REPLICATION_CONTROLLERS: REPLICA_SETS,

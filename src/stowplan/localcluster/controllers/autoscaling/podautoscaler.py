@@ -20,7 +20,7 @@ from stowplan.api.quantity import BINARY_SI, DECIMAL_SI, MILLI, Quantity, milli_
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.client import Client
-from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext
 from stowplan.localcluster.controllerruntime.events import WARNING
 from stowplan.localcluster.controllerruntime.informers import Informer
 from stowplan.localcluster.controllers.autoscaling.replicacalculator import (
@@ -30,7 +30,7 @@ from stowplan.localcluster.controllers.autoscaling.replicacalculator import (
     average_replicas,
     utilization_replicas,
 )
-from stowplan.localcluster.controllers.autoscaling.scaletarget import ScalePaths, Target, custom_target
+from stowplan.localcluster.controllers.autoscaling.scaletarget import ScalePaths, ScaleTarget, custom_target
 from stowplan.localcluster.controllers.autoscaling.scalingbehavior import ScalingHistory, tolerances_of
 from stowplan.localcluster.objects.fields import (
     count_in,
@@ -136,7 +136,7 @@ class HorizontalPodAutoscalerController(Controller):
     workers: ClassVar[int] = 5
 
     def __init__(
-        self, context: Context, usage: PretendUsage | None = None, *, period: float = PERIOD
+        self, context: ControllerContext, usage: PretendUsage | None = None, *, period: float = PERIOD
     ) -> None:
         super().__init__(context)
         self._period = period
@@ -169,7 +169,7 @@ class HorizontalPodAutoscalerController(Controller):
 
     # What a look needs
 
-    async def target_of(self, hpa: Json) -> Target:
+    async def target_of(self, hpa: Json) -> ScaleTarget:
         """The workload of an autoscaler. Raises MetricsError."""
         reference = spec_of(hpa)["scaleTargetRef"]
         group = reference.get("apiVersion", "").rpartition("/")[0]
@@ -179,7 +179,7 @@ class HorizontalPodAutoscalerController(Controller):
             found = await self.client.get(resource, namespace_of(hpa), reference.get("name", ""))
         except ApiError as error:
             raise MetricsError(error.message) from error
-        return Target(resource, found, paths)
+        return ScaleTarget(resource, found, paths)
 
     def _scaled_kind(self, group: str, kind: str) -> tuple[Resource, ScalePaths]:
         """The resource of a kind that can be scaled. Raises MetricsError."""
@@ -260,7 +260,7 @@ class _Look:
         self._history.begin(target.replicas, self._now)
         await self._scale(target)
 
-    async def _scale(self, target: Target) -> None:
+    async def _scale(self, target: ScaleTarget) -> None:
         current = target.replicas
         least, most = count_in(spec_of(self._hpa), "minReplicas", 1), int(spec_of(self._hpa)["maxReplicas"])
         if current == 0:
@@ -276,7 +276,7 @@ class _Look:
         else:
             await self._scale_by_metrics(target, least)
 
-    async def _scale_by_metrics(self, target: Target, least: int) -> None:
+    async def _scale_by_metrics(self, target: ScaleTarget, least: int) -> None:
         current = target.replicas
         statuses: list[Json] = []
         try:
@@ -293,7 +293,7 @@ class _Look:
         else:
             await self._rescale(target, desired, reason, statuses)
 
-    async def _proposal(self, target: Target, statuses: list[Json]) -> tuple[int, str]:
+    async def _proposal(self, target: ScaleTarget, statuses: list[Json]) -> tuple[int, str]:
         """The most replicas that a metric asks for, and that metric's name. Raises MetricsError.
 
         Metrics without a value do not matter if the others ask for more replicas.
@@ -326,7 +326,7 @@ class _Look:
         self._set(_ACTIVE, "True", "ValidMetricFound", message)
         return best.proposal.replicas, best.name
 
-    async def _selector(self, target: Target) -> Selector:
+    async def _selector(self, target: ScaleTarget) -> Selector:
         """Which pods the target has. Raises MetricsError."""
         try:
             selector = target.selector()
@@ -354,7 +354,7 @@ class _Look:
 
     # Metrics
 
-    async def _read(self, spec: Json, target: Target, selector: Selector) -> Reading:
+    async def _read(self, spec: Json, target: ScaleTarget, selector: Selector) -> Reading:
         """What a metric asks for. Raises MetricFailure."""
         kind = spec.get("type")
         if kind in ("Resource", "ContainerResource"):
@@ -383,7 +383,7 @@ class _Look:
         problem = f'unknown metric source type "{kind}"'
         raise MetricFailure("InvalidMetricSourceType", problem, problem)
 
-    async def _read_resource(self, spec: Json, target: Target, selector: Selector) -> Reading:
+    async def _read_resource(self, spec: Json, target: ScaleTarget, selector: Selector) -> Reading:
         of_container = spec["type"] == "ContainerResource"
         source = spec["containerResource" if of_container else "resource"]
         resource, container = source.get("name", ""), source.get("container", "") if of_container else ""
@@ -415,7 +415,7 @@ class _Look:
 
     def _calculated(
         self,
-        target: Target,
+        target: ScaleTarget,
         wanted: Json,
         pods: Sequence[Json],
         metrics: Mapping[str, PodMetric],
@@ -444,7 +444,9 @@ class _Look:
         self._set(_LIMITED, is_limited, limited.reason, limited.message)
         return limited.replicas
 
-    async def _rescale(self, target: Target, desired: int, reason: str, statuses: list[Json] | None) -> None:
+    async def _rescale(
+        self, target: ScaleTarget, desired: int, reason: str, statuses: list[Json] | None
+    ) -> None:
         current = target.replicas
         try:
             await self._controller.change(

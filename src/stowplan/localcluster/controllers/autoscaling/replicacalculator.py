@@ -52,7 +52,7 @@ class Tolerances:
 
 
 @dataclass(frozen=True, slots=True)
-class PodGroups:
+class PodsByState:
     """Pods by what their metrics are good for."""
 
     ready: int
@@ -63,7 +63,7 @@ class PodGroups:
 
 def group_pods(
     pods: Iterable[Json], metrics: Mapping[str, PodMetric], resource: str, now: float
-) -> PodGroups:
+) -> PodsByState:
     ready = 0
     unready, missing, ignored = set(), set(), set()
     for pod in pods:
@@ -78,7 +78,7 @@ def group_pods(
             unready.add(name)
         else:
             ready += 1
-    return PodGroups(ready, frozenset(unready), frozenset(missing), frozenset(ignored))
+    return PodsByState(ready, frozenset(unready), frozenset(missing), frozenset(ignored))
 
 
 def _is_unready(pod: Json, metric: PodMetric, now: float) -> bool:
@@ -148,7 +148,7 @@ def average_replicas(
 
 def _usable(
     pods: Sequence[Json], metrics: Mapping[str, PodMetric], resource: str, now: float
-) -> tuple[PodGroups, dict[str, int]]:
+) -> tuple[PodsByState, dict[str, int]]:
     if not pods:
         raise MetricsError("no pods returned by selector while calculating replica count")
     groups = group_pods(pods, metrics, resource, now)
@@ -161,7 +161,7 @@ def _usable(
 
 def _replicas(
     replicas: int,
-    groups: PodGroups,
+    groups: PodsByState,
     used: dict[str, int],
     ratio: float,
     again: Callable[[Mapping[str, int]], float],

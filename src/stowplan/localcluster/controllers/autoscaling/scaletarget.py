@@ -19,7 +19,7 @@ class ScalePaths(NamedTuple):
     selector: str = ""
 
 
-class Target(NamedTuple):
+class ScaleTarget(NamedTuple):
     """What an autoscaler scales. Without a path the selector is that of a built-in workload."""
 
     resource: Resource

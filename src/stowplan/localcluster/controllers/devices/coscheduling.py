@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 from stowplan.api.catalogue import PODS
 from stowplan.api.coscheduling import POD_GROUP_LABEL, POD_GROUPS
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext
 from stowplan.localcluster.objects.fields import (
     count_in,
     key_of,
@@ -68,7 +68,7 @@ class CoschedulingController(Controller):
 
     name: ClassVar[str] = "podgroup-controller"
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._groups = self.follow(POD_GROUPS)
         pods = self.informer(PODS)

@@ -8,13 +8,13 @@ from typing import ClassVar, Final
 from stowplan.api.catalogue import DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from stowplan.api.requests import Json, PatchType
 from stowplan.api.rules.taints import NO_EXECUTE
-from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext
 from stowplan.localcluster.controllers.devices.devicetaints import (
     EVICTION_IN_PROGRESS,
     NO_EFFECT,
     Affected,
-    Device,
-    Eviction,
+    DeviceTaintEviction,
+    TaintedDevice,
     Taints,
     allocated_devices,
     current,
@@ -71,7 +71,7 @@ class DeviceTaintEvictionController(Controller):
     name: ClassVar[str] = "device-taint-eviction-controller"
     workers: ClassVar[int] = 4
 
-    def __init__(self, context: Context, *, rules: bool = True) -> None:
+    def __init__(self, context: ControllerContext, *, rules: bool = True) -> None:
         super().__init__(context)
         self.pods = self.informer(PODS)
         self._members = self.pods.index(group_key_of)
@@ -193,9 +193,9 @@ class DeviceTaintEvictionController(Controller):
         self._evicted.update(eviction.rules)
         self._report_later(eviction)
 
-    def _eviction_of(self, pod: Json, taints: Taints) -> Eviction | None:
+    def _eviction_of(self, pod: Json, taints: Taints) -> DeviceTaintEviction | None:
         """When a pod has to go because of any of its claims, None if it may stay."""
-        found: Eviction | None = None
+        found: DeviceTaintEviction | None = None
         if node_of(pod):
             for claim in self._claims_of(pod):
                 eviction = taints.eviction_of(claim)
@@ -234,7 +234,7 @@ class DeviceTaintEvictionController(Controller):
 
     # Rules
 
-    def _report_later(self, eviction: Eviction) -> None:
+    def _report_later(self, eviction: DeviceTaintEviction) -> None:
         for rule in self._evicting.values():
             if uid_of(rule) in eviction.rules:
                 self.queue.add_after(RULE + name_of(rule), STATUS_PERIOD)
@@ -278,16 +278,16 @@ class DeviceTaintEvictionController(Controller):
         allocated = 0 if effect == NO_EXECUTE else sum(selects(rule, one) for one in self._allocated())
         return Affected(pods, len(namespaces), published, allocated)
 
-    def _published(self) -> Iterator[Device]:
+    def _published(self) -> Iterator[TaintedDevice]:
         pools = dict.fromkeys(pool for slice in self.slices for pool in pool_of_slice(slice))
         for pool in pools:
             for slice in current(self._pools[pool].values()):
                 spec = spec_of(slice)
                 for device in spec.get("devices") or ():
                     name = (spec.get("pool") or {}).get("name", "")
-                    yield Device(spec.get("driver", ""), name, device.get("name", ""))
+                    yield TaintedDevice(spec.get("driver", ""), name, device.get("name", ""))
 
-    def _allocated(self) -> Iterator[Device]:
+    def _allocated(self) -> Iterator[TaintedDevice]:
         for claim in self.claims:
             yield from map(device_of, allocated_devices(claim))
 

@@ -13,7 +13,7 @@ NO_EFFECT: Final = "None"
 EVICTION_IN_PROGRESS: Final = "EvictionInProgress"
 
 
-class Device(NamedTuple):
+class TaintedDevice(NamedTuple):
     """A device by what names it in the whole cluster."""
 
     driver: str
@@ -21,14 +21,16 @@ class Device(NamedTuple):
     name: str
 
 
-class Eviction(NamedTuple):
+class DeviceTaintEviction(NamedTuple):
     """When pods that use a claim have to go, and which rules say so (besides taints in slices)."""
 
     at: float
     rules: frozenset[str]
 
-    def joined(self, other: "Eviction | None") -> "Eviction":
-        return self if other is None else Eviction(min(self.at, other.at), self.rules | other.rules)
+    def joined(self, other: "DeviceTaintEviction | None") -> "DeviceTaintEviction":
+        return (
+            self if other is None else DeviceTaintEviction(min(self.at, other.at), self.rules | other.rules)
+        )
 
 
 def allocated_devices(claim: Json) -> Sequence[Json]:
@@ -37,8 +39,8 @@ def allocated_devices(claim: Json) -> Sequence[Json]:
     return devices.get("results") or ()
 
 
-def device_of(result: Json) -> Device:
-    return Device(result.get("driver", ""), result.get("pool", ""), result.get("device", ""))
+def device_of(result: Json) -> TaintedDevice:
+    return TaintedDevice(result.get("driver", ""), result.get("pool", ""), result.get("device", ""))
 
 
 def pool_key(driver: str, pool: str) -> str:
@@ -81,7 +83,7 @@ def taint_of(rule: Json) -> Json:
     return spec_of(rule).get("taint") or {}
 
 
-def selects(rule: Json, device: Device) -> bool:
+def selects(rule: Json, device: TaintedDevice) -> bool:
     """Whether a rule taints a device. A rule without a selector selects nothing."""
     selector = spec_of(rule).get("deviceSelector")
     if selector is None:
@@ -121,17 +123,17 @@ class Taints:
     slices: Index
     rules: Mapping[str, Json]
 
-    def eviction_of(self, claim: Json) -> Eviction | None:
+    def eviction_of(self, claim: Json) -> DeviceTaintEviction | None:
         """When pods that use a claim have to go, None if they may stay."""
-        found: Eviction | None = None
+        found: DeviceTaintEviction | None = None
         for result in allocated_devices(claim):
             for taint, rule in self._evicting(device_of(result)):
                 at = _due(taint, result.get("tolerations") or ())
                 if at is not None:
-                    found = Eviction(at, frozenset((rule,) if rule else ())).joined(found)
+                    found = DeviceTaintEviction(at, frozenset((rule,) if rule else ())).joined(found)
         return found
 
-    def _evicting(self, device: Device) -> Iterator[tuple[Json, str]]:
+    def _evicting(self, device: TaintedDevice) -> Iterator[tuple[Json, str]]:
         """The NoExecute taints of a device, each with the uid of the rule it is from, if it is."""
         for slice in current(self.slices[pool_key(device.driver, device.pool)].values()):
             for taint in evicting_taints(slice).get(device.name, ()):

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from stowplan.api.catalogue import POD_GROUPS, PODS
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext
 from stowplan.localcluster.objects.fields import finalizers_of, is_deleting, is_finished, key_of
 from stowplan.localcluster.objects.groupclaims import GROUP_PROTECTION, group_key_of
 
@@ -14,7 +14,7 @@ class PodGroupProtectionController(Controller):
 
     name: ClassVar[str] = "podgroup-protection-controller"
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._groups = self.informer(POD_GROUPS)
         self._groups.add_handler(self._group_changed)

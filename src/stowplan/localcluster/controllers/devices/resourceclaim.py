@@ -7,7 +7,7 @@ from stowplan.api.catalogue import POD_GROUPS, PODS, RESOURCE_CLAIM_TEMPLATES, R
 from stowplan.api.meta import AnyObject
 from stowplan.api.requests import Json, PatchType
 from stowplan.api.status import ApiError
-from stowplan.localcluster.controllerruntime.controller import Context, Controller, RetryLater
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext, RetryLater
 from stowplan.localcluster.controllerruntime.events import WARNING
 from stowplan.localcluster.controllerruntime.informers import Informer
 from stowplan.localcluster.objects.fields import (
@@ -95,7 +95,7 @@ class ResourceClaimController(Controller):
     event_source: ClassVar[str] = "resource_claim"
     workers: ClassVar[int] = 4
 
-    def __init__(self, context: Context, *, groups: bool = False) -> None:
+    def __init__(self, context: ControllerContext, *, groups: bool = False) -> None:
         """`groups`: pod groups have claims, which their gate says."""
         super().__init__(context)
         self.pods = self.informer(PODS)

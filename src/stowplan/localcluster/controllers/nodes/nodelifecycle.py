@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 from stowplan.api.catalogue import LEASES, NODES, PODS
 from stowplan.api.requests import Json, PatchType
 from stowplan.api.rules.taints import NO_EXECUTE, NO_SCHEDULE
-from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext
 from stowplan.localcluster.controllerruntime.events import WARNING
 from stowplan.localcluster.objects.fields import (
     condition_of,
@@ -149,7 +149,7 @@ class NodeLifecycleController(Controller):
 
     name: ClassVar[str] = "node-controller"
 
-    def __init__(self, context: Context, settings: LifecycleSettings | None = None) -> None:
+    def __init__(self, context: ControllerContext, settings: LifecycleSettings | None = None) -> None:
         super().__init__(context)
         self.settings = LifecycleSettings() if settings is None else settings
         self.nodes = self.informer(NODES)

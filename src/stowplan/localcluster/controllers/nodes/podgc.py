@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 from stowplan.api.catalogue import NODES, PODS
 from stowplan.api.requests import DeleteOptions, Json, PatchType
 from stowplan.api.status import ApiError
-from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext
 from stowplan.localcluster.objects.fields import (
     created_at,
     is_deleting,
@@ -33,7 +33,7 @@ class PodGCController(Controller):
 
     name: ClassVar[str] = "pod-garbage-collector"
 
-    def __init__(self, context: Context, *, kept: int = KEPT) -> None:
+    def __init__(self, context: ControllerContext, *, kept: int = KEPT) -> None:
         super().__init__(context)
         self.pods = self.informer(PODS)
         self.nodes = self.informer(NODES)

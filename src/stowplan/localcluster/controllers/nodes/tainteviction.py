@@ -11,7 +11,7 @@ from stowplan.api.node import Taint
 from stowplan.api.pod import Toleration
 from stowplan.api.requests import Json, PatchType
 from stowplan.api.rules.taints import NO_EXECUTE, tolerates
-from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext
 from stowplan.localcluster.objects.fields import key_of, name_of, node_of, spec_of, split_key, uid_of
 
 
@@ -33,7 +33,7 @@ def min_toleration_seconds(taints: Sequence[Json], pod: Json) -> float | None:
 
 
 @dataclass(slots=True)
-class Eviction:
+class NodeTaintEviction:
     """A pod that is to leave its node: when, and whether it was told to."""
 
     due: float
@@ -46,11 +46,11 @@ class TaintEvictionController(Controller):
     name: ClassVar[str] = "taint-eviction-controller"
     workers: ClassVar[int] = 4
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self.nodes = self.informer(NODES)
         self.pods = self.informer(PODS)
-        self._evictions: dict[str, Eviction] = {}
+        self._evictions: dict[str, NodeTaintEviction] = {}
         self.nodes.add_handler(self._node_changed)
         self.pods.add_handler(self._pod_changed)
 
@@ -91,7 +91,7 @@ class TaintEvictionController(Controller):
             await self._cancel(key)
             known = None
         if known is None:
-            known = self._evictions[key] = Eviction(now + stays)
+            known = self._evictions[key] = NodeTaintEviction(now + stays)
         if known.done:
             return
         if known.due > now:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from stowplan.api.catalogue import ENDPOINT_SLICES, ENDPOINTS, SERVICES
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllerruntime.controller import Context, Controller, gather_writes
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext, gather_writes
 from stowplan.localcluster.controllerruntime.events import WARNING
 from stowplan.localcluster.controllers.services.endpointslice import (
     MANAGED_BY,
@@ -128,7 +128,7 @@ class EndpointsController(Controller):
     name: ClassVar[str] = "endpoint-controller"
     workers: ClassVar[int] = 5
 
-    def __init__(self, context: Context, members: ServicePods) -> None:
+    def __init__(self, context: ControllerContext, members: ServicePods) -> None:
         super().__init__(context)
         self.members = members
         self.services = members.services
@@ -257,7 +257,7 @@ class EndpointSliceMirroringController(Controller):
 
     name: ClassVar[str] = "endpoint-slice-mirroring-controller"
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self.services = self.follow(SERVICES)
         self.endpoints = self.follow(ENDPOINTS)

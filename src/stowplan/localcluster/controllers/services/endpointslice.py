@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from stowplan.api.catalogue import ENDPOINT_SLICES, NODES, SERVICES
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllerruntime.controller import Context, Controller, gather_writes
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext, gather_writes
 from stowplan.localcluster.controllers.services.servicepods import (
     HEADLESS,
     TRIGGER_TIME,
@@ -210,7 +210,7 @@ class EndpointSliceController(Controller):
     name: ClassVar[str] = "endpoint-slice-controller"
     workers: ClassVar[int] = 5
 
-    def __init__(self, context: Context, members: ServicePods) -> None:
+    def __init__(self, context: ControllerContext, members: ServicePods) -> None:
         super().__init__(context)
         self.members = members
         self.services = members.services

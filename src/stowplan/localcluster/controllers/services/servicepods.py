@@ -10,7 +10,7 @@ from typing import Final, Generic, TypeVar
 
 from stowplan.api.catalogue import PODS, SERVICES
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllerruntime.controller import Context
+from stowplan.localcluster.controllerruntime.controller import ControllerContext
 from stowplan.localcluster.objects.fields import (
     condition_of,
     is_deleting,
@@ -34,7 +34,7 @@ _NOBODY: Final[Mapping[str, Json]] = {}
 class ServicePods:
     """The pods that each service selects."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         self.services = context.informers.of(SERVICES)
         self.pods = context.informers.of(PODS)
         self._by_pair = self.services.index(_first_pair)

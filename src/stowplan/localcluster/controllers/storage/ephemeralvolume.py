@@ -5,7 +5,7 @@ from typing import ClassVar
 from stowplan.api.catalogue import PERSISTENT_VOLUME_CLAIMS, PODS
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.localcluster.controllerruntime.controller import Context, Controller, RetryLater
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext, RetryLater
 from stowplan.localcluster.controllerruntime.events import WARNING
 from stowplan.localcluster.objects.fields import (
     controller_reference,
@@ -41,7 +41,7 @@ class EphemeralVolumeController(Controller):
     name: ClassVar[str] = "ephemeral-volume-controller"
     event_source: ClassVar[str] = "ephemeral_volume"
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self.pods = self.informer(PODS)
         self.claims = self.informer(PERSISTENT_VOLUME_CLAIMS)

@@ -14,7 +14,7 @@ from stowplan.api.meta import LabelSelector
 from stowplan.api.quantity import Quantity, QuantityError, quantity_of
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext
 from stowplan.localcluster.controllerruntime.events import NORMAL, WARNING
 from stowplan.localcluster.controllers.storage.volumeprotection import claims_of
 from stowplan.localcluster.objects.fields import (
@@ -338,7 +338,7 @@ class PersistentVolumeController(Controller):
     name: ClassVar[str] = "persistentvolume-controller"
     workers: ClassVar[int] = 1
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self.claims = self.informer(PERSISTENT_VOLUME_CLAIMS)
         self.volumes = self.informer(PERSISTENT_VOLUMES)
@@ -526,7 +526,7 @@ class ExpandController(Controller):
     name: ClassVar[str] = "persistentvolume-expander-controller"
     event_source: ClassVar[str] = "volume_expand"
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self.claims = self.informer(PERSISTENT_VOLUME_CLAIMS)
         self.claims.add_handler(self._claim_changed)

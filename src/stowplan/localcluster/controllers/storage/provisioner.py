@@ -15,7 +15,7 @@ from stowplan.api.catalogue import (
 )
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext
 from stowplan.localcluster.controllerruntime.events import WARNING
 from stowplan.localcluster.controllers.storage.persistentvolume import (
     DEFAULT_CLASS,
@@ -93,7 +93,7 @@ VOLUME: Final = "volume "
 
 
 @dataclass(frozen=True, slots=True)
-class Behaviour:
+class ProvisionerBehaviour:
     """How volumes of a class are made.
 
     `delay`: seconds it takes. `fails`: the error it ends with, none if empty. `failures`: how many times it
@@ -115,11 +115,11 @@ class ProvisionerSettings:
     CSIDriver object or on a node. Else it acts for every name.
     """
 
-    otherwise: Behaviour = Behaviour()
-    by_class: dict[str, Behaviour] = field(default_factory=dict)
+    otherwise: ProvisionerBehaviour = ProvisionerBehaviour()
+    by_class: dict[str, ProvisionerBehaviour] = field(default_factory=dict)
     installed_only: bool = False
 
-    def of(self, class_name: str) -> Behaviour:
+    def of(self, class_name: str) -> ProvisionerBehaviour:
         return self.by_class.get(class_name, self.otherwise)
 
 
@@ -129,7 +129,7 @@ class Provisioner(Controller):
     name: ClassVar[str] = "pretend-provisioner"
     workers: ClassVar[int] = 4
 
-    def __init__(self, context: Context, settings: ProvisionerSettings | None = None) -> None:
+    def __init__(self, context: ControllerContext, settings: ProvisionerSettings | None = None) -> None:
         super().__init__(context)
         self.settings = ProvisionerSettings() if settings is None else settings
         self.claims = self.follow(PERSISTENT_VOLUME_CLAIMS)
@@ -207,7 +207,7 @@ class Provisioner(Controller):
                 if class_of(claim) == class_name and not spec_of(claim).get("volumeName"):
                     self.queue.add(key)
 
-    def _failure(self, uid: str, behaviour: Behaviour) -> str:
+    def _failure(self, uid: str, behaviour: ProvisionerBehaviour) -> str:
         failed = self._failed.get(uid, 0)
         if not behaviour.fails or (behaviour.failures is not None and failed >= behaviour.failures):
             self._failed.pop(uid, None)

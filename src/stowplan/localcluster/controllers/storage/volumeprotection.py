@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 
 from stowplan.api.catalogue import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, Resource
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext
 from stowplan.localcluster.objects.fields import (
     finalizers_of,
     is_deleting,
@@ -48,7 +48,7 @@ class _ProtectionController(Controller):
     resource: ClassVar[Resource]
     finalizer: ClassVar[str]
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self.objects = self.follow(self.resource)
 
@@ -72,7 +72,7 @@ class ClaimProtectionController(_ProtectionController):
     resource: ClassVar[Resource] = PERSISTENT_VOLUME_CLAIMS
     finalizer: ClassVar[str] = CLAIM_FINALIZER
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         pods = self.informer(PODS)
         self._users = pods.index(claims_of)

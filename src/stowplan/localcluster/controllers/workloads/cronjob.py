@@ -11,8 +11,8 @@ from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.localcluster.controllerruntime.controller import (
     BACKGROUND,
-    Context,
     Controller,
+    ControllerContext,
     is_namespace_terminating,
 )
 from stowplan.localcluster.controllerruntime.events import WARNING
@@ -137,7 +137,7 @@ def outdated(cron_job: Json, jobs: Sequence[Json]) -> list[Json]:
     return found
 
 
-class Record:
+class CronJobRecord:
     """A CronJob's status while it is worked on."""
 
     def __init__(self, cron_job: Json) -> None:
@@ -176,7 +176,7 @@ class CronJobController(Controller):
 
     name: ClassVar[str] = "cronjob-controller"
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self.cron_jobs = self.informer(CRON_JOBS)
         self.cron_jobs.add_handler(self._cron_job_changed)
@@ -201,7 +201,7 @@ class CronJobController(Controller):
         jobs = [
             job for job in self.jobs.by_owner[uid_of(cron_job)].values() if is_controlled_by(job, cron_job)
         ]
-        record = Record(cron_job)
+        record = CronJobRecord(cron_job)
         try:
             for job in outdated(cron_job, jobs):
                 await self._delete(cron_job, record, job)
@@ -213,7 +213,7 @@ class CronJobController(Controller):
 
     # Jobs that are there
 
-    async def _look_at_jobs(self, cron_job: Json, record: Record, jobs: Sequence[Json]) -> None:
+    async def _look_at_jobs(self, cron_job: Json, record: CronJobRecord, jobs: Sequence[Json]) -> None:
         for job in jobs:
             ended = finished_as(job)
             if not ended and not record.has(job):
@@ -242,7 +242,7 @@ class CronJobController(Controller):
             return False
         return True
 
-    async def _delete(self, cron_job: Json, record: Record, job: Json) -> None:
+    async def _delete(self, cron_job: Json, record: CronJobRecord, job: Json) -> None:
         try:
             await self.delete(JOBS, job, BACKGROUND)
         except ApiError as error:
@@ -253,7 +253,7 @@ class CronJobController(Controller):
 
     # The next Job
 
-    async def _start_in_time(self, key: str, cron_job: Json, record: Record) -> None:
+    async def _start_in_time(self, key: str, cron_job: Json, record: CronJobRecord) -> None:
         spec, now = spec_of(cron_job), self.now()
         if spec.get("suspend"):
             return
@@ -296,7 +296,7 @@ class CronJobController(Controller):
             await self.record_event(cron_job, "UnparseableSchedule", note, WARNING)
             return None
 
-    async def _start(self, cron_job: Json, record: Record, scheduled: float) -> None:
+    async def _start(self, cron_job: Json, record: CronJobRecord, scheduled: float) -> None:
         """Create the Job of a scheduled time, unless it is too late, has been done or must not be."""
         spec = spec_of(cron_job)
         deadline, policy = spec.get("startingDeadlineSeconds"), spec.get("concurrencyPolicy")

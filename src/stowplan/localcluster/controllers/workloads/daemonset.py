@@ -14,8 +14,8 @@ from stowplan.api.requests import Json
 from stowplan.api.rules.nodeselector import required_node_affinity
 from stowplan.api.rules.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
 from stowplan.localcluster.controllerruntime.controller import (
-    Context,
     Controller,
+    ControllerContext,
     gather_writes,
     slow_start_batch,
 )
@@ -145,14 +145,14 @@ def daemon_pod(daemon_set: Json, node: str, revision_hash: str) -> Json:
 
 
 @dataclass(slots=True)
-class Plan:
+class DaemonSetPlan:
     """On which nodes to create pods, and which pods to delete."""
 
     create: list[str] = field(default_factory=list)
     delete: list[Json] = field(default_factory=list)
 
 
-class View:
+class DaemonSetView:
     """A DaemonSet with its pods by node: those that have failed and are deleted already are left out.
 
     `surge` is on how many nodes there may be two pods, `unavailable` how many nodes may be without one.
@@ -197,12 +197,12 @@ def by_node(pods: Iterable[Json]) -> dict[str, list[Json]]:
     return on
 
 
-def plan(view: View, held_back: Container[str] = ()) -> Plan:
+def plan(view: DaemonSetView, held_back: Container[str] = ()) -> DaemonSetPlan:
     """Which pods come and go so that every node that should has one, and none that should not.
 
     Failed pods stay for a while on nodes that are `held_back`.
     """
-    result = Plan()
+    result = DaemonSetPlan()
     for node in view.nodes:
         name = name_of(node)
         should, may = view.daemon.fits(node)
@@ -225,7 +225,7 @@ def plan(view: View, held_back: Container[str] = ()) -> Plan:
     return result
 
 
-def _surplus(view: View, running: Sequence[Json]) -> list[Json]:
+def _surplus(view: DaemonSetView, running: Sequence[Json]) -> list[Json]:
     """Pods of a node that are too many: all but the oldest; when surging, the oldest of each kind stay.
 
     An old pod goes when it is not ready, or when its successor is available.
@@ -246,14 +246,14 @@ def _by_age(pod: Json) -> tuple[object, ...]:
     return not node_of(pod), created_at(pod), name_of(pod)
 
 
-def updates(view: View) -> Plan:
+def updates(view: DaemonSetView) -> DaemonSetPlan:
     """What a rolling update does now: at most `unavailable` nodes without a pod, or `surge` with two."""
     if (spec_of(view.obj).get("updateStrategy") or {}).get("type") == "OnDelete":
-        return Plan()
+        return DaemonSetPlan()
     return _surging_update(view) if view.surge else _deleting_update(view)
 
 
-def _pairs(view: View) -> Iterator[tuple[str, Sequence[Json], Sequence[Json]]]:
+def _pairs(view: DaemonSetView) -> Iterator[tuple[str, Sequence[Json], Sequence[Json]]]:
     """Nodes that have or should have pods, with their new and their old pods."""
     wanted = [name_of(node) for node in view.nodes if view.daemon.fits(node)[0]]
     for name in sorted({*wanted, *view.on}):
@@ -262,7 +262,7 @@ def _pairs(view: View) -> Iterator[tuple[str, Sequence[Json], Sequence[Json]]]:
         yield name, new, [pod for pod in staying if not view.is_updated(pod)]
 
 
-def _deleting_update(view: View) -> Plan:
+def _deleting_update(view: DaemonSetView) -> DaemonSetPlan:
     missing = 0
     sick: list[Json] = []
     healthy: list[Json] = []
@@ -276,12 +276,12 @@ def _deleting_update(view: View) -> Plan:
         else:
             sick.append(old[0])
             missing += 1
-    return Plan(delete=[*sick, *healthy[: max(view.unavailable - missing, 0)]])
+    return DaemonSetPlan(delete=[*sick, *healthy[: max(view.unavailable - missing, 0)]])
 
 
-def _surging_update(view: View) -> Plan:
+def _surging_update(view: DaemonSetView) -> DaemonSetPlan:
     fits = {name_of(node): view.daemon.fits(node)[0] for node in view.nodes}
-    result = Plan()
+    result = DaemonSetPlan()
     candidates: list[str] = []
     misplaced: list[Json] = []
     surging = available = 0
@@ -309,7 +309,7 @@ def _surging_update(view: View) -> Plan:
     return result
 
 
-def status_for(view: View, collisions: int) -> Json:
+def status_for(view: DaemonSetView, collisions: int) -> Json:
     """The counts of a DaemonSet."""
     desired = current = misscheduled = ready = available = updated = 0
     for node in view.nodes:
@@ -371,7 +371,7 @@ class DaemonSetController(Controller):
 
     name: ClassVar[str] = "daemonset-controller"
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self.sets = self.follow(DAEMON_SETS)
         self.pods = self.follow_owned(PODS, DAEMON_SETS.kind, self.sets)
@@ -396,7 +396,9 @@ class DaemonSetController(Controller):
         held = await claim_revisions(self, self.revisions, DAEMON_SETS, daemon_set, selector)
         revision, collisions = await present_revision(self, DAEMON_SETS, daemon_set, held, HASH)
         hash_ = labels_of(revision).get(HASH, "")
-        view = View(daemon_set, Daemon(daemon_set), list(self.nodes), by_node(pods), hash_, self.now())
+        view = DaemonSetView(
+            daemon_set, Daemon(daemon_set), list(self.nodes), by_node(pods), hash_, self.now()
+        )
         try:
             await self._manage(key, view)
         finally:
@@ -404,14 +406,14 @@ class DaemonSetController(Controller):
         self._look_again(key, view, pods)
         await forget_old(self, daemon_set, held, {hash_, *(labels_of(pod).get(HASH, "") for pod in pods)})
 
-    def _look_again(self, key: str, view: View, pods: Sequence[Json]) -> None:
+    def _look_again(self, key: str, view: DaemonSetView, pods: Sequence[Json]) -> None:
         """When the next pod has been ready for long enough."""
         min_ready = count_in(spec_of(view.obj), "minReadySeconds")
         waiting = [left for pod in pods if (left := available_in(pod, min_ready, view.now))]
         if waiting:
             self.queue.add_after(key, min(waiting))
 
-    async def _manage(self, key: str, view: View) -> None:
+    async def _manage(self, key: str, view: DaemonSetView) -> None:
         todo = plan(view, self._held_back(key, view))
         for pod in todo.delete:
             if is_finished(pod):
@@ -420,7 +422,7 @@ class DaemonSetController(Controller):
         if not todo.create and not todo.delete:
             await self._carry_out(view, updates(view))
 
-    def _held_back(self, key: str, view: View) -> set[str]:
+    def _held_back(self, key: str, view: DaemonSetView) -> set[str]:
         """Nodes on which a pod has failed again so soon that it stays for a while."""
         failed = {
             node
@@ -433,10 +435,10 @@ class DaemonSetController(Controller):
             self.queue.add_after(key, left[node])
         return held_back
 
-    def _place(self, view: View, node: str) -> str:
+    def _place(self, view: DaemonSetView, node: str) -> str:
         return f"{uid_of(view.obj)}/{count_in(status_of(view.obj), 'observedGeneration')}/{node}"
 
-    async def _told_ended(self, view: View, pod: Json) -> None:
+    async def _told_ended(self, view: DaemonSetView, pod: Json) -> None:
         node, about = assigned_node(pod), f"daemon pod {namespace_of(pod)}/{name_of(pod)} on node"
         if phase_of(pod) == "Failed":
             self._backoff.failed(self._place(view, node), self.monotonic())
@@ -446,7 +448,7 @@ class DaemonSetController(Controller):
             note = f"Found succeeded {about} {node}, will try to delete it"
             await self.record_event(view.obj, "SucceededDaemonPod", note)
 
-    async def _carry_out(self, view: View, todo: Plan) -> None:
+    async def _carry_out(self, view: DaemonSetView, todo: DaemonSetPlan) -> None:
         create = todo.create
 
         async def one(number: int) -> None:

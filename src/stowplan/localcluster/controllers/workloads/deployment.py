@@ -7,14 +7,14 @@ from stowplan.api.catalogue import DEPLOYMENTS, PODS, REPLICA_SETS
 from stowplan.api.meta import timestamp
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext
 from stowplan.localcluster.controllerruntime.events import WARNING
 from stowplan.localcluster.controllers.workloads.podcontrol import claim_objects
 from stowplan.localcluster.controllers.workloads.rollout import (
     DESIRED_REPLICAS,
     REVISION,
     Part,
-    Strategy,
+    RolloutStrategy,
     annotations_for,
     find_new,
     grow_new,
@@ -157,7 +157,7 @@ def _progressing(status: str, reason: str, message: str, now: float) -> Json:
 
 def availability_condition(deployment: Json, numbers: Json, now: float) -> Json:
     """The condition Available."""
-    enough = numbers["availableReplicas"] >= Strategy.of(deployment).least_available
+    enough = numbers["availableReplicas"] >= RolloutStrategy.of(deployment).least_available
     return {
         "type": "Available",
         "status": "True" if enough else "False",
@@ -223,7 +223,7 @@ class DeploymentController(Controller):
     name: ClassVar[str] = "deployment-controller"
     workers: ClassVar[int] = 4
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self.deployments = self.follow(DEPLOYMENTS)
         self.sets = self.follow_owned(REPLICA_SETS, DEPLOYMENTS.kind, self.deployments)
@@ -242,7 +242,7 @@ class DeploymentController(Controller):
         if above is not None and above.get("kind") == DEPLOYMENTS.kind:
             key = f"{namespace_of(old)}/{above.get('name', '')}"
             found = self.deployments.get(key)
-            if found is not None and Strategy.of(found).recreate:
+            if found is not None and RolloutStrategy.of(found).recreate:
                 self.queue.add(key)
 
     async def sync(self, key: str) -> None:
@@ -254,7 +254,7 @@ class DeploymentController(Controller):
         if is_deleting(deployment):
             await self._write_counts(deployment, new, sets, None)
             return
-        strategy, paused = Strategy.of(deployment), bool(spec_of(deployment).get("paused"))
+        strategy, paused = RolloutStrategy.of(deployment), bool(spec_of(deployment).get("paused"))
         pause = pause_condition(deployment, self.now())
         if paused or is_scaling(strategy, [Part.of(one) for one in sets]):
             await self._scale(deployment, strategy, new, sets)
@@ -269,7 +269,7 @@ class DeploymentController(Controller):
     async def _roll(
         self,
         deployment: Json,
-        strategy: Strategy,
+        strategy: RolloutStrategy,
         new: Json | None,
         sets: Sequence[Json],
         events: Sequence[Json],
@@ -292,7 +292,9 @@ class DeploymentController(Controller):
             await self._forget_old(deployment, old)
         await self._write_status(deployment, new, sets, [*events, *([] if began is None else [began])])
 
-    async def _resize(self, deployment: Json, strategy: Strategy, new: Json, old: Sequence[Json]) -> bool:
+    async def _resize(
+        self, deployment: Json, strategy: RolloutStrategy, new: Json, old: Sequence[Json]
+    ) -> bool:
         """One step of the rollout; whether there was one."""
         part, rest = Part.of(new), [Part.of(one) for one in old]
         wanted = grow_new(strategy, part, rest)
@@ -304,7 +306,7 @@ class DeploymentController(Controller):
         shrunk = shrink_old(strategy, part, rest)
         return await self._apply(deployment, strategy, old, shrunk)
 
-    async def _clear(self, deployment: Json, strategy: Strategy, old: Sequence[Json]) -> bool:
+    async def _clear(self, deployment: Json, strategy: RolloutStrategy, old: Sequence[Json]) -> bool:
         """Recreating: old pods go before new ones come. Whether there are still some."""
         if await self._apply(deployment, strategy, old, {name_of(one): 0 for one in old}):
             return True
@@ -314,7 +316,7 @@ class DeploymentController(Controller):
             for one in old
         )
 
-    async def _create(self, deployment: Json, strategy: Strategy, old: Sequence[Json]) -> Json | None:
+    async def _create(self, deployment: Json, strategy: RolloutStrategy, old: Sequence[Json]) -> Json | None:
         """Create the set of the present template, None if its name is taken by something else."""
         revision = max(map(revision_of, old), default=0) + 1
         empty = new_set(deployment, 0, revision, strategy)
@@ -361,7 +363,7 @@ class DeploymentController(Controller):
     # Sizes
 
     async def _scale(
-        self, deployment: Json, strategy: Strategy, new: Json | None, sets: Sequence[Json]
+        self, deployment: Json, strategy: RolloutStrategy, new: Json | None, sets: Sequence[Json]
     ) -> None:
         parts = [Part.of(one) for one in sets if one is not new]
         actual = sum(count_in(status_of(one), "replicas") for one in sets)
@@ -375,14 +377,16 @@ class DeploymentController(Controller):
                 await self._set_replicas(deployment, strategy, one, size)
 
     async def _apply(
-        self, deployment: Json, strategy: Strategy, sets: Sequence[Json], wanted: Mapping[str, int]
+        self, deployment: Json, strategy: RolloutStrategy, sets: Sequence[Json], wanted: Mapping[str, int]
     ) -> bool:
         changed = [one for one in sets if wanted[name_of(one)] != Part.of(one).replicas]
         for one in changed:
             await self._set_replicas(deployment, strategy, one, wanted[name_of(one)])
         return bool(changed)
 
-    async def _set_replicas(self, deployment: Json, strategy: Strategy, one: Json, replicas: int) -> None:
+    async def _set_replicas(
+        self, deployment: Json, strategy: RolloutStrategy, one: Json, replicas: int
+    ) -> None:
         change = {"metadata": {"annotations": strategy.annotations}, "spec": {"replicas": replicas}}
         await self.change(REPLICA_SETS, one, change)
         before = Part.of(one).replicas

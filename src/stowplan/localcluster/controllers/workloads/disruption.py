@@ -14,7 +14,7 @@ from stowplan.api.catalogue import (
 )
 from stowplan.api.labels import SelectorError
 from stowplan.api.requests import Json
-from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext
 from stowplan.localcluster.controllerruntime.events import WARNING
 from stowplan.localcluster.controllers.workloads.podcontrol import scaled_value
 from stowplan.localcluster.objects.fields import (
@@ -127,7 +127,7 @@ class DisruptionController(Controller):
     name: ClassVar[str] = "disruption-controller"
     event_source: ClassVar[str] = "controllermanager"
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self.budgets = self.follow(POD_DISRUPTION_BUDGETS)
         self.pods = self.informer(PODS)

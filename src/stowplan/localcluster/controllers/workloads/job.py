@@ -9,8 +9,8 @@ from stowplan.api.requests import DeleteOptions, Json, PatchType
 from stowplan.api.status import ApiError
 from stowplan.localcluster.controllerruntime.controller import (
     MAX_BURST,
-    Context,
     Controller,
+    ControllerContext,
     gather_writes,
     slow_start_batch,
 )
@@ -25,8 +25,8 @@ from stowplan.localcluster.controllers.workloads.jobpods import (
     REACHED,
     SUCCESS,
     TRACKING,
-    Backoff,
     Ending,
+    JobBackoff,
     JobPods,
     deadline_left,
     early_ending,
@@ -84,7 +84,7 @@ def is_managed_elsewhere(job: Json) -> bool:
 
 
 @dataclass(slots=True)
-class Progress:
+class JobProgress:
     """What a Job's status is to say after its pods were created or deleted."""
 
     active: int
@@ -104,14 +104,14 @@ class JobController(Controller):
     name: ClassVar[str] = "job-controller"
     workers: ClassVar[int] = 4
 
-    def __init__(self, context: Context, *, groups: bool = False) -> None:
+    def __init__(self, context: ControllerContext, *, groups: bool = False) -> None:
         """`groups`: Jobs have Workloads and PodGroups, which their gate says."""
         super().__init__(context)
         self._groups = JobGroups(self) if groups else None
         self.jobs = self.follow(JOBS)
         self.pods = self.follow_owned(PODS, JOBS.kind, self.jobs)
         self.pods.add_handler(self._pod_changed)
-        self._backoffs: dict[str, Backoff] = {}
+        self._backoffs: dict[str, JobBackoff] = {}
         self._freed: dict[str, set[str]] = {}
 
     def _pod_changed(self, old: Json | None, new: Json | None) -> None:
@@ -156,8 +156,8 @@ class JobController(Controller):
 
     async def _run(self, key: str, job: Json, pods: JobPods) -> None:
         self.rest(key, len(pods.pods))
-        progress = Progress(len(pods.active), sum(map(is_ready, pods.active)), len(pods.terminating))
-        backoff = self._backoffs.get(key, Backoff()).after(pods.new_succeeded, pods.new_failed)
+        progress = JobProgress(len(pods.active), sum(map(is_ready, pods.active)), len(pods.terminating))
+        backoff = self._backoffs.get(key, JobBackoff()).after(pods.new_succeeded, pods.new_failed)
         begun = self._begin(job)
         end = early_ending(pods, self.now())
         if end is not None:
@@ -178,7 +178,9 @@ class JobController(Controller):
 
     # Pods come and go
 
-    async def _manage(self, key: str, job: Json, pods: JobPods, backoff: Backoff, progress: Progress) -> None:
+    async def _manage(
+        self, key: str, job: Json, pods: JobPods, backoff: JobBackoff, progress: JobProgress
+    ) -> None:
         wanted = wanted_active(pods)
         going = surplus(pods, max(len(pods.active) - wanted, 0), self.now())[:MAX_BURST]
         if going:
@@ -203,7 +205,7 @@ class JobController(Controller):
         await self._create(job, pods, indexes[:MAX_BURST], progress)
 
     async def _create(
-        self, job: Json, pods: JobPods, indexes: Sequence[int | None], progress: Progress
+        self, job: Json, pods: JobPods, indexes: Sequence[int | None], progress: JobProgress
     ) -> None:
         template = spec_of(job).get("template") or {}
 
@@ -290,8 +292,8 @@ class JobController(Controller):
         key: str,
         job: Json,
         pods: JobPods,
-        backoff: Backoff,
-        progress: Progress,
+        backoff: JobBackoff,
+        progress: JobProgress,
         begun: Json,
         end: Ending | None,
     ) -> None:

@@ -117,7 +117,7 @@ def failures_of(pod: Json) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class JobVerdict:
     """What the pod failure policy says of a failed pod; `fails_job` is why the whole Job has failed."""
 
     counts: bool = True
@@ -125,7 +125,7 @@ class Verdict:
     fails_job: str = ""
 
 
-def verdict_on(job: Json, pod: Json) -> Verdict:
+def verdict_on(job: Json, pod: Json) -> JobVerdict:
     """The first rule of the pod failure policy that fits decides."""
     for number, rule in enumerate((spec_of(job).get("podFailurePolicy") or {}).get("rules") or ()):
         why = _why_rule_fits(rule, pod)
@@ -133,9 +133,9 @@ def verdict_on(job: Json, pod: Json) -> Verdict:
             continue
         action = rule.get("action")
         if action == "FailJob":
-            return Verdict(fails_job=f"{why} matching FailJob rule at index {number}")
-        return Verdict(counts=action != "Ignore", fails_index=action == "FailIndex")
-    return Verdict()
+            return JobVerdict(fails_job=f"{why} matching FailJob rule at index {number}")
+        return JobVerdict(counts=action != "Ignore", fails_index=action == "FailIndex")
+    return JobVerdict()
 
 
 def _why_rule_fits(rule: Json, pod: Json) -> str:
@@ -436,20 +436,20 @@ def missing_indexes(pods: JobPods, number: int) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Backoff:
+class JobBackoff:
     """How many pods have failed since one last succeeded, and when the last of them did."""
 
     failures: int = 0
     since: float = 0.0
 
-    def after(self, succeeded: Sequence[Json], failed: Sequence[Json]) -> "Backoff":
+    def after(self, succeeded: Sequence[Json], failed: Sequence[Json]) -> "JobBackoff":
         """What it comes to with pods that have ended since."""
         if not succeeded and not failed:
             return self
         last_success = max(map(finished_at, succeeded), default=0.0)
         later = [moment for moment in map(finished_at, failed) if not succeeded or moment > last_success]
         before = 0 if succeeded else self.failures
-        return Backoff(before + len(later), max(later)) if later else Backoff()
+        return JobBackoff(before + len(later), max(later)) if later else JobBackoff()
 
     def left(self, now: float) -> float:
         return pause_left(self.failures, self.since, now)

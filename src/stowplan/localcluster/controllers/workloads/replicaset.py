@@ -12,8 +12,8 @@ from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.localcluster.controllerruntime.controller import (
     MAX_BURST,
-    Context,
     Controller,
+    ControllerContext,
     gather_writes,
     slow_start_batch,
 )
@@ -52,7 +52,7 @@ class ReplicaSetController(Controller):
     resource: ClassVar[Resource] = REPLICA_SETS
     counts_terminating: ClassVar[bool] = True
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self.sets = self.follow(self.resource)
         self.pods = self.follow_owned(PODS, self.resource.kind, self.sets)

@@ -54,7 +54,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Strategy:
+class RolloutStrategy:
     """How many pods are wanted, how many more there may be for a while, how many may be missing."""
 
     replicas: int
@@ -63,7 +63,7 @@ class Strategy:
     recreate: bool = False
 
     @classmethod
-    def of(cls, deployment: Json) -> "Strategy":
+    def of(cls, deployment: Json) -> "RolloutStrategy":
         spec = spec_of(deployment)
         replicas = count_in(spec, "replicas", 1)
         given = spec.get("strategy") or {}
@@ -95,7 +95,7 @@ def total(parts: Sequence[Part]) -> int:
     return sum(part.replicas for part in parts)
 
 
-def grow_new(strategy: Strategy, new: Part, old: Sequence[Part]) -> int:
+def grow_new(strategy: RolloutStrategy, new: Part, old: Sequence[Part]) -> int:
     """How many pods the newest set is to have now.
 
     Where pods may be missing it does not wait for those of the others to go, as upstream does not.
@@ -107,7 +107,7 @@ def grow_new(strategy: Strategy, new: Part, old: Sequence[Part]) -> int:
     return new.replicas + min(max(room, 0), strategy.replicas - new.replicas)
 
 
-def shrink_old(strategy: Strategy, new: Part, old: Sequence[Part]) -> dict[str, int]:
+def shrink_old(strategy: RolloutStrategy, new: Part, old: Sequence[Part]) -> dict[str, int]:
     """How many pods old sets are to have now, by name: first those go that are not available anyway."""
     wanted = {name_of(part.obj): part.replicas for part in old}
     spare = total([new, *old]) - strategy.least_available - (new.replicas - new.available)
@@ -126,7 +126,7 @@ def shrink_old(strategy: Strategy, new: Part, old: Sequence[Part]) -> dict[str, 
     return wanted
 
 
-def is_scaling(strategy: Strategy, parts: Sequence[Part]) -> bool:
+def is_scaling(strategy: RolloutStrategy, parts: Sequence[Part]) -> bool:
     """Whether the Deployment was resized since its ReplicaSets were last scaled."""
     return any(
         part.replicas > 0
@@ -136,7 +136,9 @@ def is_scaling(strategy: Strategy, parts: Sequence[Part]) -> bool:
     )
 
 
-def scale(strategy: Strategy, new: Part | None, old: Sequence[Part], actual: int = 0) -> dict[str, int]:
+def scale(
+    strategy: RolloutStrategy, new: Part | None, old: Sequence[Part], actual: int = 0
+) -> dict[str, int]:
     """How many pods each set is to have when the Deployment's size changes, by name.
 
     One set alone takes all. In the middle of a rollout everybody takes a part of it, as large as its own.
@@ -154,13 +156,13 @@ def scale(strategy: Strategy, new: Part | None, old: Sequence[Part], actual: int
     return _in_proportion(strategy, active, actual)
 
 
-def _is_saturated(strategy: Strategy, new: Part) -> bool:
+def _is_saturated(strategy: RolloutStrategy, new: Part) -> bool:
     return new.replicas == strategy.replicas == new.available and annotations_of(new.obj).get(
         DESIRED_REPLICAS
     ) == str(strategy.replicas)
 
 
-def _in_proportion(strategy: Strategy, active: Sequence[Part], actual: int) -> dict[str, int]:
+def _in_proportion(strategy: RolloutStrategy, active: Sequence[Part], actual: int) -> dict[str, int]:
     add = (strategy.most if strategy.replicas else 0) - total(active)
     ordered = sorted(active, key=lambda part: part.age, reverse=add > 0)
     ordered.sort(key=lambda part: -part.replicas)
@@ -177,7 +179,7 @@ def _in_proportion(strategy: Strategy, active: Sequence[Part], actual: int) -> d
     return wanted
 
 
-def _fraction(strategy: Strategy, part: Part, actual: int) -> int:
+def _fraction(strategy: RolloutStrategy, part: Part, actual: int) -> int:
     """How much a set grows or shrinks when the whole does."""
     if strategy.replicas == 0:
         return -part.replicas
@@ -247,7 +249,7 @@ def _with_revision(history: str, revision: str) -> str:
     return ",".join(known)
 
 
-def new_set(deployment: Json, replicas: int, revision: int, strategy: Strategy) -> Json:
+def new_set(deployment: Json, replicas: int, revision: int, strategy: RolloutStrategy) -> Json:
     """The ReplicaSet of the present template."""
     template = spec_of(deployment).get("template") or {}
     digest = short_hash(template, count_in(status_of(deployment), "collisionCount"))

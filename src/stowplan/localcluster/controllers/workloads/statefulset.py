@@ -13,7 +13,7 @@ from stowplan.api.catalogue import (
 )
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.localcluster.controllerruntime.controller import Context, Controller
+from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext
 from stowplan.localcluster.controllerruntime.events import WARNING
 from stowplan.localcluster.controllers.workloads.history import (
     HASH,
@@ -69,7 +69,7 @@ Step = Create | Delete
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class StatefulSetView:
     """A StatefulSet with its pods by ordinal, and its two revisions by name."""
 
     obj: Json
@@ -122,7 +122,7 @@ def revision_of(pod: Json) -> str:
     return labels_of(pod).get(HASH, "")
 
 
-def next_steps(view: View) -> list[Step]:
+def next_steps(view: StatefulSetView) -> list[Step]:
     """The next steps. In order, there is at most one thing to do, in parallel MOST_STEPS of them."""
     steps: list[Step] = []
     for ordinal in view.ordinals:
@@ -139,7 +139,7 @@ def next_steps(view: View) -> list[Step]:
     return steps + _update_step(view)
 
 
-def _condemned_step(view: View, condemned: Sequence[Json]) -> list[Step]:
+def _condemned_step(view: StatefulSetView, condemned: Sequence[Json]) -> list[Step]:
     """The last pod goes first, when it is well; of those that are not, the first goes first."""
     last = condemned[0]
     first_unhealthy = next((pod for pod in reversed(condemned) if not view.is_healthy(pod)), None)
@@ -147,7 +147,7 @@ def _condemned_step(view: View, condemned: Sequence[Json]) -> list[Step]:
     return [] if waits else [Delete(last)]
 
 
-def _replica_step(view: View, ordinal: int, pod: Json | None) -> tuple[Step | None, bool]:
+def _replica_step(view: StatefulSetView, ordinal: int, pod: Json | None) -> tuple[Step | None, bool]:
     """What a replica needs, and whether the ones after it have to wait for it."""
     if pod is None:
         return Create(ordinal, view.revision_for(ordinal)), True
@@ -156,7 +156,7 @@ def _replica_step(view: View, ordinal: int, pod: Json | None) -> tuple[Step | No
     return None, not view.is_healthy(pod)
 
 
-def _update_step(view: View) -> list[Step]:
+def _update_step(view: StatefulSetView) -> list[Step]:
     """The next pod of an old revision to go, from the last to the first, when all after it are well."""
     if view.on_delete:
         return []
@@ -172,7 +172,7 @@ def _update_step(view: View) -> list[Step]:
     return []
 
 
-def status_for(view: View, collisions: int) -> Json:
+def status_for(view: StatefulSetView, collisions: int) -> Json:
     """The counts of a StatefulSet, and which revisions it has."""
     pods = list(view.pods.values())
     min_ready = count_in(spec_of(view.obj), "minReadySeconds")
@@ -279,7 +279,7 @@ class StatefulSetController(Controller):
 
     name: ClassVar[str] = "statefulset-controller"
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self.sets = self.follow(STATEFUL_SETS)
         self.pods = self.follow_owned(PODS, STATEFUL_SETS.kind, self.sets)
@@ -301,7 +301,7 @@ class StatefulSetController(Controller):
         current = status_of(obj).get("currentRevision") or name_of(update)
         if all(name_of(one) != current for one in held):
             current = name_of(update)
-        view = View(obj, numbered, current, name_of(update), self.now())
+        view = StatefulSetView(obj, numbered, current, name_of(update), self.now())
         try:
             if not is_deleting(obj):
                 await self._keep_up(view)
@@ -314,14 +314,14 @@ class StatefulSetController(Controller):
         used = {current, name_of(update), *map(revision_of, pods)}
         await forget_old(self, obj, held, used)
 
-    def _look_again(self, key: str, view: View) -> None:
+    def _look_again(self, key: str, view: StatefulSetView) -> None:
         """When the next pod has been ready for long enough."""
         min_ready = count_in(spec_of(view.obj), "minReadySeconds")
         waiting = [left for pod in view.pods.values() if (left := available_in(pod, min_ready, view.now))]
         if waiting:
             self.queue.add_after(key, min(waiting))
 
-    async def _keep_up(self, view: View) -> None:
+    async def _keep_up(self, view: StatefulSetView) -> None:
         """Pods keep their names in labels, and claims that go when they should."""
         for ordinal, pod in view.pods.items():
             changed = await self._own_claims(view, ordinal, pod)
@@ -334,7 +334,7 @@ class StatefulSetController(Controller):
             if phase_of(pod) == "Pending" and ordinal in view.ordinals and not is_deleting(pod):
                 await self._create_claims(view.obj, ordinal)
 
-    async def _own_claims(self, view: View, ordinal: int, pod: Json) -> bool:
+    async def _own_claims(self, view: StatefulSetView, ordinal: int, pod: Json) -> bool:
         """Let the claims of a pod go with the set or with the pod; whether there was something to change."""
         changed = False
         for claim in claims_for(view.obj, ordinal):
@@ -348,7 +348,7 @@ class StatefulSetController(Controller):
                 changed = True
         return changed
 
-    async def _take(self, view: View, step: Step, revisions: dict[str, Json]) -> None:
+    async def _take(self, view: StatefulSetView, step: Step, revisions: dict[str, Json]) -> None:
         if isinstance(step, Delete):
             await self.delete(PODS, step.pod)
             await self._told(view.obj, "Delete", name_of(step.pod))
@@ -366,7 +366,7 @@ class StatefulSetController(Controller):
             for owner in owners_of(self.claims.get(f"{namespace_of(obj)}/{name_of(claim)}") or claim)
         )
 
-    async def _create(self, view: View, step: Create, revision: Json) -> None:
+    async def _create(self, view: StatefulSetView, step: Create, revision: Json) -> None:
         obj = view.obj
         pod = replica_pod(obj, revision, step.ordinal)
         name = name_of(pod)

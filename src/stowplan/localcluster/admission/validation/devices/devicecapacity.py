@@ -18,7 +18,7 @@ _MOST: Final = Quantity(MAX_INT64)
 
 
 @dataclass(frozen=True, slots=True)
-class CapacityRules:
+class CapacityValidation:
     """The rules of a release for the capacities of devices."""
 
     ratchets: bool
@@ -27,7 +27,7 @@ class CapacityRules:
     """Ranges with fractions are counted in thousandths."""
 
     @classmethod
-    def of(cls, features: DeviceFeatures) -> "CapacityRules":
+    def of(cls, features: DeviceFeatures) -> "CapacityValidation":
         return cls(
             ratchets=features.release.behaviour.devices.capacity_range_errors == "default",
             fractions=features.fractional_range,

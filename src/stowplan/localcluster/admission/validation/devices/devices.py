@@ -13,7 +13,7 @@ from stowplan.api.requests import Json
 from stowplan.localcluster.admission.devicefeatures import DeviceFeatures
 from stowplan.localcluster.admission.validation.conditions import conditions_errors
 from stowplan.localcluster.admission.validation.devices.claimstatus import claim_status_errors
-from stowplan.localcluster.admission.validation.devices.devicecapacity import CapacityRules
+from stowplan.localcluster.admission.validation.devices.devicecapacity import CapacityValidation
 from stowplan.localcluster.admission.validation.devices.deviceparts import (
     MAX_CONFIGS,
     MAX_REQUESTS,
@@ -264,7 +264,7 @@ class DeviceRules(NamedTuple):
 
 @lru_cache(maxsize=16)
 def rules_of(optional: DeviceFeatures) -> DeviceRules:
-    features, capacity = new_selectors(optional), CapacityRules.of(optional)
+    features, capacity = new_selectors(optional), CapacityValidation.of(optional)
 
     def slice_update_errors(old: Json, new: Json) -> list[FieldError]:
         return [*slice_errors(new, capacity, old.get("spec") or {})]

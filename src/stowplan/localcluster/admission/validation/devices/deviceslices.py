@@ -8,7 +8,7 @@ from stowplan.api.fielderrors import invalid, required
 from stowplan.api.names import subdomain_problems
 from stowplan.api.requests import Json
 from stowplan.localcluster.admission.devicefeatures import LISTS
-from stowplan.localcluster.admission.validation.devices.devicecapacity import CapacityRules
+from stowplan.localcluster.admission.validation.devices.devicecapacity import CapacityValidation
 from stowplan.localcluster.admission.validation.devices.deviceparts import (
     Errors,
     binding_errors,
@@ -53,7 +53,7 @@ _VERSION: Final = re.compile(
 )
 
 
-def slice_errors(obj: Json, rules: CapacityRules, old: Mapping[str, Any] | None = None) -> Errors:
+def slice_errors(obj: Json, rules: CapacityValidation, old: Mapping[str, Any] | None = None) -> Errors:
     """What is wrong with a slice; `old` is its spec before, of which what has not changed is still good."""
     spec = obj.get("spec") or {}
     yield from driver_errors(spec.get("driver"), "spec.driver")
@@ -195,7 +195,7 @@ def _counters_errors(counters: Json, path: str) -> Errors:
 
 
 def _device_errors(
-    device: Json, path: str, old: Json | None, by_device: bool, rules: CapacityRules
+    device: Json, path: str, old: Json | None, by_device: bool, rules: CapacityValidation
 ) -> Errors:
     yield from label_errors(device.get("name"), f"{path}.name")
     attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
