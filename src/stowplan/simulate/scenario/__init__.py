@@ -2,6 +2,7 @@
 
 * `model`, `recorded`: the file, or a recording
 * `world`, `autoscaler`, `agenda`, `objects`: the run
+* `admission`: what the API server makes of its pods, and which it refuses
 * `measures`, `report`, `comparison`: its results
 * `sweep`, `combined`: many runs, and their results together
 """

@@ -20,7 +20,7 @@ _T: Final = (
 """The 97.5th percentile of Student's distribution for 1 to 30 degrees of freedom."""
 _T_LARGE: Final = 1.96
 
-_LESS_IS_BETTER: Final = ("pending", "wait", "preemptions", "fragmentation", "cost")
+_LESS_IS_BETTER: Final = ("pending", "wait", "preemptions", "fragmentation", "cost", "notCreated")
 _TITLES: Final = {
     "bound": "pods placed",
     "pendingAtEnd": "pending at the end",
@@ -30,6 +30,7 @@ _TITLES: Final = {
     "waitP99": "wait, 99th percentile (s)",
     "waitMax": "longest wait (s)",
     "nodesMean": "nodes, mean",
+    "notCreated": "refused and never created",
 }
 _CHARTS: Final = {
     "pending": "Pods pending",

@@ -84,6 +84,19 @@ class _Waiting:
 
 
 @dataclass(slots=True)
+class Refused:
+    """Pods of a workload that the API server refused: how many, how many in the end, the first message."""
+
+    message: str
+    pods: int = 0
+    created_later: int = 0
+
+    @property
+    def not_created(self) -> int:
+        return self.pods - self.created_later
+
+
+@dataclass(slots=True)
 class Measures:
     """Counts and samples of one run."""
 
@@ -103,6 +116,8 @@ class Measures:
     by_namespace: dict[str, Waits] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)
     node_hours: dict[str, float] = field(default_factory=dict)
+    refused: dict[str, Refused] = field(default_factory=dict)
+    """By workload. A pod counts once, however often its controller tries."""
     left_waiting: list[float] = field(default_factory=list)
     """How long the pods have waited that are pending at the end."""
     _pending: dict[str, _Waiting] = field(default_factory=dict)
@@ -120,6 +135,15 @@ class Measures:
         self._pending[metadata["uid"]] = _Waiting(
             second, pod["spec"].get("priority") or 0, metadata.get("namespace", ""), metadata["name"]
         )
+
+    def refuses(self, workload: str, message: str) -> None:
+        """The API server refuses a pod."""
+        self.refused.setdefault(workload, Refused(message)).pods += 1
+
+    @property
+    def not_created(self) -> int:
+        """Pods that were refused and never created."""
+        return sum(one.not_created for one in self.refused.values())
 
     def waits(self, pod: Json) -> None:
         """A pod without a node has changed: perhaps the scheduler says that it cannot place it."""

@@ -4,7 +4,7 @@ Everything is checked when the file is read; a mistake is an error of one line w
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +13,7 @@ import msgspec
 
 from stowplan.api.decode import DecodeError, convert
 from stowplan.api.meta import Object
+from stowplan.api.names import is_extended_resource
 from stowplan.api.pod import Pod
 from stowplan.api.quantity import QuantityError, quantity_of
 from stowplan.api.requests import Json
@@ -20,6 +21,7 @@ from stowplan.api.workloads import PriorityClass
 from stowplan.gocompat.durations import Duration, DurationError
 from stowplan.gocompat.jsontext import TextError
 from stowplan.gocompat.yamltext import load_yaml
+from stowplan.localcluster.admission.bootstrap import SYSTEM_PRIORITIES
 from stowplan.localcluster.kubelets.config import NodeShape, ShapeError, shapes_of
 from stowplan.scheduler.recording.files import is_recording
 from stowplan.simulate.snapshot.files import SnapshotError
@@ -31,7 +33,6 @@ DAY: Final = 86_400.0
 _RATE: Final = re.compile(r"(?P<number>[0-9]++(?:\.[0-9]++)?|\.[0-9]++)\s*/\s*(?P<unit>s|m|h|d)")
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY}
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
 class _Spec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -213,6 +214,8 @@ class Scenario:
     start_delay: float = 1.0
     stop_delay: float = 1.0
     notes: Sequence[str] = field(default_factory=tuple)
+    admitted: bool = False
+    """Its pods are as an API server stored them: they are those of a recording."""
 
 
 def read_scenario(path: Path, duration: float | None = None) -> Scenario:
@@ -253,10 +256,7 @@ class _Reader:
             raise self._place.wrong("cluster", "expected nodes or from")
         self._check_groups(groups)
         names = {group.name for group in groups}
-        classes = {
-            **_PRIORITIES,
-            **{one.name: one.value for one in objects if isinstance(one, PriorityClass)},
-        }
+        classes = {*SYSTEM_PRIORITIES, *(one.name for one in objects if isinstance(one, PriorityClass))}
         if not spec.workload:
             raise self._place.wrong("workload", "expected at least one")
         workload = [
@@ -348,9 +348,7 @@ class _Reader:
 
     # The workload
 
-    def _workload(
-        self, number: int, spec: _Workload, duration: float, classes: Mapping[str, int]
-    ) -> Workload:
+    def _workload(self, number: int, spec: _Workload, duration: float, classes: Collection[str]) -> Workload:
         where = f"workload[{number}]"
         if not _NAME.fullmatch(spec.name) or len(spec.name) > 50:
             raise self._place.wrong(
@@ -374,7 +372,7 @@ class _Reader:
             () if trace is None else trace.pods,
         )
 
-    def _template(self, where: str, spec: _Workload, classes: Mapping[str, int]) -> Json:
+    def _template(self, where: str, spec: _Workload, classes: Collection[str]) -> Json:
         """The pods' body. What is said beside a template is added to it."""
         given = spec.template or {}
         for key in given:
@@ -390,17 +388,15 @@ class _Reader:
             self._check_amounts(f"{where}.requests", spec.requests)
             amounts = {name: str(amount) for name, amount in spec.requests.items()}
             containers = [*(body.get("containers") or ({"name": "main", "image": "pretend"},))]
-            containers[0] = {**containers[0], "resources": {"requests": amounts}}
+            containers[0] = {**containers[0], "resources": amounts_of(amounts)}
             body["containers"] = containers
         body.setdefault("containers", [{"name": "main", "image": "pretend"}])
         name = body.get("priorityClassName")
         if spec.priority is not None:
             body["priority"] = spec.priority
-        elif name and "priority" not in body:
-            if name not in classes:
-                text = f"no PriorityClass {name} in cluster.from: set priority, or add it there"
-                raise self._place.wrong(f"{where}.template.spec.priorityClassName", text)
-            body["priority"] = classes[name]
+        elif name and "priority" not in body and name not in classes:
+            text = f"no PriorityClass {name} in cluster.from: set priority, or add it there"
+            raise self._place.wrong(f"{where}.template.spec.priorityClassName", text)
         made = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": body}
         try:
             convert({**made, "metadata": {**metadata, "name": spec.name}}, Pod)
@@ -491,6 +487,19 @@ _OF_GROUPS: Final = ("count", "price", "autoscale", "failures")
 def _field_of(error: ShapeError, where: str) -> tuple[str, str]:
     field_name, _, text = str(error).partition(": ")
     return f"{where}{field_name.removeprefix('nodes[0]').removeprefix('nodes')}", text
+
+
+def amounts_of(requests: Mapping[str, Any]) -> Json:
+    """The resources of a container that requests so much.
+
+    What nodes cannot overcommit is limited to the same: the API server wants that said.
+    """
+    limits = {
+        name: amount
+        for name, amount in requests.items()
+        if is_extended_resource(name) or name.startswith("hugepages-")
+    }
+    return {"requests": requests, "limits": limits} if limits else {"requests": requests}
 
 
 def _below(problem: str, where: str) -> str:

@@ -1,6 +1,6 @@
 """Objects of a run: nodes of groups, pods of workloads and traces."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -12,7 +12,7 @@ from stowplan.api.requests import Json
 from stowplan.api.rules.taints import tolerates
 from stowplan.localcluster.kubelets.config import NamedNode
 from stowplan.localcluster.kubelets.nodes import node_object
-from stowplan.simulate.scenario.model import NodeGroup
+from stowplan.simulate.scenario.model import NodeGroup, amounts_of
 from stowplan.simulate.snapshot.traces import TracePod
 
 EVICTED_AFTER: Final = 300
@@ -29,20 +29,26 @@ def node_body(group: NodeGroup, name: str, number: int, within: int, now: float)
 
 
 def body_of(template: Json, pod: TracePod) -> Json:
-    """The template with what a trace says of one pod."""
+    """The template with what a trace says of one pod, but for annotations."""
     metadata, spec = {**template["metadata"]}, {**template["spec"]}
     if pod.namespace:
         metadata["namespace"] = pod.namespace
-    if pod.annotations:
-        metadata["annotations"] = {**(metadata.get("annotations") or {}), **dict(pod.annotations)}
     if pod.priority is not None:
         spec["priority"] = pod.priority
     if pod.requests:
         first, *others = spec["containers"]
         own: Mapping[str, Any] = (first.get("resources") or {}).get("requests") or {}
-        requests = {**own, **dict(pod.requests)}
-        spec["containers"] = [{**first, "resources": {"requests": requests}}, *others]
+        spec["containers"] = [{**first, "resources": amounts_of({**own, **dict(pod.requests)})}, *others]
     return {**template, "metadata": metadata, "spec": spec}
+
+
+def annotated(body: Json, annotations: Iterable[tuple[str, str]]) -> Json:
+    """A body with more annotations."""
+    own = body["metadata"]
+    return {
+        **body,
+        "metadata": {**own, "annotations": {**(own.get("annotations") or {}), **dict(annotations)}},
+    }
 
 
 def tolerated_for(pod: Json) -> float | None:

@@ -91,7 +91,9 @@ def _scenario(path: Path, session: Session, duration: float | None) -> Scenario:
     if nodes:
         notes.append(f"nodes stay as they were at the beginning; {plural(nodes, 'node event')} left out")
     objects = list(at_first.values())
-    return Scenario(path.stem, length, 0, max(length / 288, 1.0), [], objects, workload, notes=notes)
+    return Scenario(
+        path.stem, length, 0, max(length / 288, 1.0), [], objects, workload, notes=notes, admitted=True
+    )
 
 
 def _beginning(session: Session) -> float:

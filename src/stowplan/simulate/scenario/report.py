@@ -39,6 +39,7 @@ def figures_of(measures: Measures) -> dict[str, float]:
         },
         "nodesMean": mean(one.nodes for one in samples),
         "cost": round(measures.cost, 4),
+        **({"notCreated": measures.not_created} if measures.refused else {}),
     }
 
 
@@ -59,6 +60,10 @@ def data_of(measures: Measures) -> dict[str, Any]:
             "pending": measures.pending,
             "longestPendingSeconds": round(measures.left_waiting[-1], 3) if measures.left_waiting else None,
         },
+        "refused": [
+            {"workload": name, "pods": one.pods, "notCreated": one.not_created, "message": one.message}
+            for name, one in measures.refused.items()
+        ],
         "nodes": {
             "failures": measures.failures,
             "added": measures.scaled_up,
@@ -109,6 +114,9 @@ def report_of(measures: Measures, configuration: str) -> Report:
     )
     if pods["pending"]:
         summary += f" {pods['pending']:,} are pending at the end."
+    if measures.refused:
+        refused = sum(one.pods for one in measures.refused.values())
+        summary += f" The API server refused {refused:,}, and {measures.not_created:,} were never created."
     return Report(
         f"Simulation of {measures.scenario.name}, seed {measures.seed}", summary, _parts(measures, data), data
     )
@@ -143,6 +151,7 @@ def _parts(measures: Measures, data: Mapping[str, Any]) -> list[Part]:
         ),
         _waits("Seconds from creation to binding, by priority", "priority", data["waits"]["byPriority"]),
         _waits("By namespace", "namespace", data["waits"]["byNamespace"]),
+        *_refusals(data["refused"]),
     ]
     series = data["series"]
     parts += [
@@ -169,6 +178,18 @@ def _waits(title: str, what: str, found: Mapping[str, Mapping[str, Any]]) -> Tab
     ]
     more = max(len(rows) - MOST_ROWS, 0)
     return Table(headings, rows[:MOST_ROWS], list(range(1, len(headings))), more, title=title)
+
+
+def _refusals(found: Sequence[Mapping[str, Any]]) -> list[Part]:
+    """The workloads whose pods the API server refused, if any."""
+    if not found:
+        return []
+    rows: list[list[Cell]] = [
+        [one["workload"], one["pods"], one["notCreated"], one["message"]] for one in found[:MOST_ROWS]
+    ]
+    headings = ["workload", "pods", "never created", "first message"]
+    more = max(len(found) - MOST_ROWS, 0)
+    return [Table(headings, rows, [1, 2], more, title="Refused by the API server")]
 
 
 def _chart(

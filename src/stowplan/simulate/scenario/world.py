@@ -1,12 +1,14 @@
 """A scenario at work: the real scheduler in virtual time, against a store in this process.
 
 The scheduler is the one of `stowplan run`: informers, queue, backoff, hints, preemption, binding cycles. What
-it talks to is the store of `stowplan up` without admission, HTTP and managed fields, which it cannot tell
-apart; events are not kept. Around it are kubelets that start and end pods, controllers that create evicted
-pods again, failing nodes and an autoscaler, each as simple as it says. The scheduler itself takes no time:
-what pods wait for is room, backoff and other pods.
+it talks to is the store of `stowplan up` without HTTP and managed fields, which it cannot tell apart. Pods of
+workloads have passed the API server's admission before they are stored (`admission`); events are not kept.
+Around it are kubelets that start and end pods, controllers that create evicted pods again, failing nodes and
+an autoscaler, each as simple as it says. The scheduler itself takes no time: what pods wait for is room,
+backoff and other pods.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any, Final
@@ -30,11 +32,12 @@ from stowplan.runtime.gc_tuning import calm_collector
 from stowplan.scheduler.scheduler import Scheduler
 from stowplan.scheduler.settings import Settings
 from stowplan.simulate.cluster import as_listed
+from stowplan.simulate.scenario.admission import PlannedPod, ScenarioAdmission
 from stowplan.simulate.scenario.agenda import Agenda, arrivals, drawn
 from stowplan.simulate.scenario.autoscaler import Autoscaler
 from stowplan.simulate.scenario.measures import Measures
 from stowplan.simulate.scenario.model import Failure, NodeGroup, Scenario, Workload
-from stowplan.simulate.scenario.objects import UNREACHABLE, body_of, node_body, tolerated_for
+from stowplan.simulate.scenario.objects import UNREACHABLE, node_body, tolerated_for
 
 DETECTED_AFTER: Final = 40.0
 """Seconds until a node that is silent counts as unreachable, as in the node lifecycle controller."""
@@ -117,7 +120,7 @@ class World:
         )
         self.measures = Measures(scenario, seed, self.scheduler.context.cache.table)
         self.nodes = Nodes(self)
-        self.pods = Pods(self)
+        self.pods = Pods(self, ScenarioAdmission(scenario, settings.gates))
         groups = [group for group in scenario.groups if group.autoscale is not None]
         self.autoscaler = Autoscaler(self, groups, settings) if groups else None
 
@@ -290,15 +293,18 @@ class Nodes:
 class Pods:
     """Whoever creates, runs and ends pods: users, controllers and kubelets."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, admission: ScenarioAdmission) -> None:
         self._world = world
+        self._admission = admission
         self._agenda = world.agenda
         self._store = world.store
         self._start_delay = world.scenario.start_delay
         self._stop_delay = world.scenario.stop_delay
         self._made: dict[str, int] = {}
-        self._about: dict[str, tuple[Workload, Json, float | None]] = {}
-        """By uid: the workload of a pod, its body and how long it runs."""
+        self._about: dict[str, PlannedPod] = {}
+        """By uid."""
+        self._not_yet: dict[str, dict[str, deque[PlannedPod]]] = {}
+        """Pods that quotas did not allow and whose controllers try again, by namespace and workload."""
         self.on: dict[str, dict[str, tuple[str, str]]] = {}
         """Pods by node and uid: namespace and name."""
         self.idle: dict[str, float] = {}
@@ -314,42 +320,63 @@ class Pods:
             else:
                 self._world.measures.created(pod, self._agenda.second)
         for workload in self._world.scenario.workload:
-            self._next(workload, iter(self._coming(workload)))
+            self._next(self._coming(workload))
 
     # Arrivals
 
-    def _coming(self, workload: Workload) -> Iterator[tuple[float, Json, float | None]]:
-        """Pods in the order of their arrival: second, body, how long they run."""
-        rng = self._world.rng(f"lifetimes of {workload.name}")
+    def _coming(self, workload: Workload) -> Iterator[tuple[float, PlannedPod]]:
+        """Pods in the order of their arrival, with the second."""
+        rng, admission = self._world.rng(f"lifetimes of {workload.name}"), self._admission
         if workload.arrivals is None:
             for pod in workload.trace:
                 lifetime = drawn(workload.lifetime, rng) if pod.lifetime is None else pod.lifetime
-                yield pod.at, body_of(workload.template, pod), lifetime
+                yield pod.at, PlannedPod(admission.plan_traced(workload, pod), lifetime)
             return
+        plan = admission.plan(workload)
         for second in arrivals(workload.arrivals, self._world.rng(f"arrivals of {workload.name}")):
-            yield second, workload.template, drawn(workload.lifetime, rng)
+            yield second, PlannedPod(plan, drawn(workload.lifetime, rng))
 
-    def _next(self, workload: Workload, coming: Iterator[tuple[float, Json, float | None]]) -> None:
+    def _next(self, coming: Iterator[tuple[float, PlannedPod]]) -> None:
         following = next(coming, None)
         if following is not None:
-            self._agenda.at(following[0], self._arrive, workload, coming, following)
+            second, pod = following
+            self._agenda.at(second, self._arrive, coming, pod)
 
-    def _arrive(
-        self,
-        workload: Workload,
-        coming: Iterator[tuple[float, Json, float | None]],
-        now: tuple[float, Json, float | None],
-    ) -> None:
-        self._create(workload, now[1], now[2])
-        self._next(workload, coming)
+    def _arrive(self, coming: Iterator[tuple[float, PlannedPod]], pod: PlannedPod) -> None:
+        self._create(pod)
+        self._next(coming)
 
-    def _create(self, workload: Workload, template: Json, lifetime: float | None) -> None:
-        number = self._made.get(workload.name, 0)
-        self._made[workload.name] = number + 1
-        metadata = {**template["metadata"], "name": f"{workload.name}-{number}"}
-        made = self._store.create(PODS, {**template, "metadata": metadata}, handed_over=True)
-        self._about[made["metadata"]["uid"]] = (workload, template, lifetime)
-        self._world.measures.created(made, self._agenda.second)
+    def _create(self, pod: PlannedPod) -> None:
+        """Create a pod, unless the API server refuses it."""
+        plan = pod.plan
+        refusal = plan.refusal or self._create_within_quotas(pod)
+        if not refusal:
+            return
+        self._world.measures.refuses(plan.workload.name, refusal)
+        if plan.workload.controller and not plan.refusal:
+            of_namespace = self._not_yet.setdefault(plan.body["metadata"]["namespace"], {})
+            of_namespace.setdefault(plan.workload.name, deque()).append(pod)
+
+    def _create_within_quotas(self, pod: PlannedPod) -> str:
+        """Create a pod if quotas allow it; why they do not, "" if they do."""
+        plan = pod.plan
+        name = plan.workload.name
+        number = self._made.get(name, 0)
+        body = {**plan.body, "metadata": {**plan.body["metadata"], "name": f"{name}-{number}"}}
+        refusal = self._admission.charge(body)
+        if not refusal:
+            self._made[name] = number + 1
+            made = self._store.create(PODS, body, handed_over=True)
+            self._about[made["metadata"]["uid"]] = pod
+            self._world.measures.created(made, self._agenda.second)
+        return refusal
+
+    def _try_again(self, namespace: str) -> None:
+        """Controllers create what quotas did not allow before, each its own pods in their order."""
+        for workload, waiting in self._not_yet.get(namespace, {}).items():
+            while waiting and not self._create_within_quotas(waiting[0]):
+                waiting.popleft()
+                self._world.measures.refused[workload].created_later += 1
 
     # Kubelets
 
@@ -388,7 +415,7 @@ class Pods:
             return
         started = {**pod["status"], "phase": "Running", "startTime": timestamp(self._world.clock.now())}
         self._store.rewrite(PODS, pod, {**pod, "status": started})
-        lifetime = self._about[uid][2]
+        lifetime = self._about[uid].lifetime
         if lifetime is not None:
             self._agenda.after(lifetime, self._end, uid, namespace, name)
 
@@ -414,8 +441,8 @@ class Pods:
 
     def _again(self, uid: str) -> None:
         about = self._about.get(uid)
-        if about is not None and about[0].controller:
-            self._agenda.after(0.0, self._create, *about)
+        if about is not None and about.plan.workload.controller:
+            self._agenda.after(0.0, self._create, about)
 
     def _remove(self, uid: str, namespace: str, name: str) -> None:
         pod = self._store.find(PODS, namespace, name)
@@ -433,6 +460,8 @@ class Pods:
                 if not self._busy[node]:
                     self.idle[node] = self._agenda.second
         self._world.measures.gone(pod, self._agenda.second)
+        if self._admission.release(pod):
+            self._agenda.after(0.0, self._try_again, pod["metadata"].get("namespace", ""))
 
     # Unreachable nodes
 
