@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 
@@ -33,7 +34,9 @@ def test_a_workflow_calls_targets_and_commands_that_exist(workflow: Path) -> Non
             called += 1
         elif line.startswith(".venv/bin/stowplan "):
             name, *rest = re.sub(r"\$\(\(.*?\)\)", "1", line).split()[1:]
-            command = stowplan.commands[name]
+            command: click.Command = stowplan.commands[name]
+            while isinstance(command, click.Group):
+                command = command.commands[rest.pop(0)]
             known = {option for parameter in command.params for option in parameter.opts}
             assert {word for word in rest if word.startswith("--")} <= known, line
             called += 1

@@ -9,7 +9,7 @@ from stowplan.api.pod import Pod
 from stowplan.runtime.logs import ERROR
 from stowplan.scheduler import status_writer
 from stowplan.scheduler.cache import CacheCorruptedError
-from stowplan.scheduler.framework.evaluation import Evaluation
+from stowplan.scheduler.cycle import scheduling_cycle
 from stowplan.scheduler.framework.extension_points import Lifecycle
 from stowplan.scheduler.framework.status import Status, error
 from stowplan.scheduler.preemption import Preemption
@@ -45,7 +45,7 @@ def traceback_of(world: World, message: str) -> str:
 @pytest.mark.parametrize(
     ("owner", "name"),
     [
-        (Evaluation, "choose"),
+        (scheduling_cycle, "choose_node"),
         (ClusterTable, "assume"),
         (Lifecycle, "run_reserve_and_permit"),
         (Lifecycle, "pre_flight"),

@@ -370,7 +370,7 @@ class BatchDryRun:
         if len(unknown) <= self._few and self._has_plain_numbers(unknown):
             for row in unknown.tolist():
                 self._evaluate_row(row)
-        else:
+        elif len(unknown):
             self._evaluate(unknown)
         outcome = results.outcome[rows]
         helps = outcome == HELPS
