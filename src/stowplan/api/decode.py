@@ -6,7 +6,7 @@ import msgspec
 
 from stowplan.api import admission, coscheduling, devices, node, pod, pod_groups, storage, workloads, writes
 from stowplan.api.meta import Namespace, Object
-from stowplan.api.pruning import UNMANAGED, Steps, at_once, pruned, shape_of
+from stowplan.api.pruning import DEEPEST, UNMANAGED, Steps, at_once, depth_of, members, pruned, shape_of
 
 T = TypeVar("T", bound=Object)
 
@@ -98,15 +98,26 @@ def decoding(data: bytes | str, cls: type[T]) -> Steps[T]:
 def decoding_plain(data: bytes) -> Steps[dict[str, Any]]:
     """Any object as plain data, in steps; if it cannot be decoded as it is, without its managedFields.
 
-    Raises DecodeError.
+    A deep claim is cut down to its declared fields. Raises DecodeError.
     """
     try:
+        if data.count(b"{") + data.count(b"[") > DEEPEST and b'"ResourceClaim"' in data:
+            data = yield from _without_deep_values(data)
         return msgspec.json.decode(data, type=dict[str, Any])
     except UNDECODABLE:
         try:
             return msgspec.json.decode((yield from pruned(data, UNMANAGED)), type=dict[str, Any])
         except UNDECODABLE as error:
             raise DecodeError(f"object: {undecodable(error)}") from None
+
+
+def _without_deep_values(data: bytes) -> Steps[bytes]:
+    """JSON of an object with the deep values of a claim as text, also those that could just be decoded."""
+    if (yield from depth_of(data)) <= DEEPEST:
+        return data
+    begin, end = (yield from members(data)).get(b"kind", (0, 0))
+    is_claim = data[begin:end] == b'"ResourceClaim"'
+    return (yield from pruned(data, shape_of(devices.ResourceClaim))) if is_claim else data
 
 
 def undecodable(error: Exception) -> str:

@@ -3,12 +3,16 @@
 The group is resource.k8s.io. Quantities stay as they stand in a document, text or number.
 """
 
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Annotated, Any, Final
 
+import msgspec
 from msgspec import field
 
 from stowplan.api.meta import Object, ObjectMeta, Struct
 from stowplan.api.pod import NodeSelector
+from stowplan.api.pruning import DEEPEST, TEXT_FIELD, is_deep
+from stowplan.api.requests import Json
 
 DEVICE_CLASS_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
 """An extended resource with this prefix means the device class of that name."""
@@ -27,6 +31,17 @@ MOST_SUBREQUESTS: Final = 8
 """How many alternatives a request may list."""
 
 RawQuantity = str | int | float
+
+_AS_TEXT: Final = " as text"
+"""Ends names that no field of the API can have."""
+_PARAMETERS_TEXT: Final = "parameters" + _AS_TEXT
+_DATA_TEXT: Final = "data" + _AS_TEXT
+
+
+def _check_depth(name: str, value: Any) -> None:
+    """Raises ValueError, upon which JSON is decoded once more, with deep values as text."""
+    if is_deep(value):
+        raise ValueError(f"{name} nested more than {DEEPEST} levels deep")
 
 
 # What is asked for
@@ -100,8 +115,14 @@ class DeviceConstraint(Struct, frozen=True):
 
 
 class OpaqueDeviceConfiguration(Struct, frozen=True):
+    """Parameters for a driver. Deep ones are kept as their JSON text; they are only passed on."""
+
     driver: str = ""
-    parameters: Any = None
+    parameters: Annotated[Any, msgspec.Meta(extra={TEXT_FIELD: _PARAMETERS_TEXT})] = None
+    parameters_text: str | None = field(default=None, name=_PARAMETERS_TEXT)
+
+    def __post_init__(self) -> None:
+        _check_depth("parameters", self.parameters)
 
 
 class DeviceClaimConfiguration(Struct, frozen=True):
@@ -187,8 +208,12 @@ class AllocatedDeviceStatus(Struct, frozen=True):
     device: str = ""
     share_id: str | None = field(default=None, name="shareID")
     conditions: tuple[DeviceCondition, ...] = ()
-    data: Any = None
+    data: Annotated[Any, msgspec.Meta(extra={TEXT_FIELD: _DATA_TEXT})] = None
+    data_text: str | None = field(default=None, name=_DATA_TEXT)
     network_data: Any = None
+
+    def __post_init__(self) -> None:
+        _check_depth("data", self.data)
 
     def condition(self, type: str) -> DeviceCondition | None:
         return next((one for one in self.conditions if one.type == type), None)
@@ -210,6 +235,27 @@ class ResourceClaim(Object, frozen=True):
 
     def is_reserved_for(self, uid: str) -> bool:
         return any(one.uid == uid for one in self.status.reserved_for)
+
+
+def with_deep_values(claim: bytes) -> bytes:
+    """A claim's JSON as the API has it: values that are kept as text stand in their places, byte for byte."""
+    if b'%b":' % _AS_TEXT.encode() not in claim:
+        return claim
+    body: Json = msgspec.json.decode(claim)
+    for holder in _holders_of_text(body):
+        for name, text_name in (("parameters", _PARAMETERS_TEXT), ("data", _DATA_TEXT)):
+            text = holder.pop(text_name, None)
+            if text is not None:
+                holder[name] = msgspec.Raw(text.encode())
+    return msgspec.json.encode(body)
+
+
+def _holders_of_text(claim: Json) -> Iterator[Json]:
+    status = claim.get("status", {})
+    for about in (claim.get("spec", {}), status.get("allocation", {})):
+        for config in about.get("devices", {}).get("config", ()):
+            yield config.get("opaque", {})
+    yield from status.get("devices", ())
 
 
 class ResourceClaimTemplateSpec(Struct, frozen=True):

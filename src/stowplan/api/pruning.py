@@ -4,6 +4,7 @@ The decoder recurses, also into what no type declares and it only has to skip. I
 stack would have about a thousand levels, while an API server admits ten thousand, in `managedFields` for
 example. So a text that cannot be decoded as it is gets cut down to the declared fields, whose depth the types
 bound, and is decoded once more. This is a hundred times slower than decoding, and only for texts that failed.
+Free-form values that stowplan only passes on (parameters for drivers) are kept as text if they are deep.
 
 Everything here is a generator that yields after about a millisecond of work, so that a caller on an event
 loop can give others a turn. `at_once` is for callers elsewhere.
@@ -32,6 +33,13 @@ _TO_BRACKETS: Final = re.compile(
 _SCALAR: Final = re.compile(rb"[^\s,:\[\]{}\"]+")
 _SPACE: Final = re.compile(rb"[ \t\r\n]*")
 
+DEEPEST: Final = 100
+"""Levels of a free-form value that is still decoded. Far fewer than Python's stack has, so that the value
+can also be encoded from deep inside a call."""
+
+TEXT_FIELD: Final = "text field"
+"""Key in the `extra` of a free-form field's annotation: name of the field for deep values, as JSON text."""
+
 _QUOTE, _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_LIST, _CLOSE_LIST = b'"{}[]'
 _COMMA, _COLON = b",:"
 _OPENING: Final = frozenset(b"[{")
@@ -58,6 +66,8 @@ class Shape(NamedTuple):
     elements: "Shape | None" = None
     keeps_nulls: bool = False
     """True if members that are null stay. For types, null counts as absent."""
+    text_field: bytes = b""
+    """Name of the member that gets the value as text, in a string, if it is deep; empty for none."""
 
 
 WHOLE: Final = Shape()
@@ -76,6 +86,9 @@ def shape_of(cls: type[msgspec.Struct]) -> Shape:
 
 
 def _shape(info: msgspec.inspect.Type) -> Shape:
+    if isinstance(info, msgspec.inspect.Metadata):
+        name = (info.extra or {}).get(TEXT_FIELD, "")
+        return _shape(info.type)._replace(text_field=name.encode())
     if isinstance(info, msgspec.inspect.StructType):
         return Shape({field.encode_name.encode(): _shape(field.type) for field in info.fields})
     if isinstance(info, msgspec.inspect.DictType):
@@ -97,23 +110,47 @@ def at_once(steps: Steps[R]) -> R:
             return end.value  # type: ignore[no-any-return]
 
 
+def is_deep(value: Any) -> bool:
+    """True if plain data has more levels than are decoded."""
+    level: list[Any] = [value]
+    for _ in range(DEEPEST):
+        containers = (one for one in level if isinstance(one, dict | list))
+        level = [inner for one in containers for inner in (one.values() if isinstance(one, dict) else one)]
+        if not level:
+            return False
+    return any(isinstance(one, dict | list) for one in level)
+
+
+def depth_of(text: bytes) -> Steps[int]:
+    """Levels of a JSON value. Raises ScanError."""
+    _, depth = yield from _extent(text, _behind_space(text, 0))
+    return depth
+
+
 def end_of(text: bytes, at: int) -> Steps[int]:
     """Where the value ends that begins here. Raises IncompleteError, or ScanError if none begins here."""
+    end, _ = yield from _extent(text, at)
+    return end
+
+
+def _extent(text: bytes, at: int) -> Steps[tuple[int, int]]:
+    """End and depth of the value that begins here."""
     first = _byte(text, at)
     if first not in _OPENING:
         found = (_STRING if first == _QUOTE else _SCALAR).match(text, at)
         if found is None:
             raise IncompleteError("unexpected end") if first == _QUOTE else _misplaced(text, at)
-        return found.end()
-    depth, tokens, end = 0, 0, at
+        return found.end(), 0
+    depth, deepest, tokens, end = 0, 0, 0, at
     while found := _TO_BRACKETS.match(text, end):
         begin, end = found.span(1)
         if text[begin] in _OPENING:
             depth += end - begin
+            deepest = max(deepest, depth)
         elif end - begin < depth:
             depth -= end - begin
         else:
-            return begin + depth
+            return begin + depth, deepest
         tokens += 1
         if not tokens % _STEP:
             yield
@@ -216,6 +253,14 @@ def pruned(text: bytes, shape: Shape) -> Steps[bytes]:
                     end = yield from end_of(text, begin)
                     at = _behind_member(text, end, closing)
                     continue
+                if wanted.text_field:
+                    end, depth = yield from _extent(text, begin)
+                    if depth > DEEPEST:
+                        quoted = msgspec.json.encode(text[begin:end].decode())
+                        out += ((b'"' if is_first else b',"'), wanted.text_field, b'":', quoted)
+                        stack[-1] = (parent, False)
+                        at = _behind_member(text, end, closing)
+                        continue
                 out += ((b'"' if is_first else b',"'), key, b'":')
                 shape, at = wanted, begin
             stack[-1] = (parent, False)

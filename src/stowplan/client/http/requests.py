@@ -8,7 +8,8 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from stowplan.api import status
-from stowplan.api.catalogue import Resource
+from stowplan.api.catalogue import RESOURCE_CLAIMS, Resource
+from stowplan.api.devices import with_deep_values
 from stowplan.api.meta import Object
 from stowplan.api.requests import ORDINARY_DELETION, DeleteOptions, Selection
 from stowplan.client.http.settings import Address
@@ -66,6 +67,8 @@ _ORDINARY: Final = b'{"kind":"DeleteOptions","apiVersion":"v1"}'
 def body_of(resource: Resource, body: Body) -> bytes:
     """An object as JSON. Kind and version are put in front if it does not say them itself."""
     text = _encode(body)
+    if resource.kind == RESOURCE_CLAIMS.kind:
+        text = with_deep_values(text)
     kind = body.kind if isinstance(body, Object) else body.get("kind") if isinstance(body, Mapping) else ""
     if kind or not resource.kind or len(text) <= 2:
         return text

@@ -151,7 +151,10 @@ def deep_parameters(size: int) -> Iterable[FuzzStep]:
     yield FuzzStep(
         "create", catalogue.DEVICE_CLASSES, {"metadata": {"name": "deep"}, "spec": {"config": config}}, field
     )
-    request = {"name": "r", "exactly": {"deviceClassName": "deep"}}
+    request = {
+        "name": "r",
+        "exactly": {"deviceClassName": "deep", "allocationMode": "ExactCount", "count": 1},
+    }
     claim: Json = {
         "metadata": {"name": "deep", "namespace": _FUZZ},
         "spec": {"devices": {"requests": [request], "config": config}},
