@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -173,8 +173,33 @@ def comparable(pod: Pod) -> bytes:
     )
 
 
+_CLAIM: Json = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
+CLAIMS_OF_TWO_KINDS: Json = _object(
+    "apps/v1",
+    "StatefulSet",
+    "web",
+    spec={
+        "replicas": 2,
+        "selector": {"matchLabels": {"app": "web"}},
+        "serviceName": "web",
+        "podManagementPolicy": "Parallel",
+        "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {
+                "containers": [{"name": "c", "image": "c:1"}],
+                "volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": _CLAIM}}],
+            },
+        },
+        "volumeClaimTemplates": [{"metadata": {"name": "data"}, **_CLAIM}],
+    },
+)
+"""Its own claims come before those that other controllers make for its pods."""
+TWO_CLAIMS: Json = _object("v1", "ResourceQuota", "quota", spec={"hard": {"persistentvolumeclaims": "2"}})
+
+
 @settings(max_examples=25, deadline=None)
 @given(around=surroundings(), workload=workloads())
+@example(around=[TWO_CLAIMS], workload=CLAIMS_OF_TWO_KINDS)
 def test_a_pod_of_the_simulator_is_the_pod_that_the_api_server_stores(
     around: list[Json], workload: Json
 ) -> None:

@@ -7,7 +7,8 @@
         outcome = cluster.drain("node-7")
         print(outcome.moved, outcome.pending)
 
-The host is `cluster`: one table with the profiles of a configuration, which forks. Explanations of a dump,
+The host is `cluster` (what can be done and asked) over `contents` (one table with the profiles of a
+configuration, and the objects in it) and `undo` (forks). Explanations of a dump,
 `fit`, `whatif`, `capacity`, `plan`, the autoscaler of scenarios and `stowplan.testing.cluster()` use it.
 
 * `snapshot/`: where its objects come from (an API server, dumps, snapshots, traces, shapes)
@@ -24,12 +25,18 @@ from typing import TYPE_CHECKING, Any
 from stowplan.runtime.lazy import lazy_attribute
 
 if TYPE_CHECKING:
-    from stowplan.simulate.cluster import Cluster, NoSuchObjectError
+    from stowplan.simulate.cluster import Cluster
+    from stowplan.simulate.contents import NoSuchObjectError
     from stowplan.simulate.outcome import Eviction, Outcome
 
 __all__ = ["Cluster", "Eviction", "NoSuchObjectError", "Outcome"]
 
-_MODULES = {"Cluster": "cluster", "NoSuchObjectError": "cluster", "Eviction": "outcome", "Outcome": "outcome"}
+_MODULES = {
+    "Cluster": "cluster",
+    "NoSuchObjectError": "contents",
+    "Eviction": "outcome",
+    "Outcome": "outcome",
+}
 
 
 def __getattr__(name: str) -> Any:

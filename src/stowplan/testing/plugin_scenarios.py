@@ -181,7 +181,15 @@ class Scenario:
     changes: list[Change]
 
     def table(self) -> ClusterTable:
-        """The cluster, with a row whose node is gone."""
+        """The cluster, with a row whose node is gone.
+
+        This is a bare table and not a `simulate.Cluster`, the host of everything else, because three of the
+        checks look at what the host hides. Pods stay on a row whose node is gone: `Cluster.remove_node` takes
+        them along. A change of a pod is one step, after which the logs of changed rows are read: the host
+        takes the pod off and puts it back. And over one table there are, at the same time, the whole profile
+        and the plugin alone (`Subject.framework`), without kept results, made anew for each question: a host
+        has one framework for each profile as long as it lives.
+        """
         table = ClusterTable()
         for node in self.nodes:
             table.put_node(node)

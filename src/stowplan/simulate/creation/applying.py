@@ -14,7 +14,8 @@ from stowplan.api.meta import seconds_of
 from stowplan.api.pod import Pod
 from stowplan.api.workloads import ReplicaSet
 from stowplan.localcluster.controllers.workloads.replicaset import pods_to_delete
-from stowplan.simulate.cluster import Cluster, NoSuchObjectError
+from stowplan.simulate.cluster import Cluster
+from stowplan.simulate.contents import NoSuchObjectError
 from stowplan.simulate.creation.manifests import Manifests, read_manifests
 from stowplan.simulate.creation.pods import PodSource, create_others
 from stowplan.simulate.creation.workloads import DAEMON_SET, RESOURCES, Workload

@@ -110,8 +110,7 @@ class PodSource:
                 self._cluster.add(convert(template.owner, cls))
         names = list(self._names(count))
         if not template.alike:
-            for number, name in names:
-                self._create_one(template, number, name, found)
+            self._create_each(template, names, found)
         elif names:
             _, body, pattern = self._patterns.get(0) or self._admitted(template, *names[0])
             self._patterns[0] = {}, body, pattern
@@ -155,7 +154,20 @@ class PodSource:
                 count -= 1
             self._number += 1
 
-    def _create_one(self, template: PodTemplate, number: int, name: str, found: list[Pod]) -> None:
+    def _create_each(self, template: PodTemplate, names: list[tuple[int, str]], found: list[Pod]) -> None:
+        """Create pods that differ from each other. Raises ApiError."""
+        made: list[tuple[Pod, Json]] = []
+        try:
+            for number, name in names:
+                made.append(self._create_one(template, number, name))
+                if template.one_by_one:
+                    found.append(self._with_claims(*made.pop()))
+        finally:
+            # The controller makes all pods before others make claims for them: a quota of claims that is
+            # too small for both is used up by the controller's.
+            found += (self._with_claims(*one) for one in made)
+
+    def _create_one(self, template: PodTemplate, number: int, name: str) -> tuple[Pod, Json]:
         """Create a pod that differs from others, and the claims that come before it. Raises ApiError."""
         for claim in template.claims(number):
             self._create_claim(catalogue.PERSISTENT_VOLUME_CLAIMS, claim)
@@ -166,7 +178,7 @@ class PodSource:
         _, body, pod = pattern
         self._latest = body
         self._charge(catalogue.PODS, {**body, "metadata": {**body["metadata"], "name": name}})
-        found.append(self._with_claims(_labelled(_named(pod, name), given), body))
+        return _labelled(_named(pod, name), given), body
 
     def _admitted(self, template: PodTemplate, number: int, name: str) -> Pattern:
         given = template.pod(number, name)

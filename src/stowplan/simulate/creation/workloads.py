@@ -128,6 +128,12 @@ class PodTemplate:
             return cls(workload, resource, owner, alike=False, revision=revision)
         return cls(workload, resource, owner, alike=resource != catalogue.JOBS or not is_indexed(owner))
 
+    @property
+    def one_by_one(self) -> bool:
+        """Whether each pod has to be ready before the controller creates the next one."""
+        is_set = self.owner is not None and self.resource == catalogue.STATEFUL_SETS
+        return is_set and spec_of(self.owner or {}).get("podManagementPolicy") != "Parallel"
+
     def pod(self, number: int, name: str) -> Json:
         """The pod of a number; that of a DaemonSet is for the node its name ends with."""
         body = self._body(number, name)

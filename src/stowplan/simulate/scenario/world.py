@@ -31,7 +31,7 @@ from stowplan.runtime.clock import run as run_virtual
 from stowplan.runtime.gc_tuning import calm_collector
 from stowplan.scheduler.scheduler import Scheduler
 from stowplan.scheduler.settings import Settings
-from stowplan.simulate.cluster import as_listed
+from stowplan.simulate.contents import as_listed
 from stowplan.simulate.scenario.admission import PlannedPod, ScenarioAdmission
 from stowplan.simulate.scenario.agenda import Agenda, arrivals, drawn
 from stowplan.simulate.scenario.autoscaler import Autoscaler
