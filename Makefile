@@ -21,12 +21,12 @@ test: $(READY) check kubectl chromium
 # recorded facts of 1.37, and more kills of leaders. Other examples each time: one that fails is printed with a blob.
 TIMES ?= 10
 test-long: $(READY)
-	STOWPLAN_LONG_TESTS=$(TIMES) STOWPLAN_KILLS=$(TIMES) $(BIN)/pytest -n 4 tests/run/test_failover.py \
+	STOWPLAN_LONG_TESTS=$(TIMES) STOWPLAN_KILLS=$(TIMES) $(BIN)/pytest -n 4 tests/server/process/test_failover.py \
 	  $$(grep -rlw --include='test_*.py' 'from effort import' tests)
 
 # Stories recorded from kube-controller-manager, in real time against `stowplan up`: about two minutes.
 stories: $(READY)
-	$(BIN)/pytest -m stories tests/controllers
+	$(BIN)/pytest -m stories tests/localcluster/controllers
 
 # The share of lines that tests reach, also in the processes they start; dist/coverage shows the lines.
 coverage: $(READY) kubectl chromium
@@ -57,16 +57,16 @@ wheel: $(READY)
 # The wheel in an empty virtualenv of each Python, used as a user would. Downloads the dependencies.
 PYTHONS ?= $(PYTHON)
 wheel-trial: wheel
-	$(BIN)/python tests/package/trial.py dist/*.whl $(PYTHONS)
+	$(BIN)/python tests/deploy/trial.py dist/*.whl $(PYTHONS)
 
 # The way of a new user, as the README has it, timed.
 newcomer: wheel kubectl
-	$(BIN)/python tests/package/newcomer.py dist/*.whl
+	$(BIN)/python tests/deploy/newcomer.py dist/*.whl
 
 # `make wheel-trial` on Pythons that this machine does not have, from other Debian releases. Needs root or user namespaces.
 DEBIAN_PYTHONS ?= 3.13 3.14
 python-trials: wheel mmdebstrap
-	$(BIN)/python tests/package/pythons.py dist/*.whl $(DEBIAN_PYTHONS)
+	$(BIN)/python tests/deploy/pythons.py dist/*.whl $(DEBIAN_PYTHONS)
 
 # The Helm chart, checked and packed, in dist/. Copied first: Helm complains about links to the dashboard and the rules.
 chart: $(READY)
@@ -83,7 +83,7 @@ image: wheel mmdebstrap
 
 # What is in the image, and `stowplan run` in it against the embedded API server. Needs root.
 image-trial: image
-	$(BIN)/python tests/package/image_trial.py dist/image
+	$(BIN)/python tests/deploy/image_trial.py dist/image
 
 # The JSON schema of explanations and other documents, as docs/ publishes it.
 schema: $(READY)

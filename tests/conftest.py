@@ -20,7 +20,7 @@ settings.register_profile("default", deadline=None, print_blob=True, max_example
 settings.register_profile("ci", parent=settings.get_profile("default"), derandomize=True, database=None)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
-pytest.register_assert_rewrite("wire.comparing", "wire.objects")
+pytest.register_assert_rewrite("scheduler.comparable_writes", "scheduler.comparable_objects")
 """Comparisons of these modules show what differs."""
 
 

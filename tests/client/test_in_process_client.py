@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from client.worlds import pod
+from client.reflected_store import pod
 from stowplan.api import catalogue as c
 from stowplan.api.meta import Namespace, Object, ObjectMeta
 from stowplan.api.pod import Pod

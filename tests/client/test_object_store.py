@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.worlds import Checked
+from client.reflected_store import Checked
 from stowplan.api.meta import ObjectMeta
 from stowplan.api.pod import Pod
 from stowplan.client import ObjectStore, Unreadable

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from client.worlds import World, pod, running
+from client.reflected_store import World, pod, running
 from stowplan.api import catalogue as c
 from stowplan.api import status
 from stowplan.api.meta import ObjectMeta

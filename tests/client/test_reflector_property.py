@@ -8,7 +8,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from client.worlds import Checked, pod
+from client.reflected_store import Checked, pod
 from effort import examples
 from stowplan.api import catalogue as c
 from stowplan.api.pod import Pod

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from client.worlds import Checked
+from client.reflected_store import Checked
 from stowplan.api.pod import Pod
 from stowplan.client.objectstore import ObjectStore
 from stowplan.runtime import sharding

@@ -13,7 +13,7 @@ import pytest
 
 from deploy.manifests import DEPLOY, NAMESPACE, OVERLAYS, ROOT, Object, built, of_kind
 from deploy.test_chart import everything
-from up.clusters import up
+from localcluster.up.clusters import up
 from waiting import KUBECTL_PATIENCE, PATIENCE
 
 Run = Callable[..., str]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from docs.pages import ROOT
-from recording.small import record_small
+from scheduler.recording.small import record_small
 
 
 @pytest.fixture(scope="session")

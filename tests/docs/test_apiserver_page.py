@@ -3,8 +3,8 @@
 import subprocess
 from pathlib import Path
 
-from apiserver.served import serving
 from docs.pages import ROOT, blocks
+from localcluster.apiserver.served import serving
 from waiting import PATIENCE
 
 PAGE = ROOT / "docs" / "apiserver.md"

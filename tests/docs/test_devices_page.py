@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from docs.pages import ROOT, blocks
-from up.clusters import up
+from localcluster.up.clusters import up
 
 PAGE, EXAMPLES = ROOT / "docs" / "devices.md", ROOT / "examples" / "devices"
 KUBECTL = shutil.which("kubectl")

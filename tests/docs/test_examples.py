@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from docs.pages import ROOT, commands
-from scheduler.worlds import World, live
+from scheduler.live_scheduler import World, live
 from stowplan.config import load
 from stowplan.scheduler.framework.registry import load_plugin
 from stowplan.testing import cluster, node, pod

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from docs.pages import ROOT, blocks
-from up.clusters import up
+from localcluster.up.clusters import up
 
 PAGE, EXAMPLES = ROOT / "docs" / "gangs.md", ROOT / "examples" / "gangs"
 KUBECTL = shutil.which("kubectl")

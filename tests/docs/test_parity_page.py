@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from docs.pages import ROOT
-from parity.test_recorded_1_37 import FACTS_1_37
-from parity.test_recorded_decisions import FACTS, FACTS_IN_ALL
+from lab.verify.test_recorded_1_37 import FACTS_1_37
+from lab.verify.test_recorded_decisions import FACTS, FACTS_IN_ALL
 
 PAGE = ROOT / "docs" / "parity.md"
 SECTIONS = "ABCDEFGHIJKLMN"

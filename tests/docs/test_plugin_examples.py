@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from docs.pages import PAGES, ROOT, blocks, write_files
-from scheduler.worlds import World, live
+from scheduler.live_scheduler import World, live
 from stowplan.api.status import ApiError
 from stowplan.config import load_file
 from stowplan.explain.document.decision import Decision

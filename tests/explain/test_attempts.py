@@ -1,6 +1,6 @@
 """The attempts of a waiting pod: the latest first, ten at most."""
 
-from scheduler.worlds import World, live
+from scheduler.live_scheduler import World, live
 from stowplan.explain.web import Inspection
 from stowplan.scheduler.decisions import EARLIER
 

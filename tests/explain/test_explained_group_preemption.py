@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from preemption.group_worlds import GroupWorld, gang
-from preemption.preempting import budget, low, small
+from scheduler.plugins.defaultpreemption.group_clusters import GroupWorld, gang
+from scheduler.plugins.defaultpreemption.preempting import budget, low, small
 from stowplan.api.meta import Object
 from stowplan.explain.explainers.group import GroupExplainer
 from stowplan.explain.terminal.group import render_group

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from pod_groups.group_stories import add_composite, add_group, put_members, with_gates
-from scheduler.worlds import World, live
+from scheduler.live_scheduler import World, live
+from scheduler.pod_groups.group_stories import add_composite, add_group, put_members, with_gates
 from stowplan.api.pod_groups import GATES
 from stowplan.explain.web import Inspection, Routes
 from stowplan.explain.web.access import EVERYTHING, Viewer

@@ -15,6 +15,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from localcluster.up.clusters import Up, up
 from stowplan.explain.document.cluster import (
     GroupsDocument,
     NodeDocument,
@@ -28,7 +29,6 @@ from stowplan.explain.document.pod import PodDocument
 from stowplan.explain.document.queue import CostsDocument, DecisionsDocument, QueueDocument
 from stowplan.explain.document.schema import schema_text
 from stowplan.explain.terminal.pod import render
-from up.clusters import Up, up
 from waiting import PATIENCE
 
 APP = """

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from explain.test_inspection import Api
+from localcluster.up.clusters import up
 from stowplan.scheduler.instruments.annotations import LIMIT, PREFIX, Results
-from up.clusters import up
 from waiting import PATIENCE
 
 POD = {

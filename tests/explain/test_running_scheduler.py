@@ -19,11 +19,11 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from localcluster.up.clusters import up
 from stowplan.api.catalogue import PODS
 from stowplan.cli.main import stowplan
 from stowplan.client.http import HttpClient, load_kubeconfig
 from stowplan.runtime.clock import RealClock
-from up.clusters import up
 from waiting import PATIENCE, until
 
 APP = """

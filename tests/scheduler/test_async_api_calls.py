@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from metrics.reading import scraped
 from releases import V1_36, V1_37
-from scheduler.worlds import World, configured, live
+from scheduler.live_scheduler import World, configured, live
+from scheduler.metrics.reading import scraped
 from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.pod import Pod, PodCondition
 from stowplan.api.releases import Release

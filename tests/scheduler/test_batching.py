@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from metrics.reading import scraped
 from releases import V1_36, V1_37
-from scheduler.worlds import World, configured, live, plugin
+from scheduler.live_scheduler import World, configured, live, plugin
+from scheduler.metrics.reading import scraped
 from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.releases import Release
 from stowplan.scheduler.instruments.batching import BatchInstrument

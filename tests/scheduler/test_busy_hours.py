@@ -6,7 +6,7 @@ import subprocess
 import sys
 from functools import lru_cache
 
-from scheduler.worlds import World, live
+from scheduler.live_scheduler import World, live
 from stowplan.api.catalogue import NODES
 
 PODS = 2000

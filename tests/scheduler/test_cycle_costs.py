@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pod_groups.grouprig import StoppedClock
-from scheduler.worlds import World, configured, live, plugin
+from scheduler.live_scheduler import World, configured, live, plugin
+from scheduler.pod_groups.group_queue import StoppedClock
 from stowplan.api.catalogue import POD_GROUPS
 from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.releases import release

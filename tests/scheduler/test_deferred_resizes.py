@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from releases import V1_37
-from scheduler.worlds import World, configured, live, node
+from scheduler.live_scheduler import World, configured, live, node
 from stowplan.api.catalogue import NODES
 from stowplan.api.gates.feature_gates import FeatureGates
 

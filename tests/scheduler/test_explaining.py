@@ -5,7 +5,7 @@ import json
 import pytest
 
 from releases import GATES_1_37
-from scheduler.worlds import World, configured, live
+from scheduler.live_scheduler import World, configured, live
 from stowplan.api.meta import timestamp
 from stowplan.explain.document.pod import SchedulingDocument
 from stowplan.scheduler.framework.cycle_state import Cycle

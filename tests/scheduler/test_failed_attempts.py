@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from releases import V1_36, V1_37
-from scheduler.worlds import World, configured, live, plugin
+from scheduler.live_scheduler import World, configured, live, plugin
 from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.releases import Release
 from stowplan.api.status import ApiError, unreachable

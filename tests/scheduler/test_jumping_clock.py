@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from clock.jumping import YEAR, JumpingClock
-from scheduler.worlds import World
+from runtime.clock.jumping import YEAR, JumpingClock
+from scheduler.live_scheduler import World
 from stowplan.api.catalogue import EVENTS, PODS
 from stowplan.api.meta import seconds_of
 from stowplan.explain.layout import moment

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from scheduler.worlds import World, live
+from scheduler.live_scheduler import World, live
 
 HUGE = [{"name": "c", "image": "i", "resources": {"requests": {"memory": "7Ei"}}}]
 NOTHING = [{"name": "c", "image": "i"}]

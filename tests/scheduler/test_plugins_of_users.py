@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.worlds import World, configured, live, plugin
+from scheduler.live_scheduler import World, configured, live, plugin
 from stowplan.api.catalogue import Catalogue, Resource
 from stowplan.runtime.clock import VirtualClock, run
 from stowplan.scheduler.framework.events import Action, ClusterEvent, EventRegistration

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from releases import GATES_1_36, GATES_1_37
-from scheduler.worlds import World, configured, enabling, live, plugin
+from scheduler.live_scheduler import World, configured, enabling, live, plugin
 from stowplan.api.status import ApiError, unreachable
 from stowplan.framework import Contract
 from stowplan.scheduler.framework.status import SKIP, SUCCESS, error, unschedulable

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scheduler.worlds import World, configured, live
+from scheduler.live_scheduler import World, configured, live
 from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
 from stowplan.api.status import ApiError

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.worlds import World, configured, enabling, live, plugin
+from scheduler.live_scheduler import World, configured, enabling, live, plugin
 from stowplan.scheduler.framework.events import Action, ClusterEvent, EventRegistration, Resource
 from stowplan.scheduler.framework.interface import Wait
 from stowplan.scheduler.framework.status import SUCCESS, Code, Status, error, unresolvable, unschedulable

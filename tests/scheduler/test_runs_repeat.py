@@ -1,7 +1,7 @@
 """The same seed gives the same run, to the last byte."""
 
-from scheduler.busyday import busy_day
-from scheduler.wires import Write
+from scheduler.busy_day import busy_day
+from scheduler.recording_client import Write
 
 
 def test_the_same_seed_gives_the_same_run_to_the_last_byte() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.worlds import World, configured, enabling, live, plugin
+from scheduler.live_scheduler import World, configured, enabling, live, plugin
 from stowplan.config.types import Extender as ExtenderConfig
 from stowplan.scheduler.framework.interface import PreFilterResult
 from stowplan.scheduler.framework.status import SUCCESS, unschedulable

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.worlds import World, live, plugin
+from scheduler.live_scheduler import World, live, plugin
 from stowplan.api.pod import Pod
 from stowplan.runtime.logs import ERROR
 from stowplan.scheduler import status_writer

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from simulate.worlds import RESOURCES, World, done_for_real
+from simulate.real_clusters import RESOURCES, World, done_for_real
 from stowplan.api.catalogue import PERSISTENT_VOLUME_CLAIMS, PODS
 from stowplan.api.decode import convert, convert_any
 from stowplan.api.meta import Object

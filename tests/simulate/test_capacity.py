@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from simulate.worlds import World, done_for_real
+from simulate.real_clusters import World, done_for_real
 from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.cli.main import stowplan

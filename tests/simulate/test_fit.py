@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulate.worlds import World, done_for_real, parsed
+from simulate.real_clusters import World, done_for_real, parsed
 from stowplan.api.node import Node
 from stowplan.cli.main import stowplan
 from stowplan.simulate import Cluster

@@ -11,8 +11,8 @@ import yaml
 from click.testing import CliRunner
 from msgspec.structs import replace
 
+from simulate.real_clusters import World, done_for_real, parsed
 from simulate.test_whatif import budget
-from simulate.worlds import World, done_for_real, parsed
 from stowplan.api.catalogue import DEPLOYMENTS, NODES, PODS
 from stowplan.api.meta import Object
 from stowplan.api.requests import DeleteOptions

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from simulate.worlds import World, done_for_real, parsed
+from simulate.real_clusters import World, done_for_real, parsed
 from stowplan.api.catalogue import PODS
 from stowplan.api.decode import convert_any
 from stowplan.api.meta import Object

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 from msgspec import to_builtins
 
+from simulate.real_clusters import World, done_for_real, parsed
 from simulate.test_fit import DEPLOYMENT, SPREAD, STATEFUL, nodes
-from simulate.worlds import World, done_for_real, parsed
 from stowplan.api.catalogue import DEPLOYMENTS, NODES, PODS
 from stowplan.api.meta import LabelSelector, Object, ObjectMeta
 from stowplan.api.node import Node

@@ -1,0 +1,416 @@
+"""The page in a real browser, on a running cluster: every place is opened and used as a user would.
+
+Screenshots are written to build/screenshots.
+"""
+
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import sleep
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, Route, expect, sync_playwright
+
+from explain.samples import HOSTILE as HOSTILE_NAME
+from explain.samples import everything
+from localcluster.up.clusters import Up, up
+from stowplan.explain.report import page as report_page
+from waiting import PATIENCE
+
+expect.set_options(timeout=PATIENCE * 1000)
+
+SCREENSHOTS = Path(__file__).parents[3] / "build" / "screenshots"
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+BUSY = f"""
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: web, namespace: default}}
+spec:
+  replicas: 6
+  selector: {{matchLabels: {{app: web}}}}
+  template:
+    metadata: {{labels: {{app: web}}, annotations: {{note: "{HOSTILE}"}}}}
+    spec:
+      containers: [{{name: main, image: app, resources: {{requests: {{cpu: "2", memory: 2Gi}}}}}}]
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: cache, namespace: default}}
+spec:
+  replicas: 5
+  selector: {{matchLabels: {{app: cache}}}}
+  template:
+    metadata: {{labels: {{app: cache}}}}
+    spec:
+      affinity:
+        podAntiAffinity:
+          requiredDuringSchedulingIgnoredDuringExecution:
+          - topologyKey: kubernetes.io/hostname
+            labelSelector: {{matchLabels: {{app: cache}}}}
+      containers: [{{name: main, image: app, resources: {{requests: {{cpu: 100m}}}}}}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: gated, namespace: default}}
+spec:
+  schedulingGates: [{{name: example.com/quota}}]
+  containers: [{{name: main, image: app}}]
+"""
+
+
+URGENT = """
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: urgent}
+value: 1000
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: urgent, namespace: default}
+spec:
+  priorityClassName: urgent
+  containers: [{name: main, image: app, resources: {requests: {cpu: "6"}}}]
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    folder = tmp_path_factory.mktemp("page")
+    manifest = folder / "busy.yaml"
+    manifest.write_text(BUSY)
+    with up(folder, "--load", str(manifest), "--nodes", "3") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def page(cluster: Up, browser: Browser) -> Iterator[Page]:
+    """The page, signed in by the printed address, with every error of the console collected."""
+    said = [cluster.line() for _ in range(2)]
+    [address] = re.findall(r"http://127\.0\.0\.1:\d+/stowplan/\?token=\S+", "".join(said))
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    opened = context.new_page()
+    problems: list[str] = []
+
+    def console(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning") and "Failed to load resource" not in message.text:
+            problems.append(message.text)
+
+    opened.on("console", console)
+    opened.on("pageerror", lambda error: problems.append(str(error)))
+    requests: set[str] = set()
+    opened.on("request", lambda request: requests.add(request.url.split("/")[2]))
+    opened.goto(address)
+    expect(opened.locator("#status")).to_contain_text("waiting", timeout=20_000)
+    yield opened
+    assert problems == []
+    assert requests == {opened.url.split("/")[2]}, "nothing is asked of anybody else"
+    context.close()
+
+
+@pytest.fixture
+def go(page: Page) -> Callable[[str], None]:
+    def there(place: str) -> None:
+        page.goto(f"{page.url.split('#')[0]}#/{place}")
+
+    return there
+
+
+def kubectl(cluster: Up, *words: str, stdin: str = "") -> None:
+    command = ["kubectl", "--kubeconfig", str(cluster.kubeconfig), *words]
+    subprocess.run(command, input=stdin, text=True, check=True, capture_output=True, timeout=60)
+
+
+def shot(page: Page, name: str) -> None:
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SCREENSHOTS / f"{name}.png")
+
+
+def test_the_cluster_is_shown_as_tiles_and_as_numbers(page: Page, go: Callable[[str], None]) -> None:
+    go("cluster")
+    expect(page.locator("#heading")).to_contain_text("3 nodes")
+    page.locator("#resource").select_option("memory")
+    expect(page.locator("#heading")).to_contain_text("memory requested")
+    page.locator("summary").click()
+    expect(page.locator("details table tbody tr")).to_have_count(3)
+    page.locator("#tiles").hover(position={"x": 30, "y": 60})
+    expect(page.locator("#tip")).to_contain_text("node-")
+    shot(page, "cluster")
+    page.locator("#tiles").click(position={"x": 30, "y": 60})
+    expect(page.locator("aside h1")).to_contain_text("node-")
+    expect(page.locator("aside")).to_contain_text("Could still take")
+    shot(page, "node")
+    page.keyboard.press("Escape")
+    expect(page.locator("aside")).to_be_hidden()
+
+
+def test_waiting_pods_are_grouped_and_open_beside_the_list(page: Page, go: Callable[[str], None]) -> None:
+    go("pending")
+    expect(page.locator("main h1")).to_have_text("3 pods wait on 2 causes")
+    shot(page, "pending")
+    page.locator("main tr.link").first.click()
+    aside = page.locator("aside")
+    expect(aside).to_contain_text("no node fits (0 of 3)")
+    expect(aside.locator(".funnel").first).to_contain_text("anti-affinity")
+    expect(aside).to_contain_text("Closest: only one thing in the way")
+    expect(aside).to_contain_text("one more node like")
+    expect(aside).to_contain_text("Wakes it")
+    shot(page, "pod")
+    aside.get_by_text("Raw JSON").click()
+    expect(aside.locator("pre")).to_contain_text('"nearMisses"')
+    page.route("**/map", _late)
+    aside.get_by_text("Show on the map").click()
+    expect(page.locator(".legend")).to_contain_text("3 InterPodAffinity")
+    shot(page, "map")
+
+
+def _late(route: Route) -> None:
+    """An answer that comes after the page has begun to say that it loads."""
+    sleep(0.6)
+    route.continue_()
+
+
+def test_a_link_to_a_pod_can_be_sent(page: Page, go: Callable[[str], None]) -> None:
+    go("pending~pod/default/gated")
+    expect(page.locator("aside h1")).to_have_text("default/gated")
+    expect(page.locator("aside")).to_contain_text("SchedulingGates")
+    go("pending~pod/default/nobody")
+    expect(page.locator("aside")).to_contain_text('Not found: pods "nobody" not found')
+
+
+def test_the_queue_has_a_lane_for_every_state(page: Page, go: Callable[[str], None]) -> None:
+    go("queue")
+    expect(page.locator(".lane")).to_have_count(6)
+    expect(page.get_by_label("gated")).to_contain_text("default/gated")
+    expect(page.get_by_label("unschedulable").locator(".dots i")).to_have_count(2)
+    expect(page.get_by_label("unschedulable").locator(".flow")).to_contain_text("in ", timeout=20_000)
+    shot(page, "queue")
+
+
+def test_decisions_are_listed_with_points_and_time(page: Page, go: Callable[[str], None]) -> None:
+    go("decisions")
+    expect(page.locator("main")).to_contain_text("pods a second")
+    expect(page.locator(".chart figcaption")).to_have_count(3, timeout=20_000)
+    expect(page.locator(".chart figcaption").nth(0)).to_contain_text("bound")
+    expect(page.locator(".chart figcaption").nth(1)).to_contain_text("p99")
+    expect(page.locator(".chart svg text").first).to_be_visible()
+    bound = page.locator("tbody tr", has_text="bound").first
+    expect(bound).to_contain_text("ms")
+    shot(page, "decisions")
+    bound.click()
+    expect(page.locator("aside")).to_contain_text("Points of the best nodes, by plugin")
+    shot(page, "placed-pod")
+
+
+def test_search_is_done_by_keyboard(page: Page, go: Callable[[str], None]) -> None:
+    go("cluster")
+    page.keyboard.press("/")
+    page.keyboard.type("app=cache")
+    expect(page.locator("#search-results li").first).to_contain_text("default/cache-")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page.locator("aside h1")).to_contain_text("default/cache-")
+    page.keyboard.press("/")
+    page.keyboard.type("nothing-like-this")
+    expect(page.locator("#search-results")).to_contain_text("Nothing found.")
+    page.keyboard.press("Escape")
+
+
+def test_lines_and_places_are_reached_by_keyboard(page: Page, go: Callable[[str], None]) -> None:
+    go("cluster")
+    expect(page.locator("#heading")).to_contain_text("3 nodes")
+    page.keyboard.press("2")
+    expect(page.locator("main tr.link").first).to_be_visible()
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    expect(page.locator("main tr.link").nth(1)).to_be_focused()
+    page.keyboard.press("k")
+    page.keyboard.press("Enter")
+    expect(page.locator("aside h1")).to_contain_text("default/cache-")
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    expect(page.get_by_label("Keys").locator("kbd").first).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("dialog")).to_be_hidden()
+
+
+def test_preemption_says_why_this_node_and_not_another(
+    cluster: Up, page: Page, go: Callable[[str], None]
+) -> None:
+    kubectl(cluster, "create", "-f", "-", stdin=URGENT)
+    go("decisions")
+    evicting = page.locator("tbody tr", has_text="default/urgent").first
+    expect(evicting).to_be_visible(timeout=20_000)
+    go("decisions~pod/default/urgent")
+    evicted = page.get_by_label("Evicted for it")
+    expect(evicted).to_contain_text(re.compile(r"evicted default/\S+.* from node-\d for it"))
+    expect(evicted.locator(".funnel")).to_contain_text(re.compile(r"^3nodes−[12].*= 1node-\d"))
+    shot(page, "preemptor")
+    evicted.locator("button").first.click()
+    expect(page.get_by_label("Evicted", exact=True)).to_contain_text("evicted for default/urgent")
+    shot(page, "victim")
+    kubectl(cluster, "delete", "pod", "urgent", "--wait=false")
+
+
+def test_it_is_readable_in_the_dark(page: Page, go: Callable[[str], None]) -> None:
+    page.emulate_media(color_scheme="dark")
+    go("cluster")
+    expect(page.locator("#heading")).to_contain_text("3 nodes")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 27)"
+    shot(page, "cluster-dark")
+    page.emulate_media(color_scheme="light")
+
+
+GANGS = Path(__file__).parents[3] / "examples" / "gangs"
+
+
+@pytest.fixture(scope="module")
+def gangs(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[tuple[Up, Page]]:
+    """A cluster with a gang that has its places and one that waits, as in docs/gangs.md, and its page."""
+    folder = tmp_path_factory.mktemp("gangs")
+    at_once = folder / "pretend.yaml"
+    at_once.write_text("pods: [{startSeconds: 0, stopSeconds: 0}]")
+    shapes, busy = str(GANGS / "nodes.yaml"), str(GANGS / "busy.yaml")
+    with up(folder, "--gangs", "--shapes", shapes, "--pretend", str(at_once), "--load", busy) as running:
+        said = [running.line() for _ in range(2)]
+        [address] = re.findall(r"http://127\.0\.0\.1:\d+/stowplan/\?token=\S+", "".join(said))
+        context = browser.new_context(viewport={"width": 1440, "height": 900})
+        opened = context.new_page()
+        problems: list[str] = []
+        opened.on("pageerror", lambda error: problems.append(str(error)))
+        opened.goto(address)
+        opened.goto(f"{opened.url.split('#')[0]}#/groups")
+        expect(opened.locator("main")).to_contain_text("No group of pods")
+        kubectl(running, "rollout", "status", "daemonset/inference")
+        kubectl(running, "rollout", "status", "deployment/web")
+        kubectl(running, "apply", "-f", str(GANGS / "sweep.yaml"))
+        expect(opened.locator("main h1")).to_have_text("1 group: 1 placed")
+        kubectl(running, "apply", "-f", str(GANGS / "training.yaml"))
+        yield running, opened
+        assert problems == []
+        context.close()
+
+
+def test_a_group_that_waits_shows_how_far_it_gets_in_each_rack(gangs: tuple[Up, Page]) -> None:
+    _, page = gangs
+    expect(page.locator("main h1")).to_have_text("2 groups: 1 waiting, 1 placed")
+    waiting = page.locator("main tr.link").first
+    expect(waiting).to_contain_text("24 of 32 needed members would fit in rack-a")
+    shot(page, "groups")
+    waiting.click()
+    aside = page.locator("aside")
+    expect(aside.locator("h1")).to_have_text("default/training")
+    expect(aside.locator(".bars").first).to_contain_text("rack-a24 of 32")
+    expect(aside.locator(".bars").first).to_contain_text("rack-b0 of 32")
+    expect(page.get_by_label("What stops it")).to_contain_text("NodeResourcesFit: Insufficient cpu")
+    expect(aside).to_contain_text("minCount 24 instead of 32")
+    expect(page.get_by_label("Preemption")).to_contain_text("Preemption does not help")
+    shot(page, "group")
+    aside.get_by_text("Show on the map").click()
+    expect(page.locator("#heading")).to_contain_text("64 nodes · 24 of 32 needed members would fit in rack-a")
+    page.locator("#tiles").hover(position={"x": 20, "y": 60})
+    expect(page.locator("#tip")).to_contain_text("24 of 32")
+    shot(page, "group-map")
+
+
+def test_a_group_and_its_members_lead_to_each_other(gangs: tuple[Up, Page]) -> None:
+    _, page = gangs
+    page.goto(f"{page.url.split('#')[0]}#/groups~podgroup/default/training")
+    aside = page.locator("aside")
+    aside.get_by_text("Members (32)").click()
+    aside.locator("details tr.link").first.click()
+    expect(aside.locator("h1")).to_contain_text("default/training-")
+    expect(aside).to_contain_text("is pending: PodGroup default/training is waiting")
+    aside.locator(".group button").click()
+    expect(aside.locator("h1")).to_have_text("default/training")
+
+
+def test_a_group_is_one_cause_one_entry_of_the_queue_and_found_by_search(gangs: tuple[Up, Page]) -> None:
+    _, page = gangs
+    page.goto(f"{page.url.split('#')[0]}#/pending")
+    expect(page.locator("main h1")).to_have_text("32 pods wait on 1 cause")
+    page.locator("main tr.link").click()
+    expect(page.locator("aside h1")).to_have_text("default/training")
+    page.keyboard.press("Escape")
+    page.goto(f"{page.url.split('#')[0]}#/queue")
+    expect(page.locator(".lane li", has_text="default/training")).to_contain_text("group of 32 pods")
+    page.keyboard.press("/")
+    page.keyboard.type("train")
+    expect(page.locator("#search-results li").first).to_contain_text("group, waiting")
+    page.keyboard.press("Enter")
+    expect(page.locator("aside h1")).to_have_text("default/training")
+
+
+def test_details_have_the_whole_of_a_narrow_window(gangs: tuple[Up, Page]) -> None:
+    _, page = gangs
+    page.set_viewport_size({"width": 600, "height": 900})
+    page.goto(f"{page.url.split('#')[0]}#/groups~podgroup/default/training")
+    expect(page.locator("aside")).to_contain_text("What stops it in rack-a")
+    assert page.evaluate("document.querySelector('aside').clientWidth") == 600
+    shot(page, "group-narrow")
+    page.keyboard.press("Escape")
+    expect(page.locator("main h1")).to_be_visible()
+    page.set_viewport_size({"width": 1440, "height": 900})
+
+
+def test_a_report_opens_from_disk_and_asks_nobody(browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    file.write_text(report_page.render(everything()), encoding="utf-8")
+    opened = browser.new_context(viewport={"width": 1280, "height": 800}).new_page()
+    said: list[str] = []
+    asked: list[str] = []
+    opened.on("console", lambda message: said.append(message.text))
+    opened.on("pageerror", lambda error: said.append(str(error)))
+    opened.on("dialog", lambda dialog: said.append(dialog.message))
+    opened.on("request", lambda request: asked.append(request.url))
+    opened.goto(file.as_uri())
+    expect(opened.locator("h1")).to_have_text(f"What if {HOSTILE_NAME}")
+    expect(opened.locator("main")).to_contain_text(f"NodeAffinity: {HOSTILE_NAME}")
+    expect(opened.locator(".chart svg path.line")).to_have_count(2)
+    expect(opened.locator("canvas")).to_have_count(2)
+    opened.locator(".chart svg").hover(position={"x": 60, "y": 60})
+    expect(opened.locator(".chart figcaption")).to_contain_text("running 100 pods")
+    opened.get_by_text("The data as JSON").click()
+    expect(opened.locator("pre")).to_contain_text('"moved": 12')
+    shot(opened, "report")
+    assert said == []
+    assert asked == [file.as_uri()]
+
+
+def test_a_token_is_good_once_and_nothing_is_told_without_a_session(page: Page, browser: Browser) -> None:
+    base = page.url.split("/stowplan/")[0]
+    stranger = browser.new_context().new_page()
+    for path in (
+        "/stowplan/",
+        "/stowplan/app.js",
+        "/stowplan/v1",
+        "/stowplan/v1/pods",
+        "/stowplan/v1/stream",
+    ):
+        response = stranger.goto(base + path)
+        assert response is not None
+        assert response.status == 401, path
+    response = stranger.goto(f"{base}/stowplan/?token=wrong")
+    assert response is not None
+    assert response.status == 401
+    policy = page.request.get(f"{base}/stowplan/").headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; script-src 'self';")
+
+
+def test_a_lost_connection_says_since_when_and_keeps_the_picture(cluster: Up, page: Page) -> None:
+    """The last test of the file: the cluster is gone afterwards."""
+    page.goto(f"{page.url.split('#')[0]}#/pending")
+    expect(page.locator("main h1")).to_contain_text("pods wait")
+    cluster.process.kill()
+    expect(page.locator("#lost")).to_contain_text("Connection lost at", timeout=20_000)
+    expect(page.locator("main h1")).to_contain_text("pods wait")
+    shot(page, "lost")
