@@ -4,7 +4,7 @@ from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.interface import Plugin, PreFilterResult
 from stowplan.scheduler.framework.nominations import Nominations
-from stowplan.scheduler.framework.status import Code, Status, unresolvable, unschedulable
+from stowplan.scheduler.framework.status import SKIP, Code, Status, unresolvable, unschedulable
 from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.testing import Cluster, PodBuilder, cluster, node, pod
 
@@ -17,9 +17,16 @@ class Only(Plugin):
         return PreFilterResult(frozenset((wanted,))) if wanted else None
 
 
-def small_cluster() -> Cluster:
+class Idle(Plugin):
+    """Skips pods that say so."""
+
+    def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
+        return SKIP if "idle" in pod.annotations else None
+
+
+def small_cluster(*more: type[Plugin]) -> Cluster:
     nodes = [node("a"), node("b").taint("gpu"), node("c").allocatable(cpu="1")]
-    return cluster(nodes=nodes, plugins=[Only])
+    return cluster(nodes=nodes, plugins=[Only, *more])
 
 
 def evaluated(world: Cluster, wanting: PodBuilder, nominations: Nominations | None = None) -> Evaluation:
@@ -85,3 +92,16 @@ def test_pods_nominated_to_a_node_that_was_asked_for_do_matter() -> None:
     assert overruled == unschedulable("Insufficient cpu").by("NodeResourcesFit")
     assert overruled.code is Code.UNSCHEDULABLE
     assert evaluated(world, wanting).feasible_rows.tolist() == [row]
+
+
+def test_a_node_that_was_taken_out_twice_comes_back_once() -> None:
+    """It was not asked for, and had no room beside a pod nominated to it."""
+    world = small_cluster(Idle)
+    nominated = world.table.info(pod("big").requests(cpu="4").priority(1).obj())
+    row = world.table.row_of("a")
+    assert row is not None
+    wanting = pod("p").annotations(only="b").requests(cpu="1").nominated("a")
+    assert evaluated(world, wanting, {row: [nominated]}).feasible_count == 0
+    next_one = evaluated(world, pod("q").annotations(only="a", idle="").requests(cpu="1"))
+    assert next_one.feasible_rows.tolist() == [row]
+    assert next_one.feasible_count == 1

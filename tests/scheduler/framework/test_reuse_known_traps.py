@@ -8,6 +8,7 @@ import pytest
 
 from stowplan.api.meta import LabelSelector, Namespace, ObjectMeta
 from stowplan.config import default_profile
+from stowplan.scheduler.framework.interface import FEW_ROWS
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.plugins.registry import in_tree_registry
 from stowplan.testing import NodeBuilder, PodBuilder, cluster, node, pod
@@ -166,6 +167,29 @@ def test_labels_that_come_with_the_binding_count_for_those_who_select_by_them(wa
     steps = [binding(one, name) for one, name in zip(bound, "abc", strict=True)]
     later = pod("later").anti_affinity(HOSTNAME, {ZONE: "z1"}).on("d")
     assert holds(wanting, *steps, adding(later), *(removing(one) for one in bound))
+
+
+def test_a_node_that_was_tried_many_times_counts_once() -> None:
+    """Every trial changes what is counted on the node, and changes it back."""
+    there = [pod(f"x-{name}").labels(app="x").on(name) for name in "abc"]
+    world = cluster(nodes=NODES[:3], pods=there)
+    [framework] = world.frameworks.values()
+    wanting = world.table.info(pod("p").anti_affinity(HOSTNAME, {"app": "x"}).obj())
+    evaluation = framework.evaluate(wanting)
+    assert evaluation.feasible_count == 0
+    row = world.table.row_of("b")
+    assert row is not None
+    [leaving] = world.table.pods_on[row].values()
+    for _ in range(FEW_ROWS):
+        with evaluation.simulations() as simulations, simulations.row(row) as simulation:
+            simulation.remove_pod(leaving)
+            assert simulation.verdict() is None
+            simulation.restore_pod(leaving)
+            assert simulation.verdict() is not None
+    world.table.remove_pod(leaving.uid)
+    evaluation = framework.evaluate(wanting)
+    assert evaluation.feasible_rows.tolist() == [row]
+    assert evaluation.feasible_count == 1
 
 
 def test_a_framework_never_goes_by_what_another_one_found() -> None:

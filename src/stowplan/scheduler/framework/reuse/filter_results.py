@@ -561,8 +561,8 @@ class FilterResults:
         self.rejections_version += 1
         self.first[rows] = found
         feasible = (found == PASSED) & self._table.valid[rows]
-        before = self.feasible[rows]
-        if (feasible != before).any():
+        if (feasible != self.feasible[rows]).any():
             self.feasible[rows] = feasible
-            self.count += int(np.count_nonzero(feasible)) - int(np.count_nonzero(before))
+            # Not by the difference: a row may be listed twice, as one that was overruled twice is.
+            self.count = int(np.count_nonzero(self.feasible))
             self.version += 1

@@ -104,9 +104,12 @@ class Sums(ABC):
         return {column.only_row(domain): values.item(domain) for domain in domains if values.item(domain)}
 
     def changed_since(self, position: int) -> list[int] | None:
-        """Domains where something changed since a position, None if that is too long ago to say."""
+        """The distinct domains where something changed since a position; None if that is too long ago to say.
+
+        Trying a row with and without its pods changes the same domain many times over.
+        """
         start = position - self._base
-        return None if start < 0 else self.log[start:]
+        return None if start < 0 else list(set(self.log[start:]))
 
     def _replace(self, values: IntArray) -> None:
         old, self.values = self.values, values
