@@ -1,6 +1,5 @@
 """Pods with resource claims in a running scheduler: what they get, what is written and taken back."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -19,11 +18,7 @@ from scheduler.plugins.dynamicresources.racks import (
     using,
 )
 from stowplan.api import catalogue as c
-from stowplan.api.devices import ResourceClaim
 from stowplan.api.status import ApiError, conflict
-from stowplan.framework import PodInfo
-from stowplan.scheduler.plugins.dynamicresources.binder import ClaimBinder
-from stowplan.scheduler.plugins.dynamicresources.state import StateData
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 
@@ -256,38 +251,6 @@ def test_a_pod_that_waits_for_the_end_of_an_allocation_is_tried_when_that_failed
         assert is_quiet(world)
 
     live(story, before=two_kinds)
-
-
-def test_a_pod_that_waits_for_the_end_of_an_allocation_is_tried_when_the_claim_was_freed_meanwhile(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    bind = ClaimBinder.bind
-
-    async def bind_slowly(self: ClaimBinder, state: StateData, index: int, pod: PodInfo) -> ResourceClaim:
-        if pod.key == f"{NAMESPACE}/p" and index == 1:
-            await asyncio.sleep(5)
-        return await bind(self, state, index, pod)
-
-    monkeypatch.setattr(ClaimBinder, "bind", bind_slowly)
-
-    async def two_devices(world: World) -> None:
-        add_class(world)
-        world.add_node("n1")
-        add_devices(world, "n1", 2)
-
-    async def story(world: World) -> None:
-        add_claim(world, "shared")
-        add_claim(world, "own")
-        await world.add_pod("p", resourceClaims=using("shared", "own"))
-        freed = {**claim_of(world, "shared"), "status": {}}
-        world.store.update(c.RESOURCE_CLAIMS, freed, subresource="status")
-        await world.add_pod("q", resourceClaims=using("shared"))
-        assert "resource claim d/shared is in the process of being allocated" in world.message("q")
-        await world.settle(10)
-        assert world.node_of("p") == world.node_of("q") == "n1"
-        assert reserved_for(world, "shared") == ["q"]
-
-    live(story, before=two_devices)
 
 
 def test_an_extended_resource_is_answered_with_devices() -> None:

@@ -662,8 +662,6 @@ class DynamicResources(Plugin):
         if self._features.choices.in_flight_until == "pre-bind-succeeded":
             for uid in written:
                 self._devices.claims.remove_pending(uid, force=True)
-            # A claim may have lost its devices while PreBind waited for those of another one.
-            self._reservations.requeue_released()
         return None
 
     def _binder(self) -> ClaimBinder:

@@ -112,7 +112,9 @@ class Reservations:
                 claims.restore(claim.key)
             if claim.allocation is not None and claim.is_reserved_for(pod.uid):
                 self._release(claim, pod)
-        self.requeue_released()
+        released = claims.take_released()
+        if released:
+            self._handle.scheduler.activate(released)
         special = state.extended
         if special is None:
             return
@@ -120,12 +122,6 @@ class Reservations:
             claims.remove_pending(state.extended_uid)
         else:
             self._start(self._delete_extended(state, special, pod), f"delete {special.key}")
-
-    def requeue_released(self) -> None:
-        """Requeue pods that were rejected because of an allocation that has ended without devices."""
-        released = self._claims.take_released()
-        if released:
-            self._handle.scheduler.activate(released)
 
     async def _delete_extended(self, state: StateData, special: ResourceClaim, pod: PodInfo) -> None:
         """The devices of the claim stay taken until it is gone, though nobody may know of it yet.
