@@ -78,4 +78,4 @@ READ: Final[Mapping[type[Object], Resource]] = {
     RuntimeClass: catalogue.RUNTIME_CLASSES,
     StorageClass: catalogue.STORAGE_CLASSES,
 }
-"""What decides about a new object besides itself. Quotas are counted, too."""
+"""Kinds that admission reads to complete or refuse a new object, besides ResourceQuotas."""

@@ -44,8 +44,9 @@ FACTS_1_37 = {
 }
 """How many facts are compared when every line is replayed."""
 
-WHOLE = {"cel", "config", "hints"}
+WHOLE = {"cel", "config", "hints", "podgroups"}
 STEP = 4
+"""Every fourth line of the other recordings is replayed; a mistake about a group may show in one line."""
 
 
 @pytest.mark.parametrize("family", sorted(FACTS_1_37))

@@ -17,7 +17,7 @@ class SchedulerOverview(Part, frozen=True):
 
 
 class PodCounts(Part, frozen=True):
-    """How many pods have a node, and how many wait."""
+    """Numbers of pods with a node and of pending pods."""
 
     assigned: int = 0
     waiting: int = 0
@@ -94,7 +94,7 @@ class PodOnNode(Part, frozen=True):
 
 
 class CouldTake(Part, frozen=True):
-    """How many more pods like one a node has room for; `pods` is how many of them there are."""
+    """Room of a node for more pods of one template; `pods` is their number in the cluster."""
 
     like: str
     pods: int
@@ -115,7 +115,7 @@ class NodeDocument(Part, frozen=True, kw_only=True, tag_field="document", tag="n
 
     name: str
     headline: str = ""
-    """Whether it is ready and takes pods, in words."""
+    """Its readiness and schedulability, as a phrase."""
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     taints: tuple[TaintOnNode, ...] = ()
     unschedulable: bool = False
@@ -189,7 +189,7 @@ class RejectedBy(Part, frozen=True):
 
 
 class PodMap(Part, frozen=True, tag_field="document", tag="podMap"):
-    """What rejects a pod on each node: a place in `legend`, -1 where it fits."""
+    """The rejecting plugin of each node, as an index of `legend`; -1 where the pod fits."""
 
     legend: tuple[RejectedBy, ...]
     nodes: list[int]

@@ -10,7 +10,7 @@ GroupStage = Literal["waiting", "fits", "placed", "incomplete"]
 
 
 class DomainOfGroup(Part, frozen=True):
-    """How far the group gets in one domain: so many members find a node, the first that does not is named."""
+    """Trial of the group in one domain: the number of members that fit, and the first that does not."""
 
     domain: str
     nodes: int
@@ -56,13 +56,13 @@ class GroupDocument(Part, frozen=True, kw_only=True, tag_field="document", tag="
     remedy: str = ""
     """The changes that help most, in words; empty if none was found."""
     situation: tuple[str, ...] = ()
-    """What the group asks for, and how many of its pods have a node."""
+    """The minimum that the group requires, and the number of its pods with a node."""
     waits: tuple[str, ...] = ()
     """Where in the queue it is, how long, how often it was tried and when it is tried again."""
 
     reason: str = ""
     message: str = ""
-    """What the scheduler last said about it."""
+    """Message of the last scheduling attempt."""
     policy: str = "gang"
     minimum: int = 1
     pods: int = 0
@@ -89,7 +89,7 @@ class GroupDocument(Part, frozen=True, kw_only=True, tag_field="document", tag="
 
     @property
     def is_waiting(self) -> bool:
-        """Whether its members wait for it, whatever they could do alone."""
+        """True if the members wait for the group, even if they would fit alone."""
         return self.state not in ("fits", "placed")
 
     def in_short(self) -> GroupOfPod:

@@ -1,4 +1,4 @@
-"""What all parts of the document have in common: immutable, camelCase in JSON, plain data on request."""
+"""Base of all parts of the document: immutable, camelCase in JSON, plain data on request."""
 
 from typing import Any
 

@@ -21,7 +21,7 @@ class FunnelLine(Part, frozen=True):
 
 
 class DeviceFinding(SparsePart, frozen=True):
-    """What keeps one device of a node from a claim."""
+    """Reason why a claim cannot use one device of a node."""
 
     device: str
     claim: str
@@ -208,7 +208,7 @@ class PodDocument(Part, frozen=True, kw_only=True, tag_field="document", tag="po
     gates: tuple[str, ...] = ()
     nominated_node: str | None = None
     evictions: Eviction | None = None
-    """Who went for this pod."""
+    """Pods that were evicted for this pod."""
     evicted: Eviction | None = None
     """For whom this pod goes or went."""
     claims: tuple[ClaimNote, ...] = ()
@@ -229,12 +229,12 @@ class PodDocument(Part, frozen=True, kw_only=True, tag_field="document", tag="po
 
     @property
     def rejected_outright(self) -> bool:
-        """Whether the pod was turned down before any node was looked at."""
+        """True if the pod was rejected before any node was checked."""
         return len(self.funnel) == 1 and not self.funnel[0].examples
 
     @property
     def waits_for_group(self) -> bool:
-        """Whether its group has to get its places first."""
+        """True if its group has to be placed first."""
         return self.group is not None and self.group.state not in ("fits", "placed")
 
 

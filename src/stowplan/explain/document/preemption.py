@@ -21,7 +21,7 @@ class PreemptionLine(Part, frozen=True):
 
 
 class ChosenBy(Part, frozen=True):
-    """What decided between the candidates: the criterion, and the same in words."""
+    """The criterion that decided between the candidates, by name and as a phrase."""
 
     criterion: str
     text: str
@@ -49,7 +49,7 @@ class Preemption(SparsePart, frozen=True):
     nodes: int
     funnel: tuple[PreemptionLine, ...]
     headline: str = ""
-    """What it does or would do, in a sentence; empty if there is nothing to say."""
+    """Its effect, done or predicted, in a sentence; empty if there is none."""
     chosen_by: ChosenBy | None = None
     spared: Spared | None = None
 
@@ -79,7 +79,7 @@ class VictimUnit(Part, frozen=True):
 
 
 class GroupPreemption(Part, frozen=True):
-    """What preemption would do for a group of pods."""
+    """Preemption for a group of pods, predicted."""
 
     helps: bool
     message: str

@@ -101,7 +101,7 @@ class DecisionsDocument(Part, frozen=True, tag_field="document", tag="decisions"
 
 
 class Cost(Part, frozen=True):
-    """What the scheduling cycles of one owner of pods took."""
+    """Time spent in scheduling cycles for the pods of one owner."""
 
     namespace: str
     owner: str
@@ -122,7 +122,7 @@ class CostsDocument(Part, frozen=True, tag_field="document", tag="costs"):
 
 
 class Board(Part, frozen=True, kw_only=True, tag_field="document", tag="top"):
-    """What `stowplan top` shows. `oldest` has the pods that wait longest."""
+    """The content of `stowplan top`. `oldest` has the pods that wait longest."""
 
     title: str
     source: str
