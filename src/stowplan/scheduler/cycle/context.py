@@ -1,4 +1,4 @@
-"""What the parts of the core share: the state they work on, time, and where they report."""
+"""Shared context of the core's parts: state, time, and reporting."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ class Slice(Protocol):
 
     @property
     def is_over(self) -> bool:
-        """Whether others have to run."""
+        """True if the loop has to yield to other tasks."""
         ...
 
 
@@ -56,14 +56,14 @@ class CycleContext:
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     freeze: TableFreeze = field(default_factory=TableFreeze)
     hooks: Hooks = field(default_factory=Hooks)
-    """What instruments are told."""
+    """Hooks of the instruments."""
 
     def event(self, pod: Pod, *, type: str, reason: str, action: str, note: str) -> None:
         """Record an event about a pod in the name of its profile."""
         self.report_event(pod, type, reason, action, note, pod.spec.scheduler_name)
 
     def unexpected(self, message: str, error: BaseException, *, source: str, **values: object) -> None:
-        """Log an exception nobody expected, with its traceback, and count it. The scheduler goes on."""
+        """Log an unexpected exception with its traceback, and count it. The scheduler continues."""
         if self.hooks.unexpected is not None:
             self.hooks.unexpected(source)
         self.logger.error(message, err=describe(error), traceback=formatted(error), **values)

@@ -32,7 +32,7 @@ MOST_OWNERS: Final = 1000
 """Of how many owners the time is kept, those that cost most. Up to twice as many are counted in between."""
 
 SHOWN: Final = 10
-"""How many owners the metric shows."""
+"""Number of owners that the metric shows."""
 
 TELL_EVERY: Final = 60.0
 """Seconds between two log lines about slow attempts of one owner."""
@@ -77,8 +77,8 @@ class CycleCosts:
     """The time of all scheduling cycles by owner.
 
     `spent` is called once per cycle. Owners beyond `MOST_OWNERS` are summed up in `others`; one that costs
-    more than a thousandth of the time stays in the list. Without `holds` nobody is held back: with extenders
-    a cycle takes as long as they do, whoever's it is.
+    more than a thousandth of the time stays in the list. Without `holds` no owner is held back: with
+    extenders the duration of a cycle is theirs, whichever pod it is for.
     """
 
     def __init__(
@@ -114,9 +114,9 @@ class CycleCosts:
             self._slow(queued, cost, seconds)
 
     def hold_back(self, queued: QueuedPod) -> str:
-        """Hold back a pod whose attempt failed, if that was slow; returns what its owner is told, or "".
+        """Hold back a pod whose attempt failed, if that was slow; returns the message for its owner, or "".
 
-        To be called before the pod goes back to the queue.
+        Call it before the pod returns to the queue: the queue takes the backoff from `held_until`.
         """
         queued.held_until = 0
         if queued.cost < SLOW or not self._holds:

@@ -1,7 +1,7 @@
-"""What nodes score as if no pod were on them.
+"""Scores of nodes as if they were empty.
 
-An extender that is sent whole nodes sends them back, and kube-scheduler then scores the nodes it got back:
-without the pods on them and without their images. Decisions shall be the same, so this does the same.
+An extender that receives whole nodes returns them, and kube-scheduler then scores the returned nodes:
+without the pods on them and without their images. To make the same decisions, this does so, too.
 """
 
 from collections.abc import Mapping
@@ -68,7 +68,7 @@ def total(found: Difference, count: int) -> IntColumn:
 
 
 def _normalized(column: ScoreColumn, cycle: Cycle, rows: Rows, is_fresh: list[bool]) -> dict[str, int] | None:
-    """What a plugin that puts scores in relation to each other makes of rows some of which are empty."""
+    """Normalized scores of rows some of which are empty."""
     plugin: Any = column.plugin
     empty = column.call(plugin.score_without_pods, cycle, NodeRows(cycle.table, rows))
     if empty is None:
@@ -82,7 +82,7 @@ def _normalized(column: ScoreColumn, cycle: Cycle, rows: Rows, is_fresh: list[bo
 
 
 def _scores(column: ScoreColumn, table: ClusterTable, info: PodInfo) -> dict[str, int]:
-    """What a plugin gives the nodes of another table."""
+    """Scores that a plugin gives the nodes of another table."""
     plugin: Any = column.plugin
     cycle = Cycle(table, info, {})
     cycle.feasible = table.valid.copy()

@@ -1,4 +1,4 @@
-"""Extenders in the search for a node: what they are asked, and what their answers change."""
+"""Extenders in the search for a node: the calls to them, and their effect on the result."""
 
 from collections.abc import Mapping, Sequence
 from random import Random

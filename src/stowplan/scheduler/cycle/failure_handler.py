@@ -22,7 +22,7 @@ from stowplan.scheduler.queue.sub_queues import MOVED, QUEUES, AlreadyQueuedErro
 _NOBODY: Final = Rejectors()
 
 UNHANDLED: Final = "UnhandledError"
-"""The logger of errors that nobody is told of but by the log."""
+"""Logger of errors that only the log reports."""
 
 UPDATING: Final = "Updating pod condition and nominated node name"
 OVERRIDING: Final = 1
@@ -89,7 +89,8 @@ class FailureHandler:
         self._context = context
         self._report = report
         self._resizes = resizes
-        """Whether pods on nodes come here whose resize is deferred: they are requeued, and that is all."""
+        """True if running pods whose resize is deferred come here: they are requeued without further
+        handling."""
 
     def handle(self, queued: QueuedPod, failure: Failure, began: float) -> None:
         context = self._context

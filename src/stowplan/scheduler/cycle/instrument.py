@@ -64,7 +64,7 @@ class Instrument(QueueInstrument, PluginInstrument):
         """The search for a node is over, whether it found one or not; `began` is when the cycle did."""
 
     def search_ended(self, seconds: float) -> None:
-        """The search is over with all that belongs to it, after so many seconds of the cycle."""
+        """The search is over with everything that belongs to it; `seconds` since the cycle began."""
 
     def put_aside(self, queued: QueuedPod) -> None:
         """A search takes long: the cycle is given up for now, and comes again when it is done."""
@@ -85,7 +85,8 @@ class Instrument(QueueInstrument, PluginInstrument):
         message: str,
         preempting: PreemptionRecord | None = None,
     ) -> None:
-        """An attempt came to `binding`, `unschedulable` or `error`; without a record it failed before."""
+        """An attempt ended as `binding`, `unschedulable` or `error`; without a record it failed before the
+        search."""
 
     def attempt_went_on(self, uid: str, outcome: str, message: str, seconds: float | None = None) -> None:
         """The outcome of the last attempt of a pod is another one by now."""
@@ -96,16 +97,16 @@ class Instrument(QueueInstrument, PluginInstrument):
     def assuming(self, pod: PodInfo, node: str) -> None:
         """A node was chosen for a pod; the cache does not have it there yet."""
 
-    # What comes of it
+    # Results
 
     def failed(self, queued: QueuedPod, failure: "Failure", seconds: float) -> None:
-        """A pod could not be scheduled or bound, after so many seconds; nothing was done about it yet."""
+        """A pod could not be scheduled or bound, `seconds` after the attempt began; not requeued yet."""
 
     def bound(self, assignment: "Assignment", note: str, seconds: float, waited: float | None) -> None:
         """A pod was bound: its event, and the seconds since its cycle and since its first attempt began."""
 
     def unexpected(self, source: str) -> None:
-        """An exception that nobody expected was caught."""
+        """An unexpected exception was caught."""
 
     # The cycle of a group of pods
 
@@ -116,13 +117,13 @@ class Instrument(QueueInstrument, PluginInstrument):
         """It was placed, or found no place."""
 
     def group_searched(self, seconds: float) -> None:
-        """A group that was popped was placed or found no place, after so many seconds of its cycle."""
+        """A popped group was placed or rejected, `seconds` after its cycle began."""
 
     def group_post_filter_ended(self, profile: str, status: Status, seconds: float) -> None:
         """PodGroupPostFilter plugins ran for a group."""
 
     def group_decided(self, result: "GroupResult", found: PodGroupPostFilterResult | None) -> None:
-        """A group's cycle came to its result, with what PodGroupPostFilter found if it ran."""
+        """A group's cycle ended, with the result of PodGroupPostFilter if it ran."""
 
     def group_attempted(self, outcome: str, profile: str, seconds: float) -> None:
         """A group's cycle is over: `scheduled`, `unschedulable`, `error` or `waiting_on_preemption`."""
@@ -155,7 +156,8 @@ class Instrument(QueueInstrument, PluginInstrument):
 
 
 class Hooks(QueueHooks):
-    """The hooks of the instruments of one scheduler: None where nobody has one, else what is to be called."""
+    """The hooks of the instruments of one scheduler: None for a hook without an implementation, else a
+    callable."""
 
     __slots__ = (
         "assigned",
@@ -227,7 +229,7 @@ class Hooks(QueueHooks):
             hook is not None
             for hook in (self.group_feasible, self.member_evaluated, self.group_tried, self.placements_scored)
         )
-        """Whether groups have to be placed without shortcuts, as an instrument looks at every step."""
+        """True if groups have to be placed without shortcuts, since an instrument observes every step."""
 
     def install(self, instrument: Instrument) -> None:
         """Have one more instrument follow the scheduler. Raises ValueError if it comes too late."""
@@ -237,11 +239,11 @@ class Hooks(QueueHooks):
         Hooks.__init__(self, *self.installed, instrument)
 
     def probe(self, profile: str, timer: Callable[[], float]) -> Probe | None:
-        """The hooks about the plugins of a profile; None if nobody has one."""
+        """Hooks about the plugins of a profile; None if there are none."""
         wanted = (hook_of(PluginInstrument, name, self.installed) for name in _OF_PLUGINS)
         return Probe(self.installed, profile, timer) if any(wanted) else None
 
 
 _OF_PLUGINS: Final = ("evaluation_begins", "plugin_called", "point_timer", "call_counter")
 _FROM_THE_BEGINNING: Final = (*_OF_PLUGINS, "in_flight")
-"""Hooks that are asked once, when the parts of a scheduler are made."""
+"""Hooks that are resolved once, when the parts of a scheduler are made."""

@@ -1,10 +1,10 @@
 """Long searches: attempts that are put aside so that other pods do not wait for them.
 
-A filter that has long work to do (devices for claims) hands it back as steps (framework/budget.py). The
-attempt of the pod goes on with it in slices of the event loop. If that takes too long, the pod is put aside:
-it stays in flight, its search goes on in the background, and the scheduling loop takes the next pod. When the
-search is done, or its budget is spent, the scheduling cycle of the pod begins anew and finds the answers
-there. What has changed in the meantime is searched again then; the budget is that of the whole attempt.
+A filter with a long computation (devices for claims) returns it as steps (framework/budget.py). The
+attempt of the pod runs them in slices of the event loop. If that takes too long, the pod is put aside:
+it stays in flight, its search continues in the background, and the scheduling loop takes the next pod. When
+the search is done, or its budget is spent, the scheduling cycle of the pod starts again and finds the answers
+there. Whatever changed in the meantime is searched again then; the budget covers the whole attempt.
 
 kube-scheduler lets all pods wait instead. So a pod that was created later may get a node earlier here.
 """
@@ -39,7 +39,7 @@ class PutAside:
 
 
 class LongSearches:
-    """The attempts that are put aside. What goes on with their searches in the background is the driver's.
+    """The attempts that are put aside. The driver runs their searches in the background.
 
     `put_back` returns a pod to the queue when scheduling ends.
     """
@@ -48,20 +48,20 @@ class LongSearches:
         self._context = context
         self._put_back = put_back
         self.line: deque[PutAside] = deque()
-        """The attempts whose searches are not done, the one that goes on first."""
+        """The attempts with unfinished searches, the next one to continue first."""
         self._ready: deque[QueuedPod] = deque()
         self.begin: Callable[[], None] = lambda: None
         """Called when there is something to search in the background."""
         self._pauses = lambda: context.slice.is_over
         self._resumed: tuple[str, Budget] | None = None
-        """The uid and the budget of the attempt that goes on now."""
+        """Uid and budget of the attempt that is being resumed."""
         self.aside: dict[str, Budget] = {}
         """The budgets of the attempts that are put aside, by the uid of the pod."""
         self.ends_at: str | None = None
         """The node at which the next attempt runs out of time, where a recorded one is repeated."""
 
     def budget(self, uid: str, began: float) -> Budget:
-        """The budget of an attempt that begins now, or goes on."""
+        """Budget of an attempt that begins now, or is resumed."""
         resumed, self._resumed = self._resumed, None
         if resumed is not None and resumed[0] == uid:
             budget = resumed[1]

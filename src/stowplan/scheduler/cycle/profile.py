@@ -21,5 +21,5 @@ class Profile:
 
     @property
     def preemption_name(self) -> str:
-        """What logs and events call that plugin."""
+        """Name of that plugin in logs and events."""
         return self.preemption.name if isinstance(self.preemption, Plugin) else ""

@@ -1,6 +1,6 @@
-"""What the scheduling cycles cannot do themselves: they yield it and are resumed with the answer.
+"""Requests of the scheduling cycles to the host: a cycle yields one and is resumed with the answer.
 
-`scheduler/driver.py` performs these; what extenders are asked is in `extenders/requests.py`.
+`scheduler/driver.py` performs these; requests to extenders are in `extenders/requests.py`.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -22,7 +22,7 @@ class LongSearch(Request):
 
 @dataclass(frozen=True, slots=True)
 class Write(Request):
-    """What PostFilter plugins want written, in order. Answered with the first status against it, or None."""
+    """Writes of PostFilter plugins, in order. Answered with the first error status, or None."""
 
     writes: Sequence[Callable[[], Awaitable[Status | None]]]
 

@@ -35,7 +35,7 @@ class ScheduleResult:
         return best
 
     def scores(self, rows: Rows) -> dict[str, list[int]]:
-        """What each plugin gave all the feasible rows, times its weight."""
+        """Scores of all feasible rows by plugin, times its weight."""
         scores = self.evaluation.scores(rows)
         for plugin, shifts in (self.shifts or {}).items():
             scores[plugin] = [score + shift for score, shift in zip(scores[plugin], shifts, strict=True)]

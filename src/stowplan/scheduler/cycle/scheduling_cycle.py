@@ -48,7 +48,7 @@ from stowplan.scheduler.queue.sub_queues import AlreadyQueuedError
 from stowplan.scheduler.table.podinfo import PodInfo
 
 TOP = 5
-"""How many of the best nodes are kept with their scores."""
+"""Number of best nodes that are kept with their scores."""
 
 Ended: TypeAlias = "Failure | Waited[Failure | None] | None"
 """How a part of the cycle ends: with a node (None), a failure, or steps that are left to do."""
@@ -213,18 +213,18 @@ class SchedulingCycle:
         """The topology version of the table for which rows are nominated."""
 
     def schedule_one(self, queued: QueuedPod) -> Waited[None] | None:
-        """Schedule one pod that was popped from the queue.
+        """Schedule one popped pod.
 
-        Most cycles are over when this returns: then it returns None. Where extenders have to be asked, a
-        search takes long, or preemption may make room, it returns the rest of the cycle in steps. An
-        exception that nobody expected is the pod's error, not the scheduler's end.
+        Returns None if the cycle is over, as most are. Where extenders are called, a search takes long, or
+        preemption may make room, it returns the rest of the cycle in steps. An unexpected exception is the
+        pod's error and does not end the scheduler.
         """
         began = self._context.timer()
         try:
             ended = self._schedule(queued, began)
         except CacheCorruptedError:
             raise
-        except Exception as cause:  # noqa: BLE001 - it is this pod's error, and nobody else's
+        except Exception as cause:  # noqa: BLE001 - an error of this pod alone
             ended = self.failed_unexpectedly(queued, cause)
         if ended is None:
             return None
@@ -246,7 +246,7 @@ class SchedulingCycle:
             raise
         except CacheCorruptedError:
             raise
-        except Exception as cause:  # noqa: BLE001 - it is this pod's error, and nobody else's
+        except Exception as cause:  # noqa: BLE001 - an error of this pod alone
             failure = self.failed_unexpectedly(queued, cause)
         if failure is not None:
             self._failures.handle(queued, failure, began)
@@ -306,7 +306,7 @@ class SchedulingCycle:
         return self.commit(profile, queued, evaluation.cycle, result.row, evaluation.feasible_count, began)
 
     def _place_with_extenders(self, attempt: _Attempt) -> Waited[Failure | None]:
-        """The same where extenders are asked: meanwhile the table must not change."""
+        """`_place` with extenders: the table must not change while they are called."""
         with self._context.freeze.hold():
             return (yield from self._place_in_steps(attempt, self._ask_for_node(attempt)))
 
@@ -532,10 +532,10 @@ class SchedulingCycle:
         pods, cycle.pods_to_activate = cycle.pods_to_activate, []
         self._context.queue.activate(pods)
 
-    # What goes wrong
+    # Errors
 
     def failed_unexpectedly(self, queued: QueuedPod, cause: Exception) -> Failure:
-        """The failure of a pod whose scheduling cycle raised what nobody expected."""
+        """Failure of a pod whose scheduling cycle raised an unexpected exception."""
         context = self._context
         pod = Ref(queued.key)
         context.unexpected("Scheduling cycle failed", cause, source="scheduling_cycle", pod=pod)
@@ -546,7 +546,7 @@ class SchedulingCycle:
         return Failure(message, rejected=False)
 
     def put_back(self, queued: QueuedPod) -> None:
-        """The scheduler stops in the middle of a cycle: the pod is scheduled again when it goes on."""
+        """The scheduler stops in the middle of a cycle: the pod is scheduled again when it resumes."""
         context = self._context
         context.cache.forget(queued.uid)
         try:

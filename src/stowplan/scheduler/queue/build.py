@@ -29,7 +29,8 @@ def queue_for(
     instrument: QueueInstrument | Hooks | None = None,
     logger: Logger | None = None,
 ) -> SchedulingQueue:
-    """A queue for profiles on one table. All sort it alike, so the first one's plugin does.
+    """A queue for profiles that share a table. All profiles use one QueueSort plugin; the first one's is
+    used.
 
     Times are in seconds: `podInitialBackoffSeconds`, `podMaxBackoffSeconds` and
     `--pod-max-in-unschedulable-pods-duration`. `extenders`: the scheduler has some. `wake_failed_groups`: see
@@ -62,7 +63,7 @@ def queue_for(
 def rules_of(
     framework: Framework, gates: FeatureGates = DEFAULT_GATES, *, extenders: bool = False
 ) -> ProfileRules:
-    """What the queue needs to know of a profile."""
+    """Hints and PreEnqueue plugins of a profile, as the queue uses them."""
     return ProfileRules(
         build_hint_map(framework.plugins.values(), gates, extenders=extenders), framework.gating()
     )

@@ -34,9 +34,9 @@ class UpdateEvents:
         self._node_checks = [check for check in _NODE_CHECKS if check[0] not in without]
 
     def of_pod(self, old: Pod, new: Pod, *, is_target: bool = False) -> list[ClusterEvent]:
-        """The events of an updated pod, in order. An update of no known kind is one event, too.
+        """Events of an updated pod, in order. An update of no known kind is an event, too.
 
-        `is_target`: it is the waiting pod itself that plugins are asked about.
+        `is_target`: the updated pod is itself the waiting pod.
         """
         if new.spec.node_name:
             resource = Resource.ASSIGNED_POD
@@ -67,7 +67,7 @@ def _requests_less(old: Pod, new: Pod, requests: Callable[[Pod], Mapping[str, Qu
 
 
 def _same_resources(old: Pod, new: Pod) -> bool:
-    """Whether nothing changed that requests are made of, which is quickly said of most updates."""
+    """True if nothing changed that requests are computed from: a quick check that holds for most updates."""
     was, now = old.spec, new.spec
     return (
         was.containers == now.containers
@@ -109,7 +109,7 @@ def _allocatable_changed(old: Node, new: Node) -> bool:
 
 
 def _same_amounts(old: ResourceList, new: ResourceList) -> bool:
-    """Whether two lists say the same, however they spell it."""
+    """True if two lists have equal amounts, regardless of spelling."""
     return old.keys() == new.keys() and all(
         quantity_of(raw).cmp(quantity_of(new[name])) == 0 for name, raw in old.items()
     )

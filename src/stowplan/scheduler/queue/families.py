@@ -1,9 +1,10 @@
-"""Groups of waiting pods that differ in labels alone, and which of them an event may help.
+"""Groups of waiting pods that differ in labels alone, and the lookup of those that an event may help.
 
-Pods of one workload often have a label each, such as their number, and then each is a template of its own.
-Hints that do not look at the labels of a waiting pod are asked once for all of them. Where pods differ in
-what they wait for as well, such as in the labels that they want to be near to, hints say so by keys: those of
-a pod and those of an event (`EventKeys`). Only pods that have one in common with the event are looked at.
+Pods of one workload often carry a distinct label each, such as their index, and then each has its own
+template.
+Hints that ignore the labels of a waiting pod are called once for all of them. Where pods also differ in
+the thing they wait for, such as the labels they want to be near, hints express it by keys: those of
+a pod and those of an event (`EventKeys`). Only pods that share a key with the event are looked at.
 """
 
 from collections import Counter
@@ -46,10 +47,10 @@ def family_key(group: Group) -> FamilyKey:
 
 
 class Families:
-    """All families, found by the plugins that turned them down and by the keys of events.
+    """All families, found by the plugins that rejected them and by the keys of events.
 
-    `keys` gives those that the hints of a plugin of a profile have. `failed` is told of the first time that a
-    plugin could not name any; any event may help its pods then.
+    `keys` returns the keys that the hints of a plugin of a profile have. `failed` is called the first time a
+    plugin cannot name any; from then on any event may help its pods.
     """
 
     def __init__(
@@ -126,7 +127,7 @@ class Families:
         return found
 
     def sizes(self, profile: str) -> list[tuple[Rejection, int]]:
-        """How many groups of a profile wait, by the plugins that turned them down."""
+        """Number of waiting groups of a profile, by the plugins that rejected them."""
         return [(rejection, size) for rejection, size in self._sizes.items() if rejection[0] == profile]
 
     def _index(self, family: Family, pod: PodInfo) -> None:

@@ -115,12 +115,12 @@ class GroupSubQueues(SubQueues):
             super()._ask_pre_enqueue(queued)
 
     def _ask_group(self, group: QueuedGroup) -> None:
-        """Ask PreEnqueue plugins about all members; the last one held back says by whom the group is.
+        """Call PreEnqueue plugins for all members; the last plugin that gates a member gates the group.
 
-        Plugins with one answer for the whole group are asked once. As long as such a plugin holds the group
-        back, the others are only asked about members that have come since. If nobody held it back last time,
-        they are asked about those, and about members that may be held back at any time
-        (`Plugin.always_enqueues`): a member that comes to thousands costs as much as one that comes to few.
+        Plugins with one answer for the whole group are called once. As long as such a plugin gates the group,
+        the others are only called for members added since. If no member was gated last time, they are called
+        for new members and for members that may be gated at any time (`Plugin.always_enqueues`): a member
+        added to a group of thousands costs the same as one added to a small group.
         """
         held_by = group.gating_plugin
         first = group.members[next(iter(group.members))][0]

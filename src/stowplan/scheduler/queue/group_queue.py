@@ -67,10 +67,11 @@ class GroupWaker(Requeuer):
         return found
 
     def may_help(self, group: QueuedGroup, event: ClusterEvent, old: Any, new: Any) -> bool:
-        """Whether an event may help a group that failed, as plugins say that rejected one of its members.
+        """True if an event may help a failed group, according to the plugins that rejected one of its
+        members.
 
-        Members that nobody rejected were not looked at, or would fit: they say nothing. A group with a member
-        that failed with an error sits out its backoff, as a pod does then.
+        Members without a rejection were not evaluated, or would fit: they do not count. A group with a member
+        that failed with an error sits out its backoff, as a pod would.
         """
         if event.is_wildcard or any(member.consecutive_errors for member in group.pods()):
             return False
@@ -93,7 +94,7 @@ class GroupWaker(Requeuer):
         yield from self._verdicts_of(concerned, event, old, new)
 
     def _concerns_one_group(self, group: Group, event: ClusterEvent) -> bool:
-        """Whether an event may only help the group that its object belongs to, as all hints to ask say."""
+        """True if an event can only help the group of its object, according to all hints involved."""
         if event.is_wildcard:
             return False
         matching = self._profiles[group.profile].hints.matching(event)
@@ -108,8 +109,8 @@ class GroupWaker(Requeuer):
 class GroupSchedulingQueue(SchedulingQueue):
     """All pods and groups that wait for nodes.
 
-    `groups` is what is known of groups; it changes before the queue is told. With `wake_failed_groups` a
-    group that was rejected is tried again soon after an event that may help one of its members, as a pod is;
+    `groups` is the state of the groups; it is updated before the queue is. With `wake_failed_groups` a
+    rejected group is retried soon after an event that may help one of its members, as a pod is;
     kube-scheduler lets it sit out its backoff in any case.
     """
 
@@ -205,7 +206,7 @@ class GroupSchedulingQueue(SchedulingQueue):
         )
 
     def _is_alone(self, pod: Pod) -> bool:
-        """Whether a pod is queued by itself: it is in no group, or runs and waits for a resize."""
+        """True if a pod is queued individually: it is in no group, or it runs and waits for a resize."""
         return pod.spec.scheduling_group is None or (self._resizes and is_resize_deferred(pod))
 
     # Pods come and go
@@ -269,7 +270,7 @@ class GroupSchedulingQueue(SchedulingQueue):
         if root is None:
             return
         self.update_group(obj)
-        # Whatever else there is in its tree had a root before, so none of its members is incomplete.
+        # The rest of its tree had a root before, so none of those members is incomplete.
         tree = self.groups.tree(obj.group_key)
         for leaf in [] if tree is None else tree.leaves:
             for queued in self.incomplete.take(leaf.key):
@@ -352,7 +353,7 @@ class GroupSchedulingQueue(SchedulingQueue):
         if any_failed is None:
             any_failed = bool(tried & back)
         if code == "success" and tried and tried <= back:
-            code = "error"  # a place was found, but nobody could take it: not to be tried in a loop
+            code = "error"  # a place was found, but no member could take it: do not retry in a loop
         helped = group.root in self._helped
         self._helped.discard(group.root)
         again = self._entities[group.key] = QueuedGroup(group.root, tree.obj, pending[0][1])
@@ -373,8 +374,10 @@ class GroupSchedulingQueue(SchedulingQueue):
                 self._wake_failed(again, SCHEDULE_ATTEMPT_FAILURE)
 
     def _hold_back(self, group: QueuedGroup) -> bool:
-        """A group of scheduler-plugins backs off as long as its plugin says, if that is longer, whatever
-        happens meanwhile. False if the plugin says nothing."""
+        """A group of scheduler-plugins backs off at least as long as its plugin says, regardless of events.
+
+        False if the plugin says nothing.
+        """
         least = self.groups.coscheduling_backoff
         if not least or not isinstance(group.obj, CoschedulingPodGroup):
             return False
@@ -515,7 +518,7 @@ class GroupSchedulingQueue(SchedulingQueue):
             self._helped.add(self.groups.root_of(queued.pod.pod) or "")
 
     def _wake_failed(self, group: QueuedGroup, event: str) -> None:
-        """Let a group wait no longer than a pod; it may be tried as soon as nobody else is ready."""
+        """Shorten a group's wait to that of a pod; it may be tried as soon as nothing else is ready."""
         self._failed.pop(group.key, None)
         self._places.backoff.remove(group.key)
         group.woken = True

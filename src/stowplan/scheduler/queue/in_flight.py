@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from stowplan.scheduler.framework.events import ClusterEvent
 
 POD_POPPED = "PodPopped"
-"""What metrics call a pod in flight among the events."""
+"""Label of pods in flight in the metric of in-flight events."""
 
 
 class InFlightEvent(NamedTuple):
@@ -41,7 +41,7 @@ class InFlight:
         return uid in self.starts
 
     def __len__(self) -> int:
-        """How many pods are in flight."""
+        """Number of pods in flight."""
         return len(self.starts)
 
     @property
@@ -54,9 +54,9 @@ class InFlight:
         return tuple(self._events)
 
     def counts(self) -> dict[str, int]:
-        """How many events are kept, by label, and how many pods are in flight (`PodPopped`).
+        """Number of kept events by label, and of pods in flight (`PodPopped`).
 
-        What was there once stays, if only as 0.
+        A label that was seen once stays, with 0 if need be.
         """
         counts = dict.fromkeys(self._labels, 0)
         for happened in self._events:
@@ -75,7 +75,7 @@ class InFlight:
         return True
 
     def record(self, events: Iterable[ClusterEvent], old: Any, new: Any) -> None:
-        """Keep events, if there is anybody to keep them for."""
+        """Keep events while any pod is in flight."""
         if not self.starts:
             return
         for event in events:
@@ -83,7 +83,7 @@ class InFlight:
             self._events.append(InFlightEvent(event, old, new))
 
     def since(self, uid: str) -> Sequence[InFlightEvent]:
-        """What happened since a pod was taken out of the queue."""
+        """Events since a pod was popped from the queue."""
         return self._events[self.starts[uid] - self._base :]
 
     def end(self, uid: str) -> None:

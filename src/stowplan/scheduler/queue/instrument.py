@@ -1,6 +1,6 @@
-"""Hooks about the queue; those nobody uses cost nothing.
+"""Hooks into the queue; unused hooks cost nothing.
 
-These are the part of an instrument (scheduler/cycle/instrument.py) that the queue knows.
+These are the part of an instrument (scheduler/cycle/instrument.py) that the queue calls.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,36 +17,37 @@ UNSCHEDULABLE = "unschedulable"
 GATED = "gated"
 INCOMPLETE = "incomplete"
 PENDING = "pending"
-"""What metrics call the parts of the queue.
+"""Names of the parts of the queue in metrics.
 
 Incomplete are members of a group that is not known yet, or whose parent is not. Pending are members of the
-group that is being scheduled: they came meanwhile, or have failed in this cycle.
+group that is being scheduled: they arrived during its cycle, or failed in it.
 """
 
 POD = "pod"
 POD_GROUP = "podgroup"
-"""What metrics call the types of entities in the queue."""
+"""Names of the entity types of the queue in metrics."""
 
 
 class QueueInstrument:
     """Hooks about the queue. Leave out what you do not need: only methods you override are called."""
 
     def incoming(self, queued: QueuedPod, queue: str, event: str) -> None:
-        """A pod came to `queue` (active, backoff or unschedulable) because of an event."""
+        """A pod entered `queue` (active, backoff or unschedulable) because of an event."""
 
     def incoming_many(self, count: int, queue: str, event: str) -> None:
-        """So many pods that are alike came to `queue` together. Without it `incoming` is told of each."""
+        """`count` identical pods entered `queue` together. Without this hook, `incoming` runs for each."""
 
     def incoming_group(self, group: QueuedGroup, queue: str, event: str, is_new: bool, new_pods: int) -> None:
-        """A group came to `queue` because of an event; `is_new`: it was not in that queue just before.
+        """A group entered `queue` because of an event; `is_new`: it was in another queue before.
 
-        `new_pods` are those that were not, as members join a group that waits; gated is a part of its own.
+        `new_pods` is the number of pods that were, since members join a group that waits; gated counts as a
+        separate queue.
         """
 
     def stayed_gated(self, event: str, count: int) -> None:
-        """So many gated pods would have been tried again because of an event, but their gate stays closed.
+        """`count` gated pods would have been retried because of an event, but their gate stays closed.
 
-        They count as if they had come to the unschedulable pods again, as they do in kube-scheduler.
+        They count as if they had entered the unschedulable pods again, as they do in kube-scheduler.
         """
 
     def rejected(self, plugin: str, profile: str, change: int) -> None:
@@ -56,42 +57,42 @@ class QueueInstrument:
         """Told once: whom to ask how many events are kept for pods in flight, and such pods (`PodPopped`)."""
 
     def before_hint(self, plugin: str, event: ClusterEvent) -> None:
-        """A plugin is about to be asked for a hint."""
+        """A queueing hint of a plugin is about to run."""
 
     def after_hint(self, plugin: str, event: ClusterEvent, answer: Answer) -> None:
-        """It answered; an error is in the answer."""
+        """The hint returned; an error is in the answer."""
 
     def same_hint(self, plugin: str, event: ClusterEvent, answer: Answer, count: int) -> None:
-        """So many more times it would have answered the same, so it was not asked."""
+        """A hint was not called because it would have given the same answer `count` more times."""
 
     def narrowed(self, plugin: str, to_some: bool) -> None:
-        """A plugin was asked which pods an event may help: some, or any (False)."""
+        """A plugin named the pods an event may help: some, or any (False)."""
 
     def before_pre_enqueue(self, queued: QueuedPod) -> bool:
-        """PreEnqueue plugins are about to be asked whether a pod may be tried.
+        """PreEnqueue plugins are about to run for a pod.
 
-        Whether to tell of every single one of them is the answer: without it nobody is told.
+        Return True to have `before_plugin` and `after_plugin` called for each; otherwise they are not.
         """
         return False
 
     def before_plugin(self, plugin: str) -> None:
-        """One of them is about to be asked."""
+        """One of them is about to run."""
 
     def after_plugin(self, plugin: str, status: Status) -> None:
-        """It answered."""
+        """It returned."""
 
     def after_pre_enqueue(self, queued: QueuedPod) -> None:
-        """All of them agreed, or one said no."""
+        """All of them accepted the pod, or one rejected it."""
 
     def pre_enqueue_ran(self, profile: str, count: int) -> None:
-        """All of them agreed to many pods of one profile, of which the first was told of before."""
+        """All of them accepted `count` pods of a profile, of which the first was reported before."""
 
     def problem(self, message: str) -> None:
-        """Something that should not happen was logged; the queue goes on."""
+        """An unexpected condition was logged; the queue continues."""
 
 
 class Hooks:
-    """The methods of instruments that somebody wrote, by hook; None for the others."""
+    """The implemented hooks of all instruments by name; None for a hook without an implementation."""
 
     __slots__ = (
         "after_hint",

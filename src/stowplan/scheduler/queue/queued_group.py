@@ -19,11 +19,10 @@ def entity_key(root: str) -> str:
 class QueuedGroup(QueuedPod):
     """A group on its way through the queue.
 
-    It has the timestamps, counts and backoff of its own that a pod has, and stands in the sub-queues like
-    one; `pod` is one of its members, for plugins that sort the queue. It is never empty while it is queued.
-    `root` is the key of the group at the top of its tree. Which groups there are below it is up to
-    `PodGroups`; `members` has those that wait, by the key of their PodGroup and in the order in which they
-    are to be tried.
+    It has its own timestamps, counts and backoff, like a pod, and stands in the sub-queues like one; `pod` is
+    one of its members, for QueueSort plugins. It is never empty while it is queued. `root` is the key of the
+    group at the top of its tree. The groups below it are kept by `PodGroups`; `members` has the waiting ones,
+    by the key of their PodGroup and in the order in which they are tried.
     """
 
     __slots__ = (
@@ -57,14 +56,14 @@ class QueuedGroup(QueuedPod):
         self.unstarted: dict[str, QueuedPod] = {}
         """Members, by key, that were never ready to be tried."""
         self.to_ask: dict[str, QueuedPod] = {}
-        """Members, by key, that a PreEnqueue plugin may come to hold back though it let them pass before."""
+        """Members, by key, that a PreEnqueue plugin may gate later though it let them pass before."""
         self._claiming = 0
         self._counted = ("", 0)
         """The part of the queue that it was last counted in, and with how many pods."""
         self.fresh: dict[str, QueuedPod] = {}
         """Members, by key, that PreEnqueue plugins were not asked about since they came or changed."""
         self.woken = False
-        """Whether an event may have helped it since it was rejected (`wake_failed_groups`)."""
+        """True if an event may have helped it since it was rejected (`wake_failed_groups`)."""
 
     def __repr__(self) -> str:
         return f"QueuedGroup({self.key!r}, {self.size} pods, attempts={self.attempts})"
@@ -79,7 +78,7 @@ class QueuedGroup(QueuedPod):
 
     @property
     def priority(self) -> int:
-        """That of the root, whatever its pods say."""
+        """Priority of the root; the priorities of its pods do not count."""
         return self.obj.priority
 
     @property
@@ -88,7 +87,7 @@ class QueuedGroup(QueuedPod):
 
     @property
     def size(self) -> int:
-        """How many pods wait in it."""
+        """Number of waiting pods in it."""
         return self._size
 
     @property
@@ -98,7 +97,7 @@ class QueuedGroup(QueuedPod):
 
     @property
     def template(self) -> None:
-        """Its members need not be alike."""
+        """None: its members may differ."""
         return
 
     @property

@@ -64,9 +64,9 @@ class QueuedPod:
         self.gating_plugin = ""
         """The plugin that keeps it from being tried at all."""
         self.gate: Status | None = None
-        """What that plugin said."""
+        """Status returned by that plugin."""
         self.flushed = False
-        """Whether it is being tried again only because it had waited long enough."""
+        """True if it is retried only because it had waited for the maximum duration."""
         self.flushed_at: float | None = None
         self.group: object = None
         """Its place among the pods that wait for an event (unschedulable.py)."""
@@ -90,7 +90,7 @@ class QueuedPod:
 
     @property
     def priority(self) -> int:
-        """What it is sorted by."""
+        """Priority in the queue."""
         return self.pod.pod.spec.priority or 0
 
     @property
@@ -100,7 +100,7 @@ class QueuedPod:
 
     @property
     def template(self) -> PodTemplate | None:
-        """What hints that look at templates need to know of it; None: it has no one template."""
+        """Template for hints that look at templates; None if its pods have several."""
         return self.pod.template
 
     @property
@@ -117,7 +117,7 @@ class QueuedPod:
 
     @property
     def size(self) -> int:
-        """How many pods stand here: more than one in a group."""
+        """Number of pods it stands for: more than one for a group."""
         return 1
 
     @property
@@ -136,5 +136,5 @@ class QueuedPod:
 
     @property
     def rejected(self) -> bool:
-        """Whether any plugin rejected it; a pod nobody rejected failed because something went wrong."""
+        """True if any plugin rejected it; a pod without a rejection failed with an error."""
         return bool(self.unschedulable_plugins or self.pending_plugins)

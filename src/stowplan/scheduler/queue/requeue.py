@@ -15,7 +15,7 @@ from stowplan.scheduler.queue.sub_queues import ProfileRules, Strategy, SubQueue
 from stowplan.scheduler.queue.waiting_group import Group, group_of
 
 MANY: Final = 4
-"""So many pods that are alike are moved as one."""
+"""Minimum number of identical pods that are moved as one group."""
 
 SKIPPED: Final = Answer(Hint.SKIP)
 
@@ -30,11 +30,11 @@ def ask(entry: Registered, queued: QueuedPod, event: ClusterEvent, old: Any, new
 def worth_requeuing(
     hints: HintMap | None, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any, ask: Ask = ask
 ) -> Strategy:
-    """What an event means for a pod that waits.
+    """Requeueing strategy for a waiting pod after an event.
 
-    Only plugins that rejected it are asked. If one says it may help, the pod is tried again: after its
-    backoff, or at once if that plugin was only waiting for this. A wildcard event is for everybody, or only
-    for the pod it is about.
+    Only the hints of plugins that rejected it are called. If one returns QUEUE, the pod is retried: after its
+    backoff, or at once if it was only pending for that plugin. A wildcard event applies to all pods, or only
+    to the pod it is about.
     """
     if not queued.rejected:
         return Strategy.AFTER_BACKOFF
@@ -48,7 +48,7 @@ def worth_requeuing(
 def by_hints(
     matching: ByPlugin, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any, ask: Ask = ask
 ) -> Strategy:
-    """What the plugins that hear of an event and rejected a pod make of it."""
+    """Strategy according to the hints for an event, of plugins that rejected the pod."""
 
     def any_helps(plugins: frozenset[str]) -> bool:
         return any(
@@ -93,10 +93,10 @@ def _claim_named_by_all(matching: ByPlugin, old: Any, new: Any) -> str | None:
 
 
 class Requeuer:
-    """Asks the plugins that rejected a pod what an event means for it, and moves it accordingly.
+    """Calls the hints of plugins that rejected a pod for an event, and moves the pod accordingly.
 
-    With the gate SchedulerPreQueueingHints the plugins that know which pods an event may help are asked for
-    them first, and then nobody else is asked about other pods.
+    With the gate SchedulerPreQueueingHints, plugins that can name the pods an event may help are called
+    first, and other pods are skipped.
     """
 
     __slots__ = ("_asks_first", "_hooks", "_narrows", "_places", "_profiles")
@@ -115,7 +115,7 @@ class Requeuer:
         self._narrows = not gates["CompositePodGroup"]
 
     def concerns_anybody(self, event: ClusterEvent) -> bool:
-        """Whether any plugin hears of an event."""
+        """True if any plugin registered for an event."""
         return event.is_wildcard or any(rules.hints.matching(event) for rules in self._profiles.values())
 
     def wake_all(
@@ -145,7 +145,7 @@ class Requeuer:
                 break
 
     def after(self, events: Iterable[InFlightEvent], queued: QueuedPod) -> Strategy:
-        """What events mean for a pod that was rejected while they came."""
+        """Strategy for a pod that was rejected while these events happened."""
         found = Strategy.SKIP
         for event, old, new in events:
             strategy = self._worth(queued, event, old, new)
@@ -243,7 +243,8 @@ class Requeuer:
 
     @staticmethod
     def _ignores_labels(group: Group, matching: ByPlugin, old: Any, new: Any) -> bool:
-        """Whether all hints to ask give one answer for all groups that differ from one in labels alone."""
+        """True if all hints involved give one answer for all groups that differ from this one in labels
+        alone."""
         if group.template is None:
             return False
         pod = group.representative.pod
@@ -257,12 +258,12 @@ class Requeuer:
     def _verdicts(
         self, group: Group, event: ClusterEvent, old: Any, new: Any, for_all: bool, shared: Strategy | None
     ) -> Iterator[tuple[QueuedPod, Strategy]]:
-        """The pods of a group that an event may help; `for_all`: that is all that counts. `shared`: what it
-        means for all of them, if that is known.
+        """Pods of a group that an event may help; `for_all`: only an answer for the whole group counts.
+        `shared`: the strategy for the whole group, if it is known.
 
-        If possible, hints are asked once for all of them, and all are moved as one. The pod that the event
-        is about is a special case to many hints, so with it in the group each is asked for. Where only the
-        users of one ResourceClaim are concerned, nobody else is asked for.
+        If possible, hints are called once per group and all pods are moved together. Many hints treat the pod
+        that the event is about specially, so a group that contains it is asked pod by pod. Where only the
+        users of one ResourceClaim are concerned, the other pods are skipped.
         """
         itself: set[str] = set()
         if shared is None:
@@ -309,7 +310,7 @@ class Requeuer:
         return found or None
 
     def _held(self, group: Group) -> list[QueuedPod]:
-        """The pods of a group that nobody gated so far and that some plugin is sure to hold back."""
+        """Pods of a group that are not gated yet but will be by some plugin."""
         gating = self._profiles[group.profile].pre_enqueue
         held = [uids for plugin in gating if (uids := plugin.held_pods())]
         if len(held) < 2:
@@ -334,7 +335,7 @@ class Requeuer:
         return found
 
     def _is_shared(self, group: Group, event: ClusterEvent) -> bool:
-        """Whether all hints to ask give one answer for all pods of a group."""
+        """True if all hints involved give one answer for all pods of a group."""
         if event.is_wildcard:
             return False
         matching = self._profiles[group.profile].hints.matching(event)
@@ -363,7 +364,7 @@ class Requeuer:
         return worth_requeuing(rules.hints if rules else None, queued, event, old, new, self._ask)
 
     def _worth_for(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any, count: int) -> Strategy:
-        """The same for so many groups that the pod stands for; hints count as if asked for each."""
+        """Strategy for a pod that represents `count` groups; hints count as if called for each."""
 
         def ask(entry: Registered, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Answer:
             answer = self._ask(entry, queued, event, old, new)

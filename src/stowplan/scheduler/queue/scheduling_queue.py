@@ -104,12 +104,12 @@ class SchedulingQueue:
         self._waiting = self._places.unschedulable.pods
         self._flying = self.in_flight.starts
         self.cycle = 0
-        """How many pods have been taken out so far."""
+        """Number of pods popped so far."""
 
     # Looking
 
     def __len__(self) -> int:
-        """How many pods wait, not counting those in flight."""
+        """Number of waiting pods, without those in flight."""
         return len(self._places)
 
     def __iter__(self) -> Iterator[QueuedPod]:
@@ -142,15 +142,15 @@ class SchedulingQueue:
         return None if queued is None or queued.gated else places.unschedulable.due_at(queued)
 
     def wakers(self, key: str) -> list[tuple[str, ClusterEvent]]:
-        """What may have a waiting pod tried again: plugins and the events they registered for.
+        """Plugins, with the events they registered for, that may have a waiting pod retried.
 
-        A hint may still find that one of them does not help this pod.
+        A hint may still find that one of the events does not help this pod.
         """
         queued = self._places.unschedulable.get(key)
         return [] if queued is None else self._waker.wakers(queued)
 
     def counts(self) -> dict[str, int]:
-        """How many pods wait where."""
+        """Number of waiting pods by sub-queue."""
         places = self._places
         gated = places.unschedulable.gated
         return {
@@ -161,7 +161,7 @@ class SchedulingQueue:
         }
 
     def entity_counts(self) -> dict[tuple[str, ...], int]:
-        """How many entities wait, by place and type: pods without a group, and groups."""
+        """Number of waiting entities by sub-queue and type: pods without a group, and groups."""
         counts = self.counts()
         return {(place, POD): counts[place] for place in (ACTIVE, BACKOFF, UNSCHEDULABLE, GATED)}
 
@@ -240,7 +240,7 @@ class SchedulingQueue:
 
     @property
     def may_pop(self) -> bool:
-        """Whether there may be a pod to try now."""
+        """True if a pod may be ready to try now."""
         places = self._places
         return len(places.active) > 0 or (self._early and len(places.backoff) > 0)
 
@@ -261,7 +261,7 @@ class SchedulingQueue:
                 return queued
 
     def pop_specific(self, pod: Pod) -> QueuedPod | None:
-        """Take out one certain pod wherever it waits, None if it does not wait or must not be tried."""
+        """Take out one given pod from any sub-queue; None if it is not queued or must not be tried."""
         self._activate(pod)
         queued = self._places.active.remove(pod.key)
         return queued if queued is not None and self._take_off(queued) else None
@@ -297,7 +297,7 @@ class SchedulingQueue:
 
     @property
     def has_waiting_or_in_flight(self) -> bool:
-        """Whether there are pods that an event could concern: some wait for one, or are in flight."""
+        """True if there are pods that an event could concern: unschedulable ones, or ones in flight."""
         return bool(self._waiting or self._flying)
 
     def move_all(
@@ -317,7 +317,7 @@ class SchedulingQueue:
             self.in_flight.record((event,), old, new)
 
     def activate(self, pods: Iterable[Pod]) -> None:
-        """Try pods again now, whatever they wait for; those in flight, when they come back."""
+        """Retry pods now, regardless of what rejected them; pods in flight once they return."""
         for pod in pods:
             if not self._activate(pod) and pod.metadata.uid in self.in_flight:
                 self.in_flight.record((FORCE_ACTIVATE,), None, pod)
@@ -383,7 +383,8 @@ class SchedulingQueue:
         queued.flushed_at = None
 
     def _after_flight(self, queued: QueuedPod) -> Strategy:
-        """What to do with a pod that comes back, given who rejected it and what happened meanwhile."""
+        """Strategy for a pod that returns from its cycle, by its rejections and the events since it was
+        popped."""
         if not queued.rejected or queued.uid not in self.in_flight:
             return Strategy.AFTER_BACKOFF
         return self._waker.after(self.in_flight.since(queued.uid), queued)

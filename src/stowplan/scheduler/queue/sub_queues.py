@@ -1,7 +1,7 @@
-"""The parts of the queue (active, backoff, unschedulable), how a pod moves between them, and PreEnqueue.
+"""The parts of the queue (active, backoff, unschedulable), moves between them, and PreEnqueue.
 
-A pod backs off twice as long after each failure, up to a limit. Pods that are alike and that an event wakes
-move as one group: nothing is done for each of them before its turn.
+The backoff of a pod doubles after each failure, up to a limit. Identical pods that an event wakes
+move as one group: none is touched individually before its turn.
 """
 
 from bisect import bisect_left
@@ -53,7 +53,7 @@ class Backoff:
     window: int = ORDERING_WINDOW
 
     def duration(self, failures: int, pods: int = 1) -> int:
-        """How long to wait after so many failed attempts in a row; a group of many pods may wait longer."""
+        """Backoff after n consecutive failures; a group of many pods may wait longer."""
         if failures <= 0:
             return 0
         doublings = failures - 1
@@ -157,9 +157,10 @@ class BackoffQueue:
         self._end(queued)
 
     def is_group_backing_off(self, group: Group, now: float) -> bool:
-        """Whether all pods of a group are backing off, and in the order in which they stand in it.
+        """True if all pods of a group are known to be backing off, and ending in the order in which they
+        stand in it.
 
-        If not, that may still be so.
+        False does not rule out that they are backing off.
         """
         return group.ends_in_order and self.is_backing_off(group.representative, now)
 
@@ -259,7 +260,7 @@ QUEUES: Final = {
     UNSCHEDULABLE: "Unschedulable",
     GATED: "Unschedulable",
 }
-"""What the log calls the parts of the queue."""
+"""Names of the parts of the queue in the log."""
 
 
 class AlreadyQueuedError(ValueError):
@@ -267,7 +268,7 @@ class AlreadyQueuedError(ValueError):
 
 
 class Strategy(Enum):
-    """What to do with a pod."""
+    """Requeueing decision for a pod."""
 
     SKIP = "Skip"
     """It waits on for an event."""
@@ -278,19 +279,19 @@ class Strategy(Enum):
 
 
 class ProfileRules(NamedTuple):
-    """What the queue needs to know of a profile: its hints, and its PreEnqueue plugins in order."""
+    """Hints and PreEnqueue plugins (in order) of a profile, as the queue uses them."""
 
     hints: HintMap
     pre_enqueue: Sequence[GatingPlugin] = ()
 
 
 class SubQueues:
-    """The three places a pod in the queue can be in.
+    """The three sub-queues of waiting pods.
 
     `early` is the feature gate SchedulerPopFromBackoffQ: a pod may leave the backoff before its time, so
-    PreEnqueue plugins are asked when it goes in. `renominating` are the events with which a pod that becomes
-    ready is nominated to the node of its status. `sorted_by_priority`: `sort_key` goes by the priority of a
-    pod, then by its time.
+    PreEnqueue plugins run before it goes in. `renominating` are the events with which a pod that becomes
+    ready is nominated to the node of its status. `sorted_by_priority`: `sort_key` compares the priority of
+    pods, then their time.
     """
 
     def __init__(
@@ -324,7 +325,7 @@ class SubQueues:
 
     @property
     def logs_gates(self) -> bool:
-        """Whether the log has a line for every pod that a PreEnqueue plugin holds back."""
+        """True if the log has a line for every pod that a PreEnqueue plugin gates."""
         return self._logger.enabled(4)
 
     def __iter__(self) -> Iterator[QueuedPod]:
@@ -385,10 +386,10 @@ class SubQueues:
             self._tell(queued, UNSCHEDULABLE, event)
 
     def moves_as_one(self, group: Group, event: str) -> bool:
-        """Whether the pods of a group can be moved because of an event without a look at each of them.
+        """True if an event can move the pods of a group without a look at each of them.
 
-        Not if the queue is sorted by a plugin that may look at more than priorities and times, and not if
-        somebody has to be told of every single pod.
+        False if the QueueSort plugin may compare more than priorities and times, and if every single pod has
+        to be reported.
         """
         return (
             self._sorted_by_priority
@@ -398,7 +399,7 @@ class SubQueues:
         )
 
     def move_group(self, group: Group, strategy: Strategy, event: str) -> None:
-        """Move pods that wait, that `moves_as_one` and that nobody holds back: as `requeue` for each."""
+        """Move waiting pods that `moves_as_one` and that no plugin gates: as `requeue` for each."""
         group.sort()
         backing_off = None if strategy is Strategy.IMMEDIATELY else self._backing_off(group)
         if backing_off is not None:
@@ -481,12 +482,12 @@ class SubQueues:
         self._logger.info(level, message, **values)
 
     def _keys_failed(self, plugin: str, cause: Exception) -> None:
-        """A plugin's hint could not say which pods an event concerns: all are asked about."""
+        """A plugin's hint failed to name the pods an event concerns: the hint is called for all pods."""
         err = f"{type(cause).__name__}: {cause}"
         self._logger.error("The keys of a queueing hint failed", plugin=plugin, err=err)
 
     def problem(self, message: str, queued: QueuedPod, error: str = "") -> None:
-        """Log and count what should not happen; the queue goes on."""
+        """Log and count an unexpected condition; the queue continues."""
         values = {"err": error} if error else {}
         self._logger.error(message, pod=Ref(queued.key), **values)
         if self._hooks.problem is not None:

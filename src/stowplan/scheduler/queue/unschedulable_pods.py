@@ -27,12 +27,11 @@ def _no_keys(profile: str, plugin: str) -> Collection[EventKeys]:
 
 
 class UnschedulablePods:
-    """All that wait, found by key, by what they wait for, and by how long they have waited.
+    """All unschedulable pods, found by key, by the events they wait for, and by their waiting time.
 
-    `longest` is how many seconds a pod waits at most before it is tried again without any event. `must_ask`
-    says whether there is more to be asked about a pod than hints before it is tried again. `keys` gives the
-    keys by which the hints of a profile's plugin find pods; `failed` is told of a plugin that could not name
-    some.
+    `longest` is the number of seconds after which a pod is retried without an event. `must_ask` is true if a
+    pod needs more than its hints checked before it is retried. `keys` returns the keys by which the hints of
+    a profile's plugin find pods; `failed` is called for a plugin that cannot name them.
     """
 
     def __init__(
@@ -55,7 +54,7 @@ class UnschedulablePods:
         self._numbers = count()
         self._group_numbers = count()
         self.gated = 0
-        """How many are not to be tried yet."""
+        """Number of gated pods."""
 
     def __len__(self) -> int:
         return len(self.pods) - self._woken

@@ -1,4 +1,4 @@
-"""Waiting pods that are alike: those of one template that the same plugins turned down."""
+"""Identical waiting pods: those of one template that the same plugins rejected."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -27,9 +27,9 @@ def _counts(entry: Due) -> bool:
 
 
 class Group:
-    """Pods alike in all that hints look at. Never empty while it waits.
+    """Pods that are identical in everything hints look at. Never empty while it waits.
 
-    Those without a template (pod groups that wait as one) are only alike in who rejected them.
+    Those without a template (pod groups that wait as one entity) share only the plugins that rejected them.
     """
 
     __slots__ = (
@@ -73,7 +73,7 @@ class Group:
         self._mixed = False
         self._sorted = True
         self.ends_in_order = True
-        """Whether the backoffs of its pods end in the order in which they stand here."""
+        """True if the backoffs of its pods end in the order in which they stand here."""
         self._special: set[str] = set()
         self.heap: object = None
         """Where it stands as a whole after it was woken."""
@@ -86,11 +86,11 @@ class Group:
         self._holder: HeldPods | None = None
         self._seen = 0
         self._free: set[str] = set()
-        """Who of its pods may not be held: at `_seen`, the position among those the holder let go."""
+        """Uids of its pods that may be free: as of `_seen`, the position in the holder's log of releases."""
 
     @property
     def is_plain(self) -> bool:
-        """Whether its pods are of one priority and none of them needs a look of its own."""
+        """True if its pods have one priority and none of them needs individual treatment."""
         if self.template is None or self.gating_plugin:
             return False
         return not (self._mixed or self._special or self._users)
@@ -126,7 +126,7 @@ class Group:
                 del self._users[claim]
 
     def stays(self, queued: QueuedPod, key: GroupKey, special: bool) -> bool:
-        """Whether one of its pods that changed, and belongs to a group of this key, can stay in its place."""
+        """True if a changed pod that belongs to a group of this key can keep its place."""
         return (
             key == self.key
             and queued.uid == queued.grouped_uid
@@ -144,7 +144,7 @@ class Group:
         return self.first_due() is entry
 
     def first_due(self) -> Due | None:
-        """Who will have waited long enough first."""
+        """First pod to reach the maximum waiting time."""
         heap = self._due
         while heap and not _counts(heap[0]):
             heappop(heap)
@@ -170,7 +170,7 @@ class Group:
         return line[0] if line else None
 
     def has(self, uid: str) -> bool:
-        """Whether a pod with this uid is one of the group."""
+        """True if the group contains a pod with this uid."""
         return uid in self._uids
 
     def among(self, uids: AbstractSet[str]) -> list[QueuedPod]:
@@ -187,13 +187,14 @@ class Group:
         return list(found.values())
 
     def without(self, uids: AbstractSet[str]) -> list[QueuedPod]:
-        """The pods that have none of some uids, in the order in which they came."""
+        """Pods without those of the given uids, in order of arrival."""
         others = self._let_go(uids) if isinstance(uids, HeldPods) else self._uids.keys() - uids
         return sorted([self.pods[self._uids[uid]] for uid in others], key=_ticket)
 
     def _let_go(self, held: HeldPods) -> set[str]:
-        """The uids of its pods that are not held. Only those are looked at that may have been let go since
-        the last time, or have come since.
+        """Uids of its pods that are not held.
+
+        Only pods released or added since the last call are looked at.
         """
         since = held.let_go_since(self._seen) if self._holder is held else None
         free = self._uids.keys() - held if since is None else self._free.union(since) - held

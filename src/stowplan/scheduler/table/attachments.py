@@ -48,7 +48,7 @@ class Attachable(NamedTuple):
 
 
 class Trouble(Enum):
-    """What can be wrong with a volume of a pod."""
+    """Problems with a volume of a pod."""
 
     MISSING = "missing"
     """Its claim does not exist."""
@@ -92,7 +92,7 @@ def class_name(claim: PersistentVolumeClaim) -> str:
 
 
 def is_made_for(claim: PersistentVolumeClaim, pod: Pod) -> bool:
-    """Whether a claim was made for this very pod."""
+    """True if a claim was created for this very pod."""
     owner = next((owner for owner in claim.metadata.owner_references if owner.controller), None)
     return claim.namespace == pod.namespace and owner is not None and owner.uid == pod.metadata.uid
 
@@ -103,10 +103,10 @@ def not_made_for(claim: PersistentVolumeClaim, pod: Pod) -> str:
 
 
 def needs_of(pod: Pod, volumes: Iterable[Volume], storage: Storage, *, migrated: bool, new: bool) -> Needs:
-    """What a pod needs attached.
+    """Attachments that a pod needs.
 
-    `migrated`: on a node that has a CSINode, where volumes of built-in kinds belong to CSI drivers. For a
-    `new` pod the first claim that is missing is a problem; a running one goes without.
+    `migrated`: on a node that has a CSINode, where volumes of in-tree kinds belong to CSI drivers. For a
+    `new` pod the first missing claim is a problem; a running pod does without it.
     """
     search = _Search(pod, storage, migrated, new)
     for volume in volumes:
@@ -232,7 +232,7 @@ class _Search:
 
 
 COUNTED_BY_KIND: Final = frozenset((AWS_EBS, GCE_PD, AZURE_DISK, CINDER))
-"""The kinds that volumes are known by beside their CSI drivers."""
+"""In-tree volume kinds that are counted by kind as well as by CSI driver."""
 
 
 NO_LIMIT: Final = 1 << 40
@@ -275,7 +275,7 @@ class AttachCounts:
         """By driver, the rows where it has a limit."""
         self._installed_rows: dict[str, set[int]] = {}
         self._limits: dict[str, IntColumn] = {}
-        """The same as a line, for drivers that somebody asked about, and so below."""
+        """The same as a column, for the drivers that were queried, here and below."""
         self._installed: dict[str, BoolColumn] = {}
         self._nodes: dict[int, CSINode] = {}
         self.has_csi_node: BoolColumn = np.zeros(capacity, dtype=np.bool_)
@@ -294,12 +294,12 @@ class AttachCounts:
     # Looking
 
     def counts(self, driver: str) -> IntColumn:
-        """How many volumes of a driver are attached, by row."""
+        """Number of attached volumes of a driver, by row."""
         line = self._counts.get(driver)
         return np.zeros(self._capacity, dtype=np.int64) if line is None else line
 
     def limits(self, driver: str) -> IntColumn | None:
-        """How many volumes of a driver can be attached, by row; None: no node sets a limit."""
+        """Attach limit of a driver, by row; None if no node sets one."""
         rows = self._limited_rows.get(driver)
         if rows is None:
             return None
@@ -370,7 +370,7 @@ class AttachCounts:
         }
 
     def set_csi_node(self, row: int, csi_node: CSINode | None) -> None:
-        """What drivers say about the node of a row; None: nothing."""
+        """Set the driver information of a row's node; None if there is none."""
         old = self._nodes.pop(row, None)
         if old is not None:
             for name in {driver.name for driver in old.spec.drivers}:

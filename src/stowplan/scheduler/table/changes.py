@@ -13,8 +13,8 @@ NO_ROWS: Rows = np.empty(0, dtype=np.intp)
 class ChangeLog:
     """An append-only list of touched rows, read from a position on.
 
-    Readers keep their own position. The log forgets its older half once it is long; a reader who has
-    fallen behind that far is told to look at everything again.
+    Readers keep their own position. The log drops its older half once it is long; a reader who has fallen
+    behind that far has to read everything again.
     """
 
     __slots__ = ("_base", "_limit", "_rows", "position")

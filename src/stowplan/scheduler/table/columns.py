@@ -1,4 +1,4 @@
-"""What columns are made of: lines of resources, values as small ids, counts by row or by domain."""
+"""Building blocks of columns: lines of resources, values as small ids, counts by row or by domain."""
 
 from collections.abc import Hashable, Iterator, Sequence
 from functools import lru_cache
@@ -16,7 +16,7 @@ IntArray = npt.NDArray[np.int64]
 DENSE_FROM = 48
 
 
-# How many changes are remembered one by one.
+# Number of changes that are remembered one by one.
 _REMEMBERED = 512
 
 
@@ -66,7 +66,7 @@ class Counts:
         self.version += 1
 
     def fill(self, values: IntArray) -> None:
-        """Replace everything by the counts of an array indexed alike."""
+        """Replace everything by the counts of an array with the same index."""
         self._sparse, self._dense = None, values
         self._recent = []
         self.total = int(values.sum())
@@ -147,11 +147,11 @@ T = TypeVar("T", bound=Hashable)
 
 
 class Interned(Generic[T]):
-    """Distinct values by the small id that a column holds for them, for as long as some row has them.
+    """Distinct values by the small id that a column holds for them, kept as long as some row has them.
 
-    Id 0 is the value of a row without a node; it is always there. The id of a value that the last row gave up
-    is used again for the next new one. `log` has the ids that got another value, so that whoever judged
-    values looks at new ones only.
+    Id 0 is the value of a row without a node; it is always there. The id of a value that its last row gave up
+    is used again for the next new one. `log` has the ids that got another value, so that readers that
+    evaluate values look at new ones only.
     """
 
     __slots__ = ("_free", "_ids", "_rows", "_values", "log")
@@ -169,7 +169,7 @@ class Interned(Generic[T]):
 
     @property
     def is_trivial(self) -> bool:
-        """Whether every row has the value of a row without a node."""
+        """True if every row has the value of a row without a node."""
         return len(self._ids) == 1
 
     def __iter__(self) -> Iterator[T | None]:
@@ -222,7 +222,7 @@ class Interned(Generic[T]):
 
 
 class ResourceLines:
-    """Resource name → its line in the resource columns, for as long as somebody needs it to have one.
+    """Resource name → its line in the resource columns, kept as long as it is in use.
 
     cpu, memory and ephemeral storage have the first three lines. Another resource has one while a node offers
     it or a profile scores it; free lines are used again, the lowest first. `version` changes with every name

@@ -37,14 +37,14 @@ Consumed = dict[str, Quantity]
 
 _ANY_NODE: Final = ""
 _MOST_CHANGES: Final = 65536
-"""So many changes of slices are remembered."""
+"""Number of slice changes that are remembered."""
 
 
 class DeviceRef:
-    """One device of a slice. `taints` are its own and those that rules give it.
+    """One device of a slice. `taints` are its own and those that rules add.
 
-    `matches` keeps what selectors said of the device, by expression: True, False, or the error. `seen` is the
-    device as they see it, made by whoever evaluates them.
+    `matches` caches the results of selectors for the device, by expression: True, False, or the error. `seen`
+    is the device as a CEL object, created by the first evaluation.
     """
 
     __slots__ = ("device", "id", "matches", "seen", "slice", "taints")
@@ -106,9 +106,9 @@ class SliceChange(NamedTuple):
 
 
 class Slices:
-    """All slices: those of one node by its name, those of several, those with counters, and all by pool.
+    """All slices: by node for one node, those of several nodes, those with counters, and all by pool.
 
-    Counters are for whatever node has devices that draw from them.
+    Counters apply to any node with devices that draw from them.
     """
 
     def __init__(self) -> None:
@@ -151,7 +151,7 @@ class Slices:
         return self._rules.values()
 
     def heed_rules(self, heeded: bool) -> None:
-        """Whether taint rules count (gate DRADeviceTaintRules)."""
+        """Set the effect of taint rules (gate DRADeviceTaintRules)."""
         if heeded != self._heeds_rules:
             self._heeds_rules = heeded
             if self._rules:
@@ -193,7 +193,7 @@ class Slices:
             self._forgotten += half
 
     def since(self, version: int) -> list[SliceChange] | None:
-        """What changed since a version; None if that is too long ago to say."""
+        """Changes since a version; None if that is too long ago."""
         start = version - self._forgotten
         return None if start < 0 else self._changes[start:]
 
@@ -242,7 +242,7 @@ class AllocatedState:
         self._pools: list[PoolID] = []
 
     def number_of(self, pool: PoolID) -> int:
-        """What stands for a pool in the log."""
+        """Number that represents a pool in the log."""
         number = self._numbers.get(pool)
         if number is None:
             number = self._numbers[pool] = len(self._pools)
@@ -368,7 +368,7 @@ class Claims:
     def in_flight(self) -> Mapping[str, InFlight]:
         return self._in_flight
 
-    # What the API server tells
+    # State reported by the API server
 
     def put(self, claim: ResourceClaim) -> None:
         key = claim.key
@@ -412,7 +412,7 @@ class Claims:
         if old is not None:
             self.allocated.remove(old)
 
-    # What the scheduler assumes
+    # State assumed by the scheduler
 
     def assume(self, claim: ResourceClaim) -> bool:
         """See a claim as it was written, unless the API server has told of that version or a later one.
@@ -493,11 +493,11 @@ class Claims:
         if known.counts and known.claim.allocation is not None:
             self.allocated.remove(known.claim.allocation)
 
-    # What if
+    # Hypothetical state
 
     @contextmanager
     def seen_as(self, claims: Sequence[ResourceClaim]) -> Iterator[None]:
-        """See claims as they could be, for as long as the block takes. Nobody is told."""
+        """See claims in a hypothetical state for the duration of the block, without notifying anything."""
         before = [(claim.key, self._told.get(claim.key), self._assumed.get(claim.key)) for claim in claims]
         for claim in claims:
             seen = self.get(claim.key)
@@ -550,7 +550,7 @@ def _owner_of_made(claim: ResourceClaim) -> str | None:
 
 
 def is_older(one: Object, other: Object) -> bool:
-    """Whether a version of an object came before another."""
+    """True if a version of an object precedes another."""
     try:
         return int(one.metadata.resource_version) < int(other.metadata.resource_version)
     except ValueError:
@@ -602,7 +602,7 @@ class Classes:
 
 
 class Devices:
-    """Everything about devices. `version` changes with whatever an allocation may depend on."""
+    """All state about devices. `version` changes with everything an allocation may depend on."""
 
     def __init__(self) -> None:
         self.slices = Slices()

@@ -22,7 +22,7 @@ class CountsPods(Protocol):
     def dying_too(self) -> bool: ...
 
     def count(self, row: int, delta: int) -> None:
-        """Pods came to a row, or left it."""
+        """Pods entered a row, or left it."""
         ...
 
 
@@ -58,7 +58,7 @@ class SelectsPods(Protocol):
     """Something that selects some label sets of pods."""
 
     def entry(self, label_set: LabelSet) -> object | None:
-        """What a label set that is selected lists for it; None: the label set is not selected."""
+        """Entry of a selected label set; None if the label set is not selected."""
         ...
 
     def needed_labels(self) -> tuple[LabelPair, ...] | None:

@@ -31,12 +31,12 @@ G = TypeVar("G", Service, Owner)
 
 
 class Lookups:
-    """What is known of the objects around pods.
+    """Lookup of the objects around pods.
 
-    `namespaces_version` changes with the labels of namespaces, `groups_version` with what groups pods: the
-    selectors of services and controllers, the labels that affinity terms look at, and the extended resources
-    that mean devices. An update that changes neither (a ReplicaSet's status, say) changes no version, so
-    nothing that was worked out is thrown away for it.
+    `namespaces_version` changes with the labels of namespaces, `groups_version` with anything that groups
+    pods: the selectors of services and controllers, the labels that affinity terms look at, and the extended
+    resources that mean devices. An update that changes neither (a ReplicaSet's status, say) changes no
+    version, so no cached result is dropped for it.
     """
 
     __slots__ = (
@@ -102,9 +102,9 @@ class Lookups:
     def default_selector(
         self, namespace: str, labels: Mapping[str, str], owners: tuple[OwnerReference, ...]
     ) -> Selector:
-        """What groups a pod with its siblings: the services that select it and its controller's selector.
+        """Selector for a pod and its siblings: the services that select it and its controller's selector.
 
-        Empty when there is nothing that groups it.
+        Empty if nothing groups it.
         """
         services = self._services.get(namespace)
         if not services and not owners:
@@ -133,9 +133,10 @@ class Lookups:
     def selectors_of(
         self, namespace: str, labels: Mapping[str, str], *, services_only: bool
     ) -> tuple[Selector, ...]:
-        """The selectors of all services and controllers that select a pod, whoever owns it.
+        """Selectors of all services and controllers that select a pod, regardless of ownership.
 
-        Looks at every controller there is: for rules of earlier releases, which did not go by owner.
+        Looks at every controller there is: for rules of earlier releases, which did not follow owner
+        references.
         """
         services = self.services_of(namespace, labels)
         found = {selector_from_labels(service.spec.selector or {}): None for service in services}
@@ -156,7 +157,7 @@ class Lookups:
 
 
 def _selects(wanted: Mapping[str, str] | None, labels: Mapping[str, str]) -> bool:
-    """Whether a selector of a service chooses labels; one that demands nothing chooses none."""
+    """True if a service's selector matches labels; an empty selector matches none."""
     return bool(wanted) and all(labels.get(key) == value for key, value in (wanted or {}).items())
 
 
@@ -176,10 +177,10 @@ _LOOKED_UP = 8
 
 
 class Budget:
-    """What is left of one budget. Pods in `disrupted` have been taken off it already.
+    """Remaining disruptions of one budget. Pods in `disrupted` have been subtracted already.
 
-    `number` is its place in `DisruptionBudgets.allowed`; it is used again when the budget is gone.
-    `pairs` are labels of which a chosen pod has one; None: no such labels can be named.
+    `number` is its place in `DisruptionBudgets.allowed`; it is used again when the budget is gone. `pairs`
+    are labels of which a selected pod has at least one; None if there are no such labels.
     """
 
     __slots__ = ("allowed", "disrupted", "name", "namespace", "number", "pairs", "selector")

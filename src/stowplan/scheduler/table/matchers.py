@@ -80,7 +80,7 @@ class MatcherKey(NamedTuple):
 class PodMatcher:
     """The pods of a selection by row.
 
-    Shared by all who ask for the same selection and kept exact while anybody holds it.
+    Shared by all users of the same selection and kept exact while it has a holder.
     """
 
     __slots__ = ("_index", "_needed", "_weighted", "counters", "dying_too", "holders", "key", "rows")
@@ -136,7 +136,7 @@ class _Weighted:
 
 
 class RowSet:
-    """Rows that count for somebody, by a function of labels and taints, asked again when those change."""
+    """A set of rows given by a function of labels and taints, recomputed when those change."""
 
     __slots__ = ("_decide", "_decided_at", "_domains", "_listed", "_members", "_table", "mask")
 
@@ -167,7 +167,7 @@ class RowSet:
         return self._listed
 
     def members(self, column: LabelColumn) -> IntArray:
-        """How many of the rows are in each domain of a label, as of the last `refresh`."""
+        """Number of rows of the set in each domain of a label, as of the last `refresh`."""
         found = self._members.get(column)
         if found is None:
             if len(self._members) >= _MOST_SHARED:
@@ -253,7 +253,7 @@ class DomainCounter:
 
     @property
     def members(self) -> IntArray:
-        """How many rows of the set are in each domain, as of the last `refresh`."""
+        """Number of rows of the set in each domain, as of the last `refresh`."""
         return self._rows.members(self._column)
 
     @property
@@ -267,7 +267,7 @@ class DomainCounter:
         return bool(self._rows.mask[row])
 
     def count(self, row: int, delta: int) -> None:
-        """A pod came to or left a row. Ignored while a recount is due anyway."""
+        """A pod entered or left a row. Ignored while a recount is due anyway."""
         if self._counted_at == self._table.topology_version and self._rows.mask[row]:
             self.counts.add(self._column.ids.item(row), delta)
 
@@ -316,7 +316,7 @@ class Matchers:
         return matcher
 
     def share(self, matcher: PodMatcher) -> PodMatcher:
-        """One more holder of a matcher that somebody holds."""
+        """Add a holder to a matcher that has one already."""
         matcher.holders += 1
         return matcher
 

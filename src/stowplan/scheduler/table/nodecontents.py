@@ -1,4 +1,4 @@
-"""What nodes have and hold besides resources: container images, and the host ports of their pods."""
+"""State of nodes besides resources: container images, and the host ports of their pods."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -13,7 +13,7 @@ Scores = npt.NDArray[np.int64]
 
 _FEW: Final = 64
 _SPARSE: Final = 32
-"""Rows of which more than one in so many have an image are many, if they are more than a few."""
+"""An image counts as common if more than one row in this many has it, unless those are very few."""
 
 
 class ImageState:
@@ -28,7 +28,7 @@ class ImageState:
     def __init__(self, size: int) -> None:
         self.size = size
         self.count = 0
-        """How many rows have it."""
+        """Number of rows that have it."""
         self.flags: bytearray | None = None
         self._few: set[int] = set()
 

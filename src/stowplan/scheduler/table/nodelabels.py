@@ -1,4 +1,4 @@
-"""The labels of all nodes: which rows have a key at all, and a column for each key that somebody looks at."""
+"""The labels of all nodes: the rows that have a key, and a column for each key that is in use."""
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,9 @@ from stowplan.scheduler.table.changes import NO_ROWS, Rows
 from stowplan.scheduler.table.columns import BoolColumn, IdColumn, IntColumn
 
 FEW: Final = 32
-"""For a key that at most so many rows have, the rows are listed."""
+"""Rows are listed for a key that at most this many rows have."""
 _UNHELD: Final = 64
-"""How many columns are kept current that nobody holds."""
+"""Number of columns without a holder that are kept current."""
 
 
 ABSENT = 0
@@ -123,7 +123,7 @@ class LabelColumn:
         return np.flatnonzero(wanted[self.ids[:rows_in_use]])
 
     def count_of(self, ids: npt.NDArray[np.intp]) -> int:
-        """How many rows have one of these values."""
+        """Number of rows with one of these values."""
         populations = self.populations
         return sum(populations[i] for i in ids.tolist())
 
@@ -171,9 +171,9 @@ class LabelColumn:
 class NodeLabels:
     """Label keys over rows.
 
-    A key that no node has needs no column, and a node that comes, changes or goes concerns the columns of
-    its own labels only. A column that counters hold (`acquire`) lives as long as they do, even while no
-    node has its key; of the others, which were made for a glance (`column`), the last few are kept.
+    A key that no node has needs no column, and a node that is added, changed or removed concerns the columns
+    of its own labels only. A column that counters hold (`acquire`) lives as long as they do, even while no
+    node has its key; of the others, which were made for a single lookup (`column`), the last few are kept.
     """
 
     __slots__ = ("_absent", "_columns", "_nodes", "_rows", "_unheld", "keys_version", "rarity_version")
@@ -187,7 +187,7 @@ class NodeLabels:
         self.keys_version = 0
         """Changes when a node is the first to have a key."""
         self.rarity_version = 0
-        """Changes when so many nodes have a key that they are no longer listed."""
+        """Changes when a key becomes so common that its rows are no longer listed."""
 
     def sizes(self) -> dict[str, int]:
         held = len(self._columns) - len(self._unheld)
@@ -201,7 +201,7 @@ class NodeLabels:
     # Looking
 
     def any_with(self, key: str) -> bool:
-        """Whether some node has a label of this key."""
+        """True if some node has a label of this key."""
         return key in self._rows
 
     def few_with(self, key: str) -> set[int] | None:

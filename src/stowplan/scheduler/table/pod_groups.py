@@ -1,11 +1,11 @@
-"""Pod groups: which there are, how they form trees, and how far the pods of each are.
+"""Pod groups: their state, their trees, and the progress of the pods of each.
 
-kube-scheduler keeps this twice, in its cache and in its queue. Both follow the same watch events here, in one
+kube-scheduler keeps this twice, in its cache and in its queue. Here both follow the same watch events in one
 thread, so there is one view. A pod may name a group that does not exist (yet), and a group a parent that does
-not; whoever asks is told so, in kube-scheduler's words.
+not; lookups report it in kube-scheduler's words.
 
-Groups are chained as deep as users like, and may name each other in a circle: an API server admits either. So
-every group keeps its root and whether it has its minimum. Both are brought up to date by events, at a cost in
+Groups are chained as deep as users like, and may form a cycle: an API server admits either. So
+every group stores its root and whether it has its minimum. Events update both, at a cost in
 proportion to the groups for which they change, and no function here recurses.
 """
 
@@ -72,11 +72,11 @@ class PodGroupState:
 
     @property
     def scheduled_count(self) -> int:
-        """How many pods have a node, or are assumed on one."""
+        """Number of pods that have a node or are assumed on one."""
         return len(self.assumed) + len(self.assigned)
 
     def count(self, measure: int) -> int:
-        """How many pods count towards the minimum."""
+        """Number of pods that count towards the minimum."""
         return len(self.pods) if measure == KNOWN else len(self.assumed) + len(self.assigned)
 
     @property
@@ -118,7 +118,7 @@ class PodGroupState:
 
 
 def _with_priority(obj: PodGroup, state: PodGroupState) -> PodGroup:
-    """A group of scheduler-plugins has no priority of its own: it has that of its first pod."""
+    """A group of scheduler-plugins has no priority field: the priority of its first pod is used."""
     if not isinstance(obj, CoschedulingPodGroup):
         return obj
     first = next(iter(state.pods.values()), None)
@@ -139,10 +139,10 @@ class CompositePodGroupState:
         self.minimum = _NEVER
         self.ready = [False, False]
         self.ready_children = [0, 0]
-        """How many children have their minimum, by measure; the rest is as in PodGroupState."""
+        """Number of children that have their minimum, by measure; the rest is as in PodGroupState."""
 
     def count(self, measure: int) -> int:
-        """How many groups count towards the minimum."""
+        """Number of groups that count towards the minimum."""
         return self.ready_children[measure]
 
 
@@ -191,7 +191,7 @@ class PodGroups:
     def __init__(self) -> None:
         self.enabled = False
         self.composite = False
-        """Whether groups can have parents (gate CompositePodGroup)."""
+        """True if groups can have parents (gate CompositePodGroup)."""
         self.coscheduling_backoff = 0.0
         """Seconds that a group of scheduler-plugins backs off at least after it was rejected."""
         self.version = 0
@@ -316,15 +316,15 @@ class PodGroups:
         return group_key_of(pod) if self.enabled else None
 
     def group(self, key: str) -> PodGroupState | None:
-        """What is known of a PodGroup."""
+        """State of a PodGroup."""
         return self._groups.get(key)
 
     def composite_group(self, key: str) -> CompositePodGroupState | None:
-        """What is known of a CompositePodGroup."""
+        """State of a CompositePodGroup."""
         return self._composites.get(key)
 
     def group_of(self, pod: Pod) -> PodGroupState | None:
-        """What is known of the PodGroup that a pod is a member of."""
+        """State of the PodGroup that a pod is a member of."""
         key = self.key_of(pod)
         return None if key is None else self._groups.get(key)
 
@@ -352,12 +352,12 @@ class PodGroups:
         return state.obj
 
     def all_count(self, key: str) -> int:
-        """How many pods of a PodGroup are known."""
+        """Number of known pods of a PodGroup."""
         state = self._groups.get(key)
         return 0 if state is None else state.all_count
 
     def scheduled_count(self, key: str) -> int:
-        """How many pods of a PodGroup have a node or are assumed on one."""
+        """Number of pods of a PodGroup that have a node or are assumed on one."""
         state = self._groups.get(key)
         return 0 if state is None else state.scheduled_count
 

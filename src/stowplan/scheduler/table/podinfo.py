@@ -27,10 +27,10 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class PodShape:
-    """What is derived from a pod without its labels: templates that differ in nothing else share it.
+    """Data derived from a pod without its labels, shared by templates that differ in nothing else.
 
-    Pods of an indexed Job, say, have a label each that tells its number. `signatures` is what plugins that do
-    not look at labels read of such pods, by profile.
+    Pods of an indexed Job, say, have a label each with their index. `signatures` are those of plugins that do
+    not look at labels, by profile.
     """
 
     __slots__ = (
@@ -57,22 +57,22 @@ class PodShape:
             else self.requests
         )
         self.resize_deferred = is_resize_deferred(pod)
-        """Whether pods run already and wait for room to be resized."""
+        """True if pods run already and wait for room to be resized."""
         self.ports: tuple[HostPort, ...] = host_ports(pod)
         self.terms: PodTerms = parse_terms(pod.namespace, pod.spec.affinity)
         self.taken: tuple[tuple[int, int], ...] = core_lines(self.accounted)
-        """What a pod takes of the first three resources, as (line of the resource columns, amount)."""
+        """Amounts taken of the first three resources, as (line of the resource columns, amount)."""
         self.scalars: tuple[tuple[str, int], ...] = tuple(
             (name, amount) for name, amount in self.accounted.scalars.items() if amount
         )
-        """What it takes of others, by name."""
+        """Amounts taken of other resources, by name."""
         self.non_zero: tuple[tuple[int, int], ...] = (
             (CPU, self.accounted.non_zero_milli_cpu),
             (MEMORY, self.accounted.non_zero_memory),
         )
         self.volumes: tuple[Volume, ...] = storage_volumes(pod)
         self.is_plain = not (self.volumes or self.requests.scalars or pod.spec.resource_claims)
-        """Whether pods need nothing beside room on a node: no disks, no devices."""
+        """True if pods need nothing but room on a node: no disks, no devices."""
         self.asked: dict[tuple[tuple[str, ...], bool, bool], tuple[int, ...]] = {}
         self.signatures: dict[int, tuple[int, Any]] = {}
 
@@ -132,7 +132,7 @@ class PodTemplate:
         self._seen: tuple[int, LabelSet] = (-1, label_set)
         self.class_keys: dict[int, tuple[int, tuple[Hashable, tuple[str, ...]]]] = {}
         self.counted_like: dict[PodTemplate, tuple[tuple[int, int], bool]] = {}
-        """Whether pods of other templates are counted like pods of this one (`counted_alike`)."""
+        """Whether pods of other templates count the same as pods of this one (`counted_alike`)."""
         self.facts: dict[str, object] = {}
 
     @property
@@ -160,7 +160,7 @@ class PodTemplate:
         self.facts[key] = fact
 
     def asked(self, names: tuple[str, ...], *, non_zero: bool, pod_level: bool) -> tuple[int, ...]:
-        """What the pod asks of some resources, as node scores see it (see `requests_for_scoring`)."""
+        """Requests for some resources, as node scores use them (see `requests_for_scoring`)."""
         key = (names, non_zero, pod_level)
         known = self.shape.asked.get(key)
         if known is None:
@@ -261,7 +261,7 @@ class PodInfo:
 
     @property
     def requests(self) -> PodRequests:
-        """What the pod asks of a node it is to run on."""
+        """Requests of the pod."""
         return self.template.requests
 
 
@@ -275,7 +275,7 @@ class Templates:
         self._templates: WeakValueDictionary[bytes, PodTemplate] = WeakValueDictionary()
         self._shapes: WeakValueDictionary[bytes, PodShape] = WeakValueDictionary()
         self.count_claims = False
-        """Whether resources count that pods take through claims; to be said before there are pods."""
+        """True to count resources that pods take through claims; set before there are pods."""
 
     def __len__(self) -> int:
         return len(self._templates)
@@ -285,7 +285,7 @@ class Templates:
         key = _template_key(pod)
         template = self._templates.get(key)
         if template is None:
-            # Labels are encoded last, so what is before them is equal for pods alike in all else.
+            # Labels are encoded last, so the bytes before them are equal for pods that differ only in labels.
             shape_key = key[: -len(_encode(pod.metadata.labels))]
             shape = self._shapes.get(shape_key)
             if shape is None:
@@ -298,9 +298,9 @@ class Templates:
 
 
 def _share(pod: Pod, like: Pod) -> None:
-    """Let a pod have what it has in common with another of its template: equal to its own, but held once.
+    """Let a pod share the equal parts of another pod of its template, so that they are held once.
 
-    That is half of what a decoded pod takes. What is empty takes nothing.
+    This halves the memory of a decoded pod. Empty parts take nothing.
     """
     spec, its_spec = pod.spec, like.spec
     if spec.containers is its_spec.containers:
@@ -328,10 +328,10 @@ def _share(pod: Pod, like: Pod) -> None:
 
 
 def _template_key(pod: Pod) -> bytes:
-    """Bytes that are equal for pods alike in all that a template derives, labels last.
+    """Bytes that are equal for pods with equal template data, labels last.
 
-    The name, the node and the status stay out, but for what the kubelet says of resizes. So do volumes that
-    no rule reads: the token volume that every pod gets has a random name.
+    The name, the node and the status stay out, except for the kubelet's report about resizes. So do volumes
+    that no rule reads: the token volume that every pod gets has a random name.
     """
     meta, spec, status = pod.metadata, pod.spec, pod.status
     return _encode(
@@ -393,17 +393,18 @@ def _is_storage(volume: Volume) -> bool:
 
 
 _MOST: Final = 64
-"""For so many templates a verdict is kept: those of one template in all zones of a large cluster."""
+"""Number of templates for which a verdict is cached: those of one template in all zones of a large cluster.
+"""
 
 
 def counted_alike(old: PodTemplate, new: PodTemplate) -> bool:
-    """Whether pods of two templates take the same of a node and are chosen by the same selectors.
+    """True if pods of two templates take the same from a node and are matched by the same selectors.
 
-    An API server gives a pod the zone and the region of its node when it is bound, as labels. Most often
-    nobody who counts pods can tell. Taking the pod off its row and putting it back would have everything
-    about the row worked out anew, for every pod that is bound.
+    An API server adds the zone and the region of its node to a pod's labels when it is bound. Most often no
+    counter depends on them. Taking the pod off its row and putting it back would invalidate everything
+    computed for the row, for every pod that is bound.
 
-    A verdict is kept for as long as nothing else chooses the one or the other.
+    A verdict is cached until one of the two is matched by another selector.
     """
     versions = (old.label_set.version, new.label_set.version)
     known = old.counted_like

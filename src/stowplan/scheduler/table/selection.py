@@ -1,7 +1,7 @@
 """Node selectors over many rows at once, by the same requirements that decide for one node.
 
-What a requirement leaves is a few rows, all but a few, or a mask over all of them. Of a term only what a
-requirement leaves is looked at by the next ones; as soon as few rows are left their nodes are asked directly.
+A requirement leaves a few rows, all but a few, or a mask over all of them. Each requirement of a term only
+looks at the rows that the previous ones left; as soon as few rows are left their nodes are matched directly.
 So a selector with thousands of keys, terms or values costs little more than reading it.
 """
 
@@ -37,7 +37,7 @@ from stowplan.scheduler.table.view import NodeRows
 Column = TypeVar("Column", BoolColumn, IntColumn)
 
 _FEW: Final = 16
-"""Up to so many rows are asked one by one."""
+"""Up to this many rows are matched one by one."""
 
 
 def matching_affinity(affinity: RequiredNodeAffinity, nodes: NodeRows) -> BoolColumn:
@@ -84,12 +84,12 @@ def _numbers(nodes: NodeRows) -> Iterable[int]:
 
 
 def _of(column: Column, nodes: NodeRows) -> Column:
-    """What a column of all rows in use says of some of them."""
+    """Values of a column of all rows in use for some of the rows."""
     return column if isinstance(nodes.rows, slice) else column[nodes.rows]
 
 
 class _Part(NamedTuple):
-    """What a requirement or a term leaves: `rows`, or all rows but these, or those of a mask but these."""
+    """Result of a requirement or a term: `rows`, or all rows but these, or those of a mask but these."""
 
     rows: Sequence[int] = ()
     all_but: bool = False
@@ -191,11 +191,11 @@ class _Search:
         return mask
 
     def _term(self, term: Term) -> _Part:
-        """What a term leaves; nothing if it is empty or could not be read."""
+        """Result of a term; nothing if it is empty or could not be read."""
         return _NONE if term.errors or term.is_empty else self._all(term)
 
     def _all(self, term: Term) -> _Part:
-        """What all requirements of a term leave together."""
+        """Result of all requirements of a term together."""
         mask: BoolColumn | None = None
         exceptions: list[int] = []
         bounds = _Bounds()
@@ -219,7 +219,7 @@ class _Search:
         return _Part(tuple(dict.fromkeys(exceptions)), all_but=True, mask=mask)
 
     def _parts(self, term: Term, bounds: "_Bounds") -> Iterator[_Part]:
-        """What the requirements of a term leave, each for itself; comparisons are collected in `bounds`."""
+        """Result of each requirement of a term; comparisons are collected in `bounds`."""
         for field in term.fields:
             yield self._field(field)
         for demand in term.expressions:
@@ -298,11 +298,11 @@ class _Search:
         return mask
 
     def _compares(self, demand: Requirement) -> bool:
-        """Whether a requirement compares numbers, of which many rows have one."""
+        """True if a requirement compares numbers of a key that many rows have."""
         return demand.operator in _COMPARING and self._table.labels.few_with(demand.key) is None
 
     def _is_bound(self, term: Term) -> bool:
-        """Whether a term is but one such comparison."""
+        """True if a term is a single such comparison."""
         if len(term.expressions) != 1 or term.fields or term.errors:
             return False
         return self._compares(term.expressions[0])

@@ -1,6 +1,6 @@
-"""Volumes, claims, classes and what CSI drivers say about nodes, as plugins look them up.
+"""Volumes, claims, classes and the driver information of nodes, as plugins look them up.
 
-What the scheduler assumes of volumes and claims is seen until the API server confirms or contradicts it.
+Assumed volumes and claims are visible until the API server confirms or contradicts them.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class Assumptions(Generic[T]):
         return self._assumed.get(key) or self._known.get(key)
 
     def all(self) -> list[T]:
-        """What is assumed at present."""
+        """All current assumptions."""
         return list(self._assumed.values())
 
     def told(self, key: str) -> None:
@@ -92,14 +92,14 @@ STORAGE_TYPES: Final = (
 
 
 class Storage:
-    """Storage objects by key (`namespace/name`, or the name where there is no namespace).
+    """Storage objects by key (`namespace/name`, or the name for cluster-scoped ones).
 
-    The dictionaries hold what the API server told. `volume` and `claim` give an object as it will be once
-    what was decided about it is written; `groups` has the volumes that are free, seen that way.
+    The dictionaries hold the objects of the API server. `volume` and `claim` return an object as it will be
+    once the decision about it is written; `groups` has the free volumes, seen that way.
 
     `version` changes with every object, `assumed_version` with every assumption, `classes_version` with
-    storage classes and CSI drivers and `nodes_version` with CSI nodes, so that whoever worked something out
-    can tell that it may be old.
+    storage classes and CSI drivers and `nodes_version` with CSI nodes, so that cached results can be checked
+    for age.
     """
 
     def __init__(self) -> None:
@@ -184,7 +184,7 @@ class Storage:
                 self.attachments.pop(obj.key, None)
         self._told(obj)
 
-    # What is assumed
+    # Assumed state
 
     @property
     def assumed_version(self) -> int:

@@ -63,13 +63,13 @@ class ClusterTable:
         self.capacity = _FIRST_CAPACITY
         self.rows_in_use = 0
         self.pods_are_read = False
-        """Whether somebody may look at the pods on a row themselves, and not only at what they add up to."""
+        """True if the pods on a row may be read individually, and not only as sums."""
         self.node_count = 0
         self.topology_version = 0
         self.node_log = ChangeLog()
         self.usage_log = ChangeLog()
         self.imagined = 0
-        """How many entries of `usage_log` are of pods that stood on a row, or were gone, for a trial only."""
+        """Number of entries of `usage_log` that come from pods added or removed for a trial only."""
         self.lookups = Lookups()
         self.budgets = DisruptionBudgets(release.behaviour.preempting.pdb_grouping == "stop-at-exceeded")
         self.storage = Storage()
@@ -90,9 +90,10 @@ class ClusterTable:
 
         self.resources = ResourceLines()
         self._offered: list[tuple[str, ...]] = []
-        """By row, the resources beside the first three that its node offers."""
+        """By row, the resources that its node offers besides the first three."""
         self._elsewhere: dict[str, dict[int, int]] = {}
-        """What pods take of resources that no node offers, which have no line: name → row → amount."""
+        """Amounts that pods take of resources that no node offers, which have no line: name → row → amount.
+        """
         self._exceeding: dict[tuple[bool, int, int], int] = {}
         """Sums that 64 bits do not hold, by (is it of `non_zero`?, line, row)."""
         size = self.capacity
@@ -144,11 +145,11 @@ class ClusterTable:
         return NodeRows(self, slice(0, self.rows_in_use))
 
     def label_column(self, key: str) -> LabelColumn:
-        """The column of a label, for a glance. Who keeps it acquires it from `labels`."""
+        """The column of a label, for a single lookup. Callers that keep it acquire it from `labels`."""
         return self.labels.column(key)
 
     def allocatable_of(self, resource: str) -> IntColumn:
-        """What nodes offer of one resource, by row."""
+        """Allocatable amount of one resource, by row."""
         line = self.resources.find(resource)
         offered: IntColumn = (
             np.zeros(self.capacity, dtype=np.int64) if line is None else self.allocatable[line]
@@ -156,7 +157,7 @@ class ClusterTable:
         return offered
 
     def requested_of(self, resource: str) -> IntColumn:
-        """What the pods on each row ask for of one resource."""
+        """Sum of the pods' requests for one resource, by row."""
         line = self.resources.find(resource)
         if line is not None:
             requested: IntColumn = self.requested[line]
@@ -172,7 +173,7 @@ class ClusterTable:
         return self.requested.item(line, row) if exact is None else exact
 
     def taken_by(self, template: PodTemplate) -> Sequence[tuple[int, int]]:
-        """What pods of a template take, as lines of the resource columns and amounts.
+        """Amounts that pods of a template take, as lines of the resource columns and amounts.
 
         Resources that no node offers are left out.
         """
@@ -186,10 +187,10 @@ class ClusterTable:
         return (info for pods in self._orphans.values() for info in pods.values())
 
     def sizes(self) -> dict[str, int]:
-        """How many entries every table has, by name.
+        """Number of entries of every table, by name.
 
-        All but the first group go back to what the objects of the cluster need when others are gone. Rows
-        are used again but never given back: a cluster that shrank keeps the room it had.
+        All but the first group shrink with the objects of the cluster. Rows are used again but never freed: a
+        cluster that shrank keeps its capacity.
         """
         return {
             "row capacity": self.capacity,
@@ -254,7 +255,8 @@ class ClusterTable:
             self.term_groups.namespace_changed(obj.name)
 
     def _around_devices(self, obj: Object, change: Callable[[Object], None]) -> None:
-        """What pods ask for changes its meaning with the extended resources that mean devices."""
+        """Apply a change to device classes: the extended resources that mean devices change the requests of
+        pods."""
         before = self.devices.classes.resources
         change(obj)
         if self.devices.classes.resources != before:
@@ -352,7 +354,7 @@ class ClusterTable:
             self.allocatable[self.resources.find(name), row] = max(amount, 0)
 
     def _offer(self, row: int, names: tuple[str, ...]) -> None:
-        """The node of a row offers these resources beside the first three, and no others any more."""
+        """Set the resources that the node of a row offers besides the first three."""
         before = self._offered[row]
         if before == names:
             return
@@ -419,8 +421,10 @@ class ClusterTable:
         return info
 
     def add_pods(self, pods: Iterable[Pod], refused: Callable[[Pod, QuantityError], None]) -> None:
-        """Take in many pods that have a node and are not known yet: `put_pod` for each, but sums are added
-        up all at once. `refused` is told of those with amounts that cannot be read, which are left out.
+        """Add many pods that have a node and are not known yet: `put_pod` for each, but sums are computed at
+        once.
+
+        `refused` is called for pods with unreadable amounts, which are left out.
         """
         template_of, known, row_of = self._templates.of, self.pods, self._row_of.get
         pods_on, count_besides = self.pods_on, self._count_besides
@@ -449,7 +453,7 @@ class ClusterTable:
             self.usage_log.extend(rows)
 
     def _add_amounts(self, rows: list[int], templates: list[PodTemplate]) -> None:
-        """Pods of these templates came to these rows: what they take of the first three resources."""
+        """Add the amounts that pods of these templates on these rows take of the first three resources."""
         numbers = {template: number for number, template in enumerate(dict.fromkeys(templates))}
         which = np.fromiter(map(numbers.__getitem__, templates), dtype=np.intp, count=len(templates))
         there = np.array(rows, dtype=np.intp)
@@ -503,7 +507,7 @@ class ClusterTable:
         return info
 
     def _counts_as_before(self, info: PodInfo, pod: Pod, template: PodTemplate) -> bool:
-        """Whether nothing that is counted anywhere changes with a pod's new state."""
+        """True if no count changes with a pod's new state."""
         if self.pods_are_read or not counted_alike(info.template, template):
             return False
         return not self.budgets or self.budgets.of(info) == self.budgets.of(PodInfo(pod, template))
@@ -526,9 +530,9 @@ class ClusterTable:
         return info
 
     def put_on(self, info: PodInfo, row: int) -> None:
-        """Let a pod stand on a row and count there, or stand there again, for a trial.
+        """Put a pod on a row and count it there, for a trial or to undo one.
 
-        Who puts a pod into the cluster calls `place`.
+        To add a pod to the cluster, call `place`.
         """
         self.imagined += 1
         self.pods_on[row][info.uid] = info
@@ -587,14 +591,14 @@ class ClusterTable:
                 self.term_groups.count(group, row, sign)
 
     def _add_exactly(self, template: PodTemplate, row: int, sign: int) -> None:
-        """What a pod takes of the first three resources, while some sum is past what 64 bits hold."""
+        """Add a pod's amounts of the first three resources while some sum exceeds 64 bits."""
         for line, amount in template.taken:
             self._change_exactly(False, line, row, sign * amount)
         for line, amount in template.non_zero:
             self._change_exactly(True, line, row, sign * amount)
 
     def _add_scalars(self, template: PodTemplate, row: int, sign: int) -> None:
-        """What a pod takes of other resources; of those without a line a dict keeps count."""
+        """Add a pod's amounts of other resources; those without a line are kept in a dict."""
         for name, amount in template.scalars:
             line = self.resources.find(name)
             if line is not None:
@@ -680,7 +684,7 @@ class ClusterTable:
 
 
 def allocatable_amounts(node: Node) -> dict[str, int]:
-    """What a node offers, cpu in millicores; only resources that scheduling knows."""
+    """Allocatable amounts of a node, cpu in millicores; only resources that scheduling knows."""
     return {
         name: milli_value_of(raw) if name == "cpu" else value_of(raw)
         for name, raw in node.status.allocatable.items()

@@ -21,7 +21,7 @@ _NO_LABELS: Mapping[str, str] = {}
 
 
 class TermRole(IntEnum):
-    """What a term asks for. Anti-affinity has the odd numbers."""
+    """Kind of a term. Anti-affinity has the odd numbers."""
 
     REQUIRED_AFFINITY = 0
     REQUIRED_ANTI_AFFINITY = 1
@@ -42,7 +42,7 @@ class Term(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     def selects(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str] = _NO_LABELS
     ) -> bool:
-        """Whether pods with these labels, in a namespace with those, are selected by the term."""
+        """True if the term selects pods with these labels in a namespace with those labels."""
         if namespace not in self.namespaces and not self.namespace_selector.matches(namespace_labels):
             return False
         return self.selector.matches(labels)
@@ -56,7 +56,7 @@ class PodTerms(NamedTuple):
 
     @property
     def requires(self) -> bool:
-        """Whether some term is not just a preference; those come first."""
+        """True if some term is more than a preference; required terms come first."""
         return bool(self.terms) and self.terms[0].role <= TermRole.REQUIRED_ANTI_AFFINITY
 
     def of(self, role: TermRole) -> tuple[Term, ...]:
@@ -165,7 +165,7 @@ class TermGroup:
 
 
 _MOST_KEYS: Final = 4096
-"""Beyond so many label keys every label of a pod counts."""
+"""Beyond this number of label keys every label of a pod counts."""
 
 
 class TermGroups:
@@ -198,7 +198,7 @@ class TermGroups:
         return group
 
     def count(self, group: TermGroup, row: int, delta: int) -> None:
-        """A carrier came to or left a row."""
+        """A carrier entered or left a row."""
         if not group.carriers and group not in self._idle:
             group.hold(self._labels)
             self._look_at(group.term.selector)
@@ -220,9 +220,9 @@ class TermGroups:
 
     @contextmanager
     def lingering(self) -> Iterator[None]:
-        """For as long as the block takes: groups stay when their last carrier leaves, and count nobody.
+        """For the duration of the block, keep groups without carriers, with zero counts.
 
-        For trials, in which the same pods come and go: a group that comes is matched with all label sets.
+        For trials, in which the same pods come and go: adding a group means matching it with all label sets.
         """
         self._lingering += 1
         try:

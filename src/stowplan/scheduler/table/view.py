@@ -1,4 +1,4 @@
-"""What a plugin is handed: some rows of the table, or one row as a node."""
+"""Views handed to plugins: some rows of the table, or one row as a node."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING

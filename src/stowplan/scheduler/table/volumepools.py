@@ -1,4 +1,4 @@
-"""What claims can get: free volumes, grouped by what they offer, and what CSI drivers can provision."""
+"""Supply for claims: free volumes, grouped by their properties, and the capacity of CSI drivers."""
 
 import heapq
 from collections.abc import Mapping
@@ -50,11 +50,11 @@ class Offer(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class VolumeGroup:
-    """Free volumes that nobody can tell apart but by name.
+    """Free volumes that differ only in name.
 
     `order` decides which group is taken from if several will do: the smallest volumes first, among equals
-    those that are good for the fewest other uses. It rests on nothing but the offer, and on all of it: no
-    two groups have the same.
+    those with the fewest other uses. It depends on the offer alone, and on all of it: no two groups have the
+    same.
     """
 
     __slots__ = ("_heap", "labels", "names", "number", "offer", "order")
@@ -91,9 +91,9 @@ class VolumeGroup:
 
 
 class VolumeGroups:
-    """Every volume is in one place: free in a group, reserved to a claim (or bound to it), or of no use.
+    """Every volume is in one place: free in a group, reserved for a claim (or bound to it), or unusable.
 
-    `log` has the numbers of groups that volumes came to or went from.
+    `log` has the numbers of groups that gained or lost volumes.
     """
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ class VolumeGroups:
         self._empty = 0
 
     def sizes(self) -> dict[str, int]:
-        """How much there is; groups that are empty do not count, of which a few thousand are kept."""
+        """Number of entries; empty groups, of which a few thousand are kept, do not count."""
         return {
             "groups of free volumes": len(self._by_offer) - self._empty,
             "free volumes": len(self._group_of),
@@ -205,10 +205,10 @@ def size_of(volume: PersistentVolume) -> int:
 
 @lru_cache(maxsize=16384)
 def reach_of(affinity: VolumeNodeAffinity | None) -> RequiredNodeAffinity | None:
-    """What a node needs to reach a volume, None if every node can.
+    """Requirement on the nodes that reach a volume, None if every node does.
 
-    Only labels count: what a term says about fields is not looked at, and a term that speaks of nothing
-    else fits every node.
+    Only labels count: field requirements of a term are ignored, and a term with nothing else matches every
+    node.
     """
     if affinity is None or affinity.required is None:
         return None
@@ -220,7 +220,7 @@ def reach_of(affinity: VolumeNodeAffinity | None) -> RequiredNodeAffinity | None
 
 
 def _offer(volume: PersistentVolume) -> Offer | None:
-    """What a volume offers that no claim has; None if it cannot be had."""
+    """Properties of a free volume; None if it is not available."""
     spec, metadata = volume.spec, volume.metadata
     if volume.status.phase != AVAILABLE or metadata.deletion_timestamp is not None:
         return None

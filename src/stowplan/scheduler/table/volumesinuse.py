@@ -1,4 +1,4 @@
-"""What pods on nodes do with volumes, counted by row as pods and storage objects come, change and go."""
+"""Use of volumes by pods on nodes, counted by row and kept current with pods and storage objects."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ class DiskUse(NamedTuple):
     monitors: frozenset[str] | None = None
 
     def conflicts(self, other: "DiskUse") -> bool:
-        """Whether pods cannot use the disk on one node in these two ways: reading it is no conflict."""
+        """True if pods cannot use the disk on one node in these two ways: two readers do not conflict."""
         if not self.writes and not other.writes:
             return False
         if self.monitors is None or other.monitors is None:
@@ -50,7 +50,7 @@ class DiskIndex:
 
     @property
     def size(self) -> int:
-        """How many disks are in use."""
+        """Number of disks in use."""
         return len(self._uses)
 
     def add(self, row: int, volume: Volume, delta: int) -> None:
@@ -79,7 +79,7 @@ class DiskIndex:
         }
 
     def conflicts_on(self, volume: Volume, row: int) -> bool:
-        """Whether a row is among the conflicting ones."""
+        """True if a volume conflicts with a row."""
         if not self._uses:
             return False
         return any(
@@ -109,7 +109,7 @@ def disk_source(volume: Volume) -> DiskSource | None:
 
 
 def conflict(one: Volume, other: Volume) -> bool:
-    """Whether two volumes of different pods cannot be used on one node."""
+    """True if two volumes of different pods cannot be used on one node."""
     taken = dict(disks_of(other))
     return any(disk in taken and use.conflicts(taken[disk]) for disk, use in disks_of(one))
 
@@ -137,7 +137,7 @@ class VolumesInUse:
         self._row_of = row_of
         self.disks = DiskIndex()
         self.claims: dict[str, int] = {}
-        """How many volumes of pods on nodes name a claim."""
+        """Number of volumes of pods on nodes that name a claim."""
         self.attached = AttachCounts(capacity)
         self.faults: dict[int, dict[str, int]] = {}
         """Row → pods there whose volumes cannot be told → the number of the problem, see `problem`."""
