@@ -1,4 +1,4 @@
-"""What few plugins need: reuse in detail, preemption, groups of pods, explanations, long searches.
+"""Imports that few plugins need: reuse in detail, preemption, groups of pods, explanations, long searches.
 
 Provisional, except protocols whose docstring says that they are stable. docs/plugins.md has a table. Names
 that most plugins need are in `stowplan.framework`.

@@ -1,13 +1,13 @@
-"""The budget of one scheduling attempt: how long its searches may take in all, and how long at a stretch.
+"""The budget of one scheduling attempt: the total time of its searches, and the time until it yields.
 
 A search that may become long (devices, groups, victims of preemption, explanations) counts its steps in the
 innermost loop with `spend`. When time is up that raises `BudgetExceededError`, and the attempt fails as
-kube-scheduler's does at a timeout. A search that can be interrupted is a generator: it yields every
-`STRETCH` steps or so, and whoever runs it decides how long the others wait (scheduler/driver.py, TimeSlice).
+kube-scheduler's does at a timeout. A search that can be interrupted is a generator: it yields every `STRETCH`
+steps or so, and the code that runs it decides how long other tasks wait (scheduler/driver.py, TimeSlice).
 
-Filters are not generators. One that finds out that its work is long raises `LongSearchError` with a generator
-of what is left to do, if `pauses` says that the stretch is over. The scheduler runs that in slices and then
-filters again; by then the plugin has the answers.
+Filters are not generators. A filter with long work raises `LongSearchError` with a generator of the remaining
+work if `pauses` says that the stretch is over. The scheduler runs that in slices and then filters again; by
+then the plugin has the answers.
 """
 
 from collections.abc import Callable, Generator
@@ -32,14 +32,14 @@ STRETCH: Final = 64
 """Steps after which a search looks at its budget and may be interrupted: less than a millisecond."""
 
 Step = Callable[[], None] | None
-"""A step of a search: None, or a computation that must be done before it goes on. That may be done in
-another thread, as it reads what never changes and writes nothing but its own result."""
+"""A step of a search: None, or a computation that must be done before it continues. The computation may run
+in another thread, since it reads immutable data and writes nothing but its result."""
 
 
 class Request:
-    """Something that work in steps has to wait for: an answer of an extender, a write to the API server.
+    """A request that work in steps has to wait for: an answer of an extender, a write to the API server.
 
-    What drives the work does it and sends the answer back (scheduler/driver.py).
+    The driver of the work performs it and sends the answer back (scheduler/driver.py).
     """
 
     __slots__ = ()
@@ -91,7 +91,7 @@ class Budget:
         self.seconds = seconds
         self.pauses = pauses
         self.steps = 0
-        """How many steps were counted so far."""
+        """Number of steps counted so far."""
         self.worked = 0.0
         """Seconds of an attempt that was put aside, in its earlier cycle and in the background."""
         self.ended_at: str | None = None
@@ -130,7 +130,7 @@ class Budget:
         return self.pauses is not None and self.pauses()
 
     def end(self, node: str = "") -> None:
-        """Allow no more, whatever time it is."""
+        """Allow no further steps, regardless of the time."""
         self.ended_at = node
         if self._limited is not None:
             self._limited.ended_at = node

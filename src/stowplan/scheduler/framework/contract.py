@@ -1,4 +1,4 @@
-"""What a plugin promises of itself: one `Contract` per class, with defaults that are always safe.
+"""A plugin's promises: one `Contract` per class, with defaults that are always safe.
 
     class Quiet(Plugin):
         contract = Contract(reads=Reads.USAGE, signs=Signs.TEMPLATE)
@@ -31,13 +31,15 @@ class Signs(Enum):
     POD = "pod"
     """Anything: it is called for every pod."""
     TEMPLATE = "template"
-    """What all pods of one template share: neither names nor annotations nor status. Called once for them."""
+    """Data that all pods of one template share: neither names nor annotations nor status. Called once for
+    them."""
     TEMPLATE_WITHOUT_LABELS = "template without labels"
     """The same but for labels. Called once for pods that differ in labels only, such as an index."""
     VOLUMES = "volumes"
-    """Volumes that are or become disks: pods without any are all alike, and `pre_filter` skips them."""
+    """Volumes that are or become disks: pods without any have equal signatures, and `pre_filter` skips them.
+    """
     NODE_NAME = "node name"
-    """`spec.nodeName`: pods without it are all alike."""
+    """`spec.nodeName`: pods without it have equal signatures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,20 +47,20 @@ class Contract:
     """The promises of a plugin. `dataclasses.replace` makes one for a subclass that differs in some."""
 
     reads: Reads = Reads.ANYTHING
-    """What answers about a node depend on of that node."""
+    """Parts of a node that the plugin's answers about it depend on."""
     reads_others: Reads = Reads.NOTHING
-    """What they depend on of other nodes. Then all rows are evaluated again after a change, unless
-    `stale_filter_rows` or `stale_score_rows` name those that may differ."""
+    """Parts of other nodes that the answers depend on. All rows are then evaluated again after a change,
+    unless `stale_filter_rows` or `stale_score_rows` name those that may differ."""
     signs: Signs = Signs.POD
-    """What `sign` looks at."""
+    """Parts of the pod that `sign` reads."""
     needs: tuple[str, ...] = ()
     """Resources whose objects the plugin looks up in the table, by plural (`services`). Only those that some
     plugin needs or registered events for are watched."""
 
     constant_pre_filter: bool = False
-    """What `pre_filter` returns and leaves in the cycle depends on the signature alone."""
+    """The return value of `pre_filter` and its state in the cycle depend on the signature alone."""
     constant_pre_score: bool = False
-    """What `pre_score` returns and leaves in the cycle depends on the signature alone."""
+    """The return value of `pre_score` and its state in the cycle depend on the signature alone."""
     constant_normalize: bool = False
     """`normalize` depends on the scores and their extremes alone, not on the pod."""
     filters_by_pods: bool = True
@@ -80,8 +82,8 @@ class Contract:
     """`pre_bind` may run concurrently with that of neighbouring plugins."""
 
     sorts_by_priority: bool = False
-    """`sort_key` orders by `queued.priority`, the highest first, then by `queued.timestamp`. Then pods
-    that are alike move through the queue as one. A `sort_key` that is overridden has to promise it again."""
+    """`sort_key` orders by `queued.priority`, the highest first, then by `queued.timestamp`. Identical pods
+    then move through the queue as one group. A class that overrides `sort_key` has to promise it again."""
     pre_enqueue_by_group: bool = False
     """`pre_enqueue` gives one answer to all pods of a group, or of a tree of groups: it is called once."""
     scores_placements_by_count: bool = False
@@ -104,12 +106,12 @@ class Contract:
 
     @property
     def row_local(self) -> bool:
-        """Whether answers about a node depend on no other node."""
+        """True if answers about a node depend on no other node."""
         return not self.reads_others
 
     @property
     def watches_pods(self) -> bool:
-        """Whether answers can change although no node did."""
+        """True if answers can change although no node changed."""
         return bool((self.reads | self.reads_others) & Reads.USAGE)
 
 
@@ -120,7 +122,7 @@ def _written(value: Any) -> str:
     return f"{type(value).__name__}.{value.name}" if isinstance(value, Enum) else repr(value)
 
 
-# Up to version 0.1 each promise was a class attribute of its own; plugins written so are still understood
+# Up to version 0.1 each promise was a separate class attribute; plugins written that way still work
 
 _SAME_NAME: Final = frozenset(Contract.__dataclass_fields__) - {"reads_others", "signs"}
 

@@ -1,4 +1,4 @@
-"""What is known while one pod is being placed."""
+"""Scratch pads of plugins while one pod is being placed."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -27,23 +27,23 @@ NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 class Cycle:
     """The scratch pad of one attempt.
 
-    `write` and `read` hold what a plugin found in PreFilter, `write_score` and `read_score` what it found in
-    PreScore. `memo` holds what it keeps for all pods of the class as long as the class is remembered: parsed
-    terms, counters, never anything about one attempt.
+    `write` and `read` hold a plugin's state from PreFilter, `write_score` and `read_score` its state from
+    PreScore. `memo` holds data for all pods of the class as long as the class is remembered: parsed terms,
+    counters, never anything about one attempt.
 
-    `evaluation` is that of an attempt that found no node, for PostFilter plugins. `simulated` says how the
-    row at hand differs from what it is, where it is tried with other pods on it than there are. Pods that a
-    plugin adds to `pods_to_activate` are tried again once this pod has its node, or is bound.
+    `evaluation` is that of an attempt that found no node, for PostFilter plugins. `simulated` describes how
+    the row at hand differs from reality while it is tried with other pods on it. Pods that a plugin adds to
+    `pods_to_activate` are retried once this pod has its node, or is bound.
 
-    `skipped` and `skipped_score` name the plugins that have nothing to say of the pod at Filter and at Score.
+    `skipped` and `skipped_score` name the plugins that skip the pod at Filter and at Score.
 
     `placement` is where the pod's group is being tried; None for a pod that is scheduled on its own.
 
-    `watch` is told how long every single plugin takes; it is there in a few attempts only, for a sample.
+    `watch` records the time of every plugin call; it is set for a sample of the attempts only.
 
     `group` is the scratch pad of the group while the pod is placed together with others, else None.
 
-    `budget` is the time that the attempt may take; None where only one answer is worked out.
+    `budget` is the time that the attempt may take; None if only a single answer is computed.
     """
 
     __slots__ = (
@@ -91,22 +91,22 @@ class Cycle:
         self._states = {**self._states, plugin.name: state}
 
     def read(self, plugin: "Plugin") -> Any:
-        """What the plugin found in this attempt's PreFilter, None if nothing."""
+        """The plugin's state from this attempt's PreFilter, None if there is none."""
         return self._states.get(plugin.name)
 
     def write_score(self, plugin: "Plugin", state: Any) -> None:
         self._score_states = {**self._score_states, plugin.name: state}
 
     def read_score(self, plugin: "Plugin") -> Any:
-        """What the plugin found in this attempt's PreScore, None if nothing."""
+        """The plugin's state from this attempt's PreScore, None if there is none."""
         return self._score_states.get(plugin.name)
 
     def states_of(self, plugins: frozenset[str]) -> dict[str, Any]:
-        """What some plugins found in PreFilter, by their names."""
+        """PreFilter states of some plugins, by their names."""
         return {name: state for name, state in self._states.items() if name in plugins}
 
     def score_states_of(self, plugins: frozenset[str]) -> dict[str, Any]:
-        """What some plugins found in PreScore, by their names."""
+        """PreScore states of some plugins, by their names."""
         return {name: state for name, state in self._score_states.items() if name in plugins}
 
     def adopt(self, states: Mapping[str, Any]) -> None:
@@ -121,7 +121,7 @@ class Cycle:
         self.memos[plugin.name] = memo
 
     def memo(self, plugin: "Plugin") -> Any:
-        """What the plugin remembered for pods of this class, None if nothing."""
+        """The plugin's memo for pods of this class, None if there is none."""
         return self.memos.get(plugin.name)
 
     @property

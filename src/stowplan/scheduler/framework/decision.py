@@ -1,7 +1,7 @@
 """The lasting record of one scheduling cycle, and the message about it.
 
-An `Evaluation` reads arrays that the next cycle overwrites. A `DecisionRecord` is small, of bounded size and
-keeps: it becomes a `Decision`, a part of a document, when somebody asks (`explain/recorded.py`). The message
+An `Evaluation` reads arrays that the next cycle overwrites. A `DecisionRecord` is small, bounded in size and
+permanent: it becomes a `Decision`, a part of a document, on request (`explain/recorded.py`). The message
 (`0/5 nodes are available: 3 Insufficient cpu, ...`) is kube-scheduler's to the letter: people search for it.
 """
 
@@ -16,7 +16,7 @@ from stowplan.scheduler.framework.reuse.ranking import Share
 from stowplan.scheduler.framework.status import Status
 
 NO_NODES = "no nodes available to schedule pods"
-"""Said of a cluster without a single node, where no plugin is asked anything."""
+"""Message for a cluster without a single node, where no plugin runs."""
 
 
 def fit_error(evaluation: Evaluation, post_filter_message: str = "") -> str:
@@ -32,9 +32,9 @@ def fit_error(evaluation: Evaluation, post_filter_message: str = "") -> str:
 
 
 def every_reason(evaluation: Evaluation) -> Counter[str]:
-    """How many nodes each reason stands against, also where an earlier filter has rejected the node.
+    """Number of nodes by reason, including nodes that an earlier filter has already rejected.
 
-    A filter written by node is not asked about nodes that are out of the question already.
+    A filter written by node does not run for nodes that are already ruled out.
     """
     counts: Counter[str] = Counter()
     cycle, nodes_at_hand = evaluation.cycle, evaluation.all_rows()
@@ -78,9 +78,9 @@ def none_available(node_count: int) -> str:
 
 
 EXAMPLES = 3
-"""How many nodes are named per reason."""
+"""Number of nodes named per reason."""
 GROUPS = 24
-"""How many different verdicts are kept; what the rest amount to is summed up in one more."""
+"""Number of different verdicts that are kept; the rest is summed up in one more."""
 
 _OTHER_REASONS = "for other reasons"
 
@@ -100,9 +100,9 @@ class RejectedNodes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class DecisionRecord:
-    """A decision as it was found: putting it into words can wait until somebody asks.
+    """A decision as it was found, before it is put into words.
 
-    Every pod that is placed leaves one, so it is little work to make.
+    Every placed pod leaves one, so creating it must be cheap.
     """
 
     __slots__ = (
@@ -153,7 +153,7 @@ class DecisionRecord:
             self.varying = [list(map(final.item, rows)) for final, _ in scores.varying]
 
     def scores(self, place: int) -> dict[str, int]:
-        """What each plugin added to the total of one of the best nodes."""
+        """Share of each plugin in the total of one of the best nodes."""
         varying = iter(self.varying)
         return {
             share.plugin: next(varying)[place] * share.weight if share.points is None else share.points

@@ -1,4 +1,4 @@
-"""What filters and scores came to in one scheduling cycle, readable until the table changes."""
+"""Results of filters and scores in one scheduling cycle, readable until the table changes."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ _NOT_LOOKED_AT: Final = unresolvable()
 
 
 class PreFiltering(NamedTuple):
-    """What PreFilter plugins said together: a rejection, or the only nodes to look at."""
+    """Combined result of PreFilter plugins: a rejection, or the only nodes to look at."""
 
     status: Status | None = None
     node_names: frozenset[str] | None = None
@@ -89,11 +89,11 @@ class Evaluation:
         self.feasible_count = 0 if self.rejected_outright is not None else pod_class.filters.count
         self.scored = False
         self.ended = False
-        """Whether scoring is over, or there was nothing to score."""
+        """True if scoring is over, or there was nothing to score."""
         self.ruled_out_by_others: list[int] = []
         """Rows that passed all filters and that others, as extenders, rejected."""
         self.unexamined = 0
-        """How many nodes were not looked at, because enough had been found."""
+        """Number of nodes that were not examined, because enough had been found."""
 
     @property
     def profile(self) -> ProfileSpec:
@@ -125,7 +125,7 @@ class Evaluation:
         return np.flatnonzero(self.pod_class.filters.feasible)
 
     def status(self, row: int) -> Status:
-        """What the filters say of a row: success, or the first rejection with its reasons."""
+        """Filter result of a row: success, or the first rejection with its reasons."""
         if self.rejected_outright is not None:
             return self.rejected_outright
         filters = self.pod_class.filters
@@ -157,7 +157,7 @@ class Evaluation:
 
     @property
     def left_out(self) -> Status:
-        """What is said of nodes that PreFilter plugins did not ask for."""
+        """Status of nodes excluded by the node names of PreFilter plugins."""
         return unresolvable(
             f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(self.pre_filtering.rejectors))}]"
         )
@@ -170,7 +170,7 @@ class Evaluation:
 
     @property
     def _is_special(self) -> bool:
-        """Whether verdicts on rows may differ from those for other pods of the class."""
+        """True if verdicts on rows may differ from those for other pods of the class."""
         return bool(self.overruled or self.pre_filtering.node_names is not None or self.pod_class.unsigned)
 
     def _known_rejections(self) -> dict[Status, Rows]:
@@ -236,7 +236,7 @@ class Evaluation:
 
     @property
     def node_count(self) -> int:
-        """How many nodes there are; in the placement, where a group is being placed."""
+        """Number of nodes; of the placement, if a group is being placed."""
         placement = self.cycle.placement
         return (
             self.cycle.table.node_count if placement is None else placement.placement.count(self.cycle.table)
@@ -254,7 +254,7 @@ class Evaluation:
         return self._framework.simulations(self.cycle, memos, self.nominations)
 
     def reason_counts(self) -> Counter[str]:
-        """How many nodes each reason stands against."""
+        """Number of nodes by reason."""
         counts: Counter[str] = Counter()
         for status, rows in self.rejections().items():
             for reason in status.reasons:
@@ -287,7 +287,7 @@ class Evaluation:
         return ranking.ties(ranking.best()[0])
 
     def top_rows(self, count: int, chosen: int) -> list[int]:
-        """So many of the best rows: the chosen one, then the next best, equal ones in row order."""
+        """The best `count` rows: the chosen one, then the next best, equal ones in row order."""
         rows = self.pod_class.scores.ranking.top_rows(count)
         if chosen in rows:
             rows.remove(chosen)
@@ -333,8 +333,8 @@ class Rejectors(NamedTuple):
 def rejectors_of(evaluation: Evaluation) -> Rejectors:
     """The plugins because of which an attempt found no node.
 
-    Besides those that rejected nodes these are the ones that narrowed the choice beforehand. Without any
-    node nobody rejected anything.
+    These are the ones that rejected nodes, and those that narrowed the choice beforehand. In a cluster
+    without nodes there are none.
     """
     if not evaluation.node_count:
         return Rejectors()

@@ -13,10 +13,10 @@ from stowplan.scheduler.table.podinfo import PodInfo
 class Resource(StrEnum):
     """The kinds of objects that events are about.
 
-    An event about a pod says whether it is on a node (`AssignedPod`), waits for one (`UnscheduledPod`) or is
-    the waiting pod itself that is asked about (`TargetPod`); who registers for `Pod` hears of all of them.
-    `UnschedulablePod` is what releases before 1.37 have for the last two. `PodResources` says which ones a
-    release has. Kinds that are not listed are named `<plural>.<version>.<group>`.
+    An event about a pod tells if it is on a node (`AssignedPod`), waits for one (`UnscheduledPod`) or is the
+    very pod for which the hint is called (`TargetPod`); registering for `Pod` covers all of them.
+    `UnschedulablePod` replaces the last two in releases before 1.37. `PodResources` lists those of a release.
+    Kinds that are not listed are named `<plural>.<version>.<group>`.
     """
 
     POD = "Pod"
@@ -41,7 +41,7 @@ class Resource(StrEnum):
 
 
 class Action(IntFlag):
-    """What happened, as bits; the order of the bits matters when events are matched."""
+    """The action of an event, as bits; the order of the bits matters when events are matched."""
 
     ADD = 1
     DELETE = 2
@@ -63,7 +63,7 @@ class Action(IntFlag):
     """The last scheduling gate is gone."""
     UPDATE_POD_GENERATED_RESOURCE_CLAIM = 16384
     UPDATE = 32764
-    """Any update; as an event: an update that is none of the above."""
+    """Any update; in an event: an update that is none of the above."""
     ALL = 32767
 
     @property
@@ -89,10 +89,10 @@ _EVENTS: Final[dict[tuple[str, int, str], "ClusterEvent"]] = {}
 
 
 class ClusterEvent:
-    """Something that happened, or that a plugin wants to hear of. `name` replaces the usual label.
+    """An event in the cluster, or one that a plugin registers for. `name` replaces the usual label.
 
     There is one object for each: events are compared and looked up by identity, because every change of the
-    cluster is one, and whatever is to be known of it is worked out once. What can happen is a short list.
+    cluster creates one, and derived data is computed once. The number of distinct events is small.
     """
 
     __slots__ = ("action", "is_wildcard", "label", "name", "resource")
@@ -101,9 +101,9 @@ class ClusterEvent:
     action: Action
     name: str
     label: str
-    """What logs and metrics call it, such as `AssignedPodDelete`."""
+    """Name in logs and metrics, such as `AssignedPodDelete`."""
     is_wildcard: bool
-    """Whether it is about everything."""
+    """True if it is about everything."""
 
     def __new__(cls, resource: str, action: Action, name: str = "") -> "ClusterEvent":
         event = _EVENTS.get((resource, action, name))
@@ -123,10 +123,10 @@ class ClusterEvent:
         return ClusterEvent, (self.resource, self.action, self.name)
 
     def hears(self, incoming: "ClusterEvent") -> bool:
-        """Whether whoever registered for this event wants to hear of an incoming one.
+        """True if a registration for this event covers an incoming one.
 
-        Somebody who registered for all updates hears of each kind of update. Somebody who registered for one
-        kind does not hear of updates in general, because those are the ones that are of no known kind.
+        A registration for all updates covers each kind of update. A registration for one kind does not cover
+        updates in general, because those are the ones of no known kind.
         """
         if self.is_wildcard:
             return True
@@ -152,11 +152,11 @@ NODE_DELETE: Final = ClusterEvent(Resource.NODE, Action.DELETE)
 
 
 class PodResources(NamedTuple):
-    """What pods are called in the events of a release.
+    """Names of pods in the events of a release.
 
     `unscheduled` and `target` are those of incoming events: another waiting pod, and the waiting pod itself.
-    `of_assigned` and `of_target` are what a plugin registers for that wants to hear of pods on nodes, or of
-    the pod it rejected. Before 1.37 it registers for all pods, and its hint has to tell them apart.
+    `of_assigned` and `of_target` are those that a plugin registers for pods on nodes, or for the pod it
+    rejected. Before 1.37 it registers for all pods, and its hint has to tell them apart.
     """
 
     unscheduled: Resource
@@ -179,7 +179,7 @@ _UNSPLIT: Final = PodResources(
 
 
 def pod_resources(behaviour: Behaviour) -> PodResources:
-    """What pods are called in the events of a release with this behaviour."""
+    """Names of pods in the events of a release with this behaviour."""
     return _SPLIT if behaviour.queueing.target_pod_events else _UNSPLIT
 
 
@@ -195,7 +195,7 @@ POP_FROM_BACKOFF: Final = "PopFromBackoffQ"
 
 
 class Hint(Enum):
-    """What a plugin thinks an event means for a pod it rejected."""
+    """A hint's answer for an event and a pod that its plugin rejected."""
 
     QUEUE = "Queue"
     """It may fit now: try again."""
@@ -219,11 +219,11 @@ HintFunction = Callable[[PodInfo, Any, Any], Hint]
 
 
 class EventKeys(NamedTuple):
-    """What an event and a pod that it may help have in common: at least one of some keys.
+    """Keys that an event and a pod must share, at least one of them, for the event to help the pod.
 
-    `of_pod` gives the keys of a waiting pod, going by what all pods of one template share but for labels;
-    `of_event(old, new)` those of an event. None: any pod may be helped by the event, or by any. An event that
-    is about the waiting pod itself need not have its keys.
+    `of_pod` returns the keys of a waiting pod, from data that all pods of one template share, and its labels;
+    `of_event(old, new)` those of an event. None: any pod may be helped by the event, or by any. An event
+    about the waiting pod itself need not have its keys.
     """
 
     of_pod: Callable[[PodInfo], Collection[Hashable] | None]
@@ -233,21 +233,21 @@ class EventKeys(NamedTuple):
 class EventRegistration(NamedTuple):
     """An event that may help pods a plugin rejected. Without a hint it always may.
 
-    `by_template`: the hint looks only at what all pods of one template share, unless the event is about the
-    waiting pod itself. Then it is asked once for all of them.
+    `by_template`: the hint only reads data that all pods of one template share, unless the event is about the
+    waiting pod itself. It is then called once for all of them.
 
-    `ignores_labels`: moreover, it does not look at the labels of the waiting pod. It may be a function of the
-    pod, `old` and `new`, which does not look at them either. Then the hint is asked once for all pods that
+    `ignores_labels`: moreover, it does not read the labels of the waiting pod. It may be a function of the
+    pod, `old` and `new`, which does not read them either. The hint is then called once for all pods that
     differ in labels alone.
 
-    `keys`: the hint says try again only for pods that have a key in common with the event, so that no other
-    pod has to be asked.
+    `keys`: the hint returns QUEUE only for pods that share a key with the event, so it is called for no other
+    pod.
 
-    `only_claim(old, new)` names the ResourceClaim (`namespace/name`) whose users alone the event may help,
-    so that no other pod has to be asked; None: it may help any.
+    `only_claim(old, new)` names the ResourceClaim (`namespace/name`) to whose users the help of the event is
+    limited, so that the hint is called for no other pod; None: it may help any.
 
-    `only_group`: the event may help nobody but pods of the group, or tree of groups, that its object is or
-    is a member of.
+    `only_group`: the event may only help pods of the group, or tree of groups, that its object is or is a
+    member of.
     """
 
     event: ClusterEvent
@@ -297,14 +297,14 @@ _NODE_TAINT: Final = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_TAINT)
 
 
 class Answer(NamedTuple):
-    """What a hint said; with an error the hint counts as QUEUE."""
+    """Result of a hint; with an error the hint counts as QUEUE."""
 
     hint: Hint
     error: str | None = None
 
     @property
     def label(self) -> str:
-        """What metrics call it: `Queue`, `QueueSkip` or `Error`."""
+        """Name in metrics: `Queue`, `QueueSkip` or `Error`."""
         return "Error" if self.error is not None else self.hint.value
 
 
@@ -324,14 +324,14 @@ class Registered(NamedTuple):
     keys: EventKeys | None = None
 
     def is_blind(self, pod: PodInfo, old: Any, new: Any) -> bool:
-        """Whether the answer is the same for all pods that differ from one in labels alone."""
+        """True if the answer is the same for all pods that differ from this one in labels alone."""
         if not self.by_template:
             return False
         blind = self.ignores_labels
         return blind if isinstance(blind, bool) else blind(pod, old, new)
 
     def ask(self, pod: PodInfo, old: Any, new: Any) -> Answer:
-        """What the plugin thinks an event means for a pod. A hint that fails says try again."""
+        """Call the hint for an event and a pod. A hint that fails counts as QUEUE."""
         if self.hint is None:
             return ALWAYS
         try:
@@ -379,7 +379,7 @@ class HintMap:
         return found
 
     def watched(self) -> dict[str, Action]:
-        """What has to be watched: all actions anybody registered for, by kind of object."""
+        """All registered actions by kind of object: these have to be watched."""
         found: dict[str, Action] = {}
         for entry in self.registered:
             event = entry.event
@@ -405,7 +405,7 @@ def build_hint_map(
 
 
 def _everything(gates: FeatureGates) -> tuple[EventRegistration, ...]:
-    """What a plugin hears of that does not say what it wants to hear of."""
+    """Registrations of a plugin that does not list its events."""
     with_groups = gates.coscheduling or gates["GenericWorkload"]
     resources = (*_EVERYTHING, Resource.POD_GROUP) if with_groups else _EVERYTHING
     return tuple(EventRegistration(ClusterEvent(resource, Action.ALL)) for resource in resources)
@@ -414,8 +414,8 @@ def _everything(gates: FeatureGates) -> tuple[EventRegistration, ...]:
 def _registered(plugin: str, events: Sequence[EventRegistration], wakes_by_taints: bool) -> list[Registered]:
     """The registrations of a plugin.
 
-    With `wakes_by_taints`, whoever registers for new nodes without registering for taints hears of taints all
-    the same, and always says try again: a new node could be noticed first when its taints went away.
+    With `wakes_by_taints`, a plugin that registers for new nodes but not for taints is registered for taints
+    too, without a hint: a new node could be noticed first when its taints are removed.
     """
     found = [
         Registered(

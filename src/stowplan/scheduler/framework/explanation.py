@@ -1,9 +1,8 @@
-"""What a plugin can add to explanations: what exactly a node lacks for a pod, what would help, and why
-preemption chose one node and not another.
+"""Plugin additions to explanations: what exactly a node lacks for a pod, what would help, and why preemption
+chose one node and not another.
 
-All of it is optional and never asked while pods are scheduled: only when somebody wants to know why. A remedy
-is a proposal. Whether the pod really fits with it is found out by running the filters again on the changed
-pod.
+All of it is optional and never called while pods are scheduled, only for an explanation. A remedy is a
+proposal. Running the filters again on the changed pod decides if the pod really fits with it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,10 +22,10 @@ FloatArray = npt.NDArray[np.float64]
 
 
 class Shortfall(NamedTuple):
-    """What a node lacks for a pod, in words, and how much that is: 0 is nearly nothing, 1 all there is.
+    """A node's shortfall for a pod, in words, and its size: 0 is nearly nothing, 1 everything.
 
     `about` names it in a word or two for a table: `1 nvidia.com/gpu short`, `taint`; `text` has the details.
-    `devices` says of every device why it cannot be used, as plain data.
+    `devices` has the reason why each device cannot be used, as plain data.
     """
 
     about: str
@@ -115,7 +114,7 @@ class Choice(Protocol):
 
     @property
     def criterion(self) -> str:
-        """What decided: the name of a criterion, `only` for the only candidate, `random` among equals."""
+        """Deciding criterion: its name, `only` for the only candidate, `random` among equals."""
         ...
 
     @property
@@ -130,7 +129,7 @@ class Choice(Protocol):
 
     @property
     def spared_count(self) -> int:
-        """How many there are."""
+        """Number of spared pods."""
         ...
 
     def ruled_out(self) -> Sequence[RuledOut]:
@@ -143,10 +142,10 @@ class PreemptionSearchPlugin(Protocol):
     """A preemption plugin that can say which nodes its last search found to be no candidates. Provisional."""
 
     keeps_search: bool
-    """Whether searches are kept for that: only while somebody asks."""
+    """True to keep searches for explanations: only while one is being made."""
 
     def not_candidates(self) -> Sequence[RuledOut]:
-        """Asked right after `post_filter`; empty if it did not come to a search, or it was not kept."""
+        """Called right after `post_filter`; empty if there was no search, or it was not kept."""
         ...
 
 
@@ -154,10 +153,10 @@ class PreemptionSearchPlugin(Protocol):
 
 
 class UnitOutcome(NamedTuple):
-    """What becomes of pods that go together or not at all, when a group preempts.
+    """Outcome of a group's preemption for pods that are evicted together.
 
-    `unit` is the key of a group (`podgroup/namespace/name`), or of a pod (`pod/namespace/name`). `problem`
-    says why they have to go, empty if they stay: the first member that would not fit beside them.
+    `unit` is the key of a group (`podgroup/namespace/name`), or of a pod (`pod/namespace/name`). `problem` is
+    the reason for their eviction, empty if they stay: the first member that would not fit with them in place.
     """
 
     unit: str
@@ -168,14 +167,14 @@ class UnitOutcome(NamedTuple):
 
 
 class GroupPreemption(NamedTuple):
-    """How a group's search for victims went; little data, to be kept with the decision.
+    """Summary of a group's search for victims; little data, to be kept with the decision.
 
-    `candidates` is how many units have a lower priority than the group. `victims` are those that have to go,
-    `spared` some of the others, both the most important first and not all if there are many. `disruptions`
-    is how many of the victims are groups or pods of one, `violations` how many pods violate a disruption
-    budget. `without_victims` is why the group finds no place even if all candidates were gone. `result` is
-    the label of the status code that it came to, `seconds` how long it took; None if the group may not
-    preempt, or its victims are going already.
+    `candidates` is the number of units with a lower priority than the group. `victims` are those to evict,
+    `spared` some of the others, both the most important first and truncated if there are many. `disruptions`
+    is the number of victims that are groups or pods of one, `violations` the number of pods that violate a
+    disruption budget. `without_victims` is the reason why the group finds no place even without all
+    candidates. `result` is the label of the resulting status code, `seconds` the duration; None if the group
+    may not preempt, or its victims are being deleted already.
     """
 
     result: str

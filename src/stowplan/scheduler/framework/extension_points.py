@@ -1,8 +1,8 @@
 """Calling plugins: `call_plugin` for every extension point, then the points after Score in their order.
 
-What a plugin raises fails the pod at hand and nothing else: it becomes a `PluginError` that names the plugin,
-the extension point and, where there is one, the node. In a sample of the cycles every single call is timed.
-Filter and Score, which are asked about all nodes at once, are run in runtime.py by way of a `PluginColumn`.
+An exception of a plugin fails the current pod and nothing else: it becomes a `PluginError` that names the
+plugin, the extension point and, where there is one, the node. In a sample of the cycles every single call is
+timed. Filter and Score, which run on all nodes at once, are called in runtime.py by way of a `PluginColumn`.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ def call_plugin(
     *args: Any,
     node: str | None = None,
 ) -> Any:
-    """What a plugin answers at an extension point to `method(cycle, *args)`. Raises PluginError."""
+    """Result of a plugin's `method(cycle, *args)` at an extension point. Raises PluginError."""
     watch = cycle.watch
     if watch is None:
         # The same as `guarded`, without another call: this is on the way of every pod, dozens of times.
@@ -104,7 +104,7 @@ def guarded(
 
 
 async def guarded_await(plugin: Plugin, point: str, answer: Awaitable[Any]) -> Any:
-    """What a plugin's coroutine comes to. Raises PluginError."""
+    """Result of a plugin's coroutine. Raises PluginError."""
     try:
         return await answer
     except PluginError:
@@ -144,7 +144,7 @@ def plugin_error(plugin: Plugin, point: str, message: str, node: str | None = No
 
 
 def status_label(answer: object) -> str:
-    """What metrics call an answer: that of its status, `Success` for an answer without one."""
+    """Label of an answer in metrics: that of its status, `Success` for an answer without one."""
     if isinstance(answer, Status):
         return answer.code.label
     if isinstance(answer, Wait):
@@ -154,7 +154,7 @@ def status_label(answer: object) -> str:
 
 
 def describe_exception(cause: BaseException) -> str:
-    """An exception in one line. An error of the API server is told as it is."""
+    """An exception in one line. An error of the API server is printed verbatim."""
     return str(cause) if isinstance(cause, ApiError) else f"{type(cause).__name__}: {cause}"
 
 
@@ -162,7 +162,7 @@ def describe_exception(cause: BaseException) -> str:
 
 
 def ask_pre_filter(plugin: Plugin, cycle: Cycle) -> Status | PreFilterResult | None:
-    """What a PreFilter plugin says of the pod. Raises PluginError if it fails or answers nonsense."""
+    """Result of a PreFilter plugin for the pod. Raises PluginError on an exception or an invalid value."""
     asked: PreFilterPlugin = plugin  # type: ignore[assignment]
     answer = call_plugin(plugin, "PreFilter", asked.pre_filter, cycle, cycle.pod)
     if answer is None or isinstance(answer, Status):
@@ -211,7 +211,7 @@ class PluginColumn:
         self.stale_rows: Rows = NO_ROWS
 
     def basis(self, cycle: Cycle) -> Any:
-        """What the plugin's answers of this attempt rest on, beside the rows themselves."""
+        """Data that the plugin's answers of this attempt depend on, besides the rows themselves."""
         raise LookupError(self.plugin.name)
 
     def named_stale(self, cycle: Cycle, now: Any) -> StaleRows:
@@ -251,7 +251,7 @@ class PluginColumn:
         return plugin_error(self.plugin, self.point, message, node)
 
     def checked(self, answer: Any, count: int, what: str) -> Any:
-        """An answer by column, refused unless it is an array of so many whole numbers."""
+        """An answer by column, refused unless it is an array of `count` integers."""
         if not isinstance(answer, np.ndarray) or answer.shape != (count,):
             raise self.error(f"expected an array of {count} {what}, got {describe(answer)}")
         if answer.dtype.kind not in "iub":
@@ -270,10 +270,10 @@ def describe(value: object) -> str:
 
 
 class PostFilterRound:
-    """What PostFilter plugins said so far, and what it amounts to.
+    """Combined result of PostFilter plugins so far.
 
-    One that succeeds, fails, or says that nothing will help ends the round. Otherwise their reasons add up,
-    under the name of the first, and the last word about the nomination holds.
+    A plugin that succeeds, fails, or returns that nothing will help ends the round. Otherwise their reasons
+    add up, under the name of the first, and the last nomination holds.
     """
 
     def __init__(self) -> None:
@@ -283,7 +283,7 @@ class PostFilterRound:
         self._writes: tuple[Callable[[], Awaitable[Status | None]], ...] = ()
 
     def take(self, plugin: Plugin, result: PostFilterResult) -> PostFilterResult | None:
-        """Take in a plugin's answer; returns what the round came to if that ends it."""
+        """Add a plugin's answer; returns the result of the round if that ends it."""
         status = result.status
         self._writes += result.writes
         if status.is_success:
@@ -299,7 +299,7 @@ class PostFilterRound:
         return None
 
     def end(self) -> PostFilterResult:
-        """What the round came to when nobody ended it."""
+        """Result of the round if no plugin ended it."""
         status = unschedulable(*self._reasons).by(self._rejector)
         return PostFilterResult(status, self._nominated_node, writes=self._writes)
 
@@ -387,7 +387,7 @@ class Lifecycle:
         self._holds_plain = bool(self._permit or self._reserve_plain)
         self._prepares_plain = not all(plugin.contract.idle_for_plain_pods for plugin in self._pre_bind)
         self.tells_of_bindings = bool(self._post_bind)
-        """Whether anybody wants to be told that a pod is bound."""
+        """True if some plugin has a PostBind method."""
 
     def _having(self, point: ExtensionPoint, method: str) -> list[Any]:
         """The plugins of a point that have its method; a profile may name others, and they have no say."""
@@ -407,11 +407,11 @@ class Lifecycle:
         return self.permit(cycle, pod, node) if status.is_success else (status, NO_WAITS)
 
     def reserves_nothing(self, plain: bool) -> bool:
-        """Whether Reserve plugins have nothing to do for a pod; `plain`: it has neither disks nor devices."""
+        """True if Reserve plugins have nothing to do for a pod; `plain`: it has neither disks nor devices."""
         return not self._reserve or (plain and not self._reserve_plain)
 
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
-        """Run Reserve plugins; the first that rejects the pod ends it."""
+        """Run Reserve plugins up to the first one that rejects the pod."""
         began = self._begin()
         status = SUCCESS
         plain = cycle.watch is None and pod.template.is_plain
@@ -604,7 +604,7 @@ def _pre_flight(plugin: Plugin, ask: Callable[..., Any], cycle: Cycle, pod: PodI
 
 
 async def _pre_bind(plugin: Any, cycle: Cycle, pod: PodInfo, node: str) -> Status:
-    """Run one plugin. Who cancels it and says why (`task.cancel(why)`) gets that as what went wrong."""
+    """Run one plugin. A message given on cancellation (`task.cancel(why)`) becomes the error."""
     try:
         status = await _awaited(plugin, "PreBind", plugin.pre_bind, cycle, pod, node)
     except asyncio.CancelledError as cancelled:

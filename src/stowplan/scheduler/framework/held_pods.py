@@ -1,8 +1,8 @@
-"""Pods that are kept out of the queue until something is done, and pods whose deletion somebody waits for.
+"""Pods that are kept out of the queue until an event, and pods whose deletion such an event is.
 
-A thousand preemptors may wait for their victims while three thousand deletions come in. Each deletion lets at
-most a few of them go, so neither the queue nor the plugin looks at all who wait: the plugin is told of the
-deletions it waits for, and the queue asks who was let go since it last asked.
+A thousand preemptors may wait for their victims while three thousand deletions come in. Each deletion
+releases at most a few of them, so neither the queue nor the plugin scans all that wait: the plugin is
+notified of the deletions it waits for, and the queue reads the releases since its last read.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,9 +14,9 @@ _REMEMBERED: Final = 4096
 
 
 class HeldPods(set[str]):
-    """Uids of pods that `pre_enqueue` is sure to reject, and who was let go lately.
+    """Uids of pods that `pre_enqueue` is sure to reject, and those released lately.
 
-    It is changed by `hold` and `let_go` only.
+    Change it by `hold` and `let_go` only.
     """
 
     __slots__ = ("_forgotten", "_let_go")
@@ -40,25 +40,25 @@ class HeldPods(set[str]):
 
     @property
     def position(self) -> int:
-        """How many were let go so far: for `let_go_since`."""
+        """Number of pods released so far: for `let_go_since`."""
         return self._forgotten + len(self._let_go)
 
     def let_go_since(self, position: int) -> Sequence[str] | None:
-        """Who was let go since, some of whom may be held again; None if that was too long ago to tell."""
+        """Pods released since a position, some of which may be held again; None if that was too long ago."""
         first = position - self._forgotten
         return None if first < 0 else self._let_go[first:]
 
 
 def is_going(pod: Pod | None) -> bool:
-    """Whether a pod, as the informer knows it, is gone or has begun to go for a while.
+    """True if a pod, as the informer knows it, is gone or terminating with a grace period.
 
-    One that has no time to go is not: it is gone in a moment, and until then its place is taken.
+    Without a grace period it is gone in a moment, and until then its place is taken.
     """
     return pod is None or (pod.is_terminating and pod.metadata.deletion_grace_period_seconds != 0)
 
 
 class AwaitedDeletions:
-    """Pods whose deletion somebody waits for, by `namespace/name`, and whom to tell."""
+    """Callbacks for the deletion of pods, by `namespace/name`."""
 
     def __init__(self) -> None:
         self._tell: dict[str, list[Callable[[], None]]] = {}

@@ -1,14 +1,14 @@
-"""Hooks about plugins: how often they are called, and how long that takes.
+"""Hooks about plugins: number and duration of their calls.
 
-These are the part of an instrument (scheduler/cycle/instrument.py) that the framework knows. All of them are
-on the way of every pod. So they are asked once for functions and counters, and those are called instead.
+These are the part of an instrument (scheduler/cycle/instrument.py) that the framework calls. All of them are
+on the path of every pod. So each is resolved once to a function or counter, and that is called instead.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 Hook = Callable[..., Any] | None
-"""What is called at a hook point; None if nobody wants that."""
+"""Callable of a hook point; None if no instrument implements it."""
 
 
 def hook_of(prototype: type, name: str, instruments: Sequence[object]) -> Hook:
@@ -100,13 +100,13 @@ class Probe:
 
 
 class _Uncounted:
-    """Calls that nobody counts."""
+    """A counter for calls that are not counted."""
 
     times = 0
 
 
 class _PointTimers(dict[tuple[str, str], Callable[[float], None]]):
-    """The functions that take the seconds of a profile's extension points; whatever is asked for is there."""
+    """Functions that record the seconds of a profile's extension points, created on first use."""
 
     def __init__(self, makers: Sequence[Callable[..., Any]], profile: str) -> None:
         super().__init__()

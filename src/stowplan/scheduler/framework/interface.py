@@ -1,5 +1,4 @@
-"""The plugin interface: the base class, what methods are given and give back, and the handle to the
-scheduler.
+"""The plugin interface: the base class, arguments and results of methods, and the handle to the scheduler.
 
 A plugin is a class. It takes part in an extension point by having that point's method; protocols.py has the
 signature of every one. Filter and Score can be written two ways:
@@ -14,15 +13,15 @@ signature of every one. Filter and Score can be written two ways:
     def filter_node(self, cycle, pod, node) -> Status | None
     def score_node(self, cycle, pod, node) -> int
 
-What the runtime may reuse between pods is declared, never guessed:
+Reuse between pods is declared, never guessed:
 
-* `sign(pod)` returns what the plugin reads of the pod. Pods with equal signatures form an equivalence class.
-  Without it nothing of this plugin's is reused.
-* `contract` says what of a row the plugin looks at (`reads`); results are refreshed in rows where that
-  changed.
+* `sign(pod)` returns everything the plugin reads of the pod. Pods with equal signatures form an equivalence
+  class. Without it no result of this plugin is reused.
+* `contract` lists the parts of a row that the plugin reads (`reads`); results are refreshed in rows where
+  those changed.
 * A plugin whose answer for a row also depends on other rows (`reads_others`) names the rows that changed with
-  `stale_filter_rows` / `stale_score_rows`, which are given what the plugin wrote in PreFilter or PreScore (or
-  what its `score_basis` returned) then and now; without these every row is asked again.
+  `stale_filter_rows` / `stale_score_rows`, which get the plugin's PreFilter or PreScore state (or
+  the result of its `score_basis`) then and now; without these all rows are evaluated again.
 """
 
 import warnings
@@ -88,7 +87,7 @@ class ExtensionPoint(StrEnum):
 
     @property
     def is_weighted(self) -> bool:
-        """Whether plugins have weights here."""
+        """True if plugins have weights here."""
         return self in (ExtensionPoint.SCORE, ExtensionPoint.PLACEMENT_SCORE)
 
 
@@ -97,7 +96,7 @@ MULTI_POINT = "multiPoint"
 
 
 class Services(Protocol):
-    """What a running scheduler offers its plugins. Everything is on the scheduler's event loop."""
+    """Services of a running scheduler for its plugins. Everything is on the scheduler's event loop."""
 
     @property
     def client(self) -> Client:
@@ -114,7 +113,7 @@ class Services(Protocol):
 
     @property
     def waiting(self) -> WaitingPods:
-        """Pods of all profiles that wait at Permit, to be let go or turned away."""
+        """Pods of all profiles that wait at Permit, to be allowed or rejected."""
         ...
 
     def activate(self, pods: Iterable[Pod]) -> None:
@@ -169,7 +168,7 @@ class Services(Protocol):
 
 
 class DeviceMetrics:
-    """What is counted about devices; this one counts nothing."""
+    """Counters for devices; this base class counts nothing."""
 
     def claim_created(self, created: bool) -> None:
         """A ResourceClaim was created, or could not be."""
@@ -208,7 +207,7 @@ def highest_score(scores: Scores) -> int:
 
 
 def all_in_range(scores: Scores) -> bool:
-    """Whether scores are 0 to 100."""
+    """True if scores are 0 to 100."""
     return bool(highest_score(scores) <= MAX_NODE_SCORE)
 
 
@@ -223,7 +222,7 @@ class Unsigned:
 
 
 UNSIGNED = Unsigned()
-"""What `sign` returns when a plugin cannot say what it reads: nothing of it is reused."""
+"""Result of `sign` for a plugin that cannot list what it reads: none of its results are reused."""
 
 
 class AllRows:
@@ -244,7 +243,7 @@ class PreFilterResult(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """What `permit` returns to keep a pod waiting, for so many seconds at most (15 minutes are the limit)."""
+    """Result of `permit` that keeps a pod waiting, at most for `seconds` (limited to 15 minutes)."""
 
     seconds: float
 
@@ -263,14 +262,13 @@ _NO_CANDIDATES: Mapping[str, Victims] = {}
 
 
 class PostFilterResult(NamedTuple):
-    """What a PostFilter plugin found.
+    """Result of a PostFilter plugin.
 
     `nominated_node` is the node the pod is nominated to, "" to clear a nomination, None to leave it as it is.
-    `victims` are the pods to evict. A plugin with nothing to say about either returns its status alone.
-    `candidates` are the nodes there were to choose from and `ties` those as good as the chosen one, itself
-    among them. `writes` are what the plugin wants written: a running scheduler calls each and awaits it, and
-    who only wants to know what would happen does not. A status that comes back from one is an error, and the
-    result then says `write_failed`. `choice` tells why this candidate was chosen and no other.
+    `victims` are the pods to evict. A plugin with neither returns its status alone. `candidates` are the
+    nodes to choose from and `ties` those as good as the chosen one, including it. `writes` are the plugin's
+    writes to the API server: a running scheduler calls and awaits each, a dry run does not. An error status
+    that one returns makes the result `write_failed`. `choice` explains why this candidate was chosen.
     """
 
     status: Status
@@ -299,12 +297,12 @@ class ScoreRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """What a plugin may use of the scheduler it is part of. `rng` is the only chance a plugin may use.
+    """A plugin's view of its scheduler. `rng` is the only source of randomness a plugin may use.
 
-    `services` is what a running scheduler offers beyond its table. There are none where decisions are only
-    worked out, as in a what-if; a plugin that needs them then fails when asked to act.
+    `services` are those of a running scheduler. There are none where decisions are only computed, as in a
+    what-if; a plugin that needs them then fails when it has to act.
 
-    `timer` gives seconds that pass, for `Budget`; without a running scheduler time stands still.
+    `timer` returns the current time in seconds, for `Budget`; without a running scheduler time stands still.
     """
 
     table: ClusterTable
@@ -344,7 +342,7 @@ class Plugin:
     """A msgspec struct for the plugin's `args` in a configuration; None: they arrive as a plain dict."""
 
     contract: Contract = Contract()
-    """What the plugin promises, so that its answers can be reused. Looked at when a profile is built."""
+    """The plugin's promises, which allow reuse of its answers. Read when a profile is built."""
 
     def __init__(self, args: Any, handle: Handle) -> None:
         self.args = args
@@ -369,14 +367,14 @@ class Plugin:
             cls.contract = contract
 
     def sign(self, pod: PodInfo) -> Hashable | Unsigned:
-        """What this plugin reads of the pod, as something hashable."""
+        """Everything this plugin reads of the pod, as a hashable value."""
         return UNSIGNED
 
     def reason(self, cycle: "Cycle", pod: PodInfo, code: int) -> Status:
-        """What a non-zero code of `filter` means. Asked only when somebody wants to know.
+        """Status of a non-zero code of `filter`. Called only when the reason is needed.
 
-        A code below zero (see `Contract.can_fail`) means an error: its status is one, and its message is
-        what is told.
+        A code below zero (see `Contract.can_fail`) means an error: its status is an error, with the message
+        to report.
         """
         raise LookupError(f"plugin {self.name!r} has no reason for code {code}")
 
@@ -388,26 +386,27 @@ class Plugin:
         return False
 
     def ignores_pods(self, pod: PodInfo, row: int, others: Sequence[PodInfo]) -> bool:
-        """Is what this filter says of a node the same with some other pods there as without, whoever else is?
+        """True if this filter's result for a node is the same with and without some other pods there,
+        whichever pods are there besides.
 
-        Asked only of filters that look at pods. Where the answer is yes nominated pods need not be put on the
+        Called only for filters that look at pods. If it returns True, nominated pods need not be put on the
         node to find out.
         """
         return False
 
     def held_pods(self) -> AbstractSet[str]:
-        """Uids of pods that `pre_enqueue` is sure to reject again, for the reason it gave last.
+        """Uids of pods that `pre_enqueue` is sure to reject again, for the same reason as last time.
 
-        The queue does not ask about them again when an event comes. Any others are asked about. Of a
-        `HeldPods` the queue looks only at those that were let go since the last event.
+        The queue does not call it again for these when an event comes, only for others. Of a `HeldPods` the
+        queue reads only those released since the last event.
         """
         return _NOBODY
 
     def always_enqueues(self, pod: PodInfo) -> bool:
-        """Whether `pre_enqueue` accepts a pod whenever it is asked, for as long as the pod does not change.
+        """True if `pre_enqueue` always accepts a pod, as long as the pod does not change.
 
-        Then it is not asked. Only pods that are among `held_pods` at the time may be rejected all the same.
-        Who overrides `pre_enqueue` has to say it anew.
+        It is then not called. Only pods that are among `held_pods` at the time may be rejected nevertheless.
+        A class that overrides `pre_enqueue` has to override this as well.
         """
         return False
 
@@ -452,7 +451,7 @@ def points_of(cls: type[Plugin]) -> frozenset[ExtensionPoint]:
 
 
 class Traits:
-    """What the runtime needs to know of a plugin at every turn, looked up once."""
+    """Facts about a plugin that the runtime needs at every call, looked up once."""
 
     __slots__ = (
         "by_node_filter",
@@ -489,7 +488,7 @@ class Traits:
         self.by_node_score = not hasattr(plugin, "score")
         self.normalizes = hasattr(plugin, "normalize")
         self.normalized_zero: int | None = None
-        """What `normalize` makes of raw scores that are all 0, once that is known and always the same."""
+        """Result of `normalize` for raw scores that are all 0, once it is known and constant."""
         self.filter_row_with_pods: Callable[..., int] | None = getattr(plugin, "filter_row_with_pods", None)
         self.filter_row: Callable[..., int] | None = getattr(plugin, "filter_row", None)
         self.filter_copies: Callable[..., Scores | None] | None = getattr(plugin, "filter_copies", None)

@@ -27,10 +27,10 @@ Mark = tuple[ChangeLog, int]
 
 
 class NominatedRows(dict[int, Sequence[PodInfo]]):
-    """Nominations that remember which of them count for a priority, and hand that on when some change.
+    """Nominations with an index by priority that is passed on to their successors.
 
-    Not to be changed itself. Its pods are on no row: who is placed is no longer nominated. What was found out
-    goes over to the nominations that replace these; asked after that, these work it out anew.
+    Immutable. Its pods are on no row: a placed pod is no longer nominated. The index moves to the nominations
+    that replace these; if these are used after that, they compute it again.
     """
 
     __slots__ = ("_by_priority", "_log", "_position", "_row_of")
@@ -109,7 +109,7 @@ class NominatedRows(dict[int, Sequence[PodInfo]]):
         return known
 
     def beside(self, pod: PodInfo) -> dict[int, list[PodInfo]]:
-        """What `rows_with_nominated_pods` finds for a pod, until they are replaced. Not to be changed."""
+        """Result of `rows_with_nominated_pods` for a pod, until they are replaced. Not to be changed."""
         known = self.counted(pod.priority)
         own = self.row_of(pod.uid)
         if own is None or own not in known:
@@ -149,12 +149,12 @@ Ask = Callable[[int, Sequence[PodInfo]], Status | None]
 
 
 class NominatedVerdicts:
-    """What the filters of one class say of rows beside the pods nominated to them, and since when.
+    """Filter verdicts of one class for rows with their nominated pods, and the log position they are from.
 
-    It holds as long as nothing about a row changes, if every filter that is asked goes by the row alone, or
-    passes all rows, and says the same to all pods of the class. Otherwise nothing is kept, nor of rows that
-    were tried: a filter may have looked at other rows. `rejected` has the rows that do not pass, for pods of
-    one priority.
+    A verdict holds as long as nothing about a row changes, if every filter involved depends on the row alone,
+    or passes all rows, and gives all pods of the class the same result. Otherwise nothing is kept, nor for
+    rows that were tried: a filter may have looked at other rows. `rejected` has the rows that do not pass,
+    for pods of one priority.
     """
 
     __slots__ = (
@@ -189,9 +189,9 @@ class NominatedVerdicts:
         ask: Ask,
         tried: Set[int] = frozenset(),
     ) -> dict[int, Status]:
-        """The rows that a pod does not pass beside the pods nominated to them, with the reason.
+        """Rows that reject a pod because of the pods nominated to them, with the reason.
 
-        Only rows are asked about that changed since the last time, and those that `ask` had noted as `tried`.
+        Only rows that changed since the last call are evaluated, and those that `ask` had noted as `tried`.
         Not to be changed.
         """
         counted = nominated.counted(pod.priority)
@@ -245,9 +245,10 @@ class NominatedVerdicts:
 
 
 def _goes_by_row(column: "FilterColumn") -> bool:
-    """Whether a filter says the same of a row, pods nominated to it included, until something there changes.
+    """True if a filter's result for a row, with pods nominated to it, only changes when something on the row
+    does.
 
-    One that looks at other rows too, and passes all, either ignores the nominated pods or the row is tried.
+    A filter that reads other rows too, and passes all, either ignores the nominated pods or the row is tried.
     """
     traits = column.traits
     passes_all = column.codes is None and traits.filter_row_with_pods is None

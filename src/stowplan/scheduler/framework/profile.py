@@ -1,8 +1,8 @@
-"""Profiles: which plugins run at which extension point, in what order and with what weight.
+"""Profiles: the plugins of each extension point, their order and weight.
 
-A configuration says it in two ways: per extension point, and for all points at once (`multiPoint`). Putting
-the two together is what this module does. It knows plugins by name only and is told which points each
-implements, so plugins from outside the tree take part like any other.
+A configuration gives them per extension point, and for all points at once (`multiPoint`). This module merges
+the two. It knows plugins by name only and is given the points each implements, so out-of-tree plugins take
+part like any other.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ class PluginUse:
 
 @dataclass(frozen=True, slots=True)
 class PluginSelection:
-    """What a configuration says about one extension point."""
+    """Configuration of one extension point."""
 
     enabled: tuple[PluginUse, ...] = ()
     disabled: frozenset[str] = frozenset()
@@ -48,7 +48,7 @@ class ProfileSpec:
     any: typed for in-tree plugins, as written (plain data) for others.
 
     `old_names` has the priorities that score plugins stand for, in a profile made of predicates and
-    priorities. With `all_reasons` every reason against a node is told, not only that of the first filter.
+    priorities. With `all_reasons` every reason against a node is reported, not only that of the first filter.
     """
 
     scheduler_name: str

@@ -1,10 +1,10 @@
 """The extension points, typed: the signature of every method a plugin may have.
 
-A plugin need not name these: it takes part in an extension point by having its method. Who wants mypy to
-check a signature inherits from the protocol, too: `class Price(Plugin, FilterNodePlugin, ScoreNodePlugin)`.
+A plugin need not name these: it takes part in an extension point by having its method. To have mypy check a
+signature, inherit from the protocol, too: `class Price(Plugin, FilterNodePlugin, ScoreNodePlugin)`.
 
 *Stable*: changes only with a major version, after a release in which both forms work. *Provisional*: may
-change with a minor version; the changelog says how.
+change with a minor version; the changelog describes how.
 """
 
 from collections.abc import Awaitable, Hashable, Mapping, Sequence
@@ -68,10 +68,10 @@ class QueueSortPlugin(Protocol):
     """Orders the active queue; exactly one is enabled. Stable."""
 
     def sort_key(self, queued: Any, /) -> Any:
-        """Something that compares: smaller comes first.
+        """A comparable value: smaller comes first.
 
-        `queued` has `pod`, `priority`, `timestamp` and `attempts`. A group of pods is sorted as one: it has a
-        priority of its own, and `pod` is one of its members.
+        `queued` has `pod`, `priority`, `timestamp` and `attempts`. A group of pods is sorted as one entity:
+        it has its own priority, and `pod` is one of its members.
         """
         ...
 
@@ -138,10 +138,10 @@ class FilterWithNominatedPlugin(Protocol):
 
 @runtime_checkable
 class FilterCopiesPlugin(Protocol):
-    """Knows how many pods alike a row can take, as far as the plugin is concerned. Provisional.
+    """Computes how many copies of a pod fit on a row, as far as the plugin is concerned. Provisional.
 
-    Of a filter whose answer changes with the pods of a row this is what lets many members of a group be
-    judged at once, instead of one after the other.
+    For a filter whose result changes with the pods of a row this allows many members of a group to be judged
+    at once, instead of one after the other.
     """
 
     def filter_copies(self, cycle: "Cycle", pod: PodInfo, rows: Rows, /) -> Scores | None:
@@ -172,8 +172,8 @@ class PostFilterPlugin(Protocol):
 class PreemptionPlugin(Protocol):
     """A PostFilter plugin whose victims the scheduler evicts. Provisional.
 
-    While that is going on the plugin is told, so that its `pre_enqueue` can keep the preemptor gated. That is
-    a pod, or the topmost group of a tree: a PodGroup or a CompositePodGroup.
+    The scheduler reports the progress, so that the plugin's `pre_enqueue` can keep the preemptor gated. That
+    is a pod, or the topmost group of a tree: a PodGroup or a CompositePodGroup.
     """
 
     def preemption_started(self, preemptor: Object, /) -> None: ...
@@ -237,7 +237,7 @@ class EmptyNodeScorer(Protocol):
 
 @runtime_checkable
 class RejectionLogger(Protocol):
-    """Has log lines of its own about the nodes its filter rejected. Provisional."""
+    """Writes its own log lines about the nodes its filter rejected. Provisional."""
 
     def log_rejection(self, logger: Logger, component: str, pod: PodInfo, node: Node, /) -> None:
         """Called for each node the plugin was the first to reject, at verbosity 4 and above."""
@@ -313,9 +313,9 @@ class PlacementGeneratePlugin(Protocol):
 
 @runtime_checkable
 class PlacementFeasiblePlugin(Protocol):
-    """Says whether a group has what it needs in a placement. Provisional.
+    """Decides if a placement is feasible for a group. Provisional.
 
-    Not a point of configurations: it is asked if the plugin is in the profile at all.
+    Not a point of configurations: it runs if the plugin is in the profile at all.
     """
 
     def placement_feasible(
@@ -393,7 +393,7 @@ class BindPlugin(Protocol):
     """Binds pods. Stable."""
 
     def bind(self, cycle: "Cycle", pod: PodInfo, node: str, /) -> Status | Awaitable[Status | None] | None:
-        """SKIP: the next Bind plugin is asked."""
+        """SKIP: the next Bind plugin runs."""
         ...
 
 

@@ -21,10 +21,10 @@ from stowplan.scheduler.framework.status import ProfileError
 
 
 class Registry:
-    """The classes a profile can be built from: those of the tree, and others beside them.
+    """The classes a profile can be built from: in-tree ones, and others.
 
-    `on_request` are plugins of our own that kube-scheduler does not have (any more). They are there for a
-    configuration that names them, and give way to a plugin of the same name that somebody brings.
+    `on_request` are our plugins that kube-scheduler does not have (any more). They are available to a
+    configuration that names them, and yield to an out-of-tree plugin of the same name.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Registry:
 
     @property
     def offered(self) -> dict[str, frozenset[ExtensionPoint]]:
-        """Plugins a configuration can name beside those of the tree, and their extension points."""
+        """Plugins a configuration can name besides in-tree ones, and their extension points."""
         return {**{name: points_of(cls) for name, cls in self._on_request.items()}, **self.added}
 
     def with_plugins(self, classes: Iterable[type[Plugin]]) -> "Registry":

@@ -66,7 +66,7 @@ from stowplan.scheduler.table.table import ClusterTable
 _serials = count()
 _VOLUMES: Final = Signs.VOLUMES
 _MOST_PROFILES = 16
-"""Profiles that were replaced leave their keys in templates: at so many all are worked out anew."""
+"""Replaced profiles leave their keys in templates: beyond this number all keys are computed again."""
 
 
 class _Latest(NamedTuple):
@@ -201,15 +201,15 @@ class Framework:
 
     @property
     def reuses(self) -> bool:
-        """Whether what was found for one pod may serve another."""
+        """True if results for one pod may be used for another."""
         return self._reuse
 
     def trusts(self, plugins: Iterable[str]) -> bool:
-        """Whether plugins are part of this project."""
+        """True if all these plugins are part of this project."""
         return self._trusted.issuperset(plugins)
 
     def sizes(self) -> dict[str, int]:
-        """How many entries every table of the profile has, by name."""
+        """Number of entries of every table of the profile, by name."""
         return {"signatures": len(self._keys), **self._classes.sizes()}
 
     def forget_classes(self) -> None:
@@ -271,9 +271,9 @@ class Framework:
         return evaluation
 
     def run_scores(self, evaluation: Evaluation) -> None:
-        """Score the nodes that passed, if there is a choice. Ends the evaluation: nothing more is asked.
+        """Score the nodes that passed, if there is a choice. Ends the evaluation: no further plugin runs.
 
-        Between `run_filters` and this, `Evaluation.leave_out` may take nodes out. Raises PluginError.
+        Between `run_filters` and this, `Evaluation.leave_out` may remove nodes. Raises PluginError.
         """
         cycle, pod_class = evaluation.cycle, evaluation.pod_class
         if evaluation.ended:
@@ -386,7 +386,7 @@ class Framework:
         nominated_row: int | None = None,
         but: int | None = None,
     ) -> None:
-        """Take out the nodes that could not take the pod beside the pods nominated to them, but for one."""
+        """Remove nodes that could not take the pod together with the pods nominated to them, except one."""
         overruled = filter_with_nominated_pods(
             self, evaluation.cycle, evaluation.pod_class, nominations, nominated_row, but
         )
@@ -396,7 +396,7 @@ class Framework:
     # Classes
 
     def _let_go_unsigned(self, pod_class: EquivalenceClass) -> None:
-        """What plugins keep that could not say what they read of the pod is of no use to the next one."""
+        """Drop the memos of plugins that could not sign the pod: they are of no use to the next one."""
         for name in pod_class.unsigned:
             memo = pod_class.memos.pop(name, None)
             if memo is not None:
@@ -436,10 +436,10 @@ class Framework:
         return pod_class
 
     def common_class(self, pods: Sequence[PodInfo]) -> Hashable:
-        """The key of the class that pods have in common: whatever is said of one of them is said of all.
+        """The key of the class that pods have in common: a result for one of them holds for all.
 
-        None if they are of several, or if nothing of them is reused. Labels that nobody looks at make other
-        templates of them, but no other class.
+        None if they belong to several, or if no result is reused. Labels that no plugin reads make their
+        templates differ, but not their class.
         """
         first = pods[0]
         key, unsigned = self._template_key(first)
@@ -582,11 +582,12 @@ class Framework:
         )
 
 
-# PreFilter and PreScore: plugins whose answer depends on the signature alone are asked once per class
+# PreFilter and PreScore: plugins whose answer depends on the signature alone run once per class
 
 
 _Circumstances = tuple[str, frozenset[str], bool, tuple[str, ...]]
-"""What decides whose answers hold for a class: the point, who could not sign, no volumes, who skips alike."""
+"""Key of the answers that hold for a class: the point, the plugins that could not sign, no volumes, plugins
+that skip alike."""
 _Fixed = dict[_Circumstances, tuple[frozenset[str], tuple[Plugin, ...]]]
 """By that, the names of plugins that are not asked again for pods of the class, and the others."""
 
@@ -594,7 +595,7 @@ _Fixed = dict[_Circumstances, tuple[frozenset[str], tuple[Plugin, ...]]]
 def pre_filter(
     plugins: Sequence[Plugin], cycle: Cycle, pod_class: EquivalenceClass, known: _Fixed
 ) -> PreFiltering:
-    """What PreFilter plugins say together. Raises PluginError if one fails."""
+    """Combined result of PreFilter plugins. Raises PluginError if one fails."""
     settled = pod_class.settled_pre_filters
     asked = plugins
     skipping: tuple[str, ...] = ()
@@ -688,9 +689,9 @@ def _settle(
     constant: str,
     known: _Fixed,
 ) -> Settled:
-    """What the first pod's answers mean for the next pods of the class.
+    """Consequences of the first pod's answers for the next pods of the class.
 
-    Fixed are those of plugins that go by the signature alone, or that skip all that is `alike`.
+    Fixed are those of plugins that depend on the signature alone, or that skip all pods that are `alike`.
     """
     unsigned = pod_class.unsigned
     plain = not cycle.pod.template.volumes
@@ -715,7 +716,7 @@ def _settle(
 
 
 def _signature(plugin: Plugin, pod: PodInfo) -> Hashable:
-    """What a plugin reads of a pod, made sure that it can be looked up."""
+    """A plugin's signature of a pod, checked to be hashable."""
     try:
         signature = plugin.sign(pod)
         if isinstance(signature, Unsigned):

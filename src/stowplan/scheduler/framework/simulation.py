@@ -135,8 +135,8 @@ class SimulatedRows:
 class Simulations:
     """Simulations of one pod on any number of rows, one after the other.
 
-    Who skipped the pod in its attempt is not asked here either, whatever the rows would look like. PreFilter
-    plugins whose answer depends on the pod alone are asked once, the others for every verdict.
+    Plugins that skipped the pod in its attempt are skipped here too, whatever the rows would look like.
+    PreFilter plugins whose answer depends on the pod alone run once, the others for every verdict.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class Simulations:
 
     @cached_property
     def filters(self) -> Sequence[FilterColumn]:
-        """The filters that are asked. Made when the first row is asked about: often there is none."""
+        """The filters that run. Created for the first row: often there is none."""
         asked = [plugin for plugin in self._pre_filters if plugin.name not in self._skipped]
         self._asking = [plugin for plugin in asked if not plugin.contract.constant_pre_filter]
         self._constant = [plugin for plugin in asked if plugin.contract.constant_pre_filter]
@@ -275,7 +275,8 @@ class Simulation:
         return new
 
     def verdict(self) -> Status | None:
-        """The first rejection; None if the row can take the pod, beside pods nominated to it and without."""
+        """The first rejection; None if the row can take the pod, both with the pods nominated to it and
+        without."""
         return self.with_nominated_pods() or self._simulations.ask(self._simulated, self._passed)
 
     def with_nominated_pods(self) -> Status | None:
@@ -291,7 +292,7 @@ class Simulation:
 
 
 def try_nominated(framework: "Framework", evaluation: "Evaluation", row: int) -> Status | None:
-    """What the filters say of the row nominated for the pod; None: it passes.
+    """Verdict of the filters on the row nominated for the pod; None: it passes.
 
     It is tried even if PreFilter left it out, and then keeps the verdict it gets.
     """
@@ -317,9 +318,10 @@ def filter_with_nominated_pods(
     nominated_row: int | None,
     but: int | None,
 ) -> dict[int, Status]:
-    """Rows that could not take the pod beside pods nominated to them, with the reason; they are taken out.
+    """Rows that could not take the pod together with pods nominated to them, with the reason; they are
+    removed.
 
-    The row `but` is left as it is. The one that this pod is nominated to is asked about in any case.
+    The row `but` is left as it is. The one that this pod is nominated to is evaluated in any case.
     """
     filters = pod_class.filters
     asked = [column for column in filters.columns if column.active]

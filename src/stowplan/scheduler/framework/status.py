@@ -1,4 +1,4 @@
-"""What a plugin says about a pod, or about a pod on a node; and what can go wrong while plugins run."""
+"""A plugin's result for a pod, or for a pod on a node; and the errors of running plugins."""
 
 from enum import IntEnum
 from typing import NamedTuple

@@ -13,7 +13,7 @@ LONGEST_WAIT: Final = 15 * 60.0
 
 
 class WaitingPod:
-    """A pod and the plugins that still hold it. Who allows it last lets it go; one rejection ends it."""
+    """A pod and the plugins that still hold it. The last to allow it releases it; one rejection ends it."""
 
     def __init__(self, pod: PodInfo, node: str, waits: Mapping[str, float]) -> None:
         self.pod = pod

@@ -47,9 +47,9 @@ class GroupPoints:
             plugin for plugin in framework.plugins.values() if hasattr(plugin, "placement_feasible")
         ]
         self.is_trusted = framework.trusts(plugin.name for plugin in self._feasible)
-        """Whether PlacementFeasible goes by the numbers alone, and more members never make it worse."""
+        """True if PlacementFeasible depends on the numbers alone, and more members never make it worse."""
         self.goes_by_numbers = self.is_trusted and framework.trusts(one.name for one in self._generators)
-        """Whether that is all, but for placements that go by nodes and the topology key of the group."""
+        """True if placements, too, depend only on the nodes and the topology key of the group."""
         self.scores = _having(
             framework, ExtensionPoint.PLACEMENT_SCORE, "score_placements", "score_placement"
         )
@@ -93,7 +93,7 @@ class GroupPoints:
         return placements or unschedulable(NO_PLACEMENTS).by(plugin.name)
 
     def feasible(self, cycle: PlacementCycle, group: PodGroupInfo, progress: Progress) -> Status:
-        """Whether the group has what it needs: success, WAIT, a rejection or an error."""
+        """Feasibility of the group: success, WAIT, a rejection or an error."""
         probe = self._probe
         began = 0.0 if probe is None else probe.timer()
         status = SUCCESS
@@ -201,7 +201,7 @@ class GroupPoints:
 
 
 class _Outcome:
-    """What a call came to, for metrics."""
+    """Outcome of a call, for metrics."""
 
     status: Status = SUCCESS
 
@@ -212,7 +212,7 @@ def _having(framework: "Framework", point: ExtensionPoint, *methods: str) -> Seq
 
 
 def _feasibility(plugin: Plugin, answer: Status) -> Status:
-    """What an answer that is no success means."""
+    """Status for an answer that is not a success."""
     if answer.code in (Code.WAIT, Code.UNSCHEDULABLE):
         return answer.by(plugin.name)
     if answer.code is Code.ERROR:
@@ -223,7 +223,7 @@ def _feasibility(plugin: Plugin, answer: Status) -> Status:
 def _raw_scores(
     plugin: Any, cycle: GroupCycle, group: PodGroupInfo, placements: Sequence[PodGroupAssignments]
 ) -> Scores:
-    """What a plugin gives placements. Raises PluginError."""
+    """A plugin's scores of placements. Raises PluginError."""
     try:
         if hasattr(plugin, "score_placements"):
             answer = guarded(plugin, "PlacementScore", plugin.score_placements, cycle, group, placements)

@@ -1,9 +1,9 @@
-"""Groups of pods in their scheduling cycle: what plugins are given, and what they give back.
+"""Groups of pods in their scheduling cycle: arguments and results of plugins.
 
-A group is tried in *placements*: sets of nodes, such as the racks of a cluster. PlacementGenerate plugins say
-which there are, PlacementFeasible plugins whether the group can still succeed in one, and PlacementScore
-plugins which of those that can take the group is best. Where none can, PodGroupPostFilter plugins may make
-room for a later cycle. The scheduler decides member by member, as if each were a pod of its own.
+A group is tried in *placements*: sets of nodes, such as the racks of a cluster. PlacementGenerate plugins
+list the placements, PlacementFeasible plugins decide if the group can still succeed in one, and
+PlacementScore plugins which of those that can take the group is best. If none can, PodGroupPostFilter plugins
+may make room for a later cycle. The scheduler decides member by member, as if each were a separate pod.
 """
 
 from collections.abc import Awaitable, Callable, Generator, Hashable, Iterator, Mapping, Sequence
@@ -54,7 +54,7 @@ class Placement:
         return np.flatnonzero(table.valid[: table.rows_in_use]) if self.rows is None else self.rows
 
     def count(self, table: ClusterTable) -> int:
-        """How many nodes it has."""
+        """Number of nodes in it."""
         return table.node_count if self.rows is None else len(self.rows)
 
     def mask(self, table: ClusterTable) -> BoolColumn | None:
@@ -136,7 +136,7 @@ class PodGroupInfo:
         return (group for group in self.walk() if not group.is_composite)
 
     def too_deep(self) -> str:
-        """What is said if the tree below has more levels than it may have; "" if it has not."""
+        """Error message if the tree below is deeper than allowed; "" if it is not."""
         left = [(self, 0)]
         while left:
             group, depth = left.pop()
@@ -151,11 +151,12 @@ class PodGroupInfo:
 
 
 class GroupCycle:
-    """The scratch pad of one group for one scheduling cycle: what plugins keep while its placements are
+    """The scratch pad of one group for one scheduling cycle: state that plugins keep while its placements are
     tried. `parent` is that of the placement of the group above, for a part of a composite group.
 
-    `shape` is what tells how a group fares besides nodes and the pods on them: groups of the same shape fare
-    alike. None if more than that counts, as chance, nominated pods or plugins that nothing is known of.
+    `shape` is everything besides nodes and their pods that a group's result depends on: groups of equal shape
+    get equal results. None if more than that counts, such as randomness, nominated pods or plugins without a
+    contract.
     """
 
     __slots__ = ("_states", "group", "parent", "shape", "table")
@@ -173,7 +174,7 @@ class GroupCycle:
         self._states[plugin.name] = state
 
     def read(self, plugin: "Plugin") -> Any:
-        """What the plugin wrote, None if nothing."""
+        """The plugin's state, None if there is none."""
         return self._states.get(plugin.name)
 
 
@@ -196,7 +197,7 @@ class PlacementCycle:
         self._states[plugin.name] = state
 
     def read(self, plugin: "Plugin") -> Any:
-        """What the plugin wrote, None if nothing."""
+        """The plugin's state, None if there is none."""
         return self._states.get(plugin.name)
 
 
@@ -216,8 +217,8 @@ class ProposedAssignment(NamedTuple):
 class PodGroupAssignments:
     """The nodes that members of a group would get in a placement, in the order in which they got them.
 
-    `rows` are their rows, for plugins that score by column. Where it is known beforehand that members alike
-    fit in a placement, and no score goes by the nodes themselves, `rows` are not worked out: -1 each.
+    `rows` are their rows, for plugins that score by column. If identical members are known to fit in a
+    placement, and no score depends on the nodes themselves, `rows` are not computed: -1 each.
     """
 
     __slots__ = ("assignments", "cycle", "placement")
@@ -246,7 +247,7 @@ class PodGroupAssignments:
 
 
 class GroupTrial(NamedTuple):
-    """What came of trying to place a whole group: the pods that would get nodes, and the verdict.
+    """Result of trying to place a whole group: the pods that would get nodes, and the verdict.
 
     `by_shape`: any other group of the same shape (`GroupCycle.shape`) would have got the same verdict.
     """
@@ -257,9 +258,9 @@ class GroupTrial(NamedTuple):
 
 
 Waited = Generator[Request | Step | Awaitable[Any], Any, T]
-"""Work in steps, that comes to a T. At a `yield` others may run. A `Step` that is yielded has to be done
-before the work goes on, and the answer to a `Request` sent back. A plugin may yield something of its own to
-be awaited; what that comes to is sent back. Within another such work it is run with `yield from`."""
+"""Work in steps with a result of type T. At a `yield` other tasks may run. A yielded `Step` has to be done
+before the work continues, and the answer to a yielded `Request` sent back. A plugin may yield an awaitable;
+its result is sent back. Nested work is run with `yield from`."""
 
 Nested = Generator[Any, Any, T]
 """The same of work that contains itself, as deep as users nest what it is about. The part that is like the
@@ -274,12 +275,12 @@ _NO_NOMINATIONS: Mapping[str, str] = {}
 
 
 class PodGroupPostFilterResult(NamedTuple):
-    """What a PodGroupPostFilter plugin found.
+    """Result of a PodGroupPostFilter plugin.
 
-    `nominations` are the nodes that pods are nominated to from now on, by uid ("": none any more); the others
-    keep what they have. `victims` are pods to evict. `writes` are what the plugin wants written: a running
-    scheduler calls each and awaits it. A status that comes back from one is an error. `preemption` tells how
-    victims were looked for, None if nobody looked.
+    `nominations` are the new nominated nodes of pods, by uid ("": none any more); the others keep theirs.
+    `victims` are pods to evict. `writes` are the plugin's writes to the API server: a running scheduler calls
+    and awaits each. A status that one returns is an error. `preemption` describes the search for victims,
+    None if there was none.
     """
 
     status: Status
@@ -329,7 +330,7 @@ def unnested(work: Nested[T]) -> Waited[T]:
 
 
 def finish(work: Waited[T]) -> T:
-    """What work comes to that nobody has to wait for, done without a pause."""
+    """Run work that never waits to its end and return its result."""
     while True:
         try:
             if work.send(None) is not None:

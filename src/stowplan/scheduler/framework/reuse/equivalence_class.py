@@ -21,15 +21,16 @@ class ClassKey:
 
     def __init__(self, parts: tuple[Hashable, ...], digest: int) -> None:
         self.parts = parts
-        """The signature. That of a class begins with the key of what pods share whatever their labels."""
+        """The signature. That of a class begins with the key of the data that pods share regardless of
+        labels."""
         self.digest = digest
-        """The hash of the signature: what is left of it when nobody holds the key any more."""
+        """The hash of the signature, which outlives the key."""
 
 
 class ClassKeys:
-    """The keys of signatures, as long as somebody holds them.
+    """The keys of signatures, as long as they are in use.
 
-    Signatures may be large, and hashing one goes through all of it: it is done once.
+    Signatures may be large, and hashing one reads all of it: it is done once.
     """
 
     def __init__(self) -> None:
@@ -60,7 +61,7 @@ class Settled(NamedTuple):
     unions: dict[tuple[str, ...], frozenset[str]]
 
     def skipped_with(self, others: tuple[str, ...]) -> frozenset[str]:
-        """Who skips a pod if these do so beside; the very same set whenever it is the same plugins."""
+        """Plugins that skip a pod together with `others`; the same set object for the same plugins."""
         found = self.unions.get(others)
         if found is None:
             found = self.unions[others] = self.skipped.union(others)
@@ -109,7 +110,7 @@ class EquivalenceClass:
         self.asked: dict[str, tuple[frozenset[str], CallCounter]] = {}
         """By extension point, who skipped the last pod, and where it is counted that others were asked."""
         self.funnel: tuple[int, Any] | None = None
-        """What decision.py last found to say of rejected nodes, and the version of the rejections then."""
+        """Funnel of rejected nodes that decision.py last computed, and the version of the rejections then."""
         self.rejections: tuple[int, dict[Status, Rows]] | None = None
         """Rejected rows by verdict as last put into words, and the version of the rejections then."""
         self.settled_pre_filters: Settled | None = None
@@ -130,9 +131,9 @@ _REMEMBERED = 8192
 class EquivalenceClasses:
     """Classes by signature.
 
-    A class met for the first time may never be met again (every pod its own template), so only a few such
-    are held. One that is met a second time, even after it was let go, is kept until all kept classes take
-    more than `budget` bytes; then the longest unused goes first.
+    A class met for the first time may never be met again (every pod its own template), so only a few such are
+    kept. One that is met a second time, even after it was dropped, is kept until all kept classes take more
+    than `budget` bytes; then the longest unused goes first.
     """
 
     def __init__(self, plugins: dict[str, Plugin], budget: int) -> None:
@@ -141,7 +142,7 @@ class EquivalenceClasses:
         self._fresh: OrderedDict[Hashable, EquivalenceClass] = OrderedDict()
         self._kept: OrderedDict[Hashable, EquivalenceClass] = OrderedDict()
         self._met: OrderedDict[int, None] = OrderedDict()
-        """Classes that were let go, by a hash: their signatures may be large."""
+        """Dropped classes, by a hash: their signatures may be large."""
         self._sizes: dict[Hashable, int] = {}
         self._held = 0
 

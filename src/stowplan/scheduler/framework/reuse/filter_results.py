@@ -28,17 +28,16 @@ from stowplan.scheduler.table.table import ClusterTable
 from stowplan.scheduler.table.view import NodeRow, NodeRows
 
 _MOST_SHARED = 32
-"""So many answers about all rows are kept, for filters and signatures."""
+"""Number of answers about all rows that are kept, for filters and signatures."""
 _MOST_STATUSES = 4096
-"""A filter that never says the same twice is asked about all nodes again when so much has piled up."""
+"""A filter that never returns the same status twice is evaluated for all nodes again at this number."""
 
 
 class SharedCodes:
     """Codes that filters gave all rows, by what they read of a pod.
 
-    Pods of other classes may be alike to one of the filters. Kept are answers of those that go by the
-    template of a pod without its labels and by single nodes, not by what is on them, for as long as no node
-    changes.
+    Pods of other classes may be identical to one of the filters. Kept are answers of filters that depend on
+    the template of a pod without its labels and on single nodes, not on the pods there, until a node changes.
     """
 
     __slots__ = ("_basis", "_kept")
@@ -49,7 +48,7 @@ class SharedCodes:
 
     @staticmethod
     def has(plugin: Plugin, traits: Traits) -> bool:
-        """Whether answers of a filter are kept."""
+        """True if answers of a filter are kept."""
         by_shape = plugin.contract.signs is Signs.TEMPLATE_WITHOUT_LABELS and traits.row_local
         return by_shape and not (traits.reads_usage or traits.by_node_filter)
 
@@ -65,8 +64,8 @@ class SharedCodes:
 class FilterColumn(PluginColumn):
     """One Filter plugin's codes over all rows; None while it passes every row.
 
-    Where `shared` is given, answers about all rows are looked up there by the signature of the pod. They are
-    not written to: a class whose codes come to differ gets its own.
+    With `shared`, answers about all rows are looked up there by the signature of the pod. They are not
+    written to: a class whose codes change gets its own copy.
     """
 
     __slots__ = ("_shared", "_signature", "by_node", "codes", "index", "known", "statuses")
@@ -112,7 +111,7 @@ class FilterColumn(PluginColumn):
         return changed
 
     def status(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
-        """What a code means, said by this plugin."""
+        """Status of a code of this plugin."""
         status = self.statuses[code - 1] if self.by_node else self.plugin.reason(cycle, pod, code)
         return status.by(self.plugin.name)
 
@@ -252,7 +251,7 @@ NOT_ASKED_FOR = -2
 OVERRULED = -3
 """In `first`: out for this attempt only: pods are nominated to the row, or others than filters said so."""
 OUTSIDE = -4
-"""In `first`: not part of the placement that the pod's group is tried in; nobody is told of such rows."""
+"""In `first`: not part of the placement that the pod's group is tried in; such rows are not reported."""
 
 
 class FilterResults:
@@ -325,7 +324,7 @@ class FilterResults:
             self._heed_failures(cycle)
 
     def _heed_failures(self, cycle: Cycle) -> None:
-        """Raise the error of a plugin that failed on rows where nobody before it said no."""
+        """Raise the error of a plugin that failed on rows no earlier plugin rejected."""
         for column in self._fallible:
             if column.active and column.codes is not None:
                 failed = (column.codes < 0) & (self.first == column.index) & self._table.valid

@@ -13,13 +13,13 @@ INFEASIBLE = int(np.iinfo(np.int64).min)
 """The total of rows that are not feasible: lower than any sum of scores."""
 _SMALLEST_BLOCK = 256
 _SHORTLIST = 128
-"""How many of the best rows are followed when somebody wants to know the runners-up."""
+"""Number of best rows that are tracked for the runners-up."""
 _PATIENCE = 64
-"""After so many questions it is looked again whether a short list would have enough rows to be of use."""
+"""Number of queries after which a short list is checked again for being long enough to be of use."""
 
 
 class Share(NamedTuple):
-    """What one plugin adds to totals: `points` (score times weight) to all of them; None: it depends."""
+    """One plugin's share in totals: `points` (score times weight) in all of them; None: it varies."""
 
     plugin: str
     weight: int
@@ -29,9 +29,9 @@ class Share(NamedTuple):
 class Ranking:
     """Totals by row, with the best value and its number of ties kept per block of rows.
 
-    A change in a row costs a glance at its block; finding the best costs one look at the blocks, which are a
-    few dozen. Which rows of a block are its best is looked up when somebody asks, and followed from then on.
-    So is the short list: all rows above a floor, best first. Infeasible rows hold INFEASIBLE.
+    A change in a row costs one check of its block; finding the best costs one pass over the blocks, which are
+    a few dozen. The best rows of a block are looked up on request, and tracked from then on. So is the short
+    list: all rows above a floor, best first. Infeasible rows hold INFEASIBLE.
     """
 
     __slots__ = (
@@ -49,7 +49,7 @@ class Ranking:
     )
 
     def __init__(self, capacity: int, used: int = 0) -> None:
-        """The first `used` totals are to be written, and `refresh_all` called, before anybody asks."""
+        """Write the first `used` totals and call `refresh_all` before reading."""
         block = min(_SMALLEST_BLOCK, capacity)
         while block * block < 4 * capacity:
             block *= 2
@@ -79,7 +79,7 @@ class Ranking:
         self._topmost = [None] * len(self._tops)
 
     def _tie_counts(self) -> list[int]:
-        """How many rows of each block have its best total."""
+        """Number of rows of each block with its best total."""
         ties = self._ties
         if ties is None:
             blocks = self.totals.reshape(-1, self._block)
@@ -162,10 +162,10 @@ class Ranking:
         return self._rows_at_top(block)[nth]
 
     def top_rows(self, count: int) -> list[int]:
-        """So many rows with the highest totals, best first, equal ones in row order.
+        """The `count` rows with the highest totals, best first, equal ones in row order.
 
         Each of the `count` blocks with the highest tops holds a row at least as good as anything in the other
-        blocks, so these are all one has to look at.
+        blocks, so these are the only ones to look at.
         """
         top, ties = self.best()
         if ties >= count:
@@ -184,7 +184,7 @@ class Ranking:
         return [blocks[place // size] * size + place % size for place in best]
 
     def _has_shortlist(self, count: int) -> bool:
-        """Whether the short list has that many rows; made anew if it has become too short."""
+        """True if the short list has that many rows; rebuilt if it has become too short."""
         if self._floor is not None and len(self._short) >= count:
             return True
         if self._patience:

@@ -92,7 +92,7 @@ class ScoreColumn(PluginColumn):
         return was_active
 
     def can_change(self, cycle: Cycle) -> bool:
-        """Whether the scores can change although no node does."""
+        """True if the scores can change although no node does."""
         idle = self.traits.scores_only_if_filtering and self.plugin.name in cycle.skipped
         return self.traits.watches and not idle
 
@@ -394,7 +394,7 @@ class ScoreResults:
 
     @property
     def shares(self) -> tuple[Share, ...]:
-        """What totals are made of, in the order of the plugins. A new tuple when that changes."""
+        """Parts of the totals, in the order of the plugins. A new tuple when they change."""
         if self._shares is None:
             given = zip(self._sharing, self._points, strict=True)
             self._shares = tuple(
@@ -419,10 +419,11 @@ class ScoreResults:
             self._coupled = [column for column in watching if not column.traits.row_local]
 
     def _sync_usage(self, cycle: Cycle, feasible: BoolColumn, flipped: Rows) -> bool:
-        """The usual case: only the usage of a few rows changed, and whatever follows from it for feasibility.
+        """The usual case: only the usage of a few rows changed, with its effect on their feasibility.
 
-        A plugin may say that this changes most rows for it, as spreading over a few zones does: it is asked
-        about all of them, the others only about these few. False if it is not that; then nothing was done.
+        A plugin may report that this changes most rows for it, as spreading over a few zones does: it is
+        called for all of them, the others only for these few. Returns False, with nothing done, in any other
+        case.
         """
         table = self._table
         if self._node_position != table.node_log.position or (
@@ -537,9 +538,9 @@ class ScoreResults:
         return rewritten
 
     def _check(self, feasible: BoolColumn) -> None:
-        """Refuse scores out of range in feasible rows, whoever gave them. Raises PluginError.
+        """Refuse scores out of range in feasible rows. Raises PluginError.
 
-        In other rows they do no harm: whatever such a total is, it does not count.
+        In other rows they do no harm, since their totals do not count.
         """
         for column in self._ranging:
             if not column.in_range:
