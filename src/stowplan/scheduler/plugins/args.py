@@ -1,4 +1,4 @@
-"""The base class of plugin arguments. Those of a plugin stand beside the plugin."""
+"""The base class of plugin arguments. Those of a plugin are defined next to the plugin."""
 
 from typing import Self
 
@@ -11,8 +11,8 @@ from stowplan.scheduler.framework.advanced import FeatureGates
 class PluginArgs(Struct, frozen=True):
     """Arguments of one plugin. The class name is the `kind` they carry in a configuration.
 
-    Field defaults are those of an absent field. What an empty or zero value or a feature gate changes on
-    top of that is applied by `completed`, which the configuration loader always calls.
+    Field defaults are those of an absent field. `completed` then applies the effect of empty or zero values
+    and of feature gates; the configuration loader always calls it.
     """
 
     def completed(self, gates: FeatureGates = DEFAULT_GATES) -> Self:

@@ -26,7 +26,7 @@ MAX_CONTAINER_THRESHOLD = 1000 * _MIB
 
 
 class _State(NamedTuple):
-    """What scores were computed from: they hold while this is unchanged."""
+    """Inputs of the scores: they hold while these are unchanged."""
 
     images_version: int
     node_count: int

@@ -217,7 +217,7 @@ def node_demands(pod: PodInfo) -> Hashable:
 
 
 def _affinity(pod: PodInfo) -> RequiredNodeAffinity:
-    """What a pod demands of its node, compiled once for its template."""
+    """Node requirements of a pod, compiled once for its template."""
     kept = pod.template.facts.get(_FACT)
     if not isinstance(kept, RequiredNodeAffinity):
         kept = required_node_affinity(pod.spec)
@@ -226,7 +226,8 @@ def _affinity(pod: PodInfo) -> RequiredNodeAffinity:
 
 
 def _matches(affinity: RequiredNodeAffinity, node: Node) -> bool:
-    """Whether a node meets a pod's demands. Raises HintError if that hangs on one that cannot be read."""
+    """True if a node meets a pod's requirements. Raises HintError if that depends on one that cannot be
+    read."""
     labels = node.metadata.labels
     error_met = affinity.error_for(labels, node.name)
     if error_met is not None:
@@ -235,7 +236,7 @@ def _matches(affinity: RequiredNodeAffinity, node: Node) -> bool:
 
 
 def _unmet_labels(pod: PodInfo, labels: Mapping[str, str]) -> dict[str, str]:
-    """What the pod's nodeSelector asks for that a node with these labels does not have."""
+    """Labels of the pod's nodeSelector that a node with these labels does not have."""
     selector = pod.spec.node_selector or {}
     return {key: value for key, value in selector.items() if labels.get(key) != value}
 

@@ -39,7 +39,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 class NodeDeclaredFeatures(Plugin):
-    """What a pod needs is inferred from its spec; what a node has is in `status.declaredFeatures`."""
+    """Compares the features that a pod's spec implies with a node's `status.declaredFeatures`."""
 
     contract = Contract(
         reads=Reads.NODE,

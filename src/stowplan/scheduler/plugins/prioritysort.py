@@ -21,5 +21,5 @@ class PrioritySort(Plugin):
     contract = Contract(sorts_by_priority=True)
 
     def sort_key(self, queued: Queued) -> tuple[int, float]:
-        """Who has a smaller key is scheduled first."""
+        """Sort key: the smallest is scheduled first."""
         return (-queued.priority, queued.timestamp)

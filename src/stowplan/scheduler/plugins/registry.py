@@ -1,8 +1,8 @@
-"""The plugins of the tree: the class of each name, and what a release says of it.
+"""The in-tree plugins: the class of each name, and its data in a release.
 
-Configurations are read, completed and checked by what stands here, and profiles are built from it. Extension
+Configurations are read, completed and checked with this registry, and profiles are built from it. Extension
 points, order, weights and gates differ between releases and are data of the release; a plugin's arguments are
-the `args_type` of its class and stand beside it.
+the `args_type` of its class and are defined next to it.
 """
 
 from collections.abc import Mapping

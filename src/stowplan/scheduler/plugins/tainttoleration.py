@@ -45,9 +45,9 @@ TaintSets = Interned[tuple[Taint, ...]]
 
 
 class SetVerdicts:
-    """A number by id of taint set, kept while nodes come and go: only sets that are new are judged.
+    """A number by id of taint set, kept while nodes come and go: only new sets are evaluated.
 
-    What it says of ids that no node has means nothing.
+    The values of ids that no node has are undefined.
     """
 
     __slots__ = ("_judge", "_position", "_sets", "_values")

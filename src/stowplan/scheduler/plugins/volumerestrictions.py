@@ -63,7 +63,7 @@ NOTHING_RESTRICTED: Final = RestrictedVolumes((), (), "")
 
 
 def restricted_volumes(pod: PodInfo, storage: Storage) -> RestrictedVolumes:
-    """What a pod with volumes wants."""
+    """Restricted volumes of a pod."""
     disks: dict[DiskSource, None] = {}
     for_one: dict[str, None] = {}
     for volume in pod.template.volumes:
@@ -86,7 +86,7 @@ def restricted_volumes(pod: PodInfo, storage: Storage) -> RestrictedVolumes:
 class VolumeRestrictions(Plugin):
     """Finds rows where a disk is taken from the index of disks in use.
 
-    Whether a claim for one pod only is in use is the same for every row, until pods are imagined away.
+    The use of a claim for one pod only is the same for every row, until pods are imagined away.
     """
 
     contract = Contract(
@@ -168,10 +168,10 @@ class VolumeRestrictions(Plugin):
         return restricted_volumes(pod, self.handle.table.storage)
 
     def _in_use(self, cycle: Cycle, pod: PodInfo, wanted: RestrictedVolumes) -> bool:
-        """Whether claims for one pod only are in use by others.
+        """True if claims for one pod only are in use by others.
 
-        Where pods are imagined to be gone or to be there, what they stand for is told by the names of their
-        claims alone, whatever their namespaces.
+        Imagined pods, added or removed, are compared by the names of their claims alone, regardless of their
+        namespaces.
         """
         if not wanted.for_one:
             return False
@@ -185,7 +185,7 @@ class VolumeRestrictions(Plugin):
 
 
 def references(pod: PodInfo, names: Collection[str]) -> int:
-    """How many volumes of a pod name one of some claims."""
+    """Number of a pod's volumes that name one of some claims."""
     return sum(
         volume.persistent_volume_claim is not None and volume.persistent_volume_claim.claim_name in names
         for volume in pod.template.volumes
@@ -193,7 +193,7 @@ def references(pod: PodInfo, names: Collection[str]) -> int:
 
 
 def used_for_one(cycle: Cycle, namespace: str, names: Collection[str]) -> int:
-    """How many of some claims are in use by pods on nodes, pods imagined away among them."""
+    """Number of given claims in use by pods on nodes, including pods imagined away."""
     claims = cycle.table.volumes_in_use.claims
     return sum(
         claims.get(f"{namespace}/{name}", 0) + _imagined_away(cycle, namespace, name) > 0 for name in names
@@ -201,7 +201,7 @@ def used_for_one(cycle: Cycle, namespace: str, names: Collection[str]) -> int:
 
 
 def _imagined_away(cycle: Cycle, namespace: str, name: str) -> int:
-    """How many uses of a claim the table lacks because pods are imagined to be gone; guests count against."""
+    """Number of uses of a claim that the table lacks because pods are imagined away; guests count against."""
     simulated = cycle.simulated
     if simulated is None:
         return 0
@@ -239,7 +239,7 @@ def _named(pod: PodInfo) -> set[str]:
 
 
 def _looked_for(pod: PodInfo) -> list[Hashable] | None:
-    """The claims that a waiting pod names; None if it has disks of its own."""
+    """The claims that a waiting pod names; None if it has disks as well."""
     if any(volume.persistent_volume_claim is None for volume in pod.template.volumes):
         return None
     return [(pod.namespace, name) for name in sorted(_named(pod))]

@@ -173,7 +173,7 @@ def _volume_behind(storage: Storage, namespace: str, name: str) -> PersistentVol
 
 
 def _why_unbound(storage: Storage, name: str) -> Status | None:
-    """What is wrong with a claim of a class that has no volume; None: it waits for its pod."""
+    """Problem of a claim of a class that has no volume; None: it waits for its pod."""
     if not name:
         return unresolvable("PersistentVolumeClaim had no pv name and storageClass name")
     storage_class = storage.classes.get(name)

@@ -55,7 +55,7 @@ PRIORITY, START, BUDGET, AMOUNTS = range(4)
 pods (each counts one), then every resource the table knows."""
 
 FEW = 4
-"""So many rows are not worth arrays."""
+"""Up to this number of rows arrays do not pay off."""
 
 _ROWS_AT_ONCE = 4
 """Rows that are worked out in one step if their pods are under very many budgets."""
@@ -126,7 +126,7 @@ class SortedPodsByRow:
     def _sort(self, rows: Sequence[int]) -> None:
         """Sort the pods of some rows, all at once: by priority, then by start.
 
-        Equals stay in the order they came to their node, as with `by_importance`.
+        Equal ones keep the order in which they came to their node, as with `by_importance`.
         """
         here = [self._table.pods_on[row].values() for row in rows]
         pods = [info for some in here for info in some]
@@ -175,15 +175,15 @@ class PodArrays:
         self.first = self.end - self.lower
 
     def _count(self, chosen: BoolColumn, first: IntArray) -> IntArray:
-        """How many pods are chosen of each entry, from a first one on."""
+        """Number of chosen pods of each entry, from a first one on."""
         before = bounds_of(chosen)
         counts: IntArray = before[self.end] - before[first]
         return counts
 
     def removable(self, kind: np.dtype[Any]) -> IntArray:
-        """What all potential victims of each row take together, a line per thing that is limited.
+        """Sum of all potential victims of each row, a line per limited resource.
 
-        `kind` is that of the numbers it is added to: int64, or object where those might not do.
+        `kind` is that of the numbers it is added to: int64, or object where those might overflow.
         """
         sums = np.zeros((len(self._amounts), len(self._priorities) + 1), dtype=kind)
         np.cumsum(self._amounts.astype(kind, copy=False), axis=1, out=sums[:, 1:])
@@ -191,7 +191,7 @@ class PodArrays:
         return taken
 
     def under_budget(self) -> BoolColumn:
-        """Whether any potential victim of a row is under a disruption budget."""
+        """True for rows with a potential victim under a disruption budget."""
         return self._count(self._budget != NO_BUDGET, self.first) > 0
 
     def select_victims(
@@ -268,7 +268,7 @@ class PodArrays:
 
 
 class _RoomOnRow:
-    """Whether a pod finds room on a row beside the pods nominated to it, as others are taken off it."""
+    """Check for a pod's room on a row with the pods nominated to it, as others are taken off."""
 
     __slots__ = ("_cycle", "_fit", "_more", "_pods", "_row")
 
@@ -282,7 +282,7 @@ class _RoomOnRow:
             self._add(info)
 
     def code(self) -> int:
-        """What NodeResourcesFit says; 0: there is room."""
+        """Code of NodeResourcesFit; 0: there is room."""
         return self._fit.filter_row(self._cycle, self._cycle.pod, self._row, self._pods, self._more)
 
     def remove(self, info: PodInfo) -> None:
@@ -307,10 +307,10 @@ class _RoomOnRow:
 class BatchDryRun:
     """The dry run on rows where removing pods can change the result of NodeResourcesFit alone.
 
-    Every other filter's result on such a row stays the same whatever pods are removed: either it does not
-    depend on pods, or it passes the row and goes on passing it with fewer pods (`Plugin.passes_with_fewer`).
-    Up to `few` rows, such as that of the last preemptor, are worked out one after the other, which is quicker
-    than together.
+    Every other filter's result on such a row stays the same when pods are removed: either it does not depend
+    on pods, or it passes the row and goes on passing it with fewer pods (`Plugin.passes_with_fewer`). Up to
+    `few` rows, such as that of the last preemptor, are computed one after the other, which is quicker than
+    together.
     """
 
     def __init__(
@@ -360,7 +360,7 @@ class BatchDryRun:
         return result
 
     def _ignore(self, row: int, others: Sequence[PodInfo]) -> bool:
-        """Whether filters that look at pods, but for NodeResourcesFit, ignore those nominated to a row."""
+        """True if filters that look at pods, except NodeResourcesFit, ignore those nominated to a row."""
         return all(column.plugin.ignores_pods(self._pod, row, others) for column in self._easing)
 
     def run(self, rows: Rows, turns: IntArray) -> "BatchResult":
@@ -419,7 +419,7 @@ class BatchDryRun:
             self._results.note_victims(rows[entries], *found)
 
     def _has_plain_numbers(self, rows: Rows) -> bool:
-        """Whether room is all that counts on rows, and no sum on them is larger than a column can tell."""
+        """True if room is all that counts on rows, and no sum on them overflows a column."""
         if not self._fit.is_room_alone(self._cycle):
             return False
         lines, requested = self._fit.limited_lines(self._cycle), self._table.requested
@@ -453,8 +453,8 @@ class BatchDryRun:
         self._results.note_victims(np.array([row]), costs, [victims])
 
     def _left_over(self, rows: Rows) -> IntArray:
-        """What rows would have left with the pod and their nominated pods: where all of these fit, the pod
-        fits without them, too."""
+        """Amounts that rows would have left with the pod and their nominated pods: where all of these fit,
+        the pod fits without them, too."""
         left = self._fit.left_over(self._cycle, rows)
         if not self._nominated:
             return left
@@ -475,7 +475,7 @@ class BatchDryRun:
         return left
 
     def _nominated_amounts(self, row: int) -> Counter[int]:
-        """What the nominated pods of a row will take, by line."""
+        """Amounts that the nominated pods of a row will take, by line."""
         taken = Counter[int]()
         for info in self._nominated[row]:
             for line, amount in self._table.taken_by(info.template):

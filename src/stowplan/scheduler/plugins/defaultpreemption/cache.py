@@ -73,7 +73,8 @@ class RowResults:
         return self._nominated
 
     def _newly_nominated(self, nominations: Nominations, pod: PodInfo) -> Rows | slice | list[int]:
-        """The rows with other nominated pods to be reckoned with than last time; no pod is beside itself."""
+        """Rows whose nominated pods that count changed since the last time; a pod's own nomination does not
+        count."""
         last, nominated = self._nominated, rows_with_nominated_pods(nominations, pod)
         mark, own_before = self._mark, self._own
         self._nominated, self._mark, self._own = nominated, None, None

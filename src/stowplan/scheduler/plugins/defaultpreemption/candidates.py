@@ -33,8 +33,9 @@ REASON_NO_VICTIMS = "No preemption victims found for incoming pod"
 VIOLATIONS, HIGHEST_PRIORITY, SUM_OF_PRIORITIES, NUMBER_OF_VICTIMS, AGE = COSTS = range(5)
 """Lines of the costs of a node's victims, in the order in which they are compared: less is better.
 
-How many violate a budget; the highest priority; the sum of priorities; how many victims there are; and how
-long ago the first of those with the highest priority started."""
+Number of budget violations; the highest priority; the sum of priorities; the number of victims; and the time
+since the first of those with the highest priority started.
+"""
 
 LOWEST_PRIORITY = -(2**31)
 """Priorities are counted from here in sums, so that one more victim never makes a sum smaller."""
@@ -198,7 +199,7 @@ def bounds_of(counts: IntArray | BoolColumn) -> IntArray:
 
 
 class VictimsByNode(Mapping[str, Victims]):
-    """Candidates by node name, looked up only if somebody reads them, while the table does not change."""
+    """Candidates by node name, looked up only when read, while the table does not change."""
 
     __slots__ = ("_candidates", "_found", "_nodes", "_victims_of")
 

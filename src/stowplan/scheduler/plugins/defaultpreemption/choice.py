@@ -1,7 +1,7 @@
 """Why one candidate was chosen and no other: a few numbers and names kept with the decision.
 
-Every preemption leaves one, so it is made of what the comparison found anyway, for a few nodes each; it is
-put into words when somebody asks.
+Every preemption leaves one, so it is made of the comparison's intermediate results, for a few nodes each; it
+is put into words on request.
 """
 
 from collections.abc import Sequence
@@ -27,9 +27,9 @@ from stowplan.scheduler.plugins.defaultpreemption.units import Units
 from stowplan.scheduler.table.table import ClusterTable
 
 TIES: Final = 2
-"""How many nodes that are as good are kept by name."""
+"""Number of equally good nodes that are kept by name."""
 NAMES: Final = 4
-"""How many pods of a node are kept by name."""
+"""Number of pods of a node that are kept by name."""
 
 _NAMES: Final = {
     VIOLATIONS: "pdbViolations",
@@ -161,7 +161,7 @@ def _shown(criterion: int, node: _Node, chosen: _Node) -> RuledOutNode:
 
 
 def _measure(criterion: int, node: _Node) -> str:
-    """What a criterion found on a node."""
+    """Value of a criterion on a node, in words."""
     value, count = node.costs[criterion], node.costs[NUMBER_OF_VICTIMS]
     if criterion == SUM_OF_PRIORITIES:
         # Priorities are added up from the lowest there is, so the number of victims weighs most.

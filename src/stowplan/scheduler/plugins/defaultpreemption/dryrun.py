@@ -78,7 +78,7 @@ class DryRun:
 
     @property
     def by_batch_alone(self) -> bool:
-        """Whether no row had to be tried on its own."""
+        """True if no row had to be tried individually."""
         return not (self._failed or self._victims_by_row)
 
     def victims(self, rows: Sequence[int]) -> Sequence[Sequence[PodInfo]]:

@@ -1,7 +1,7 @@
-"""Preemption for a group: which units have to go from the whole cluster so that all members find a place?
+"""Preemption for a group: the units to evict from the whole cluster so that all members find a place.
 
 All units of lower priority are removed, and the group is placed. If it finds a place then, units are put back
-one by one as long as every member still fits on the node it got. What cannot be put back has to go.
+one by one as long as every member still fits on the node it got. Units that cannot be put back are evicted.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -50,7 +50,7 @@ REASON_NO_VICTIMS: Final = "No preemption victims found for incoming preemptor"
 
 VICTIMS_TOLD: Final = 100
 SPARED_TOLD: Final = 4
-"""How many units are kept for explanations."""
+"""Number of units that are kept for explanations."""
 
 _NEVER: Final = "Never"
 _KNOWN_FILTERS: Final = frozenset(("InterPodAffinity", "PodTopologySpread", "VolumeRestrictions"))
@@ -58,7 +58,8 @@ _KNOWN_FILTERS: Final = frozenset(("InterPodAffinity", "PodTopologySpread", "Vol
 
 
 class KnownFailures:
-    """Searches in vain, by the shape and priority of the group; they hold while no pod or node changes."""
+    """Searches without success, by the shape and priority of the group; they hold while no pod or node
+    changes."""
 
     def __init__(self, table: ClusterTable) -> None:
         self._table = table
@@ -97,9 +98,9 @@ class GroupSearch:
         self._clock = None if handle.services is None else handle.services.clock
 
     def run(self, schedule: ScheduleGroup, failures: KnownFailures) -> Waited[PodGroupPostFilterResult]:
-        """Find victims, unless it is known that there are none; the status says what came of it.
+        """Find victims, unless it is known that there are none; the status is the result.
 
-        Where units are incomplete it fails, whoever asks and whatever their priority, as kube-scheduler does.
+        Where units are incomplete it fails for every group, regardless of priority, as kube-scheduler does.
         """
         try:
             self._units.check_nodes()
@@ -125,9 +126,10 @@ class GroupSearch:
     def _search(
         self, units: Sequence[Unit], schedule: ScheduleGroup
     ) -> Waited[tuple[PodGroupPostFilterResult, bool]]:
-        """Remove units, place the group, and put back what can stay; also whether it goes by the shape alone.
+        """Remove units, place the group, and put back those that can stay; also returns if the result depends
+        on the shape alone.
 
-        The table is frozen, so others may run while pods are imagined away: nobody looks at it.
+        The table is frozen, so other tasks may run while pods are imagined away: none of them reads it.
         """
         if not units:
             return _result(unresolvable(REASON_NO_VICTIMS)), False
@@ -160,7 +162,7 @@ class GroupSearch:
         return any(pod.spec.preemption_policy == _NEVER for pod in self._group.waiting_pods())
 
     def _is_ongoing(self) -> bool:
-        """Whether victims of an earlier preemption are still terminating on nodes of members."""
+        """True if victims of an earlier preemption are still terminating on nodes of members."""
         nodes = {pod.pod.status.nominated_node_name for pod in self._group.waiting_pods()}
         rows = [row for node in sorted(nodes) if node and (row := self._table.row_of(node)) is not None]
         return any(
@@ -248,9 +250,9 @@ class Reprieve:
         back.added.append(info)
 
     def _problem(self, members: "Sequence[_Member]", touched: set[int], coupled: bool) -> str:
-        """Which member does not fit any more, and why; empty if all do.
+        """First member that does not fit any more, and why; empty if all do.
 
-        `coupled`: filters that look at other rows are asked, too. Then all members are looked at.
+        `coupled`: filters that look at other rows run, too. Then all members are looked at.
         """
         placed: list[PodInfo] = []
         try:
@@ -305,9 +307,9 @@ class _Member:
         self._nominated = nominated_pods(evaluation.nominations, self.row, evaluation.cycle.pod)
 
     def verdict(self, imagined: SimulatedRow, coupled: bool) -> Status | None:
-        """What filters say of the row, beside pods nominated to it and without.
+        """Filter verdict on the row, with pods nominated to it and without.
 
-        Unless `coupled`, those that look at other rows are not asked: what they said still holds.
+        Unless `coupled`, those that look at other rows do not run: their results still hold.
         """
         passed = self._passed if coupled else self._alone
         guests = [PodInfo(other.pod, other.template) for other in self._nominated]
@@ -327,10 +329,10 @@ class _Member:
 
 
 class _Relevance:
-    """Which pods can make a difference to filters of members that look at other rows.
+    """Pods that can change the result of members' filters that look at other rows.
 
     For in-tree filters those are pods with affinity terms or volumes, and pods that a term or a constraint of
-    a member selects. What other filters look at is not known.
+    a member selects. Nothing is known about other filters.
     """
 
     def __init__(self, members: "Sequence[_Member]") -> None:
@@ -361,7 +363,7 @@ class _Relevance:
 
 
 def _selectors_of(pod: PodInfo) -> Iterator[Selector]:
-    """What a pod wants to be near, far from, or spread over. Raises SelectorError."""
+    """Selectors of a pod's affinity, anti-affinity and spread constraints. Raises SelectorError."""
     terms = pod.template.terms
     for role in (TermRole.REQUIRED_AFFINITY, TermRole.REQUIRED_ANTI_AFFINITY):
         for term in terms.of(role):
@@ -371,7 +373,7 @@ def _selectors_of(pod: PodInfo) -> Iterator[Selector]:
 
 
 def _told(units: Sequence[Unit], violations: Sequence[int], problems: Mapping[int, str]) -> dict[str, Any]:
-    """What is told of a search that found victims."""
+    """Summary of a search that found victims."""
     going = [position for position in range(len(units)) if problems[position]]
     staying = [position for position in range(len(units)) if not problems[position]]
 
@@ -398,7 +400,7 @@ def _told(units: Sequence[Unit], violations: Sequence[int], problems: Mapping[in
 
 
 def _result(status: Status, **told: Any) -> PodGroupPostFilterResult:
-    """A result whose text names the part that preemption has in it, and what is told of the search."""
+    """A result whose text names preemption as its source, and the summary of the search."""
     text = status.message
     said = Status(status.code, (PREFIX + text,)) if text else status
     return PodGroupPostFilterResult(said, preemption=GroupPreemption(status.code.label, **told))

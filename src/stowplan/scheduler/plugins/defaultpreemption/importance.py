@@ -49,7 +49,7 @@ def _microseconds(text: str) -> int:
 
 
 def by_importance(pods: Iterable[PodInfo]) -> list[PodInfo]:
-    """Pods, the most important first. Equals stay in the order they came to their node."""
+    """Pods, the most important first. Equal ones keep the order in which they came to their node."""
     return sorted(pods, key=lambda info: (-info.priority, start_of(info.pod)))
 
 

@@ -75,7 +75,7 @@ _NEVER = "Never"
 
 
 class DefaultPreemptionArgs(PluginArgs, frozen=True):
-    """How many nodes a preemption tries: the larger of a share of all nodes and a fixed number."""
+    """Number of nodes a preemption tries: the larger of a share of all nodes and a fixed number."""
 
     min_candidate_nodes_percentage: int = 10
     min_candidate_nodes_absolute: int = 100
@@ -120,7 +120,7 @@ class DefaultPreemption(Plugin):
         self.under_way: dict[str, Pod | None] = {}
         self._held = HeldPods()
         self._awaited: dict[str, tuple[str, Callable[[], None]]] = {}
-        """Of preemptors that wait for their last victim only: its key, and whom its deletion is told."""
+        """Only for preemptors that wait for their last victim: its key, and the callback for its deletion."""
         self.one_by_one = False
         self.few = FEW
         self._keeps_search = False
@@ -156,7 +156,7 @@ class DefaultPreemption(Plugin):
         return self.handle.table.groups.key_of(pod.pod) is None
 
     def _is_under_way(self, preemptor: str) -> bool:
-        """Whether victims of a preemptor are still being deleted, one at least."""
+        """True if at least one victim of a preemptor is still being deleted."""
         if preemptor not in self.under_way:
             return False
         last = self.under_way[preemptor]
@@ -166,7 +166,7 @@ class DefaultPreemption(Plugin):
         return self._held
 
     def _is_going(self, victim: str) -> bool:
-        """Whether a victim is seen terminating or gone already, ahead of the response to its deletion."""
+        """True if a victim is seen terminating or gone already, ahead of the response to its deletion."""
         services = self.handle.services
         return services is not None and is_going(services.pod(victim))
 
@@ -278,7 +278,7 @@ class DefaultPreemption(Plugin):
         return kept[1]
 
     def candidates_wanted(self, nodes: int) -> int:
-        """How many candidates are enough, out of so many nodes."""
+        """Number of candidates that are enough in a cluster of `nodes` nodes."""
         args: DefaultPreemptionArgs = self.args
         share = nodes * args.min_candidate_nodes_percentage // 100
         return min(nodes, max(share, args.min_candidate_nodes_absolute))

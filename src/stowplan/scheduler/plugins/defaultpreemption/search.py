@@ -1,4 +1,4 @@
-"""What a search for victims found out about nodes that are no candidates, put into words when asked."""
+"""Results of a search for victims about nodes that are no candidates, put into words on request."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

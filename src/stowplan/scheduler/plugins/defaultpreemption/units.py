@@ -1,8 +1,8 @@
-"""Victim units: what preemption evicts together. A pod alone, or all pods of a group that only go together.
+"""Victim units: pods that preemption evicts together. A single pod, or all pods of a group with that mode.
 
-A group, or a group above it, may say that its pods are disrupted only all together (`disruptionMode: all`).
-Such a group is one unit, over all its nodes. Every other pod is a unit of its own. The priority of a pod that
-is a member of a group is that of the topmost group; the pod's own does not count.
+A group, or a group above it, may require that its pods are disrupted only all together (`disruptionMode:
+all`). Such a group is one unit, over all its nodes. Every other pod is a separate unit. The priority of a pod
+that is a member of a group is that of the topmost group; the pod's own does not count.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -55,17 +55,17 @@ class Unit:
 
     @property
     def is_group(self) -> bool:
-        """Whether evicting it disrupts a group."""
+        """True if evicting it disrupts a group."""
         return self.rank > POD
 
     @property
     def name(self) -> str:
-        """What it is called where units are listed: `podgroup/namespace/name` or `pod/namespace/name`."""
+        """Name in lists of units: `podgroup/namespace/name` or `pod/namespace/name`."""
         return self.key or f"pod/{self.pods[0].key}"
 
 
 class _Belonging(NamedTuple):
-    """What a group means for its pods: their priority, and the group that they go together with, if any."""
+    """A group's effect on its pods: their priority, and the group that they are evicted with, if any."""
 
     priority: int
     together: str
@@ -145,7 +145,7 @@ class Units:
         return sorted((known[uid] for uid in uids if uid in known), key=lambda info: info.key)
 
     def _belonging(self, pod: Pod) -> _Belonging | None:
-        """What a pod's group means for it; None without one."""
+        """Effect of a pod's group on it; None without a group."""
         key = self._groups.key_of(pod)
         if key is None:
             return None
@@ -208,9 +208,9 @@ def _by_importance_in_steps(units: Sequence[Unit]) -> InSteps[list[Unit]]:
 
 
 class PodsOfRows:
-    """What is known of the pods of rows, kept up to date by the rows that changed.
+    """Summary of the pods of rows, kept up to date from the rows that changed.
 
-    By row: whether there are members of groups, and the lowest priority of all other pods. What members have
+    By row: if there are members of groups, and the lowest priority of all other pods. The priority of members
     depends on their groups, which may change at any time.
     """
 
@@ -232,8 +232,8 @@ class PodsOfRows:
         return none
 
     def below(self, priority: int) -> InSteps[Iterator[PodInfo]]:
-        """All pods on nodes that may have a lower priority than this: those of groups, whatever they have,
-        and the others that do."""
+        """All pods on nodes that may have a lower priority than this: all members of groups, and the others
+        that do."""
         yield from self._sync()
         return self._below(priority)
 

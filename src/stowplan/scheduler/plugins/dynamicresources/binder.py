@@ -61,8 +61,8 @@ class Placed(NamedTuple):
 class ClaimBinder:
     """Writes claims, one after the other.
 
-    A write without an answer may have taken effect. Devices given by it must not be given to anybody else, so
-    the claim is read until it is known what became of it; only then the attempt goes on or fails.
+    A write without an answer may have taken effect. Devices allocated by it must not be allocated again, so
+    the claim is read until its outcome is known; only then the attempt continues or fails.
     """
 
     def __init__(self, claims: Claims, services: Services, features: Features, timeout: float) -> None:
@@ -210,7 +210,7 @@ class ClaimBinder:
         """Result of a read after a write without an answer, retried until there is one; None if not found.
 
         Refusals (403 while permissions are changed, 401 while a token expires) are retried too: until the
-        claim is read, nobody knows whether its devices are taken.
+        claim is read, it is unknown if its devices are taken.
         """
         pauses = _pauses()
         while True:
@@ -227,7 +227,7 @@ class ClaimBinder:
         try:
             async with asyncio.timeout(ASSUME_TIMEOUT):
                 if self._claims.get(claim.key) is None:
-                    # It may be gone again when this goes on: then nobody will ever tell of it.
+                    # It may be gone again by the time this continues: then no further event would come.
                     await self._claims.changed([claim.key])
         except TimeoutError:
             self._services.logger.error("Claim not stored in assume cache", claim=claim.key)
@@ -338,7 +338,7 @@ class ClaimBinder:
     # Taking back
 
     async def placed(self, pod: Pod) -> Placed | None:
-        """What became of a pod that seems to have no node, None if it has none. Raises ApiError."""
+        """Placement of a pod that seems to have no node, None if it has none. Raises ApiError."""
         stored = await _answered(lambda: self._client.get(PODS, pod.namespace, pod.name))
         if stored is None or stored["metadata"]["uid"] != pod.metadata.uid:
             return None
@@ -348,14 +348,14 @@ class ClaimBinder:
         return Placed(named.get("resourceClaimName", ""))
 
     async def deallocate(self, claim: ResourceClaim) -> None:
-        """Take the devices from a claim that nobody uses. Raises ApiError, ClaimWriteError."""
+        """Take the devices from an unused claim. Raises ApiError, ClaimWriteError."""
         body = _body(replace(claim, status=ResourceClaimStatus()))
         await self._client.update(RESOURCE_CLAIMS, body, subresource="status")
 
     async def unreserve(self, claim: ResourceClaim, uid: str, *, patiently: bool = True) -> None:
-        """Take one pod or group off the reservations, whatever the latest version of the claim is.
+        """Remove one pod or group from the reservations, regardless of the claim's resource version.
 
-        `patiently`: it is tried until the API server has answered, as a reservation for a pod that is not
+        `patiently`: it is retried until the API server has answered, as a reservation for a pod that is not
         placed would keep the devices from others. Raises ApiError, ClaimWriteError.
         """
         patch = {
@@ -404,17 +404,17 @@ class _ConflictError(Exception):
 
 
 def _is_uncertain(cause: ApiError) -> bool:
-    """Whether a write that failed may have taken effect."""
+    """True if a failed write may have taken effect."""
     return cause.is_unreachable or cause.code >= 500
 
 
 def _is_passing(cause: ApiError) -> bool:
-    """Whether a request is worth trying again."""
+    """True if a request is worth retrying."""
     return _is_uncertain(cause) or cause.code == 429
 
 
 def _has_effect(wanted: ResourceClaim, stored: ResourceClaim) -> bool:
-    """Whether a claim has what a write wanted it to have."""
+    """True if a claim is as a write wanted it to be."""
     mine = wanted.status.reserved_for[-1].uid if wanted.status.reserved_for else ""
     return (
         wanted.metadata.uid == stored.metadata.uid
@@ -426,12 +426,12 @@ def _has_effect(wanted: ResourceClaim, stored: ResourceClaim) -> bool:
 
 
 async def _once(request: Callable[[], Awaitable[Answer]]) -> Answer | None:
-    """What the API server answers. Raises ApiError, also if the object is gone."""
+    """Answer of the API server. Raises ApiError, also if the object is gone."""
     return await request()
 
 
 async def _tried(request: Callable[[], Awaitable[Answer]]) -> Answer | None:
-    """What the API server answers; None if the object is gone. Raises ApiError."""
+    """Answer of the API server; None if the object is gone. Raises ApiError."""
     try:
         return await request()
     except ApiError as cause:
@@ -441,7 +441,7 @@ async def _tried(request: Callable[[], Awaitable[Answer]]) -> Answer | None:
 
 
 async def _answered(request: Callable[[], Awaitable[Answer]]) -> Answer | None:
-    """What the API server answers, however long that takes; None if the object is gone.
+    """Answer of the API server, retried until there is one; None if the object is gone.
 
     Raises ApiError for an answer that would be the same the next time.
     """

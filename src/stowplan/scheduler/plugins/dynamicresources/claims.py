@@ -34,7 +34,7 @@ def claim_name(pod: Pod, asked: PodResourceClaim) -> str | None:
 
 
 def named_claims(pod: Pod) -> list[tuple[PodResourceClaim, str]]:
-    """What a pod asks for, and the names of the claims, but for those it turned out not to need.
+    """A pod's claim references with the names of the claims, without those that turned out not to be needed.
 
     Raises ClaimError.
     """
@@ -74,7 +74,7 @@ def existing_claims(pod: Pod, claims: Claims) -> Iterator[ResourceClaim]:
 
 
 def _check_owner(claim: ResourceClaim, pod: Pod, *, groups: bool) -> None:
-    """Whether a claim from a template was made for the pod. Raises ClaimError."""
+    """Check that a claim from a template was made for the pod. Raises ClaimError."""
     if is_controlled_by(claim, pod.metadata.uid):
         return
     group = _group_name(pod) if groups else ""
@@ -106,11 +106,11 @@ def _group_name(pod: Pod) -> str:
     return "" if group is None else group.pod_group_name or ""
 
 
-# Who a claim is reserved for
+# Reservations of claims
 
 
 def is_reserved_for(claim: ResourceClaim, pod: Pod, *, groups: bool = False) -> bool:
-    """Whether a claim is reserved for a pod; with `groups` one that is reserved for its group is, too.
+    """True if a claim is reserved for a pod; with `groups` also if it is reserved for its group.
 
     The uid of the group is not compared, only its name: pods do not know it.
     """

@@ -1,11 +1,11 @@
-"""Devices as columns: whether nodes have enough devices for a simple claim, for all nodes at once.
+"""Devices as columns: a check for enough devices for a simple claim, on all nodes at once.
 
-Every device is a slot with a content (what selectors, tolerations and constraints look at; many devices have
-the same) and a state (whether it is free). A claim with one request for n devices, a selector and maybe
-constraints on equal attributes can be met where n free devices with a suitable content have the same values.
-So a claim is compared with contents, not with devices, and nodes are counted with numpy. What a node gives
-exactly is searched for once it was chosen. Nodes with devices of which more must be known, as shared ones,
-are left to the search.
+Every device is a slot with a content (everything selectors, tolerations and constraints look at; many devices
+share one) and a state (free or not). A claim with one request for n devices, a selector and maybe constraints
+on equal attributes can be met where n free devices with a suitable content have the same values. So a claim
+is compared with contents, not with devices, and nodes are counted with numpy. The exact devices are searched
+for once a node was chosen. Nodes with devices that need a closer look, as shared ones, are left to the
+search.
 """
 
 from array import array
@@ -45,7 +45,7 @@ NO, YES, SEARCH, ALONE = 0, 1, 2, 3
 _MOST_SHARED: Final = 256
 """A node that sees more devices which are not its own is left to the search."""
 _SLACK: Final = 4096
-"""So many slots of devices that are gone do no harm."""
+"""Up to this number of slots of removed devices are kept."""
 _LACKING, _UNCLEAR = -1, -2
 """Instead of the number of a group: an attribute is missing, or cannot be compared simply."""
 _ZERO: Final = quantity_of("0")
@@ -85,7 +85,7 @@ class DeviceColumns:
         self.left_to_search.clear()
         self.with_invalid_pools.clear()
 
-    # What changes
+    # Changes
 
     def sync(self) -> None:
         """Take in what happened to slices, nodes and allocations."""
@@ -169,7 +169,7 @@ class DeviceColumns:
 
     @staticmethod
     def _is_for_search(pools: Sequence[Pool]) -> bool:
-        """Whether only a search can tell what a node has: devices choose nodes, or there are very many."""
+        """True if only a search can evaluate a node: devices select nodes, or there are very many."""
         foreign = 0
         for pool in pools:
             for ref in pool.devices:
@@ -278,7 +278,7 @@ class DeviceColumns:
 
 
 def _has_counters(ref: DeviceRef, left: Counters) -> bool:
-    """Whether the counters of a pool have enough for a device, and none is overdrawn already."""
+    """True if the counters of a pool have enough for a device, and none is overdrawn already."""
     drawn = {one.counter_set: one.counters for one in ref.device.consumes_counters}
     for name, counters in left.items():
         wanted = drawn.get(name, {})
@@ -371,7 +371,7 @@ class Comparison:
         return counted.max(axis=1, initial=0) >= claim.request.count, to_search
 
     def count(self, claim: SimpleClaim, row: int) -> bool | None:
-        """Whether a row has enough devices, None if a search is needed."""
+        """True if a row has enough devices, None if a search is needed."""
         columns = self._columns
         if row in columns.left_to_search:
             return None
@@ -394,7 +394,7 @@ class Comparison:
     def look_at_contents(self, claim: SimpleClaim, budget: Budget) -> Work:
         """Compare a claim with contents that it was not compared with yet, in steps.
 
-        What is done is kept. Raises BudgetExceededError.
+        Finished work is kept. Raises BudgetExceededError.
         """
         for ref in self._columns.samples[len(claim.verdicts) :]:
             group, verdict = self._group(claim, ref), (yield from self._verdict(claim, ref, budget))
@@ -422,7 +422,8 @@ class Comparison:
             return SEARCH
         if features.consumable_capacity:
             try:
-                # What others consume can only make it worse; devices that can be shared are searched anyway.
+                # Consumption by others can only make it worse; devices that can be shared are searched
+                # anyway.
                 if not self._capacity.fits(request.capacity, device.capacity, _NOTHING, _NOTHING):
                     return NO
             except CapacityError:

@@ -12,7 +12,7 @@ class BindingFailedError(Exception):
 
 
 def is_ready(claim: ResourceClaim) -> bool:
-    """Whether all devices of a claim are ready. Raises BindingFailedError."""
+    """True if all devices of a claim are ready. Raises BindingFailedError."""
     if claim.allocation is None:
         return False
     for result in claim.allocation.devices.results:
@@ -51,7 +51,7 @@ def has_conditions(claim: ResourceClaim) -> bool:
 
 
 def has_timed_out(claim: ResourceClaim, now: float, timeout: float) -> bool:
-    """Whether devices have had the time they get to become ready."""
+    """True if devices have used up their time to become ready."""
     allocation = claim.allocation
     if allocation is None or allocation.allocation_timestamp is None or not has_conditions(claim):
         return False

@@ -35,7 +35,7 @@ class ExtendedRequests(NamedTuple):
 
 
 def asks_for_devices(pod: PodInfo, classes: Classes) -> bool:
-    """Whether a pod requests an extended resource that means devices."""
+    """True if a pod requests an extended resource that means devices."""
     return bool(classes.resources) and any(
         amount and may_mean_devices(name) and name in classes.resources
         for name, amount in pod.requests.scalars.items()
@@ -52,7 +52,7 @@ def find_claim(pod: Pod, claims: Claims) -> ResourceClaim | None:
 
 
 def new_claim(pod: Pod) -> ResourceClaim:
-    """The claim in memory, with a uid of its own so that its allocation can be in flight."""
+    """The claim in memory, with a new uid so that its allocation can be in flight."""
     owner = OwnerReference(api_version="v1", kind="Pod", name=pod.name, uid=pod.metadata.uid, controller=True)
     return ResourceClaim(
         api_version="resource.k8s.io/v1",
@@ -121,7 +121,7 @@ def _for_resource(pod: Pod, resource: str, class_name: str) -> ExtendedRequests:
 def _for_container(
     index: int, container: Container, resource: str, class_name: str, usable: Sequence[DeviceRequest]
 ) -> tuple[DeviceRequest | None, list[ContainerExtendedResourceRequest]]:
-    """What a container still has to request beside requests it can use, and which requests it uses."""
+    """Remaining request of a container besides requests it can use, and the requests it uses."""
     asked = {} if container.resources is None else container.resources.requests
     if resource not in asked:
         return None, []

@@ -33,9 +33,9 @@ class Features(NamedTuple):
 
     @property
     def heeds_skipped_operations(self) -> bool:
-        """Whether devices for which nodes shall skip operations are treated apart.
+        """True if devices for which nodes shall skip operations are treated separately.
 
-        Upstream's allocator does with any of its alpha features, and gives away such devices without.
+        Upstream's allocator does so with any of its alpha features, and allocates such devices without.
         """
         alpha = (
             self.list_attributes
@@ -47,7 +47,7 @@ class Features(NamedTuple):
 
     @property
     def ignores_grouped_slices(self) -> bool:
-        """Whether slices with compatibility groups are left out, as nobody heeds the groups."""
+        """True if slices with compatibility groups are left out, as the groups are not supported."""
         return self.choices.unknown_request_fields_fail and not self.compatibility_groups
 
 

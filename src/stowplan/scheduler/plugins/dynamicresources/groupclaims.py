@@ -52,10 +52,10 @@ class MemberClaims(NamedTuple):
 
 @dataclass(slots=True)
 class GroupClaims:
-    """What is kept while a group is placed.
+    """State kept while a group is placed.
 
     `pending` are the claims that members have found devices for, by uid, with the uids of these members.
-    `members` are the claims of every member that got as far as this plugin, by uid.
+    `members` are the claims of every member that reached this plugin, by uid.
     """
 
     pending: dict[str, set[str]] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class Freeing(NamedTuple):
 
 
 def freeing_for(pod_uid: str, state: StateData, unavailable: list[int]) -> Freeing | None:
-    """A claim of a pod that nobody else uses and that can be freed; None if there is none."""
+    """A claim that only this pod uses and that can be freed; None if there is none."""
     for index in unavailable:
         if state.is_extended(index):
             break
@@ -108,7 +108,7 @@ def freeing_for(pod_uid: str, state: StateData, unavailable: list[int]) -> Freei
 
 
 class GroupPostFilter:
-    """What can be freed for a group that found no place.
+    """Claims to free for a group that found no place.
 
     `for_groups`: claims can be reserved for groups.
     """

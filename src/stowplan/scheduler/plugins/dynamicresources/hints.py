@@ -45,10 +45,10 @@ class ClaimHints:
         )
 
     def after_claim_change(self, pod: PodInfo, old: ResourceClaim | None, new: ResourceClaim | None) -> Hint:
-        """Devices that are free again may help any pod, a change of its own claims the pod they belong to.
+        """Freed devices may help any pod, a change of a claim the pod it belongs to.
 
-        So does the end of a claim for extended resources that an earlier attempt left behind and PostFilter
-        deletes: kube-scheduler lets the pod wait until it tries all pods again.
+        So may the deletion of a claim for extended resources that an earlier attempt left behind and
+        PostFilter deletes: kube-scheduler lets the pod wait until it retries all pods.
         """
         if new is None:
             return queue_if(old is not None and (old.allocation is not None or _is_made_for(old, pod)))
@@ -78,7 +78,7 @@ def _is_made_for(claim: ResourceClaim, pod: PodInfo) -> bool:
 
 
 def _is_special(claim: ResourceClaim) -> bool:
-    """Whether the scheduler made a claim, for extended resources."""
+    """True if the scheduler created the claim, for extended resources."""
     return claim.metadata.annotations.get(EXTENDED_RESOURCE_CLAIM) == "true"
 
 

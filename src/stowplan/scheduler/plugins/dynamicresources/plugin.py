@@ -98,10 +98,10 @@ NOT_FOUND: Final = "not found"
 
 
 class DynamicResources(Plugin):
-    """Rejects nodes without devices for the claims of a pod; allocates and reserves them on the one chosen.
+    """Rejects nodes without devices for the claims of a pod; allocates and reserves them on the chosen one.
 
-    Pods without claims are skipped, all others form a class with those alike in everything else: what they
-    are told of nodes is kept from one to the next, except where it differs.
+    Pods without claims are skipped, all others form a class with those identical in everything else: verdicts
+    on nodes are kept from one to the next, except where they differ.
     """
 
     args_type = DynamicResourcesArgs
@@ -131,9 +131,9 @@ class DynamicResources(Plugin):
         self._reservations = Reservations(self._devices.claims, handle, self._binder)
         self._for_groups = self._features.workload_claims
         self.mixes_up_shared = False
-        """Whether a member's own claims and those it shares get each other's devices where the shared ones
-        come first in its spec, as in kube-scheduler 1.37. That is a mistake there: a claim gets devices that
-        it did not ask for, and devices are given twice. Recordings have it."""
+        """True if a member's own claims and those it shares get each other's devices where the shared ones
+        come first in its spec, as in kube-scheduler 1.37. That is a bug there: a claim gets devices that it
+        did not ask for, and devices are allocated twice. Recordings have it."""
         self._explanations = DeviceExplanations(
             self._table, self._verdicts, handle.timer, groups=self._for_groups
         )
@@ -149,7 +149,7 @@ class DynamicResources(Plugin):
         return self._concerns(pod)
 
     def _concerns(self, pod: PodInfo) -> bool:
-        """Whether a pod has claims, or extended resources that mean devices."""
+        """True if a pod has claims, or extended resources that mean devices."""
         if pod.spec.resource_claims:
             return True
         return self._features.extended_resources and extended.asks_for_devices(pod, self._devices.classes)
@@ -215,7 +215,7 @@ class DynamicResources(Plugin):
         return extended.find_claim(pod.pod, self._devices.claims) or extended.new_claim(pod.pod)
 
     def _kept_for_group(self, cycle: Cycle) -> GroupClaims | None:
-        """What is kept while the pod's group is placed, None if nothing is or the pod is alone."""
+        """State kept while the pod's group is placed, None if there is none or the pod is alone."""
         found: GroupClaims | None = None if cycle.group is None else cycle.group.read(self)
         return found
 
@@ -234,7 +234,7 @@ class DynamicResources(Plugin):
         return None if state.is_extended(index) else self._check_requests(claim)
 
     def _check_requests(self, claim: ResourceClaim) -> Status | None:
-        """Whether the classes that a claim asks for are there."""
+        """Rejection if a class that a claim requests does not exist."""
         for request in claim.spec.devices.requests:
             if request.exactly is not None:
                 asked = [(request.name, request.exactly.device_class_name)]
@@ -330,7 +330,7 @@ class DynamicResources(Plugin):
         return found if isinstance(found, StateData) else None
 
     def _is_usable(self, claim: ResourceClaim) -> bool:
-        """Whether the devices of a claim did not fail to become ready."""
+        """True unless the devices of a claim failed to become ready."""
         if not self._features.binding_conditions:
             return True
         try:
@@ -370,7 +370,7 @@ class DynamicResources(Plugin):
         return unresolvable(REASONS[code])
 
     def passes_with_fewer(self, pod: PodInfo) -> bool:
-        """Pods on a node make no difference here, unless devices take of its own resources."""
+        """Pods on a node make no difference here, unless devices take of the node's resources."""
         return not self._features.node_allocatable
 
     def drop_stale(self) -> None:
@@ -393,10 +393,10 @@ class DynamicResources(Plugin):
     # PostFilter
 
     def post_filter(self, cycle: Cycle, pod: PodInfo) -> Status | PostFilterResult:
-        """Free devices that do not help where they are: those of one claim that nobody else uses.
+        """Free devices that do not help where they are: those of one claim that only this pod uses.
 
-        A pod that an earlier PreFilter plugin rejected outright never got to this plugin's PreFilter; then
-        what it wants to know is missing, and the whole phase ends here.
+        A pod that an earlier PreFilter plugin rejected outright never got to this plugin's PreFilter; its
+        state is missing then, and the whole phase ends here.
         """
         state: object = cycle.read(self)
         if state is None and not self._is_skipped(pod):
@@ -408,7 +408,7 @@ class DynamicResources(Plugin):
         return self._free(cycle, pod, state)
 
     def _is_skipped(self, pod: PodInfo) -> bool:
-        """Whether PreFilter skips the pod because it has its devices and waits for a resize."""
+        """True if PreFilter skips the pod because it has its devices and waits for a resize."""
         return pod.template.resize_deferred and self.handle.gates[RESIZE_PREEMPTION]
 
     def _free(self, cycle: Cycle, pod: PodInfo, state: StateData) -> PostFilterResult:
@@ -421,7 +421,7 @@ class DynamicResources(Plugin):
         return PostFilterResult(self._cannot_help(REASON_STILL_NOT))
 
     def _cannot_help(self, reason: str) -> Status:
-        """What PostFilter says of a pod that it can do nothing for."""
+        """PostFilter status of a pod that cannot be helped."""
         return unschedulable(reason) if self.handle.behaviour.devices.post_filter_text else unschedulable()
 
     def _unavailable(self, evaluation: Evaluation | None, state: StateData) -> list[int]:
@@ -457,10 +457,11 @@ class DynamicResources(Plugin):
     def pod_group_post_filter(
         self, cycle: GroupCycle, group: PodGroupInfo, schedule: ScheduleGroup
     ) -> Status | PodGroupPostFilterResult:
-        """Free devices for a group; not for groups of groups, nor where it is bound to a part of the nodes.
+        """Free devices for a group; not for composite groups, nor for one that is bound to a part of the
+        nodes.
 
-        What it wants to know is missing if no member got as far as this plugin's PreFilter: an error for a
-        built-in group, as in kube-scheduler, but not for one of scheduler-plugins.
+        The state is missing if no member got as far as this plugin's PreFilter: an error for a built-in
+        group, as in kube-scheduler, but not for one of scheduler-plugins.
         """
         placed = self.handle.gates["TopologyAwareWorkloadScheduling"]
         if group.is_composite or (placed and group.object.spec.scheduling_constraints is not None):
@@ -474,7 +475,7 @@ class DynamicResources(Plugin):
     # Score
 
     def score_basis(self, cycle: Cycle, pod: PodInfo) -> bool:
-        """Whether scores differ from node to node."""
+        """True if scores differ from node to node."""
         state = self._state(cycle)
         return (
             state is not None
@@ -514,7 +515,7 @@ class DynamicResources(Plugin):
         return by_highest(scores, extremes, reverse=False)
 
     def allocations(self, state: StateData, node: str) -> list[tuple[ResourceClaim, AllocationResult]]:
-        """What would be written on a node for the claims that need devices. Raises AllocationError."""
+        """Allocations to write on a node for the claims that need devices. Raises AllocationError."""
         found = self._verdicts.found_on(state, node)
         if found is None:
             return []
@@ -533,7 +534,7 @@ class DynamicResources(Plugin):
     # Reserve
 
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
-        """The allocation is in flight from now on: nobody else gets these devices."""
+        """Put the allocation in flight, so that no other pod gets these devices."""
         state = self._state(cycle)
         if state is None or not (state.pending or state.allocator is not None):
             return None
@@ -619,7 +620,7 @@ class DynamicResources(Plugin):
     def close(self) -> None:
         self._reservations.close()
 
-    # What devices take of the node's own resources
+    # Resources of the node that devices take
 
     def assumed_pod(self, cycle: Cycle, pod: PodInfo, node: str) -> Pod | None:
         """The pod as it counts on its node from now on, None if that is as it is."""

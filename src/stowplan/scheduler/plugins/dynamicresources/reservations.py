@@ -20,7 +20,7 @@ from stowplan.scheduler.table.devices import Claims
 
 
 class Reservations:
-    """What a profile writes of claims beside the scheduling cycle. `binder` makes who does the writing."""
+    """A profile's writes of claims outside the scheduling cycle. `binder` creates the object that writes."""
 
     def __init__(self, claims: Claims, handle: Handle, binder: Callable[[], ClaimBinder]) -> None:
         self._claims = claims
@@ -54,7 +54,7 @@ class Reservations:
         await asyncio.shield(state.writing)
 
     def _written(self, task: asyncio.Task[None]) -> None:
-        """A write is over. Of one whose binding was cancelled nobody else asks how it ended."""
+        """A write is over. If its binding was cancelled, its result is checked here only."""
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()
@@ -84,10 +84,10 @@ class Reservations:
         self._start(self._binder().tell_pod(pod, ()), f"clear status of {pod.key}")
 
     def clear_leftovers(self, pod: PodInfo) -> None:
-        """Take back what an attempt left behind that nobody ended, as when the scheduler was restarted.
+        """Take back the unfinished writes of an attempt, as when the scheduler was restarted.
 
-        kube-scheduler leaves it until the pod is scheduled or gone. A pod that waits for something else would
-        keep devices from others, and a claim of which it has a reservation could never be deleted.
+        kube-scheduler leaves them until the pod is scheduled or gone. A pod that waits for something else
+        would keep devices from others, and a claim with a reservation for it could never be deleted.
         """
         if self._handle.services is None or pod.uid in self._releases:
             return
@@ -108,7 +108,7 @@ class Reservations:
         claims = self._claims
         for uid, claim in zip(state.uids, state.user_claims, strict=False):
             if claims.remove_pending(uid) and claim.allocation is None:
-                # What was written counts, whether or not the API server has told of it yet.
+                # The write counts, even if the API server's event has not arrived yet.
                 claims.restore(claim.key)
             if claim.allocation is not None and claim.is_reserved_for(pod.uid):
                 self._release(claim, pod)
@@ -124,9 +124,9 @@ class Reservations:
             self._start(self._delete_extended(state, special, pod), f"delete {special.key}")
 
     async def _delete_extended(self, state: StateData, special: ResourceClaim, pod: PodInfo) -> None:
-        """The devices of the claim stay taken until it is gone, though nobody may know of it yet.
+        """Delete a claim; its devices stay taken until it is gone, even if no event has reported them yet.
 
-        If it cannot be deleted, it stays as it was written: the informer may not have told of its devices.
+        If it cannot be deleted, it stays as it was written: the informer may not have reported its devices.
         """
         is_gone = False
         try:
@@ -144,11 +144,11 @@ class Reservations:
     async def _clear(
         self, pod: PodInfo, reserved: Sequence[ResourceClaim], special: ResourceClaim | None
     ) -> None:
-        """Give back claims of a pod, unless somebody else has bound it: then it uses them.
+        """Give back claims of a pod, unless another scheduler has bound it: then it uses them.
 
-        That is so if this scheduler stopped for a while, and another one took over from it. A claim for
+        That is the case if this scheduler stopped for a while, and another one took over from it. A claim for
         extended resources is used only if the pod's status names it, which is written before the pod is
-        bound: of any other the pod knows nothing, and nobody else would ever delete it.
+        bound: any other is unknown to the pod, and nothing else would ever delete it.
         """
         binder = self._binder()
         placed = await binder.placed(pod.pod)

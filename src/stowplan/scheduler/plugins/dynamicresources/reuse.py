@@ -20,11 +20,11 @@ from stowplan.scheduler.plugins.dynamicresources.columns import SimpleClaim
 from stowplan.scheduler.table.devices import AllocatedState, Classes
 
 _MOST_KEYS: Final = 32
-"""For so many kinds of claims searches are kept, the latest used."""
+"""Number of kinds of claims for which searches are kept, the latest used."""
 
 
 class Kept(NamedTuple):
-    """What a search found, None if nothing, and what it rested on."""
+    """Result of a search, None if nothing was found, and the versions it depends on."""
 
     pools: Sequence[Pool]
     pools_version: int
@@ -55,9 +55,9 @@ class UnderWay:
 class Column:
     """The verdicts of one kind of claims by row, and the changes up to which they hold.
 
-    `stale` are rows that have to be looked at again, `pending` those of them that only a search can tell
-    about. What is left of both when an attempt is interrupted is done when it goes on. `failed` are rows
-    whose verdict is an error: every attempt looks at them once more, for the message.
+    `stale` are rows that have to be evaluated again, `pending` those of them that need a search. The
+    remainder of both when an attempt is interrupted is done when it continues. `failed` are rows whose
+    verdict is an error: every attempt evaluates them once more, for the message.
     """
 
     __slots__ = ("classes", "codes", "epoch", "failed", "pending", "position", "stale")
@@ -82,7 +82,7 @@ class Searches:
     def __init__(self) -> None:
         self.by_node: dict[str, Kept] = {}
         self.by_pools: dict[tuple[int, ...], Kept] = {}
-        """The latest searches on nodes that are the same for whoever sees the same pools."""
+        """The latest searches on nodes with identical results for the same pools."""
         self.under_way: dict[str, UnderWay] = {}
         self.column: Column | None = None
         self.simple: SimpleClaim | Literal[False] | None = None
@@ -127,7 +127,7 @@ class KeptSearches:
         if not any(pool.depends_on_node for pool in pools):
             if len(searches.by_pools) >= _MOST_KEYS:
                 searches.by_pools.clear()
-            # What is kept holds on to its pools, so no other pool has the id of one of them.
+            # A kept result holds on to its pools, so no other pool has the id of one of them.
             searches.by_pools[tuple(map(id, pools))] = kept
 
     def begun(self, searches: Searches, node: str, pools: Sequence[Pool], budget: Budget) -> UnderWay | None:

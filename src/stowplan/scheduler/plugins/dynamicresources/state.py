@@ -1,4 +1,4 @@
-"""What is known of the claims of one pod during an attempt."""
+"""State of the claims of one pod during an attempt."""
 
 import asyncio
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ OWN_REASON: Final = 100
 
 
 class NodeAllocation(NamedTuple):
-    """What was found on one node: devices for the claims that need some, in their order.
+    """Devices found on one node for the claims that need some, in their order.
 
     `extended_claim` is the claim for extended resources as this node needs it.
     """
@@ -30,21 +30,20 @@ class NodeAllocation(NamedTuple):
     extended_claim: ResourceClaim | None = None
     mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
     statuses: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
-    """What the devices take of the node's own resources."""
+    """Resources of the node that the devices take."""
 
 
 class StateData:
-    """The claims of a pod, the one for extended resources last, and what was found for them.
+    """The claims of a pod, the one for extended resources last, and the devices found for them.
 
-    `claims` are replaced by what the API server returns as they are written. `selectors` are those of claims
-    that are allocated, None: any node. `allocations` are what Reserve chose. `errors` are told by codes below
-    zero. `nodes` are what was found on nodes, as far as anybody asked. `available` are the rows where claims
-    that are allocated can be used, None: all. `writing` is the write of a claim that is under way or was the
-    last.
+    `claims` are replaced by the API server's answers as they are written. `selectors` are those of allocated
+    claims, None: any node. `allocations` are those of Reserve. `errors` are those of codes below zero.
+    `nodes` are results on nodes, computed on request. `available` are the rows where allocated claims can be
+    used, None: all. `writing` is the current or last write of a claim.
 
-    For a member of a group: `consumers` are for whom claims are reserved, None: for the pod. `pending` are
+    For a member of a group: `consumers` are those that claims are reserved for, None: the pod. `pending` are
     the places of claims that an earlier member got devices for, which `allocations` has; `shared` are the
-    uids of claims that other members have in mind.
+    uids of claims that other members plan to use.
     """
 
     __slots__ = (
@@ -77,7 +76,7 @@ class StateData:
         self.has_extended = extended is not None
         self.extended_uid = "" if extended is None else extended.metadata.uid
         self.uids = [claim.metadata.uid for claim in self.claims]
-        """By which allocations are in flight, whatever stands in `claims` later: a claim may be gone when it
+        """Keys of allocations in flight, regardless of later changes of `claims`: a claim may be gone when it
         is written, and another one have its name."""
         self.selectors: list[CompiledNodeSelector | None] = [None] * len(self.claims)
         self.allocations: list[AllocationResult | None] = [None] * len(self.claims)
@@ -92,7 +91,7 @@ class StateData:
         self.codes: npt.NDArray[np.int64] | None = None
         self.errors: list[str] = []
         self.reasons: list[Status] = []
-        """What codes from `OWN_REASON` on mean."""
+        """Statuses of codes from `OWN_REASON` on."""
         self.writing: asyncio.Task[None] | None = None
         self.consumers: Sequence[ResourceClaimConsumerReference | None] = ()
         self.pending: set[int] = set()

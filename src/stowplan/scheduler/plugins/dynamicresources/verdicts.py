@@ -64,7 +64,7 @@ REASONS: Final = {
 }
 
 _FEW: Final = 64
-"""Up to so many rows are looked at one by one."""
+"""Up to this number of rows are evaluated one by one."""
 _NOTHING: Final = extended.ExtendedRequests((), ())
 
 
@@ -123,9 +123,9 @@ class Verdicts:
     def codes(
         self, state: StateData, is_available: Callable[[ResourceClaim], bool]
     ) -> Generator[Step, None, Codes]:
-        """The verdicts about all rows, in steps. `is_available`: whether an allocated claim can be used.
+        """The verdicts about all rows, in steps. `is_available`: if an allocated claim can be used.
 
-        What is done is kept if the generator is closed: another one goes on there.
+        Finished work is kept if the generator is closed: the next one continues there.
         """
         self._columns.sync()
         codes = yield from self._codes(state)
@@ -164,7 +164,7 @@ class Verdicts:
 
     @property
     def depends_on_usage(self) -> bool:
-        """Whether devices take of resources that are the nodes' own."""
+        """True if devices take resources of their nodes."""
         return self._features.node_allocatable and self._node_allocatable.is_mapped
 
     def _look_at_resources(self, state: StateData, codes: Codes) -> Work:
@@ -228,7 +228,7 @@ class Verdicts:
     # Extended resources
 
     def _by_resources(self, state: StateData) -> Generator[Step, None, Codes]:
-        """As nodes answer different resources with devices, so is what they are asked for."""
+        """Verdicts where nodes provide different resources by devices, so that their requests differ, too."""
         table = self._table
         codes = np.zeros(table.capacity, dtype=np.int64)
         places = np.zeros(table.capacity, dtype=np.int64)
@@ -411,7 +411,7 @@ class Verdicts:
     # One node
 
     def found_on(self, state: StateData, name: str) -> NodeAllocation | None:
-        """What there is on a node that passed; None if nothing has to be allocated there.
+        """Allocation on a node that passed; None if nothing has to be allocated there.
 
         Raises AllocationError.
         """

@@ -1,4 +1,4 @@
-"""What is counted for a class of pods: the pods its terms select, and the terms of others that select it."""
+"""Counts for a class of pods: the pods its terms select, and the terms of others that select it."""
 
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -19,7 +19,7 @@ from stowplan.scheduler.table.table import ClusterTable
 from stowplan.scheduler.table.terms import Term, TermGroup, TermRole
 
 MANY_RARE_KEYS = 64
-"""Up to so many topology keys that few nodes have get a column and a counter each."""
+"""Up to this number of topology keys that few nodes have get a column and a counter each."""
 
 
 class TermCounter:
@@ -84,14 +84,14 @@ class Sums(ABC):
     @property
     @abstractmethod
     def counted(self) -> bool:
-        """Was anything added up in any domain, even if it came to nothing?"""
+        """True if anything was added up in any domain, even with a sum of 0."""
 
     @abstractmethod
     def sync(self) -> None:
         """Make the sums current."""
 
     def few_domains(self) -> Collection[int] | None:
-        """Domains beside which there is nothing anywhere, if they can be told at once."""
+        """Domains with a sum other than 0, if they can be listed at once."""
         return None
 
     def by_row(self, nodes: NodeRows) -> IntArray | dict[int, int]:
@@ -202,11 +202,10 @@ class DomainSums(Sums):
 
 
 class RareKeySums(Sums):
-    """The same for terms with very many topology keys, each of which few nodes have or none.
+    """Sums for terms with very many topology keys, each of which few nodes have or none.
 
-    A column and a counter for every key would cost far more than looking at the pods on those few nodes.
-    What the terms of all keys together come to is added up by row: every row that has one of the keys is a
-    domain here.
+    A column and a counter for every key would cost far more than reading the pods on those few nodes. The sum
+    over the terms of all keys is kept by row: every row that has one of the keys is a domain here.
     """
 
     __slots__ = ("_by_clause", "_clauses", "_counted", "_keys", "_rows", "_seen")
@@ -253,7 +252,7 @@ class RareKeySums(Sums):
         self._forget_changes()
 
     def _touched(self) -> bool:
-        """Whether pods came to one of the rows or left it."""
+        """True if pods entered or left one of the rows."""
         rows = self._table.usage_log.since(self._seen)
         return rows is None or not self._rows.keys().isdisjoint(rows.tolist())
 
@@ -278,7 +277,7 @@ class RareKeySums(Sums):
         return values
 
     def _matching(self, row: int) -> dict[int, int]:
-        """How many pods of a row satisfy a clause, by its number."""
+        """Number of pods of a row that satisfy a clause, by its number."""
         label_sets = Counter(info.template.label_set for info in self._table.pods_on[row].values())
         pods: dict[int, int] = {}
         for label_set, number_of_pods in label_sets.items():
@@ -408,7 +407,7 @@ class OwnTerms:
 
     @property
     def holds(self) -> bool:
-        """Whether namespaces, the keys that no node had, and those that were rare are as they were."""
+        """True if namespaces, the keys that no node had, and the rare ones are unchanged."""
         table = self._table
         return (
             self._made_for == table.lookups.namespaces_version

@@ -70,7 +70,7 @@ _PREFERRING = (TermRole.REQUIRED_AFFINITY, TermRole.PREFERRED_AFFINITY, TermRole
 
 
 class InterPodAffinityArgs(PluginArgs, frozen=True):
-    """How much required affinity of pods already placed attracts a pod, and whether preferences count."""
+    """Weight of the required affinity of placed pods towards a pod, and the use of their preferences."""
 
     hard_pod_affinity_weight: int = 1
     ignore_preferred_terms_of_existing_pods: bool = False
@@ -102,8 +102,7 @@ class _FilterSums(NamedTuple):
 
 
 class _FilterState(NamedTuple):
-    """What the filter goes by, and how far its logs had come. `alone`: the first of pods that want each
-    other."""
+    """State of the filter, and the position of its logs. `alone`: the first of pods that want each other."""
 
     sums: _FilterSums
     positions: tuple[int, ...]
@@ -117,7 +116,7 @@ class _ScoreState(NamedTuple):
 
 @dataclass(slots=True)
 class _Memo:
-    """What is counted for a class, and for which set of others' terms the sums were made."""
+    """Counters of a class, and the version of others' terms that the sums were made for."""
 
     own: OwnTerms
     filter_sums: _FilterSums | None = None
@@ -328,7 +327,7 @@ class InterPodAffinity(Plugin):
         memo.own.close()
 
     def _memo(self, cycle: Cycle, pod: PodInfo) -> _Memo:
-        """What is kept for the class, begun anew when namespaces changed, or keys that count for it."""
+        """Memo of the class, replaced when namespaces changed, or keys that count for it."""
         memo: _Memo | None = cycle.memo(self)
         if memo is not None and (not pod.template.terms.terms or memo.own.holds):
             return memo
@@ -358,7 +357,7 @@ class InterPodAffinity(Plugin):
         return sums if own.rare_preferred is None else (*sums, own.rare_preferred)
 
     def _weight(self, part: TermCounter | TermGroup) -> int:
-        """What one pod counts: its own term's weight, or that of a term that selects the incoming pod."""
+        """Weight of one pod: that of its own term, or of a term that selects the incoming pod."""
         if isinstance(part, TermCounter):
             return part.weight
         role = part.term.role
@@ -375,7 +374,7 @@ class AffinityHints:
     """The hints of InterPodAffinity. They see namespaces as terms name them.
 
     Namespace selectors of terms are not resolved, as in Kubernetes: a pod in a namespace that is only
-    selected by its labels queues nobody.
+    selected by its labels requeues no pod.
     """
 
     def __init__(self, behaviour: Behaviour) -> None:
@@ -521,7 +520,7 @@ def _anti_affinity_of(pod: Pod) -> Terms:
 
 
 def _chosen_by_all(terms: Terms, pod: Pod) -> bool:
-    """Whether there are terms and a pod is chosen by all of them."""
+    """True if there are terms and all of them select a pod."""
     return bool(terms) and all(term.selects(pod.namespace, pod.metadata.labels) for term in terms)
 
 
@@ -530,10 +529,10 @@ def _chosen_by_any(terms: Terms, pod: Pod) -> bool:
 
 
 def _joined(key: str, before: Mapping[str, str] | None, now: Mapping[str, str]) -> bool:
-    """Whether a node is new in a domain of a topology key."""
+    """True if a node is new in a domain of a topology key."""
     return key in now and (before is None or before.get(key) != now[key])
 
 
 def _left(key: str, before: Mapping[str, str] | None, now: Mapping[str, str]) -> bool:
-    """Whether a node is new, or left a domain of a topology key."""
+    """True if a node is new, or left a domain of a topology key."""
     return before is None or (key in before and before[key] != now.get(key))

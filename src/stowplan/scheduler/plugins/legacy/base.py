@@ -1,4 +1,4 @@
-"""What plugins of earlier releases share: base classes, facts by node, counts of a group of pods."""
+"""Common parts of plugins of earlier releases: base classes, facts by node, counts of a group of pods."""
 
 from collections.abc import Callable
 from typing import Any
@@ -49,7 +49,7 @@ class PriorityArgs(LegacyArgs, frozen=True):
 
     @property
     def unit(self) -> int:
-        """What a point on the scale of these arguments counts."""
+        """Value of a point on the scale of these arguments."""
         return MAX_PRIORITY // self.max_priority
 
     def validate(self, path: Path, gates: FeatureGates = DEFAULT_GATES) -> list[str]:
@@ -77,7 +77,7 @@ class LegacyPlugin(Plugin):
 
 
 class ChangedNodes:
-    """Which rows have another node, or a changed one, since somebody last asked."""
+    """Rows whose node was replaced or changed since the last call."""
 
     __slots__ = ("_position", "_table")
 
@@ -123,9 +123,9 @@ class NodeFacts:
 class Siblings:
     """A group's pods by row (`matcher`; None: there is no group), for scores that spread the group.
 
-    What a node is worth depends on all feasible nodes: on the most pods any of them has, or on all they have.
+    A node's score depends on all feasible nodes: on the most pods any of them has, or on their sum.
 
-    `found` is what a plugin last found out about the feasible nodes, with what that was found from.
+    `found` is a plugin's last result for the feasible nodes, with its inputs.
     """
 
     __slots__ = ("_table", "found", "matcher")
@@ -141,7 +141,7 @@ class Siblings:
         return pods, cycle.feasible_version, self._table.topology_version
 
     def on(self, nodes: NodeRows) -> IntArray:
-        """How many there are on some rows."""
+        """Number of its pods on some rows."""
         if self.matcher is None:
             return np.zeros(nodes.count, dtype=np.int64)
         return self.matcher.rows.at(nodes.rows, nodes.table.capacity)
@@ -150,7 +150,7 @@ class Siblings:
         return 0 if self.matcher is None else self.matcher.rows.get(row)
 
     def on_feasible(self, cycle: Cycle) -> IntArray:
-        """How many there are by row in use, 0 on rows that are not feasible."""
+        """Number of its pods by row in use, 0 on rows that are not feasible."""
         used = cycle.table.rows_in_use
         assert cycle.feasible is not None
         return self.on(cycle.table.all_rows()) * cycle.feasible[:used]

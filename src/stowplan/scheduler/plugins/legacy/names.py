@@ -30,10 +30,10 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What runs for a name.
+    """Plugins that run for a name.
 
-    `exact`: these plugins decide or score by the very rule the name stood for. `note` is what else there is
-    to know; if it is not exact, how it differs.
+    `exact`: these plugins decide or score by the very rule the name stood for. `note` has other facts; if it
+    is not exact, the difference.
     """
 
     uses: tuple[Use, ...]
@@ -61,7 +61,7 @@ class OldName:
     today: str = ""
 
     def as_of(self, release: str) -> Meaning:
-        """What the name meant in a release; for one that did not know it, what it meant at any time."""
+        """Meaning of the name in a release; if that release did not know it, its meaning at any time."""
         return self.in_1_9 if release == "1.9" and self.in_1_9 is not None else self.meaning
 
     def is_known_in(self, release: str) -> bool:
@@ -403,7 +403,7 @@ MANDATORY: Final[Mapping[str, tuple[str, ...]]] = {
     "1.9": ("CheckNodeCondition",),
     "1.18": ("CheckNodeUnschedulable", "PodToleratesNodeTaints"),
 }
-"""By release: predicates that are in use whatever a Policy says."""
+"""By release: predicates that are in use regardless of the Policy."""
 
 ORDER: Final = tuple(PREDICATES)
 """Predicates in the order in which they were asked; the first that rejects a node gives the reason."""

@@ -1,6 +1,6 @@
-"""NodeLabel: nodes by the labels they have, whatever the values, as the predicate CheckNodeLabelPresence and
-the priority NodeLabelPriority did. NodeAffinity can say the same for single pods, or with `addedAffinity` for
-all pods of a profile."""
+"""NodeLabel: nodes by the keys of their labels, as the predicate CheckNodeLabelPresence and the priority
+NodeLabelPriority did. NodeAffinity can express the same for single pods, or with `addedAffinity` for all pods
+of a profile."""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Final
@@ -69,7 +69,7 @@ def _conflicts(
 
 
 class NodeLabel(LegacyPlugin):
-    """All pods are alike to it."""
+    """All pods are equal to it."""
 
     args_type = NodeLabelArgs
     args: NodeLabelArgs

@@ -85,7 +85,7 @@ class NodeCondition(LegacyPlugin):
 
 
 def troubles_of(node: Node) -> int:
-    """What is wrong with a node, as a bit set."""
+    """Problems of a node, as a bit set."""
     found = _UNSCHEDULABLE if node.spec.unschedulable else 0
     for condition in node.status.conditions:
         wanted, trouble = _WANTED.get(condition.type, (condition.status, 0))
@@ -111,7 +111,7 @@ class _Pressure(LegacyPlugin):
         self._pressed = NodeFacts(handle.table, self._is_pressed)
 
     def concerns(self, pod: Pod) -> bool:
-        """Whether a pod is kept away at all."""
+        """True if the pressure keeps a pod away at all."""
         return True
 
     def sign(self, pod: PodInfo) -> Hashable:
@@ -162,7 +162,7 @@ class NodePIDPressure(_Pressure):
 
 
 def is_best_effort(pod: Pod) -> bool:
-    """Whether no container of a pod asks for or is limited in cpu, memory or huge pages."""
+    """True if no container of a pod has requests or limits for cpu, memory or huge pages."""
     return not any(
         _is_compute(name) and milli_value_of(amount) > 0
         for container in pod.spec.containers

@@ -48,7 +48,7 @@ class EqualPriority(LegacyPlugin):
 
 
 Limits = tuple[tuple[int, int], ...]
-"""What a pod is limited to: lines of the resource columns, and amounts above zero."""
+"""Limits of a pod: lines of the resource columns, and amounts above zero."""
 
 
 class NodeResourceLimitsArgs(PriorityArgs, frozen=True):

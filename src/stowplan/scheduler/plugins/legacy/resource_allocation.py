@@ -180,7 +180,7 @@ class _MeanShare(OldAllocation):
         self._weights: IntArray = np.array(self._listed, dtype=np.int64)[:, None]
 
     def share(self, requested: Amount, capacity: Amount, most: int) -> Amount:
-        """What a resource is worth, if there is some and the pod fits."""
+        """Score of a resource, if there is some and the pod fits."""
         raise LookupError(self.name)
 
     def points(self, capacity: IntArray, requested: IntArray) -> Scores:

@@ -34,15 +34,15 @@ REGION_LABELS: Final = ("failure-domain.beta.kubernetes.io/region", "topology.ku
 """The beta labels take precedence, even empty ones."""
 
 ZONE_WEIGHT: Final = 2.0 / 3.0
-"""How much of a score the zone makes, where a node is in one."""
+"""Share of the zone in a score, where a node is in one."""
 
 
 class SelectorSpreadArgs(PriorityArgs, frozen=True):
-    """What makes pods siblings.
+    """Definition of a pod's siblings.
 
     `services_only` leaves controllers out. With `any_selector`, as up to Kubernetes 1.11, a pod is a sibling
-    if any service or controller that selects the new pod selects it too, whoever owns it; otherwise all of
-    the pod's services and its own controller must.
+    if any service or controller that selects the new pod selects it too, regardless of its owner; otherwise
+    all of the pod's services and its own controller must.
     """
 
     services_only: bool = False
@@ -215,7 +215,7 @@ class SelectorSpread(LegacyPlugin):
         return found
 
     def _selectors(self, pod: PodInfo) -> tuple[Selector, ...]:
-        """What chooses the siblings of a pod; nothing if it has none."""
+        """Selectors of the siblings of a pod; none if it has none."""
         lookups = self.handle.table.lookups
         fact = f"{self.name}@{self.serial}"
         kept: Any = pod.template.facts.get(fact)

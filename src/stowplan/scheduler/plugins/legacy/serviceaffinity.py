@@ -42,7 +42,7 @@ from stowplan.scheduler.table.table import ClusterTable
 REASON: Final = "node(s) didn't match service affinity"
 
 SERVICES: Final = "services.v1."
-"""How events call services, which are none of the kinds that plugins of today ask for."""
+"""Name of services in events, which are none of the kinds that today's plugins register for."""
 
 
 class ServiceAffinityArgs(PriorityArgs, frozen=True):
@@ -187,7 +187,7 @@ class ServiceAffinity(LegacyPlugin):
         points = _points_of_row(found, self._columns, row, float(self.args.max_priority))
         return points * self.args.unit
 
-    # What is kept
+    # State
 
     def close(self) -> None:
         for column in self._columns:
@@ -234,7 +234,7 @@ class ServiceAffinity(LegacyPlugin):
 def _required_labels(
     pod: PodInfo, labels: Sequence[str], table: ClusterTable, anchor: int | None
 ) -> RequiredLabels:
-    """What the pod itself asks for, and for the other labels what the node of its siblings has."""
+    """Labels of the pod's own selector, and for the others the labels of its siblings' node."""
     own = pod.spec.node_selector or {}
     found = {label: own[label] for label in labels if label in own}
     if anchor is not None:

@@ -180,7 +180,7 @@ def _balance_as_is(resources: ScoredResources, nodes: NodeRows) -> IntArray:
 
 
 def _balance_of_columns(columns: UsageColumns, one: int, other: int) -> SmallScores:
-    """What `_balance` says of all nodes with a pod on them that asks for this of two resources."""
+    """`_balance` of all nodes with a pod on them that requests this of two resources."""
     deviation = columns.half_used(0, one)
     deviation -= columns.half_used(1, other)
     np.abs(deviation, out=deviation)

@@ -1,6 +1,6 @@
-"""Devices that stand for an extended resource, counted by node for scoring: all there are, and those in use.
+"""Devices that stand for an extended resource, counted by node for scoring: all devices, and those in use.
 
-Every slice that is for a node counts, of whatever generation, as kube-scheduler has it.
+Every slice that is for a node counts, of any generation, as in kube-scheduler.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ class _Share(NamedTuple):
 
 
 class DeviceTotals:
-    """Totals by extended resource, brought up to date when somebody asks."""
+    """Totals by extended resource, updated on request."""
 
     def __init__(self, table: ClusterTable, gates: FeatureGates) -> None:
         self._table = table
@@ -53,7 +53,7 @@ class DeviceTotals:
 
     @property
     def any(self) -> bool:
-        """Whether there is a resource that means devices."""
+        """True if there is a resource that means devices."""
         return self._enabled and bool(self._devices.classes.resources)
 
     def means_devices(self, resource: str) -> bool:
@@ -155,7 +155,7 @@ class _ClassTotals:
         return np.flatnonzero(table.valid) if everywhere or other else _NOWHERE
 
     def _matches(self, ref: DeviceRef) -> bool:
-        """Whether the class selects a device. Expressions do not see here whether it can be shared."""
+        """True if the class selects a device. Expressions do not see here if it can be shared."""
         if ref.device.allow_multiple_allocations:
             ref = DeviceRef(ref.slice, replace(ref.device, allow_multiple_allocations=None), ref.taints)
         return all(

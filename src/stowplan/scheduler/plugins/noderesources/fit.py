@@ -197,7 +197,7 @@ class NodeResourcesFit(Plugin):
         return code | (request.code_with_missing(failing) if failing else request.elsewhere)
 
     def filter_row_with_pods(self, cycle: Cycle, pod: PodInfo, row: int, others: Sequence[PodInfo]) -> int:
-        """What `filter_row` would say with the nominated pods `others` on the row."""
+        """Result of `filter_row` with the nominated pods `others` on the row."""
         taken: dict[int, int] = {}
         for other in others:
             for line, amount in cycle.table.taken_by(other.template):
@@ -205,7 +205,7 @@ class NodeResourcesFit(Plugin):
         return self.filter_row(cycle, pod, row, len(others), taken)
 
     def filter_copies(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> Scores | None:
-        """How many pods like this one find room on each row."""
+        """Number of pods like this one that find room on each row."""
         if not self.is_room_alone(cycle):
             return None
         request = self._request(cycle, pod)
@@ -215,14 +215,15 @@ class NodeResourcesFit(Plugin):
         return counts
 
     def is_room_alone(self, cycle: Cycle) -> bool:
-        """Whether a row that rejects the pod lacks room, and nothing else: no devices, no resource at all."""
+        """True if a row that rejects the pod lacks room, and nothing else: no devices, no whole resource."""
         request = self._request(cycle, cycle.pod)
         return not (request.devices_for or request.missing)
 
     def left_over(self, cycle: Cycle, rows: Rows) -> IntArray:
-        """What rows would have left with the pod on them: of the number of pods, then of each limited line.
+        """Amounts that rows would have left with the pod on them: of the number of pods, then of each limited
+        line.
 
-        Where nothing is negative, the pod fits. Where 64 bits might not do the answer has Python's numbers
+        The pod fits if nothing is negative. Where 64 bits might overflow the answer has Python's numbers
         (dtype object), and so have all sums that are made with it.
         """
         request = self._request(cycle, cycle.pod)
@@ -242,7 +243,7 @@ class NodeResourcesFit(Plugin):
         return left
 
     def codes_for(self, cycle: Cycle, rows: Rows, left: IntArray) -> Codes:
-        """What `filter` would say of rows that had so much left over."""
+        """Codes of `filter` for rows with these amounts left over."""
         request = self._request(cycle, cycle.pod)
         codes: Codes = (left[0] < 0).astype(np.int64)
         request.add_lacking(codes, left[1:] < 0, request.lines.of(cycle.table.allocatable, rows))
@@ -267,7 +268,7 @@ class NodeResourcesFit(Plugin):
         kind = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if code & TOO_LARGE else Code.UNSCHEDULABLE
         return Status(kind, tuple(reasons))
 
-    # What is missing, and what a smaller pod would be
+    # Shortfalls, and smaller pods that would fit
 
     def shortfall(self, cycle: Cycle, pod: PodInfo, row: int) -> Shortfall | None:
         return shortfall(cycle.table, self._request(cycle, pod), row)
@@ -317,7 +318,7 @@ class NodeResourcesFit(Plugin):
         return pod.template.asked(self._resources, non_zero=True, pod_level=False)
 
     def _request(self, cycle: Cycle, pod: PodInfo) -> FitRequest:
-        """What the pod asks for, worked out once for its class: codes may refer to it."""
+        """Requests of the pod, computed once for its class: codes may refer to it."""
         request: FitRequest | None = cycle.read(self) or cycle.memo(self)
         if request is None:
             wanted, held = self._wanted(pod), self._held(cycle, pod)
@@ -338,7 +339,7 @@ class NodeResourcesFit(Plugin):
         return [(name, amount) for name, amount in (*core, *scalars) if amount]
 
     def _held(self, cycle: Cycle, pod: PodInfo) -> Mapping[str, int] | None:
-        """What a pod that waits for a resize has of what it requests: it is counted on its node already.
+        """Part of its requests that a pod which waits for a resize has already: it is counted on its node.
 
         Its node is the only one that is looked at.
         """

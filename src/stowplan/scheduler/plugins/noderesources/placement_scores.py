@@ -59,7 +59,7 @@ def placement_scores(
 def _wanted(
     placement: PodGroupAssignments, asked: Callable[[PodInfo], Sequence[int]], resources: int
 ) -> list[int]:
-    """What the pods ask of each resource together; pods of one template ask for the same."""
+    """Sum of the pods' requests for each resource; pods of one template have equal requests."""
     counts: Counter[PodTemplate] = Counter()
     examples: dict[PodTemplate, PodInfo] = {}
     for assignment in placement.assignments:

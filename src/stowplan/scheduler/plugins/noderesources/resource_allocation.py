@@ -33,7 +33,7 @@ class ResourceSpec(Struct, frozen=True):
 
 
 CPU_AND_MEMORY = (ResourceSpec(name="cpu", weight=1), ResourceSpec(name="memory", weight=1))
-"""What is looked at where nothing else is said."""
+"""Default resources."""
 
 
 def complete_resources(resources: Iterable[ResourceSpec]) -> tuple[ResourceSpec, ...]:
@@ -226,9 +226,9 @@ class ScoredResources:
 
 
 def scores_devices(totals: DeviceTotals, names: Sequence[str], amounts: Sequence[int]) -> bool:
-    """Whether a pod asks for a resource of a score that may be answered with devices.
+    """True if a pod requests a resource of a score that devices may provide.
 
-    Their number can change in any row at any time, so that nothing can be kept for pods that are alike.
+    Their number can change in any row at any time, so nothing can be kept for identical pods.
     """
     return any(
         amount and is_scalar(name) and totals.means_devices(name)
@@ -279,12 +279,12 @@ Amount = TypeVar("Amount", int, IntArray)
 
 
 def free_share(requested: Amount, allocatable: Amount) -> Amount:
-    """How much of a resource would be left, 0 to 100; 0 if the request does not fit."""
+    """Share of a resource that would be left, 0 to 100; 0 if the request does not fit."""
     return (allocatable - requested) * MAX_NODE_SCORE // allocatable * (requested <= allocatable)
 
 
 def used_share(requested: Amount, allocatable: Amount) -> Amount:
-    """How much of a resource would be used, 0 to 100; 100 if the request does not fit."""
+    """Share of a resource that would be used, 0 to 100; 100 if the request does not fit."""
     fits = requested <= allocatable
     return requested * fits * MAX_NODE_SCORE // allocatable + MAX_NODE_SCORE * (1 - fits)
 

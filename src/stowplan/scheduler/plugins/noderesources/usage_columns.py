@@ -1,9 +1,9 @@
-"""What all nodes have and use of a few resources, as floats that are kept for all classes of pods.
+"""Capacity and use of a few resources on all nodes, as floats that are kept for all classes of pods.
 
-The scores of a class that is met for the first time are worked out for every node. Dividing 64-bit integers
-is most of that work, and floats are divided many times faster. Up to a limit they give the same: a float
-holds every whole number below 2**53, and a quotient of two of them is rounded to a whole number above it
-only if the divisor times that number is past 2**53.
+The scores of a class that is met for the first time are computed for every node. Dividing 64-bit integers is
+most of that work, and floats are divided many times faster. Up to a limit they give the same: a float holds
+every whole number below 2**53, and a quotient of two of them is rounded to a whole number above it only if
+the divisor times that number is past 2**53.
 """
 
 from collections.abc import Sequence
@@ -31,14 +31,14 @@ _PERCENT: Final = float(MAX_NODE_SCORE)
 
 
 class UsageColumns:
-    """What there is and is used of some lines by row, brought up to date in rows that were touched.
+    """Capacity and use of some lines by row, updated in rows that were touched.
 
-    `used` is what pods request, `counted` the same with containers that request nothing at the customary
-    sizes, `room` a hundred times what that leaves. `odd` are the rows to which the arithmetic of floats does
-    not apply: nodes without one of the resources, or with more than floats are exact for. In these rows
+    `used` is the sum of pods' requests, `counted` the same with the customary defaults for containers without
+    requests, `room` a hundred times the rest. `odd` are the rows to which the arithmetic of floats does not
+    apply: nodes without one of the resources, or with more than floats are exact for. In these rows
     everything is 1, and there is no room.
 
-    How much room there is on every node is kept as a bound: most often it shows that nobody lacks any.
+    The room on every node is kept as a bound: most often it shows that no node lacks any.
     """
 
     __slots__ = (
@@ -66,7 +66,7 @@ class UsageColumns:
         self._least_room: list[float] = []
         self._least_slots = 0
         self._is_least = False
-        """Whether the bounds are what some node has; False: it may be that all have more by now."""
+        """True if some node has exactly the bounds; False: all nodes may have more by now."""
 
     def sync(self, table: ClusterTable, count: int) -> None:
         """Take in what changed on the first `count` rows, which are all there are."""
@@ -139,7 +139,8 @@ class UsageColumns:
         self._is_least = True
 
     def has_room(self, table: ClusterTable, amounts: Sequence[int]) -> bool:
-        """Whether so much is free on every node, and room for another pod. False: it has to be looked at."""
+        """True if these amounts are free on every node, and room for another pod. False: the rows must be
+        checked."""
         found = self._has_room(amounts)
         if not found and not self._is_least:
             self._find_least(table)
@@ -151,11 +152,11 @@ class UsageColumns:
         return self._least_slots > 0 and all(amount <= least[place] for place, amount in enumerate(amounts))
 
     def _fits(self, place: int, amount: int) -> bool:
-        """Whether no node would have more than all of a resource used. False: some may."""
+        """True if no node would have more than all of a resource used. False: some may."""
         return amount * MAX_NODE_SCORE <= self._least_room[place] and amount <= self._least_free[place]
 
     def share_left(self, place: int, amount: int) -> SmallScores:
-        """What would be left of a resource, 0 to 100."""
+        """Remaining share of a resource, 0 to 100."""
         shares: Floats = self.room[place] - float(amount * MAX_NODE_SCORE)
         shares /= self.allocatable[place]
         if not self._fits(place, amount):
@@ -164,7 +165,7 @@ class UsageColumns:
         return shares.astype(np.int32)
 
     def share_used(self, place: int, amount: int) -> SmallScores:
-        """What would be used of a resource, 0 to 100."""
+        """Used share of a resource, 0 to 100."""
         shares: Floats = self.counted[place] + float(amount)
         shares *= _PERCENT
         shares /= self.allocatable[place]
@@ -211,7 +212,7 @@ _usage: WeakKeyDictionary[ClusterTable, UsageOfAllNodes] = WeakKeyDictionary()
 class Usage:
     """The usage columns of the scheduler's own table, which all plugins that read them share.
 
-    What is asked about another table, as of nodes that an extender gave back, is not answered here.
+    Other tables, as of nodes that an extender returned, are not covered.
     """
 
     def __init__(self, table: ClusterTable) -> None:

@@ -1,7 +1,7 @@
-"""NodeVolumeLimits: nodes can have only so many volumes attached.
+"""NodeVolumeLimits: limits of the number of volumes attached to a node.
 
-`NodeVolumeLimits` knows the limits that CSI drivers set for each node. The others are from before there were
-CSI drivers: each knows one kind of disk. They are no part of the default profile.
+`NodeVolumeLimits` knows the limits that CSI drivers set for each node. The others are older than CSI drivers:
+each knows one kind of disk. They are not part of the default profile.
 """
 
 from stowplan.scheduler.plugins.nodevolumelimits.csi import NodeVolumeLimits

@@ -53,12 +53,12 @@ _SKIPPED: Final = "skipped"
 
 
 class WantedCSIVolumes(NamedTuple):
-    """How many volumes of which drivers a pod wants.
+    """Number of volumes a pod needs, by driver.
 
-    `shared` are those of them that pods on some nodes use already: there they are attached as it is.
-    `problem` keeps a pod from nodes that have a CSINode, `bare_problem` from those that have none.
-    `required` are the drivers that must be installed on a node with a CSINode, `bare_required` those for
-    which a CSINode is missed.
+    `shared` are those of them that pods on some nodes use already: they are attached there anyway. `problem`
+    keeps a pod from nodes that have a CSINode, `bare_problem` from those that have none. `required` are the
+    drivers that must be installed on a node with a CSINode, `bare_required` those for which a CSINode is
+    missing.
     """
 
     counts: tuple[tuple[str, int], ...] = ()
@@ -73,7 +73,7 @@ NO_VOLUMES_WANTED: Final = WantedCSIVolumes()
 
 
 def concerns(volume: Volume) -> bool:
-    """Whether a volume may have to be attached by a CSI driver."""
+    """True if a volume may have to be attached by a CSI driver."""
     return (
         volume.persistent_volume_claim is not None
         or volume.ephemeral is not None
@@ -82,7 +82,7 @@ def concerns(volume: Volume) -> bool:
 
 
 def wanted_by(pod: PodInfo, table: ClusterTable, *, insist: bool) -> WantedCSIVolumes:
-    """What a pod wants of CSI drivers. With `insist` drivers may demand to be installed where it goes."""
+    """CSI volumes of a pod. With `insist` drivers may require to be installed where it goes."""
     storage = table.storage
     needs = needs_of(pod.pod, pod.template.volumes, storage, migrated=True, new=True)
     volumes = [volume for volume in needs.volumes if volume.driver not in COUNTED_BY_KIND]
@@ -113,10 +113,10 @@ def _insisting(volumes: Iterable[Attachable], storage: Storage) -> tuple[str, ..
 
 
 class NodeVolumeLimits(Plugin):
-    """Compares, driver by driver, what is attached and what a pod wants with what a node can take.
+    """Compares, driver by driver, attached volumes and those a pod needs with the limit of a node.
 
-    Pods that want as many volumes of the same drivers are alike, whatever the volumes, as long as these are
-    in use nowhere. One that is in use on a node is attached there already.
+    Pods that need the same number of volumes of the same drivers are equal, whichever the volumes, as long as
+    these are not in use. A volume in use on a node is attached there already.
     """
 
     contract = Contract(
@@ -200,7 +200,7 @@ class NodeVolumeLimits(Plugin):
         return not self._wanted(pod).shared
 
     def ignores_pods(self, pod: PodInfo, row: int, others: Sequence[PodInfo]) -> bool:
-        """What is attached is not looked at where nothing is limited."""
+        """Attached volumes do not matter where nothing is limited."""
         attached = self._in_use.attached
         is_limited = attached.has_csi_node.item(row) and attached.limited.item(row)
         return not is_limited or not any(other.template.volumes for other in others)
@@ -233,7 +233,7 @@ class NodeVolumeLimits(Plugin):
         return None
 
     def _wanted(self, pod: PodInfo) -> WantedCSIVolumes:
-        """What a pod wants, worked out once as long as neither storage nor pods on nodes change."""
+        """CSI volumes of a pod, computed once as long as neither storage nor pods on nodes change."""
         table = self.handle.table
         version, position = table.storage.version, table.usage_log.position
         kept = self._looked_at
@@ -255,7 +255,7 @@ class NodeVolumeLimits(Plugin):
 
 
 def too_many(count: Any, need: Any, limit: Any) -> Any:
-    """The rule, for one row or for many. Who needs nothing new of a driver may come in any case."""
+    """The rule, for one row or for many. A pod that needs no new volume of a driver always passes."""
     return (need > 0) & (count + need > limit)
 
 
@@ -273,7 +273,7 @@ def _exceeds(attached: AttachCounts, wanted: WantedCSIVolumes, row: int) -> bool
 
 
 def _needed(attached: AttachCounts, wanted: WantedCSIVolumes, driver: str, count: int) -> Codes:
-    """How many volumes of a driver would have to be attached, by row."""
+    """Number of volumes of a driver that would have to be attached, by row."""
     need: Codes = np.full(len(attached.limited), count, dtype=np.int64)
     for volume in wanted.shared:
         if volume.driver == driver:

@@ -48,7 +48,7 @@ _BLOCK_STORES, _BLOCK_STORES_OF_FEWER, _DISKS = 39, 25, 16
 
 
 class MaxVolumeCountArgs(PluginArgs, frozen=True):
-    """How many disks a node can take that does not say so itself; 0: as many as its kind of machine can."""
+    """Number of disks for nodes that do not report their limit; 0: the default of the kind of machine."""
 
     max_volumes: int = 0
 
@@ -71,7 +71,7 @@ class MaxAzureDiskVolumeCountArgs(MaxVolumeCountArgs, frozen=True):
 
 
 class WantedDisks(NamedTuple):
-    """How many disks of the kind a pod wants, which are in use somewhere, or why that is not known."""
+    """Number of disks of the kind a pod needs, those in use somewhere, or why that is unknown."""
 
     number: int
     shared: tuple[Attachable, ...]
@@ -99,7 +99,7 @@ class LimitByKind(Plugin):
     )
 
     def limit_of_machine(self, machine: str) -> int:
-        """How many disks a machine of some type can take."""
+        """Maximum number of disks for a type of machine."""
         return _DISKS
 
     def sign(self, pod: PodInfo) -> Hashable:
@@ -148,7 +148,7 @@ class LimitByKind(Plugin):
         return True
 
     def ignores_pods(self, pod: PodInfo, row: int, others: Sequence[PodInfo]) -> bool:
-        """Nodes that have a CSINode are passed, whatever is attached."""
+        """Nodes that have a CSINode pass regardless of attached disks."""
         attached = self.handle.table.volumes_in_use.attached
         return attached.has_csi_node.item(row) or not any(other.template.volumes for other in others)
 

@@ -1,9 +1,9 @@
 """Coscheduling: the pod groups of scheduler-plugins, as gangs of the engine.
 
 Groups are custom resources (`scheduling.x-k8s.io/v1alpha1` PodGroup), and pods belong to them by a label; see
-`stowplan.api.coscheduling`. The plugin has the name and the arguments of that of scheduler-plugins, and with
-it in a profile groups are scheduled as a whole whether or not the API server has groups of its own. Members
-do not wait for each other on nodes that they hold: a group is placed in one go, or holds nothing.
+`stowplan.api.coscheduling`. The plugin has the name and the arguments of the one in scheduler-plugins, and
+with it in a profile groups are scheduled as a whole, with or without built-in groups in the API server.
+Members do not wait for each other on nodes that they hold: a group is placed in one go, or holds nothing.
 """
 
 from collections.abc import Mapping
@@ -98,7 +98,7 @@ class Coscheduling(GangScheduling):
         return super().placement_feasible(cycle, group, progress)
 
     def _lacking(self, cycle: PlacementCycle, group: PodGroupInfo, wanted: ResourceList) -> str:
-        """What is missing of some amounts on the nodes of a placement; members that run there have theirs."""
+        """Amounts missing on the nodes of a placement; running members have theirs."""
         table = cycle.table
         rows = cycle.placement.rows_of(table)
         held: dict[str, int] = {}

@@ -101,7 +101,7 @@ class GangScheduling(Plugin):
     def placement_feasible(
         self, cycle: PlacementCycle, group: PodGroupInfo, progress: Progress
     ) -> Status | None:
-        """Whether the minimum of the group is reached, or can be."""
+        """Feasibility: the minimum of the group is reached, can be, or cannot."""
         minimum = group.object.minimum
         remaining, scheduled = progress
         if scheduled >= minimum:

@@ -148,8 +148,8 @@ def constraint_counters(
 ) -> tuple[ConstraintCounter, ...]:
     """Counters for the constraints of a class of pods.
 
-    Where nodes must have all keys, there are none for constraints behind the first whose key no node has:
-    that one rules out whatever nodes are left by those before it.
+    Where nodes must have all keys, there are none for constraints after the first whose key no node has: that
+    one rules out all nodes that are left.
     """
     return tuple(
         ConstraintCounter(table, constraint, matcher_for(table, pod, constraint), rows.of(constraint))

@@ -27,7 +27,7 @@ from stowplan.scheduler.table.matchers import PodMatcher
 from stowplan.scheduler.table.table import ClusterTable
 
 MANY_CONSTRAINTS = 64
-"""Up to so many constraints get a column and a counter each, whatever their keys."""
+"""Up to this number of constraints get a column and a counter each, regardless of their keys."""
 
 Pods = list[tuple[Mapping[str, str], int]]
 """Of the nodes that a constraint regards: their labels, and how many matching pods they have."""
@@ -93,7 +93,8 @@ class _FewNodes:
 
 
 class _KnownPods:
-    """The nodes that constraints regard, looked up once for all that regard and select alike."""
+    """The nodes that constraints regard, looked up once for all constraints that regard and select the
+    same."""
 
     __slots__ = ("_few", "_known", "_simulated")
 
@@ -103,7 +104,7 @@ class _KnownPods:
         self._known: dict[tuple[Selector, bool, bool], Pods] = {}
 
     def by_domain(self, constraint: Constraint) -> dict[str, int]:
-        """How many pods each domain has that exists."""
+        """Number of pods in each existing domain."""
         alike = (constraint.selector, constraint.honors_affinity, constraint.honors_taints)
         nodes = self._known.get(alike)
         if nodes is None:

@@ -37,11 +37,11 @@ class Shift(NamedTuple):
 
 
 def shifts_of(counted: ConstraintCounter, simulated: SimulatedRow, namespace: str) -> list[Shift]:
-    """What imagined pods add to or take from domains beyond what the counter makes of them.
+    """Difference that imagined pods make in domains beyond the counter's own.
 
-    kube-scheduler counts a domain's pods without those being deleted, and none at all for a selector that
-    demands nothing. When it imagines pods gone or come, though, every pod that the selector allows moves the
-    count, these too.
+    kube-scheduler counts a domain's pods without those being deleted, and none at all for an empty selector.
+    When it imagines pods gone or added, though, every pod that the selector allows changes the count, these
+    too.
     """
     return [
         Shift(counted.column.ids.item(one.row), by)
@@ -51,7 +51,7 @@ def shifts_of(counted: ConstraintCounter, simulated: SimulatedRow, namespace: st
 
 
 def uncounted_pods(constraint: Constraint, simulated: SimulatedRow, namespace: str) -> int:
-    """How many more pods than are counted a row is taken to have, for a constraint of a pod."""
+    """Number of pods a simulated row counts beyond the counter, for a constraint of a pod."""
 
     def uncounted(pods: Iterable[PodInfo]) -> int:
         return sum(
@@ -82,7 +82,7 @@ def full_domains(
 
 
 def most_pods(constraint: Constraint, domains: int, lowest: int) -> int:
-    """How many matching pods a domain may have and still take one more."""
+    """Maximum number of matching pods in a domain that can still take one more."""
     if domains < constraint.min_domains:
         lowest = 0
     return constraint.max_skew + lowest - int(constraint.self_match)
@@ -122,13 +122,13 @@ def _many_full(counted: ConstraintCounter, size: int, shifts: Sequence[Shift]) -
 
 
 def _passes_all(counted: ConstraintCounter, full: BoolColumn, table: ClusterTable) -> bool:
-    """Whether every node is in a domain that has room, if domains are few enough to tell at once."""
+    """True if every node is in a domain that has room, if domains are few enough to check at once."""
     column = counted.column
     return column.size <= FEW_DOMAINS and sum(column.populations) >= table.node_count and not full.any()
 
 
 def codes(state: FilterState, nodes: NodeRows) -> Codes | None:
-    """What the first constraint that rejects a row says; rows that were rejected are not looked at again."""
+    """Codes of the first constraint that rejects a row; later constraints skip rejected rows."""
     if state.few is None and all(map(_passes_all, state.counted, state.full, repeat(nodes.table))):
         return None
     result = np.zeros(nodes.count, dtype=np.int64)

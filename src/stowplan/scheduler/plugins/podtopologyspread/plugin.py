@@ -169,7 +169,7 @@ class PodTopologySpread(Plugin):
 
     @property
     def has_default_constraints(self) -> bool:
-        """Whether pods without constraints of their own get some."""
+        """True if pods without constraints get default ones."""
         return bool(self._defaults)
 
     def sign(self, pod: PodInfo) -> Hashable:
@@ -265,7 +265,7 @@ class PodTopologySpread(Plugin):
             yield Remedy("topologySpread", text, patch, 1000)
 
     def _skews(self, cycle: Cycle, pod: PodInfo) -> Skews:
-        """Counted once for all rows that are asked about in a cycle."""
+        """Skews of the pod, counted once for all rows that are explained in a cycle."""
         if self._explained is None or self._explained[0] is not cycle:
             skews = Skews(cycle.table, pod, self._hard_constraints(pod), self._compare)
             self._explained = (cycle, skews)
@@ -322,7 +322,7 @@ class PodTopologySpread(Plugin):
                 many.close()
 
     def _memo(self, cycle: Cycle) -> _Memo | None:
-        """What is kept for the class; None if there is nothing yet, or it has to be begun anew."""
+        """Memo of the class; None if there is none yet, or it has to be rebuilt."""
         memo: _Memo | None = cycle.memo(self)
         labels = cycle.table.labels
         if memo is None or (
@@ -479,14 +479,14 @@ def _ignores_labels(pod: PodInfo, old: object, new: object) -> bool:
 
 
 def _counts_for(pod: PodInfo, changed: Pod) -> bool:
-    """Whether a pod can count for a waiting one: it is that pod, or it has a place in its namespace."""
+    """True if a pod can count for a waiting one: it is that pod, or it is placed and in its namespace."""
     if changed.metadata.uid == pod.uid:
         return True
     return changed.is_placed and changed.namespace == pod.namespace
 
 
 def _update_matters(pod: PodInfo, old: Pod, new: Pod, constraints: Sequence[Constraint]) -> bool:
-    """Whether a pod counts that did not, or no longer counts, or the waiting pod tolerates more nodes."""
+    """True if a pod begins or ceases to count, or the waiting pod tolerates more nodes."""
     tolerates_more = pod.uid == new.metadata.uid and old.spec.tolerations != new.spec.tolerations
     if tolerates_more and any(entry.honors_taints for entry in constraints):
         return True
@@ -499,6 +499,6 @@ def _has_all_keys(node: Node, constraints: Sequence[Constraint]) -> bool:
 
 
 def _moved(old: Node, new: Node, constraints: Sequence[Constraint]) -> bool:
-    """Whether a node is in another domain than before."""
+    """True if a node is in another domain than before."""
     before, now = old.metadata.labels, new.metadata.labels
     return any(before.get(entry.key) != now.get(entry.key) for entry in constraints)

@@ -21,13 +21,13 @@ from stowplan.scheduler.table.changes import NO_ROWS, Rows, merge_rows
 from stowplan.scheduler.table.columns import BoolColumn
 
 _FEW_DOMAINS = 16
-"""Of so many domains it is counted how many rows they have before the rows are looked for."""
+"""Up to this number of domains their rows are counted before the rows are looked for."""
 
 Floats = npt.NDArray[np.float64]
 
 
 class Share(NamedTuple):
-    """What one constraint adds to a score: by domain, or (for host names) by pods on the node itself."""
+    """Share of one constraint in a score: by domain, or (for host names) by pods on the node itself."""
 
     weight: float
     by_domain: Floats | None
@@ -49,7 +49,7 @@ class ScoreState(NamedTuple):
 def domain_sizes(
     counted: Sequence[ConstraintCounter], cycle: Cycle, having: BoolColumn | None
 ) -> tuple[int, ...]:
-    """How many distinct domains the feasible nodes have, by constraint."""
+    """Number of distinct domains of the feasible nodes, by constraint."""
     assert cycle.feasible is not None
     scored = cycle.feasible if having is None else cycle.feasible & having
     rows = scored.nonzero()[0]

@@ -54,9 +54,9 @@ class DynamicProvision(NamedTuple):
 
 @dataclass(slots=True)
 class PodVolumes:
-    """What is to be written for a pod: volumes bound to claims, and claims that ask for provisioning.
+    """Writes for a pod: volumes bound to claims, and claims that request provisioning.
 
-    Once an object is written it is here as the API server returned it.
+    A written object is replaced by the API server's answer.
     """
 
     static_bindings: list[BindingInfo] = field(default_factory=list)
@@ -140,7 +140,7 @@ async def bind_volumes(
 ) -> None:
     """Write the assumed bindings and wait until every claim is bound. Raises BindingError.
 
-    What was written stays: the next attempt starts from there.
+    Written objects stay: the next attempt starts from there.
     """
     try:
         await _write(services.client, reserved)
@@ -163,7 +163,7 @@ async def bind_volumes(
 
 
 async def _write(client: Client, reserved: PodVolumes) -> None:
-    """Write volumes first, then claims. What is written is no longer assumed; the rest can be reverted."""
+    """Write volumes first, then claims. Written objects are no longer assumed; the rest can be reverted."""
     for position, (claim, volume, _) in enumerate(reserved.static_bindings):
         answer = await _put(client, PERSISTENT_VOLUMES, volume, _claimed(volume))
         reserved.static_bindings[position] = BindingInfo(claim, convert(answer, PersistentVolume))
@@ -242,7 +242,7 @@ class _Watch:
             return
 
     def all_bound(self) -> bool:
-        """Whether every claim is bound. Raises _BindingFailedError."""
+        """True if every claim is bound. Raises _BindingFailedError."""
         found = self._table.node(self._node)
         if found is None:
             raise _BindingFailedError(f'failed to get node "{self._node}": node "{self._node}" not found')
@@ -309,7 +309,7 @@ def _out_of_reach(affinity: VolumeNodeAffinity | None, node: Node) -> str | None
 
 
 def _is_older(told: Object, written: Object) -> bool:
-    """Whether what the API server told is from before a write."""
+    """True if a version reported by the API server is from before a write."""
     try:
         return int(told.metadata.resource_version) < int(written.metadata.resource_version)
     except ValueError:

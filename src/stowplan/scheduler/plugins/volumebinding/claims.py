@@ -37,12 +37,12 @@ _WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
 
 
 def is_migrated(plugin: str, node: CSINode | None) -> bool:
-    """Whether a node leaves a kind of volumes to a CSI driver."""
+    """True if a node leaves a kind of volumes to a CSI driver."""
     return node is not None and plugin in node.metadata.annotations.get(MIGRATED_PLUGINS, "").split(",")
 
 
 def affinity_seen_from(volume: PersistentVolume, node: CSINode | None) -> VolumeNodeAffinity | None:
-    """What a node needs to reach a volume, in the words of who takes care of it there."""
+    """Node affinity of a volume, in the terms of the component in charge of it on the node."""
     kind = in_tree_kind(volume.spec)
     if kind is None or not kind.migrated or not is_migrated(kind.plugin, node):
         return volume.spec.node_affinity
@@ -74,10 +74,10 @@ class PreboundVolume(NamedTuple):
 
 
 class ClaimRequest(msgspec.Struct, frozen=True, cache_hash=True):
-    """What an unbound claim of delayed binding asks for. `size` is in billionths of a byte, `bytes` in bytes.
+    """Request of an unbound claim with delayed binding. `size` is in billionths of a byte, `bytes` in bytes.
 
-    `selected_node` is set once provisioning for that node was requested; `prebound` if a volume names
-    the claim.
+    `selected_node` is set once provisioning for that node was requested; `prebound` if a volume names the
+    claim.
     """
 
     class_name: str
@@ -91,7 +91,7 @@ class ClaimRequest(msgspec.Struct, frozen=True, cache_hash=True):
     prebound: PreboundVolume | None = None
 
     def fits(self, group: VolumeGroup) -> bool:
-        """Whether the claim could have the volumes of a group, as far as nodes do not matter."""
+        """True if the claim could have the volumes of a group, apart from nodes."""
         offer = group.offer
         return (
             offer.size >= self.size
@@ -104,19 +104,19 @@ class ClaimRequest(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class Requirements(NamedTuple):
-    """What the claims of a pod require of a node, in the order of its volumes."""
+    """Requirements of a pod's claims on a node, in the order of its volumes."""
 
     bound: tuple[BoundVolume, ...]
     requests: tuple[ClaimRequest, ...]
 
 
 def is_bound(claim: PersistentVolumeClaim) -> bool:
-    """Whether a claim has its volume for good."""
+    """True if a claim is bound for good."""
     return bool(claim.spec.volume_name) and BIND_COMPLETED in claim.metadata.annotations
 
 
 def bound_volume(volume: PersistentVolume | None) -> BoundVolume:
-    """What a node needs to reach a volume."""
+    """Requirement on a node to reach a volume."""
     if volume is None:
         return BoundVolume(missing=True)
     reach = reach_of(volume.spec.node_affinity)
@@ -128,7 +128,7 @@ def bound_volume(volume: PersistentVolume | None) -> BoundVolume:
 
 
 def request_of(claim: PersistentVolumeClaim, storage: Storage) -> ClaimRequest:
-    """What an unbound claim asks for. Raises QuantityError and SelectorError."""
+    """Request of an unbound claim. Raises QuantityError and SelectorError."""
     spec = claim.spec
     requested: RawQuantity | None = spec.resources.requests.get("storage")
     request = ClaimRequest(
@@ -149,7 +149,7 @@ def request_of(claim: PersistentVolumeClaim, storage: Storage) -> ClaimRequest:
 
 
 def is_bound_to_claim(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether the claimRef of a volume names a claim; without a uid any claim of that name is meant."""
+    """True if the claimRef of a volume names a claim; without a uid any claim of that name is meant."""
     found = volume.spec.claim_ref
     return (
         found is not None
@@ -160,7 +160,7 @@ def is_bound_to_claim(volume: PersistentVolume, claim: PersistentVolumeClaim) ->
 
 
 def _is_for(volume: PersistentVolume, claim: PersistentVolumeClaim, request: ClaimRequest) -> bool:
-    """Whether a volume is a claim's own and as large and of the kind it asks for."""
+    """True if a volume names a claim and meets its size and kind."""
     spec = volume.spec
     try:
         large_enough = size_of(volume) >= request.size
@@ -287,7 +287,7 @@ class _NoModeError(ValueError):
 
 
 def _waits(claim: PersistentVolumeClaim, storage: Storage) -> bool:
-    """Whether a claim gets its volume once the node of its pod is known."""
+    """True if a claim gets its volume once the node of its pod is known."""
     name = class_of(claim)
     found = storage.classes.get(name) if name else None
     if found is None:

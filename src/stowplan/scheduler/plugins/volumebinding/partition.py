@@ -1,7 +1,7 @@
-"""Rows sorted by what they have of what is asked for: rows alike in that get the same answer.
+"""Rows sorted by their results in the relevant tests: rows with equal results get the same answer.
 
-Where volumes are in zones there are as many kinds of rows as zones, however many nodes there are; where every
-node has its own volumes each row is a kind by itself.
+Where volumes are zonal, there are as many kinds of rows as zones, regardless of the number of nodes; where
+every node has local volumes each row is its own kind.
 """
 
 from typing import Final, NamedTuple
@@ -52,7 +52,7 @@ class PassingRows:
         return rows
 
     def passes(self, test: Test, row: int) -> bool:
-        """Whether a single row passes."""
+        """True if a single row passes."""
         node = self._table.nodes[row]
         if node is None:
             return False

@@ -76,7 +76,7 @@ class FreeVolumes:
         return iter(lists[0]) if len(lists) == 1 else merge(*lists, key=_order)
 
     def _admit(self, group: VolumeGroup) -> bool:
-        """Take in a group unless none of the claims could have its volumes."""
+        """Add a group unless none of the claims could have its volumes."""
         fits = frozenset(request for request in self._looking if self._requests[request].fits(group))
         if not fits:
             return False
@@ -118,7 +118,7 @@ class Capacity:
 
 
 class Provisioning(NamedTuple):
-    """Whether a volume can be provisioned for a claim, and for which nodes.
+    """Provisioning of a volume for a claim: if it is possible, and for which nodes.
 
     `topologies`: the test of nodes that the class allows; None: no volume can be provisioned. Without
     `capacity` the size of the volume does not matter.
@@ -129,7 +129,7 @@ class Provisioning(NamedTuple):
 
 
 def provisioning(request: ClaimRequest, storage: Storage, partition: Partition) -> Provisioning:
-    """What can be provisioned for a claim with the classes, drivers and pools there are."""
+    """Provisioning for a claim with the current classes, drivers and pools."""
     found = storage.classes.get(request.class_name)
     if found is None or found.provisioner in ("", NO_PROVISIONER):
         return Provisioning()
@@ -167,7 +167,7 @@ class Conflict(IntFlag):
 
 
 class BoundTests(NamedTuple):
-    """What a node must pass to reach a bound volume; another test where CSI took over (`migrated`)."""
+    """Tests that a node must pass to reach a bound volume; another test where CSI took over (`migrated`)."""
 
     test: int
     migrated: int | None = None
@@ -289,7 +289,7 @@ class CapacityScorer:
 
 
 def _bound_by_class(requests: Sequence[ClaimRequest], placement: Placement) -> dict[str, tuple[int, int]]:
-    """What is asked of the volumes that would be taken, and what they hold, by class."""
+    """Amounts requested of the volumes that would be taken, and their capacity, by class."""
     used: dict[str, tuple[int, int]] = {}
     for number, volume in placement.static_bindings:
         if isinstance(volume, VolumeGroup):
@@ -304,7 +304,7 @@ def _bound_by_class(requests: Sequence[ClaimRequest], placement: Placement) -> d
 def _provisioned_by_class(
     requests: Sequence[ClaimRequest], placement: Placement
 ) -> dict[str, tuple[int, int]]:
-    """What is asked of the pools that volumes would be made from, and what they hold, by class."""
+    """Amounts requested of the pools that volumes would be provisioned from, and their capacity, by class."""
     used: dict[str, tuple[int, int]] = {}
     for number, pool in placement.dynamic_provisions:
         if pool is not None:

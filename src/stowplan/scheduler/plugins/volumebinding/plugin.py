@@ -119,7 +119,7 @@ Column = IntColumn | ConflictColumn
 
 
 class StateData:
-    """What was found for one pod: its claims, the results by node, and their columns as they were then.
+    """Results for one pod: its claims, the results by node, and their columns as they were then.
 
     `reserved` are the volumes assumed for the pod once its node was chosen.
     """
@@ -135,9 +135,9 @@ class StateData:
 
 
 class VolumeBinding(Plugin):
-    """Rejects nodes where a pod's claims cannot be bound, and binds them on the node that is chosen.
+    """Rejects nodes where a pod's claims cannot be bound, and binds them on the chosen node.
 
-    Pods are equivalent if their claims ask for the same, whatever the claims are called.
+    Pods are equivalent if their claims have equal requests, whatever their names.
     """
 
     args_type = VolumeBindingArgs

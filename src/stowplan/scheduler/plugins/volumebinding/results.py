@@ -32,8 +32,8 @@ _FEW_NODES: Final = 32
 class VolumeResults:
     """Results by row for requirements: `conflicts` are the codes of `Conflict`, `scores` only with a scorer.
 
-    Each distinct kind of row is worked out once. Both columns are replaced, never written to, when an answer
-    changes: whoever has an older one can compare.
+    Each distinct kind of row is computed once. Both columns are replaced, never written to, when an answer
+    changes: the holder of an older one can compare.
     """
 
     def __init__(
@@ -101,17 +101,17 @@ class VolumeResults:
             self._update(stale & self._present)
 
     def placement(self, row: int) -> Placement:
-        """What would come of the pod on a row, as things are now."""
+        """Placement of the pod's volumes on a row in the current state."""
         self.sync()
         return self._place(int(self._partition.ids[row]))
 
     def _place(self, kind: int) -> Placement:
         return place(self._question, self._free_volumes, self._provisioning, self._partition.kinds[kind])
 
-    # What changed
+    # Changes
 
     def _follow_nodes(self) -> bool | None:
-        """Whether rows may be of another kind now; None if all have to be sorted from scratch."""
+        """True if rows may be of another kind now; None if all have to be sorted from scratch."""
         table = self._table
         if self._asks_csi and self._csi_nodes != table.storage.nodes_version:
             return None

@@ -21,7 +21,7 @@ _TOPOLOGY: Final = ("/zone", "/region")
 def volume_shortfall(
     pod: PodInfo, storage: Storage, passing: PassingRows, node: str, row: int, conflicts: Conflict
 ) -> Shortfall | None:
-    """What the first of a pod's claims that is in trouble on a node lacks there."""
+    """Shortfall of a node for the first of a pod's claims that fails there."""
     for claim in claims_named(pod, storage):
         found = (
             _bound(claim, storage, passing, node, row)

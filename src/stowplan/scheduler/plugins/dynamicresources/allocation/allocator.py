@@ -154,7 +154,7 @@ class _Search:
         self._claims = claims
         self._budget = budget
         self._looked_at = 0
-        """How many devices were looked at so far, those that were looked at again included."""
+        """Number of devices looked at so far, repeated looks included."""
         self._overfull = 0
         """The claim that would have got too many devices."""
         self._outlook: Outlook | None = None
@@ -279,7 +279,7 @@ class _Search:
         wanted.count = len(wanted.all_devices)
 
     def _counts_for_all(self, claim: ResourceClaim, wanted: Wanted, ref: DeviceRef) -> bool:
-        """Whether a device that was selected is one of those an All request needs. Raises AllocationError."""
+        """True if a selected device is one of those an All request needs. Raises AllocationError."""
         if self._allocator.all_counts_remaining:
             return self._choice.has_capacity(claim, wanted.request, ref)
         if not self._features.consumable_capacity:
@@ -489,7 +489,7 @@ class _Search:
     def _is_selectable(
         self, claim: ResourceClaim, wanted: Wanted, ref: DeviceRef
     ) -> Generator[Step, None, bool]:
-        """Whether class and request select a device, and it is for the node. Raises AllocationError."""
+        """True if class and request select a device, and it is for the node. Raises AllocationError."""
         if ref.device.binding_conditions and not self._features.binding_conditions:
             return False
         known = wanted.matches.get(ref.id)

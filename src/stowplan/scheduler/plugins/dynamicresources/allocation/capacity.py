@@ -31,15 +31,16 @@ class CapacityRules(NamedTuple):
     fails: bool
     """Requests beyond the range of int64, and negative amounts, are errors."""
     keeps_format: bool
-    """What was rounded up to a step is written like the step."""
+    """True to write an amount that was rounded up to a step in the format of the step."""
     fractions: bool
     """Ranges are counted in thousandths if they can be."""
 
     def fits(self, requests: Requests, capacities: Capacities, taken: Consumed, taking: Consumed) -> bool:
-        """Whether a device has room for a request beside what is `taken` of it and what the pod is `taking`.
+        """True if a device has room for a request in addition to what is `taken` of it and what the pod is
+        `taking`.
 
-        A request for a capacity that the device does not have never fits. Raises CapacityError, whatever else
-        does not fit.
+        A request for a capacity that the device does not have never fits. Raises CapacityError, regardless of
+        other capacities that do not fit.
         """
         if not requests.keys() <= capacities.keys():
             return False
@@ -61,7 +62,7 @@ class CapacityRules(NamedTuple):
         return True
 
     def consumed(self, requests: Requests, capacities: Capacities) -> Consumed:
-        """What a request consumes of every capacity of a device. Raises CapacityError."""
+        """Amounts that a request consumes of every capacity of a device. Raises CapacityError."""
         found: Consumed = {}
         for name, capacity in capacities.items():
             try:
@@ -121,7 +122,7 @@ class CapacityRules(NamedTuple):
         return Quantity(rounded, format=format)
 
     def _violates(self, amount: Quantity, policy: CapacityRequestPolicy | None) -> bool:
-        """Whether a policy does not allow an amount. Raises CapacityError."""
+        """True if a policy does not allow an amount. Raises CapacityError."""
         if policy is None:
             return False
         if policy.default is not None and _is_same(amount, quantity_of(policy.default)):
@@ -143,7 +144,7 @@ class CapacityRules(NamedTuple):
         return (amount.milli_value() - least.milli_value()) % _step_size(step.milli_value()) != 0
 
     def _in_thousandths(self, allowed: CapacityRequestPolicyRange) -> bool:
-        """Whether a range is counted in thousandths: all that it says is a number of them."""
+        """True if a range is counted in thousandths: all its values are multiples of them."""
         if not self.fractions:
             return False
         limits = [quantity_of(one) for one in (allowed.min, allowed.max, allowed.step) if one is not None]

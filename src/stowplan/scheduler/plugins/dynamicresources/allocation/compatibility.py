@@ -37,7 +37,7 @@ def allocated_members(pool: Pool, allocated: AllocatedState) -> ByCounterSet:
 
 
 def admitted_by(members: ByCounterSet, device: Device) -> bool:
-    """Whether a device goes with all that draw from its counters."""
+    """True if a device is compatible with all that draw from its counters."""
     return all(
         drawn.counter_set not in members
         or members[drawn.counter_set].admits(frozenset(drawn.compatibility_groups))
@@ -46,7 +46,7 @@ def admitted_by(members: ByCounterSet, device: Device) -> bool:
 
 
 def joined_by(members: ByCounterSet, device: Device) -> ByCounterSet:
-    """What devices have in common together with another one."""
+    """Common groups of devices after adding another one."""
     found = dict(members)
     for drawn in device.consumes_counters:
         groups, before = frozenset(drawn.compatibility_groups), found.get(drawn.counter_set)

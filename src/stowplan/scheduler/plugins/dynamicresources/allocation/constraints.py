@@ -27,7 +27,7 @@ class Constraint(Protocol):
 
 
 def constraints_of(features: Features) -> Callable[[DeviceConstraint], Constraint | None]:
-    """What makes constraints; None for one of a kind that is not known."""
+    """Factory of constraints; it returns None for an unknown kind."""
     lists = features.list_attributes
     every_device = features.choices.distinct_attribute == "every-device"
     distinct = DistinctAttribute if every_device else DistinctFromLast
@@ -44,7 +44,7 @@ def constraints_of(features: Features) -> Callable[[DeviceConstraint], Constrain
 
 
 def concerns(requests: frozenset[str], request: str, subrequest: str) -> bool:
-    """Whether a constraint is about a request; naming none means all."""
+    """True if a constraint applies to a request; a constraint that names none applies to all."""
     return not requests or request in requests or (bool(subrequest) and f"{request}/{subrequest}" in requests)
 
 
@@ -137,7 +137,7 @@ class DistinctFromLast(_OfAttribute):
 
 
 def _is_distinct(values: Values, others: Collection[Values]) -> bool:
-    """Whether a device has none of the values that others have; the first one may have any."""
+    """True if a device has none of the values that others have; the first one may have any."""
     return not others or (bool(values) and not any(values & other for other in others))
 
 

@@ -1,7 +1,7 @@
-"""Node-allocatable resources through devices: what claims take of the cpu, memory and so on of a node.
+"""Node-allocatable resources through devices: the cpu, memory and so on of a node that claims take.
 
-Devices can be mapped to resources of their node. What a pod gets of such devices counts as if its containers
-had requested it; the pod's status says how much that is, claim by claim.
+Devices can be mapped to resources of their node. The pod's share of such devices counts as if its containers
+had requested it; the pod's status lists the amounts, claim by claim.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -23,11 +23,11 @@ _CORE: Final = ("cpu", "memory", "ephemeral-storage")
 
 Statuses = tuple[NodeAllocatableResourceClaimStatus, ...]
 FoundFor = Mapping[str, Found]
-"""What was found for claims that are not allocated, by key."""
+"""Devices found for claims that are not allocated, by key."""
 
 
 class Footprint(NamedTuple):
-    """What goes into the status of a pod, and why the node will not do, None if it will."""
+    """Entries for the status of a pod, and the reason why the node will not do, None if it will."""
 
     statuses: Statuses
     problem: Status | None = None
@@ -43,13 +43,13 @@ class NodeAllocatable:
     def __init__(self, table: ClusterTable, *, groups: bool = False) -> None:
         self._table = table
         self._for_groups = groups
-        """Whether claims can be reserved for groups."""
+        """True if claims can be reserved for groups."""
         self._version = -1
         self._is_mapped = False
 
     @property
     def is_mapped(self) -> bool:
-        """Whether any device is mapped to resources of its node."""
+        """True if any device is mapped to resources of its node."""
         slices = self._table.devices.slices
         if self._version != slices.version:
             self._version = slices.version
@@ -85,7 +85,8 @@ class NodeAllocatable:
         return None
 
     def footprint(self, pod: Pod, row: int, claims: Sequence[ResourceClaim], found: FoundFor) -> Footprint:
-        """What devices that were found for claims take of a node, and whether it has that."""
+        """Amounts that the devices found for claims take of a node, and the node's rejection if it lacks
+        them."""
         statuses: list[NodeAllocatableResourceClaimStatus] = []
         for claim in claims:
             one = found.get(claim.key)
@@ -119,7 +120,7 @@ class NodeAllocatable:
 
     @staticmethod
     def _uncovered(pod: Pod) -> Status | None:
-        """What a request of the whole pod leaves no room for."""
+        """Rejection if the request of the whole pod leaves no room for the devices."""
         if pod.spec.resources is not None and pod.spec.resources.requests:
             total = pod_requests(pod, use_status=False, by_claims=True)
             inside = pod_requests(pod, use_status=False, pod_level=False, by_claims=True)
@@ -132,7 +133,7 @@ class NodeAllocatable:
         return None
 
     def _lacking(self, pod: Pod, row: int) -> Status | None:
-        """What a node has too little of; resolvable if it has enough of it for this pod alone."""
+        """Resources a node has too little of; resolvable if it has enough of them for this pod alone."""
         table, wanted = self._table, incoming_requests(pod, by_claims=True)
         amounts: dict[str, int] = dict(
             zip(_CORE, (wanted.milli_cpu, wanted.memory, wanted.ephemeral_storage), strict=True)
@@ -150,7 +151,7 @@ class NodeAllocatable:
 
 
 def _taken(claim: ResourceClaim, devices: Sequence[Chosen]) -> dict[str, Quantity]:
-    """What devices take of resources of their node. Raises ValueError."""
+    """Amounts that devices take of resources of their node. Raises ValueError."""
     found: dict[str, Quantity] = {}
     for chosen in devices:
         for name, mapping in chosen.ref.device.node_allocatable_resource_mappings.items():
@@ -163,7 +164,8 @@ def _taken(claim: ResourceClaim, devices: Sequence[Chosen]) -> dict[str, Quantit
 def _amount(
     claim: ResourceClaim, chosen: Chosen, name: str, mapping: NodeAllocatableResourceMapping
 ) -> Quantity | None:
-    """What one device takes of one resource, None if the mapping does not concern it. Raises ValueError."""
+    """Amount one device takes of one resource, None if the mapping does not apply to it. Raises
+    ValueError."""
     factor = None if mapping.allocation_multiplier is None else quantity_of(mapping.allocation_multiplier)
     if not mapping.capacity_key:
         return quantity_of("0") if factor is None else factor

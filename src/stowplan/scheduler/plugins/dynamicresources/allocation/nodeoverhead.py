@@ -124,7 +124,7 @@ class NodeOverhead(NodeAllocatable):
 def _status(
     pod: Pod, claim: ResourceClaim, devices: Sequence[_Given]
 ) -> NodeAllocatableResourceClaimStatus | None:
-    """What the devices of a claim take, None if that is nothing. Raises ValueError."""
+    """Amounts that the devices of a claim take, None if there are none. Raises ValueError."""
     mapped: Amounts = {}
     per_pod: Amounts = {}
     per_container: Amounts = {}
@@ -155,7 +155,8 @@ def _status(
 def _mapped(
     claim: ResourceClaim, given: _Given, name: str, mapping: NodeAllocatableMapping
 ) -> Quantity | None:
-    """What one device takes of one resource, None if the mapping does not concern it. Raises ValueError."""
+    """Amount one device takes of one resource, None if the mapping does not apply to it. Raises
+    ValueError."""
     if not mapping.capacity_key:
         return _amount(mapping.device_multiplier)
     if given.consumed is None:
@@ -168,7 +169,8 @@ def _mapped(
 
 
 def _beyond_limits(pod: Pod) -> Status | None:
-    """What limits of the whole pod leave no room for: huge pages of all, other resources of a container."""
+    """Rejection if limits of the whole pod are exceeded: huge pages of all, other resources of a
+    container."""
     limits = {} if pod.spec.resources is None else pod.spec.resources.limits or {}
     inside = pod_requests(pod, use_status=False, pod_level=False, by_claims=True)
     for name in sorted(filter(is_hugepages, limits)):
@@ -192,7 +194,7 @@ def _beyond_limits(pod: Pod) -> Status | None:
 
 
 def _taken_by(pod: Pod, container: str) -> Amounts:
-    """What claims give one container."""
+    """Amounts that claims give one container."""
     found: Amounts = {}
     for status in pod.status.node_allocatable_resource_claim_statuses:
         if container in status.containers:

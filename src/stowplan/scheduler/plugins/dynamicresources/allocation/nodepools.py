@@ -16,7 +16,7 @@ from stowplan.scheduler.table.devices import PoolID, SliceChange
 from stowplan.scheduler.table.table import ClusterTable
 
 _MANY: Final = 1024
-"""After so many changes of slices everything is gathered anew."""
+"""After this number of slice changes everything is gathered again."""
 _NO_ROWS: Final[frozenset[int]] = frozenset()
 
 
@@ -58,7 +58,7 @@ class NodePools:
         return found
 
     def _are_local(self, changes: Iterable[SliceChange]) -> bool:
-        """Whether changes concern only nodes that see the pool, or that the slices are for."""
+        """True if changes concern only nodes that see the pool, or that the slices are for."""
         everywhere = sees_counters_everywhere(self._features)
         for change in changes:
             if not change.node and not (change.is_counting and everywhere):
@@ -91,7 +91,7 @@ class NodePools:
 
 
 def _sees_the_same(then: Node, now: Node) -> bool:
-    """Whether a node is for slices what it was; they choose nodes by name, labels and features."""
+    """True if slices select the node as before; they select nodes by name, labels and features."""
     return then is now or (
         then.metadata.labels == now.metadata.labels
         and then.status.declared_features == now.status.declared_features

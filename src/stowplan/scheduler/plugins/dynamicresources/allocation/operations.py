@@ -1,6 +1,6 @@
 """Operations on the node that a device does not need (gate DRAOptionalNodeOperations).
 
-A kubelet that knows of this declares it as a feature of its node; others would call the driver in vain.
+A kubelet with this feature declares it on its node; others would call the driver to no effect.
 """
 
 from typing import Final
@@ -9,17 +9,17 @@ from stowplan.api.devices import ResourceClaim, ResourceSlice
 from stowplan.api.node import Node
 
 OPTIONAL_OPERATIONS: Final = "DRAOptionalNodeOperations"
-"""What such a node has in status.declaredFeatures."""
+"""Entry of such a node in status.declaredFeatures."""
 
 
 def skips_operations(claim: ResourceClaim) -> bool:
-    """Whether some device of a claim was given without operations on the node."""
+    """True if some device of a claim was allocated without operations on the node."""
     allocation = claim.allocation
     return allocation is not None and any(one.skip_node_operations for one in allocation.devices.results)
 
 
 def is_usable(slice: ResourceSlice, node: Node, *, enabled: bool) -> bool:
-    """Whether the devices of a slice can be given on a node; `enabled` is the gate."""
+    """True if the devices of a slice can be allocated on a node; `enabled` is the gate."""
     if not slice.spec.skip_node_operations:
         return True
     return enabled and OPTIONAL_OPERATIONS in node.status.declared_features

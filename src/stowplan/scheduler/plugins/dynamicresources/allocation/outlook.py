@@ -22,7 +22,7 @@ from stowplan.scheduler.table.devices import DeviceRef
 Positions = list[int]
 
 _MOST_TRIED: Final = 20_000
-"""Beyond this many pairs of a device that is asked for and a kind of devices nothing is tried."""
+"""Beyond this number of pairs of a requested device and a kind of devices nothing is tried."""
 
 
 class _Demand:
@@ -46,7 +46,7 @@ class _Demand:
 
     @property
     def is_exclusive(self) -> bool:
-        """True if its devices are for nobody else."""
+        """True if its devices cannot be shared."""
         return not any(one.request.admin for one in self.options)
 
 
@@ -93,7 +93,7 @@ class Outlook:
         if not all(demand.is_possible for demand in self._demands) or not self._are_enough():
             self.is_hopeless = True
 
-    # What the search goes by
+    # Inputs of the search
 
     def candidates(self, wanted: Wanted) -> Positions:
         """The positions of the devices that a request could get."""
@@ -133,10 +133,10 @@ class Outlook:
             return list(found[0])
         return [tuple(found)] if all(found) else []
 
-    # Whether there are enough
+    # Checks for enough devices
 
     def _check_constraint(self, constraint: DeviceConstraint, demands: Sequence[_Demand]) -> None:
-        """A constraint that no devices can meet, whatever is taken."""
+        """Check for a constraint that no choice of devices can meet."""
         name = constraint.match_attribute or constraint.distinct_attribute or ""
         total = sum(demand.count for demand in demands)
         derived = any(name in option.request.derived for demand in demands for option in demand.options)
@@ -170,7 +170,7 @@ class Outlook:
         )
 
     def _distinct(self, name: str, demands: Sequence[_Demand]) -> int:
-        """How many devices can have different values of an attribute at most; one of them may have none."""
+        """Maximum number of devices with different values of an attribute; one of them may have none."""
         values = self._values_of(name, demands)
         different = {value for found in values.values() for value in found}
         return len(different) + any(not found for found in values.values())

@@ -45,7 +45,7 @@ def compiled(selector: NodeSelector) -> CompiledNodeSelector:
 
 
 def node_matches(node: Node, name: str | None, all_nodes: bool | None, selector: NodeSelector | None) -> bool:
-    """Whether a slice or device is for a node. Raises PoolError."""
+    """True if a slice or device is for a node. Raises PoolError."""
     if name:
         return node.name == name
     if all_nodes:
@@ -59,7 +59,7 @@ def node_matches(node: Node, name: str | None, all_nodes: bool | None, selector:
 
 
 def device_matches(node: Node, device: Device) -> bool:
-    """Whether a device that chooses its nodes itself is for a node. Raises PoolError."""
+    """True if a device with its own node selection is for a node. Raises PoolError."""
     return node_matches(node, device.node_name, device.all_nodes, device.node_selector)
 
 
@@ -138,7 +138,7 @@ def _newest_slices(slices: Slices, node: Node, features: Features) -> dict[PoolI
 
 
 def sees_counters_everywhere(features: Features) -> bool:
-    """Whether slices with counters are looked at on every node, not only on those that they are for."""
+    """True if slices with counters are read on every node, not only on those that they are for."""
     return features.choices.counter_slices == "every-node"
 
 
@@ -216,7 +216,7 @@ def _counters_exist(devices: Iterable[DeviceRef], counter_sets: dict[str, Counte
 
 
 def available_counters(pool: Pool, allocated: AllocatedState) -> dict[str, dict[str, Quantity]]:
-    """What is left of the counters of a pool; below zero where more was taken than there is."""
+    """Remaining counters of a pool; below zero where more was taken than there is."""
     found = {
         name: {key: quantity_of(counter.value) for key, counter in counter_set.counters.items()}
         for name, counter_set in pool.counter_sets.items()

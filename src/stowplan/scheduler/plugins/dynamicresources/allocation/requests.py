@@ -1,4 +1,4 @@
-"""Requests of claims: what is asked for of each device, and which taints are tolerated."""
+"""Requests of claims: requirements of each device, and tolerated taints."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -84,12 +84,12 @@ def _request(name: str, parent: str, asked: ExactDeviceRequest | DeviceSubReques
 
 
 def tolerated(taints: Sequence[DeviceTaint], tolerations: Sequence[DeviceToleration]) -> bool:
-    """Whether every taint that keeps a device from being allocated is tolerated."""
+    """True if every taint that keeps a device from being allocated is tolerated."""
     return all(is_tolerated(taint, tolerations) for taint in taints)
 
 
 def is_tolerated(taint: DeviceTaint, tolerations: Sequence[DeviceToleration]) -> bool:
-    """Whether a taint does not keep a device from being allocated."""
+    """True if a taint does not keep a device from being allocated."""
     return taint.effect not in _PREVENTING or any(_tolerates(one, taint) for one in tolerations)
 
 

@@ -27,7 +27,7 @@ FROM_CLAIM = "FromClaim"
 def allocation_result(
     claim: ResourceClaim, found: Found, node: str, features: Features, rng: Random
 ) -> AllocationResult:
-    """What is written for one claim. Raises AllocationError."""
+    """Allocation result to write for one claim. Raises AllocationError."""
     devices = DeviceAllocationResult(
         results=tuple(_result(chosen, features, rng) for chosen in found.devices),
         config=_config(claim, found.wanted, features),

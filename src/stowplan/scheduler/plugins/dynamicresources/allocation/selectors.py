@@ -25,7 +25,8 @@ _MOST_COMPILED: Final = 256
 _MOST_KEPT: Final = 256
 """Answers that are kept with one device; when there are more, all are worked out again."""
 _MOST_COSTLY: Final = 4
-"""After so many devices for which an expression ran into its cost limit, others are not tried for a while."""
+"""An expression that ran into its cost limit for this number of devices is not tried on others for a
+while."""
 _PAUSE: Final = 60.0
 """Seconds for which they are not tried."""
 
@@ -54,11 +55,11 @@ class _Costly(NamedTuple):
 
 
 class Selectors:
-    """Compiled expressions, the latest kept, and what they say of devices.
+    """Compiled expressions, the latest kept, and their results for devices.
 
-    What they said holds as long as the slice of the device does not change. An expression that runs into its
-    cost limit fails the attempt of its pod, whatever it would say of other devices. So that many devices do
-    not hold up the scheduler, it is tried for a few of them only, and of the others the same is said.
+    A result holds as long as the slice of the device does not change. An expression that runs into its cost
+    limit fails the attempt of its pod, regardless of its result for other devices. So that many devices do
+    not delay the scheduler, it is tried for a few of them only, and the same result is used for the others.
     """
 
     def __init__(self, features: Features, timer: Callable[[], float] = standing_still) -> None:
@@ -71,11 +72,12 @@ class Selectors:
         self._slow: OrderedDict[str, None] = OrderedDict()
         """Expressions that cost more than QUICK for some device."""
         self.evaluations = 0
-        """How many evaluations there were so far."""
+        """Number of evaluations so far."""
 
     @cached_property
     def _features(self) -> "cel.Features":
-        """What expressions may use. Clusters without devices never compile one, nor load the compiler."""
+        """Features that expressions may use. Clusters without devices never compile one, nor load the
+        compiler."""
         return cel.features_of(
             self._enabled.choices,
             consumable_capacity=self._enabled.consumable_capacity,
@@ -83,7 +85,7 @@ class Selectors:
         )
 
     def matches(self, expression: str, ref: DeviceRef) -> bool:
-        """Whether an expression chooses a device. Raises CompileError, EvaluationError."""
+        """True if an expression selects a device. Raises CompileError, EvaluationError."""
         kept = ref.matches.get(expression)
         if kept is True or kept is False:
             return kept

@@ -1,7 +1,7 @@
 """Why the claims of a pod get no devices on a node: the first request or constraint that cannot be met.
 
-It is found with the allocator itself, on less and less of what is asked for. Then every device is looked at
-for the one request that is in the way.
+It is found with the allocator itself, on smaller and smaller parts of the claims. Then every device is
+examined for the one request that fails.
 """
 
 from collections import Counter
@@ -56,7 +56,7 @@ _NOTHING: Final[dict[str, Quantity]] = {}
 
 
 class Verdict(NamedTuple):
-    """What keeps one device from one request; `kind` is USABLE if nothing does."""
+    """Reason why one device cannot be used for one request; `kind` is USABLE if there is none."""
 
     ref: DeviceRef
     request: str
@@ -66,7 +66,7 @@ class Verdict(NamedTuple):
     selector: tuple[int, str] | None = None
     """The number of the request's selector that is false, and the part of it."""
     left: Mapping[str, Quantity] = _NOTHING
-    """What is left of its capacity."""
+    """Its remaining capacity."""
 
     @property
     def name(self) -> str:
@@ -74,7 +74,7 @@ class Verdict(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """What is in the way: a claim, and of it a request or a constraint.
+    """The claim that cannot be met, and its failing request or constraint.
 
     `verdicts` are about all devices of the node, once for every alternative of the request.
     """
@@ -142,7 +142,7 @@ class Diagnosis:
         return found is not None
 
     def fits_with(self, number: int, claim: ResourceClaim) -> bool:
-        """Whether the claims could get devices if one of them were another."""
+        """True if the claims could get devices with one of them replaced."""
         changed = [claim if place == number else one for place, one in enumerate(self.claims)]
         try:
             return self.fits(changed)
@@ -333,7 +333,7 @@ def held_by(claims: Sequence[ResourceClaim]) -> str:
 
 
 def values_seen(problem: Problem, attribute: str, lists: bool) -> Counter[str]:
-    """How many devices that could be used have which value of a constraint's attribute."""
+    """Number of usable devices by value of a constraint's attribute."""
     constraint = problem.constraint
     assert constraint is not None
     named = frozenset(constraint.requests)

@@ -1,4 +1,4 @@
-"""Why a node has no devices for a pod, and what would help. Asked only when somebody wants to know."""
+"""Why a node has no devices for a pod, and what would help. Computed on request only."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
@@ -41,7 +41,7 @@ from stowplan.scheduler.table.table import ClusterTable
 
 CUT: Final = "the search was cut after half a second: too many combinations of devices to look at all of them"
 _NEARLY_NOTHING: Final = 0.05
-"""How much a node lacks that has enough free devices, though not the right ones."""
+"""Shortfall of a node that has enough free devices, though not the right ones."""
 
 
 class DeviceExplanations:
@@ -83,7 +83,7 @@ class DeviceExplanations:
         return shown_shortfall(diagnosis, problem, self._devices.slices, size)
 
     def sizes(self, state: StateData | None, pod: PodInfo, rows: Rows) -> "npt.NDArray[np.float64]":
-        """How much nodes lack, by the number of their free devices that a request selects."""
+        """Shortfall of nodes, by the number of their free devices that a request selects."""
         budget = self._budget(state)
         return np.array([self._size_on(state, row, budget) for row in rows.tolist()], dtype=np.float64)
 
@@ -105,7 +105,7 @@ class DeviceExplanations:
             return 1.0
 
     def _size(self, claims: Sequence[ResourceClaim], pools: Sequence[Pool], budget: Budget) -> float:
-        """How much is missing; everything, if it would take too long to find out."""
+        """Share of devices that is missing; everything, if it would take too long to find out."""
         wanted = sum(map(_fewest, claims))
         taken = self._devices.claims.allocated.devices
         options = [
@@ -226,7 +226,7 @@ def _is_for_extended(claim: ResourceClaim) -> bool:
 
 
 def _fewest(claim: ResourceClaim) -> int:
-    """How many devices a claim needs at least."""
+    """Minimum number of devices a claim needs."""
     counts = []
     for request in claim.spec.devices.requests:
         options = requests_of(request)

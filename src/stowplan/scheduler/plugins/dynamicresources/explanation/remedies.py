@@ -1,7 +1,7 @@
-"""Changes of claims that may get a pod its devices: less is asked for, or somebody gives devices back.
+"""Changes of claims that may get a pod its devices: a smaller request, or another pod's devices released.
 
-Each is tried on the node with the allocator before it is proposed; whether the pod is placed then is found
-out by the filters.
+Each is tried on the node with the allocator before it is proposed; the filters then decide if the pod is
+placed.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -206,7 +206,7 @@ def _patch(claim: ResourceClaim) -> Mapping[str, Any]:
 
 
 def claim_in_words(pod: Pod, claim: ResourceClaim) -> str:
-    """What is to be changed: the template where a claim is made from one."""
+    """Object to change: the template if a claim is created from one."""
     for status in pod.status.resource_claim_statuses:
         if status.resource_claim_name == claim.name:
             for asked in pod.spec.resource_claims:
@@ -251,7 +251,7 @@ def _ends(claim: ResourceClaim, whose: str, table: ClusterTable) -> Remedy:
 
 
 def _only_for(claims: Claims, pod_uid: str) -> Iterator[ResourceClaim]:
-    """The claims that nobody but a pod uses, as they will be when it has ended."""
+    """The claims that only this pod uses, as they will be when it has ended."""
     for claim in claims.all():
         if [one.uid for one in claim.status.reserved_for] == [pod_uid]:
             yield replace(claim, status=ResourceClaimStatus())

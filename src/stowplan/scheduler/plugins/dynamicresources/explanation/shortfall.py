@@ -1,4 +1,4 @@
-"""What a node lacks for the claims of a pod, in words, and device by device for programs."""
+"""A node's shortfall for the claims of a pod, in words, and device by device for programs."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -22,11 +22,11 @@ from stowplan.scheduler.plugins.dynamicresources.explanation.diagnosis import (
 from stowplan.scheduler.table.devices import Claims, Slices
 
 MOST_CAUSES: Final = 6
-"""How many causes are put into words; all are in the document."""
+"""Number of causes that are put into words; all are in the document."""
 
 
 def shown_shortfall(diagnosis: Diagnosis, problem: Problem, slices: Slices, size: float) -> Shortfall:
-    """What is in the way on a node."""
+    """A node's shortfall in words."""
     unusable = [text for pool in diagnosis.pools if (text := _unusable(pool, slices))]
     devices = tuple(_document(problem.claim, one) for one in problem.verdicts)
     if problem.constraint is not None:
@@ -52,7 +52,7 @@ def _request(problem: Problem, request: DeviceRequest) -> tuple[str, str]:
 
 
 def _wanted(option: Request, verdicts: Sequence[Verdict]) -> int:
-    """How many devices a request needs: of those it selects all, if it asks for all."""
+    """Number of devices a request needs: all selected ones, if it asks for all."""
     if option.mode != ALL_DEVICES:
         return option.count
     return max(sum(one.selector is None for one in verdicts), 1)
@@ -149,7 +149,7 @@ def failing_device(diagnosis: Diagnosis) -> str:
 
 
 def claim_text(pod: Pod, asked: PodResourceClaim, claims: Claims) -> str:
-    """What is known of a claim of a pod."""
+    """State of a pod's claim in words."""
     try:
         name = claim_name(pod, asked)
     except ClaimError as cause:
