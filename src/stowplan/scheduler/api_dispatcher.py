@@ -172,9 +172,9 @@ class ApiDispatcher:
         )
 
     async def bind(self, uid: str, send: Callable[[], Awaitable[None]]) -> None:
-        """Bind a pod when nothing else is being written about it, and wait for it. Raises what `send` raises.
+        """Bind a pod when no other write for it is under way, and wait for it. Raises what `send` raises.
 
-        Who gives up waiting takes the call back, as far as that is possible.
+        A caller that stops waiting withdraws the call, as far as that is possible.
         """
         call = BindingCall(uid, send)
         call.finished = asyncio.get_running_loop().create_future()
@@ -204,7 +204,7 @@ class ApiDispatcher:
             self._metrics.pending(call.type, 1)
 
     def _replaces(self, call: ApiCall, older: ApiCall) -> bool:
-        """Whether a call takes the place of an older one; it does not if it is less relevant."""
+        """True if a call takes the place of an older one, False if it is less relevant."""
         if RELEVANCES[call.type] < RELEVANCES[older.type]:
             return False
         if call.type == older.type:
@@ -244,7 +244,7 @@ class ApiDispatcher:
         began = context.timer()
         try:
             await call.execute()
-        except Exception as error:  # noqa: BLE001 - whoever waits is told; a status must not end the scheduler
+        except Exception as error:  # noqa: BLE001 - waiting callers get it; a status must not end the scheduler
             failure = error
             if call.finished is None and not isinstance(error, ApiError):
                 context.unexpected("API call failed", error, source="api_call", callType=call.type)

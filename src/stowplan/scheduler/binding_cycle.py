@@ -1,7 +1,7 @@
 """The binding cycle: carrying out a decision in the background, while the next pods are being scheduled.
 
-Wait at Permit, PreBind, Bind, PostBind, in this order; whatever fails gives the node back and hands the pod
-to the failure handler.
+Wait at Permit, PreBind, Bind, PostBind, in this order; a failure releases the node and passes the pod to the
+failure handler.
 """
 
 import asyncio
@@ -38,13 +38,13 @@ from stowplan.scheduler.tasks import released
 from stowplan.scheduler.turns import BOUND, FAIL, on_behalf_of
 
 WORKERS: Final = 64
-"""How many pods without anything to wait for may be in Bind at a time; the others wait for their turn."""
+"""Number of pods that may be in Bind at a time without a task; the others wait for their turn."""
 
 _BINDING: Final = (BINDING,)
 
 
 class BindingCycle:
-    """Binds pods. A pod that has to wait for something gets a task of its own, the others share workers.
+    """Binds pods. A pod that has to wait for something gets a task, the others share workers.
 
     With `announcing` (the feature gate NominatedNodeNameForExpectation) the node of a pod whose binding takes
     a while is written to its status first.
@@ -83,7 +83,7 @@ class BindingCycle:
 
     @property
     def has_backlog(self) -> bool:
-        """Whether pods wait for others to be bound."""
+        """True if pods wait for others to be bound."""
         return bool(self._ready)
 
     # The order of things
@@ -103,7 +103,7 @@ class BindingCycle:
                 await self._fail(assignment, failure, announced)
         except CacheCorruptedError:
             raise
-        except Exception as cause:  # noqa: BLE001 - it is this pod's error, and nobody else's
+        except Exception as cause:  # noqa: BLE001 - an error of this pod alone
             await self._fail_unexpectedly(assignment, cause, announced)
         finally:
             self._waiting.pop(assignment.queued.uid, None)
@@ -122,7 +122,7 @@ class BindingCycle:
                 await self._bind(assignment)
         except CacheCorruptedError:
             raise
-        except Exception as cause:  # noqa: BLE001 - it is this pod's error, and nobody else's
+        except Exception as cause:  # noqa: BLE001 - an error of this pod alone
             await self._fail_unexpectedly(assignment, cause)
         finally:
             self._at_work[_BINDING] -= 1
@@ -330,10 +330,10 @@ class BindingCycle:
             await asyncio.wait([*waiting, *self._workers], return_when=asyncio.FIRST_COMPLETED)
 
     async def give_up(self) -> "Unbound":
-        """Bind no more pods: give back what they hold and put them back into the queue.
+        """Bind no more pods: release their nodes and put them back into the queue.
 
-        Nothing is written about them: for whoever schedules next they are pods like any other. Of a pod whose
-        binding is being sent only the API server knows whether it will be bound.
+        Nothing is written about them: to the next scheduler they are ordinary pending pods. If a binding is
+        being sent, only the API server knows its outcome.
         """
         await released(self._context.freeze)
         self._ready.clear()
@@ -371,7 +371,7 @@ class BindingCycle:
     # Workers
 
     def _call_worker(self) -> None:
-        """Have one more worker come. One at a time: whoever comes calls the next if there is need.
+        """Start one more worker. One at a time: each worker starts the next if there is need.
 
         So where the API server answers at once, as a store in this process does, one worker binds all pods.
         """

@@ -1,4 +1,4 @@
-"""What the scheduler believes of nodes and pods: the table, and which of its pods are only assumed."""
+"""The scheduler's view of nodes and pods: the table, and the pods that are only assumed in it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -15,7 +15,7 @@ from stowplan.scheduler.table.table import ClusterTable
 
 
 class CacheCorruptedError(RuntimeError):
-    """What the API server says cannot have come from what is believed: going on would be guessing."""
+    """An event of the API server contradicts the cache: continuing would be guessing."""
 
 
 class Cache:
@@ -81,9 +81,9 @@ class Cache:
         """A pod of ours without a node is gone."""
 
     def forget_problem(self, pod: Pod, node: str) -> str:
-        """Why a pod that was assumed on a node cannot be forgotten: somebody bound it. Empty if it can be.
+        """Reason why an assumed pod cannot be forgotten: another scheduler bound it. Empty if it can be.
 
-        Nothing is wrong with a pod that is gone.
+        A pod that is gone can always be forgotten.
         """
         uid = pod.metadata.uid
         known = self.table.pods.get(uid)
@@ -129,7 +129,7 @@ class Cache:
             self.table.add_pods(pods, lambda pod, error: self.skip(f"pod {pod.key}: {error}"))
 
     def remove_pod(self, pod: Pod) -> None:
-        """A pod that has a node is gone; one that is not known is none of our business."""
+        """Remove a pod that had a node; unknown pods are ignored."""
         uid = pod.metadata.uid
         known = self.table.pods.get(uid)
         if known is None:
@@ -169,7 +169,7 @@ class Cache:
     # Looking
 
     def sizes(self) -> dict[str, int]:
-        """How much is known, by what metrics call it."""
+        """Number of cached objects, by their names in metrics."""
         return {
             "nodes": self.table.node_count,
             "pods": len(self.table.pods),

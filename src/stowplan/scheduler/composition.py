@@ -55,7 +55,7 @@ def frameworks_for(
 
 
 def events_of_interest(frameworks: Iterable[Framework]) -> dict[str, Action]:
-    """What may happen to objects that could help a pod, by resource."""
+    """Events that could help a pod, as actions by resource."""
     found: dict[str, Action] = {}
     for framework in frameworks:
         for resource, action in rules_of(framework).hints.watched().items():
@@ -76,7 +76,7 @@ def status_reporter(context: Context) -> Callable[[Pod, str, str, str | None], N
 
 
 def batches_for(context: Context, gates: FeatureGates) -> BatchInstrument:
-    """What follows the batches of all profiles."""
+    """Instrument that follows the batches of all profiles."""
     batches = {
         name: Batch(
             profile.framework,

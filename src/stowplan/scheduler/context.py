@@ -1,4 +1,4 @@
-"""What the parts of a scheduler share that do I/O, beside what its cycles need."""
+"""Shared context of the scheduler's parts that do I/O, in addition to the one of its cycles."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -67,9 +67,9 @@ class Debugger:
         return self._compare(self._informers.nodes.objects.values(), self._informers.pods.objects.values())
 
     async def compare_with_server(self) -> Comparison:
-        """Compare what is believed with what the API server has now. Raises ApiError.
+        """Compare the cache with the current state of the API server. Raises ApiError.
 
-        What is on its way shows up as a difference, so a single one of a busy cluster says little.
+        Events in transit show up as differences, so a single comparison of a busy cluster means little.
         """
         client = self._context.client
         nodes = await client.list(catalogue.NODES, Node)

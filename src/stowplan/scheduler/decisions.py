@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from stowplan.scheduler.framework.interface import PostFilterResult
 
 EARLIER: Final = 9
-"""How many attempts before the last one are remembered of a pod."""
+"""Number of attempts before the last one that are remembered per pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class EarlierAttempt(NamedTuple):
 class PodRecord(msgspec.Struct):
     """Result of a pod's last attempt, and in short of those before it.
 
-    `record` is None where it never came to one, because something went wrong before. `outcome` is where the
-    attempt stands: `binding`, `bound`, `unschedulable` or `error`; `message` what was last said about it.
+    `record` is None if the attempt failed before there was one. `outcome` is the state of the attempt:
+    `binding`, `bound`, `unschedulable` or `error`; `message` is its latest message.
     """
 
     key: str
@@ -100,7 +100,7 @@ class LastDecisions:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.wanted = limit > 0
-        """Whether anything is kept at all."""
+        """True if anything is kept at all."""
         self._by_uid: OrderedDict[str, PodRecord] = OrderedDict()
         self._uids: dict[str, str] = {}
         self._evictions: OrderedDict[str, EvictionRecord] = OrderedDict()
@@ -143,7 +143,7 @@ class LastDecisions:
         return self._evictions.get(key)
 
     def evicted_for(self, uid: str) -> EvictionRecord | None:
-        """Who was evicted last for a pod."""
+        """Last eviction for a pod."""
         return self._evictions.get(uid)
 
     def namespaces(self) -> set[str]:

@@ -1,7 +1,7 @@
-"""Drives the scheduling cycles: does what they yield, and lets others run while they work.
+"""Drives the scheduling cycles: performs what they yield, and lets other tasks run while they work.
 
-A cycle is a plain call as long as nothing has to be waited for (scheduler/cycle). What is left of it then is
-work in steps, done here: long searches in slices, questions to extenders, writes, and evictions.
+A cycle is a plain call as long as it need not wait for anything (scheduler/cycle). The rest of it then is
+work in steps, done here: long searches in slices, requests to extenders, writes, and evictions.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ Wanted = Request | Step | Awaitable[Any]
 
 
 async def drive(work: Generator[Any, Any, T], perform: Callable[[Wanted], Awaitable[object]]) -> T:
-    """Do work in steps. What goes wrong with something that it yields is the work's to handle."""
+    """Run work in steps. An error in something that it yields is raised in the work."""
     step: Callable[[], Any] = partial(work.send, None)
     while True:
         try:

@@ -40,7 +40,7 @@ _LOGGED: Final = 3
 
 
 class CacheUpdates(Protocol):
-    """What event handlers need of a cache."""
+    """The part of a cache that event handlers use."""
 
     def put_node(self, node: Node, /) -> None: ...
 
@@ -78,11 +78,11 @@ class CacheUpdates(Protocol):
 
 
 class QueueUpdates(Protocol):
-    """What event handlers need of a scheduling queue."""
+    """The part of a scheduling queue that event handlers use."""
 
     @property
     def has_waiting_or_in_flight(self) -> bool:
-        """Whether there are pods that an event could concern."""
+        """True if there are pods that an event could concern."""
 
     def add(self, pod: Pod, /) -> None: ...
 
@@ -111,9 +111,9 @@ class QueueUpdates(Protocol):
 class EventHandlers:
     """Turns watch events into updates of the cache and the queue.
 
-    `profiles` are the names of our profiles: pods that ask for one of them are ours. `watched` says for every
-    other kind of object which changes plugins registered for. `timed` is told how long each event took to
-    handle. Instruments are told of pods that get a node.
+    `profiles` are the names of our profiles: pods with one of them as schedulerName are ours. `watched` has
+    the registered actions for every other kind of object. `timed` receives the duration of each event's
+    handling. Instruments are notified of pods that get a node.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class EventHandlers:
         )
 
     def is_ours(self, pod: Pod) -> bool:
-        """Whether a pod asks for one of our profiles."""
+        """True if a pod names one of our profiles."""
         return pod.spec.scheduler_name in self._profiles
 
     # Nodes
@@ -200,9 +200,10 @@ class EventHandlers:
             self._add_to_cache(pod)
 
     def add_pods(self, pods: Sequence[Pod]) -> None:
-        """Many pods are new, as when the cluster is listed: `add_pod` for each in turn, only faster.
+        """Add many pods, as when the cluster is listed: the result of `add_pod` for each in turn, only
+        faster.
 
-        Neighbours that have a node go into the cache together, as long as nobody waits for that.
+        Consecutive pods with a node go into the cache together, as long as no pod waits for that.
         """
         queue, profiles = self._queue, self._profiles
         together: list[Pod] = []
@@ -283,7 +284,7 @@ class EventHandlers:
         self._nomination_ends(pod)
 
     def delete_pod_of_unknown_state(self, pod: Pod) -> None:
-        """A pod is gone, and its last known state may be out of date: it is removed wherever it may be."""
+        """Remove a pod that is gone and whose last known state may be out of date from cache and queue."""
         self._deletions.seen(pod.key)
         self._remove_from_cache(pod)
         if self.is_ours(pod):
@@ -313,7 +314,7 @@ class EventHandlers:
         self._move_all(ASSIGNED_POD_ADD, None, pod)
 
     def _add_all_to_cache(self, pods: Sequence[Pod]) -> None:
-        """Pods got their nodes. The events are counted; nobody waits for one."""
+        """Add pods with nodes to the cache. The events are counted; no pod waits for them."""
         if self._queue.has_waiting_or_in_flight or (
             self._context is not None and self._context.hooks.assigned is not None
         ):
@@ -406,7 +407,7 @@ def event_of(
 
 
 class _Untimed(dict[Any, Any]):
-    """Takes durations that nobody wants."""
+    """Discards durations that are not measured."""
 
     def __missing__(self, label: object) -> "_Untimed":
         return self
@@ -418,7 +419,7 @@ class _Untimed(dict[Any, Any]):
         """Drop them."""
 
 
-# What informers call
+# Handlers for informers
 
 
 class Dispatcher:

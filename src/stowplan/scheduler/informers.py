@@ -50,10 +50,10 @@ def kinds_to_watch(
     taint_rules: bool = False,
     apis: Mapping[str, str] = _NO_APIS,
 ) -> list[Watched]:
-    """The kinds to watch beside pods and nodes: those needed, by plural, and those of registered events.
+    """The kinds to watch besides pods and nodes: those needed, by plural, and those of registered events.
 
-    `apis` has the API versions that a release reads, by plural, where releases differ. Kinds that are not
-    built in are named `<plural>.<version>.<group>`. Raises ValueError for other names.
+    `apis` has the API versions that a release reads, by plural, where releases differ. Custom kinds are named
+    `<plural>.<version>.<group>`. Raises ValueError for other names.
     """
     rules = [DEVICE_TAINT_RULES] if taint_rules else []
     grouping = [*([COSCHEDULING_GROUPS] if coscheduling else []), *([POD_GROUPS] if groups else [])]
@@ -113,9 +113,9 @@ def _handler(kind: Watched, dispatcher: Dispatcher) -> ObjectEventHandler | Grou
 class Informers:
     """Reflectors for all kinds, and the pods they know.
 
-    `report` is told of what goes wrong, `inform` of what goes right again; `unreadable` is called for objects
-    that cannot be read. `see_pod` is how pods are seen, if not as they are. `wrap` is given the name of each
-    resource and its event handler, and returns the one to call.
+    `report` receives problems, `inform` their ends; `unreadable` is called for objects that cannot be read.
+    `see_pod` transforms pods on arrival. `wrap` gets the name of each resource and its event handler, and
+    returns the handler to call.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class Informers:
         }
 
     def unreadable_counts(self) -> dict[tuple[str, ...], int]:
-        """How many objects of each resource cannot be read."""
+        """Number of unreadable objects by resource."""
         return {(one.resource.qualified,): len(one.unreadable) for one in self.all}
 
     @property
@@ -183,10 +183,10 @@ class Informers:
         return [*self.others, self.nodes, self.pods]
 
     async def synced(self) -> None:
-        """Wait until everything that exists has been heard of, but for kinds that the server does not give.
+        """Wait until everything that exists has been received, except kinds that the server refuses.
 
         Nodes and pods are waited for in any case. A server that has just started may refuse everything at
-        first; so what was refused is asked for once more when they are there.
+        first; so refused kinds are requested once more when nodes and pods are there.
         """
         await self.nodes.wait_synced()
         await self.pods.wait_synced()
@@ -196,7 +196,7 @@ class Informers:
             await reflector.wait_settled()
 
     def objects(self, kind: str) -> Mapping[str, Object]:
-        """What is known of a kind, named as in events. Raises LookupError if it is not watched."""
+        """Known objects of a kind, named as in events. Raises LookupError if it is not watched."""
         found = self._by_event.get(kind)
         if found is None:
             raise LookupError(f"objects of kind {kind!r} are not watched: register for its events")

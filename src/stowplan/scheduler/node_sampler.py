@@ -79,7 +79,7 @@ class NodeSampler:
             self._logger.info(2, message, node=Ref(node.name), zone=zone_key(node))
 
     def narrow(self, evaluation: Evaluation, percentage: int) -> None:
-        """Leave out the nodes that a search that stops at enough of them would not have come to."""
+        """Leave out the nodes that a search which stops at enough nodes would not have reached."""
         order = self._rows()
         searched = self.searched(evaluation)
         if not len(searched):
@@ -97,7 +97,7 @@ class NodeSampler:
         self.next_start = (self.next_start + looked_at) % _nodes_at_hand(order, evaluation)
 
     def searched(self, evaluation: Evaluation) -> Rows:
-        """The rows that a search for nodes goes through, in its order, from wherever it begins."""
+        """The rows that a search for nodes visits, in its order, from its starting point on."""
         order, filters = self._rows(), evaluation.pod_class.filters
         for mask in (filters.asked_for, filters.inside):
             if mask is not None:
@@ -113,6 +113,6 @@ class NodeSampler:
 
 
 def _nodes_at_hand(order: Rows, evaluation: Evaluation) -> int:
-    """How many nodes there are, or are in the placement that a group is tried in."""
+    """Number of nodes, or of those in the placement that a group is tried in."""
     inside = evaluation.pod_class.filters.inside
     return len(order) if inside is None else int(np.count_nonzero(inside[order]))

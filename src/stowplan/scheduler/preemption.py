@@ -52,12 +52,12 @@ SEEN_WITHIN: Final = 1.0
 """Seconds for which a preemptor is held back because the informer is late to see its last victim going."""
 
 WHOLE_CLUSTER: Final = "cluster"
-"""What is said where a pod's preemption names its node."""
+"""Value where a pod's preemption names its node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preemptor:
-    """Who preempts: a pod, or the topmost group of a tree.
+    """A preemptor: a pod, or the topmost group of a tree.
 
     `kind` is `pod`, `podgroup` or `compositepodgroup`. `pods` are the ones that wait for the victims to go;
     at least one.
@@ -94,7 +94,7 @@ class Preemptor:
 
     @property
     def related(self) -> Related | None:
-        """What events of victims say of a group; of a pod they say nothing."""
+        """Reference to a group in events of victims; there is none for a pod."""
         if isinstance(self.object, PodGroup):
             return related(self.object, "scheduling.k8s.io/v1beta1", "PodGroup")
         if isinstance(self.object, CompositePodGroup):
@@ -103,12 +103,12 @@ class Preemptor:
 
 
 class Preemption:
-    """Carries out what PostFilter plugins decide.
+    """Carries out the decisions of PostFilter plugins.
 
-    Each victim is marked as a disruption target and deleted, and an event says so. A victim that is not bound
+    Each victim is marked as a disruption target and deleted, and gets an event. A victim that is not bound
     yet just does not get its node. All but the last victim are deleted at the same time; the last one
-    follows, and its deletion is what lets the preemptor be scheduled again. If somebody else deleted that one
-    before its turn, the preemptor is scheduled again all the same.
+    follows, and its deletion makes the queue retry the preemptor. If another client deleted that one before
+    its turn, the preemptor is retried nevertheless.
     """
 
     def __init__(
@@ -123,18 +123,18 @@ class Preemption:
     ) -> None:
         self._context = context
         self._activates = activates
-        """Whether a preemptor whose last victim was not bound yet is tried again at once (since 1.37)."""
+        """True to retry a preemptor at once whose last victim was not bound yet (since 1.37)."""
         self._measured = measured
-        """Whether metrics have the real result and duration (since 1.37); before, `success` and none."""
+        """True if metrics have the real result and duration (since 1.37); before, `success` and none."""
         self._parallelism = parallelism
-        """How many victims are deleted at the same time."""
+        """Number of victims that are deleted at the same time."""
         self._binding = binding
         self._asynchronous = asynchronous
         self._slots = asyncio.Semaphore(AT_A_TIME)
 
     @property
     def has_backlog(self) -> bool:
-        """Whether further preemptors have to wait until the victims of others are deleted."""
+        """True if further preemptors have to wait until the victims of others are deleted."""
         return self._slots.locked()
 
     async def prepare_for_pod(self, pod: Pod, found: PostFilterResult) -> None:
@@ -166,7 +166,7 @@ class Preemption:
         await self._prepare(preemptor, WHOLE_CLUSTER, found.victims)
 
     def _remember(self, preemptor: Preemptor, found: PodGroupPostFilterResult) -> None:
-        """Keep who has to go for a group, so that it can be explained."""
+        """Keep the victims of a group, for explanations."""
         candidates = 0 if found.preemption is None else found.preemption.candidates
         victims = tuple(victim.key for victim in found.victims)
         done = PreemptionRecord("", victims, candidates, found.status.message)
@@ -174,7 +174,7 @@ class Preemption:
         self._context.decisions.put_group(preemptor.key, members, done, self._context.clock.now())
 
     async def _prepare(self, preemptor: Preemptor, node: str, victims: Sequence[Pod]) -> None:
-        """Delete the victims, but for those that are being deleted already."""
+        """Delete the victims, except those that are being deleted already."""
         context = self._context
         staying = [victim for victim in victims if not victim.is_terminating]
         for victim in victims:
@@ -264,12 +264,12 @@ class Preemption:
         context.wake()
 
     def _is_gone(self, victim: Pod) -> bool:
-        """Whether the informer has seen a victim gone: its deletion wakes nobody any more."""
+        """True if the informer has seen a victim gone: its deletion no longer wakes any pod."""
         known = self._context.find(victim.key)
         return known is None or known.metadata.uid != victim.metadata.uid
 
     def _still_waits(self, preemptor: Preemptor) -> bool:
-        """Whether any pod of a preemptor is still there and got no node meanwhile: else nobody has to go."""
+        """True if any pod of a preemptor still exists without a node: otherwise no victim has to go."""
         for pod in preemptor.pods:
             known = self._context.find(pod.key)
             is_there = known is not None and known.metadata.uid == pod.metadata.uid
@@ -278,10 +278,10 @@ class Preemption:
         return False
 
     async def _seen_going(self, victim: Pod, end: Callable[[], None]) -> None:
-        """Wait until the informer has seen a victim going or gone, though not for long.
+        """Wait until the informer has seen a victim terminating or gone, with a timeout.
 
-        Until then the preemptor would be tried in vain, and find other victims. `end` is called at that very
-        moment, as the event wakes the preemptor.
+        Until then the preemptor would be tried without success, and find other victims. `end` is called at
+        that very moment, as the event wakes the preemptor.
         """
         context, key = self._context, victim.key
         if self._is_gone(victim) or is_going(context.find(key)):
@@ -397,7 +397,7 @@ class Preemption:
         return True
 
     def _is_unbound(self, victim: Pod) -> bool:
-        """Whether a victim waits at Permit or in PreBind: nobody is told when it has given up its node."""
+        """True if a victim waits at Permit or in PreBind: no event is sent when it releases its node."""
         uid = victim.metadata.uid
         return self._context.waiting.get(uid) is not None or uid in self._binding.pre_binding
 
@@ -427,7 +427,7 @@ class Preemption:
         return None
 
     async def _delete(self, preemptor: Preemptor, node: str, victim: Pod) -> None:
-        """Mark and delete a victim, and nobody else: not a pod that was created under its name since."""
+        """Mark and delete exactly this victim: not a pod that was created under its name since."""
         context = self._context
         patch = victim_patch(
             victim,

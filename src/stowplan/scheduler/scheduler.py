@@ -68,10 +68,10 @@ NOT_LEADING_PAUSE: Final = 0.1
 """Seconds until an instance that may not schedule asks again."""
 
 PODS_IN_A_ROW: Final = 32
-"""After so many pods, or when the time slice is over, everybody else gets a turn of the event loop."""
+"""Number of pods after which, or at the end of the time slice, other tasks get a turn of the event loop."""
 
 FLUSHED_AT_ONCE: Final = 500
-"""How many pods are flushed before everybody else gets a turn."""
+"""Number of pods flushed before other tasks get a turn."""
 
 REST_WITHIN: Final = 2.0
 """Seconds that binding cycles are given to finish before the state is recorded although some have not."""
@@ -80,11 +80,11 @@ REST_WITHIN: Final = 2.0
 class Scheduler:
     """A scheduler of one or more profiles against one API server.
 
-    `clock` says what time it is and `rng` is all the chance there is: with the same of both, the same client
-    and the same news a run repeats itself. `timer` measures durations for metrics (default: the clock).
+    `clock` is the time and `rng` the only source of randomness: with the same of both, the same client and
+    the same events a run repeats itself. `timer` measures durations for metrics (default: the clock).
     `events` is the client to write events with, if they shall not share the limits of everything else.
-    `may_schedule` is asked before every scheduling cycle and before every binding: where it says no, as when
-    another instance may lead by now, pods stay in the queue. `instruments` follow what it does. `replay_log`
+    `may_schedule` is called before every scheduling cycle and before every binding: if it returns False, as
+    when another instance may lead by now, pods stay in the queue. `instruments` observe it. `replay_log`
     records or replays the order of everything that decisions depend on.
     """
 
@@ -228,7 +228,7 @@ class Scheduler:
         return context
 
     def _informers(self, frameworks: Sequence[Framework], watched: Mapping[str, Action]) -> Informers:
-        """What watches the kinds of objects that the profiles need."""
+        """Informers for the kinds of objects that the profiles need."""
         gates, logger = self.settings.gates, self._logger
         return Informers(
             self._client,
@@ -383,9 +383,9 @@ class Scheduler:
         ]
 
     async def end_scheduling(self, grace: float) -> Unbound:
-        """Schedule no more pods. Bindings have so many seconds to finish; then they are given up.
+        """Schedule no more pods. Bindings have `grace` seconds to finish; then they are given up.
 
-        Returns the pods that were assigned to nodes and are not bound. Watching goes on.
+        Returns the pods that were assigned to nodes and are not bound. Watches continue.
         """
         self._ending = True
         self._woken.set()
@@ -496,7 +496,7 @@ class Scheduler:
         return (queue.flush_backoff if what == FLUSH_BACKOFF else queue.flush_unschedulable)(FLUSHED_AT_ONCE)
 
     def _has_backlog(self) -> bool:
-        """Whether bindings or preemptions wait because the API server is busy with others of them."""
+        """True if bindings or preemptions wait because the API server is busy with others of them."""
         return self.binding.has_backlog or self.preemption.has_backlog
 
     def _stop(self) -> None:

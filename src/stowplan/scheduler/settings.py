@@ -1,4 +1,4 @@
-"""What a scheduler is set up with."""
+"""Settings of a scheduler."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

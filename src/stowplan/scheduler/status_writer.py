@@ -1,4 +1,4 @@
-"""Writes of pods' statuses, without anybody waiting for them."""
+"""Background writes of pods' statuses."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from stowplan.scheduler.events import failure_patch, is_replaced, patch_status
 
 @dataclass(slots=True)
 class _StatusUpdate:
-    """What is to be written to a pod's status."""
+    """Update of a pod's status to write."""
 
     pod: Pod
     reason: str
@@ -21,10 +21,10 @@ class _StatusUpdate:
 
 
 class StatusWriter:
-    """Writes why pods could not be placed, without anybody waiting for it.
+    """Writes in the background why pods could not be placed.
 
-    One write per pod is under way at a time. What is wanted meanwhile is written after it, and only the last
-    of it; a nomination is not lost by that.
+    One write per pod is under way at a time. Later updates are merged and written after it; nominations are
+    not lost by that.
     """
 
     def __init__(self, context: Context) -> None:
@@ -87,7 +87,7 @@ class StatusWriter:
             del self._under_way[uid]
 
     def _is_another(self, pod: Pod) -> bool:
-        """Whether a new pod has its name by now: it must not be told what is not about it."""
+        """True if a new pod has its name by now: it must not get a status that is not its own."""
         known = self._context.find(pod.key)
         return known is not None and known.metadata.uid != pod.metadata.uid
 

@@ -1,4 +1,4 @@
-"""What goes on beside the scheduling loop, and how long the loop may work at a stretch."""
+"""Tasks that run concurrently with the scheduling loop, and the time slice of the loop."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -17,19 +17,19 @@ PATIENCE: Final = 0.2
 
 
 class Tasks:
-    """Work that goes on beside the scheduling loop. What fails unexpectedly ends the scheduler."""
+    """Tasks that run concurrently with the scheduling loop. An unexpected error in one ends the scheduler."""
 
     def __init__(self) -> None:
         self._group: asyncio.TaskGroup | None = None
         self._running: dict[asyncio.Task[None], bool] = {}
 
     def __len__(self) -> int:
-        """How many are running."""
+        """Number of running tasks."""
         return len(self._running)
 
     @property
     def is_running(self) -> bool:
-        """Whether tasks can be started."""
+        """True if tasks can be started."""
         return self._group is not None
 
     def begin(self, group: asyncio.TaskGroup) -> None:
@@ -72,7 +72,7 @@ class TimeSlice:
         """Seconds that others had so far, while a computation paused for them."""
 
     def another(self) -> "TimeSlice":
-        """One of the same kind, for somebody else."""
+        """A new time slice of the same kind."""
         return type(self)(self._seconds)
 
     def begin(self) -> None:

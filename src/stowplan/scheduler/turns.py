@@ -19,7 +19,7 @@ T = TypeVar("T")
 FLUSH_BACKOFF: Final = 0
 FLUSH_UNSCHEDULABLE: Final = 1
 
-# What work in the background takes turns for.
+# Turns of background work.
 FAIL: Final = "fail"
 """A pod gives its node back and is requeued; the value is why."""
 BOUND: Final = "bound"
@@ -47,21 +47,20 @@ The same may be written in the background for the pod: which request was sent fi
 ASIDE: Final = "aside"
 """A pod was popped, and put aside because its search takes long. Its cycle comes later."""
 GOING_ON: Final = "going on"
-"""A plugin goes on with what it does for a pod in the background."""
+"""A plugin continues its background work for a pod."""
 
 on_behalf_of: ContextVar[str] = ContextVar("on_behalf_of", default="")
 """The uid of the pod or group whose scheduling or binding cycle sends a request, while turns are taken.
 
-Requests about the same object are told apart by it: those for another pod are answered in another order.
+It distinguishes requests about the same object: those for another pod are answered in another order.
 """
 
 
 class ReplayLog(Protocol):
-    """Records turns, or gives them in a recorded order.
+    """Records turns, or replays them in a recorded order.
 
-    An instrument is told what happens, and changes nothing. A replay has to answer: what time it is, what the
-    API server said, and when work in the background goes on. So these are apart from the hooks, and the
-    cycles know nothing of them.
+    An instrument only observes. A replay has to provide input: the time, the API server's answers, and the
+    turns of background work. So this is separate from the hooks, and the cycles know nothing about it.
     """
 
     @property
@@ -78,7 +77,7 @@ class ReplayLog(Protocol):
         ...
 
     def run(self) -> Coroutine[Any, Any, None]:
-        """What goes on beside the scheduler for as long as it watches."""
+        """Concurrent work for as long as the scheduler watches."""
         ...
 
     async def take(self, what: str, uid: str, value: T) -> T:
@@ -87,12 +86,12 @@ class ReplayLog(Protocol):
 
     @property
     def are_given(self) -> bool:
-        """Whether turns come in a recorded order: then nobody has to wait for others to be first."""
+        """True if turns come in a recorded order: no task has to wait for another one to be first."""
         ...
 
     @property
     def rest_wanted(self) -> bool:
-        """Whether the scheduler is to stop for a moment, with nothing under way, and call `rest`."""
+        """True if the scheduler shall pause for a moment, with nothing under way, and call `rest`."""
         ...
 
     def rest(self) -> None:

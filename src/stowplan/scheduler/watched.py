@@ -118,7 +118,7 @@ DEVICE_TAINT_RULES: Final = Watched(
     "devices are not tainted by rules",
     always=True,
 )
-"""A rule changes the devices it selects, so whoever waits for slices hears of it."""
+"""A rule changes the devices it selects, so its events count as events of slices."""
 POD_GROUPS: Final = Watched(
     catalogue.POD_GROUPS, PodGroup, Resource.POD_GROUP, "pods of groups wait", always=True
 )

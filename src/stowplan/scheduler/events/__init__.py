@@ -1,4 +1,4 @@
-"""What the scheduler writes about pods: events, conditions and nominated nodes."""
+"""The scheduler's writes about pods: events, conditions and nominated nodes."""
 
 from stowplan.scheduler.events.events import NORMAL, WARNING, EventRecorder, Related, reference, related
 from stowplan.scheduler.events.podgroupstatus import condition_patch, initially_scheduled, patch_group_status

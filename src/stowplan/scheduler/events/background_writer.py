@@ -18,16 +18,16 @@ FEW_WRITERS: Final = 4
 
 
 class BackgroundWriter(Generic[T]):
-    """Writes what is put into it, in the order in which it was put, several things at a time.
+    """Writes queued items in order, several at a time.
 
-    Putting never waits. A writer takes one thing after the other as long as there are any; before it
-    begins with one while more are waiting it calls another writer. So where a write does not wait (a store
-    in this process) one writer does everything in one go, and where it does there are as many as needed.
+    `put` never waits. A writer takes one item after the other as long as there are any; before it starts on
+    one while more are waiting it starts another writer. So where a write does not wait (a store in this
+    process) one writer does everything in one go, and where it does there are as many as needed.
 
     While `others_wait` says that more important writes than these have to wait for the server, only a few
-    writers are at work, unless half of what may be queued is. With `gather` nothing is written before so many
-    seconds are over, and then everything in one turn of the event loop: over a network ten writes together
-    cost little more than one.
+    writers work, unless half of the queue's limit is reached. With `gather` nothing is written before that
+    many seconds are over, and then everything in one turn of the event loop: over a network ten writes
+    together cost little more than one.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class BackgroundWriter(Generic[T]):
         self._end: asyncio.Future[None] | None = None
 
     def __len__(self) -> int:
-        """How much is waiting."""
+        """Number of waiting items."""
         return len(self._waiting)
 
     @property
@@ -77,7 +77,7 @@ class BackgroundWriter(Generic[T]):
         return True
 
     async def run(self) -> None:
-        """Write until cancelled. What goes wrong in a writer goes wrong here."""
+        """Write until cancelled. Raises the errors of writers."""
         self._end = asyncio.get_running_loop().create_future()
         try:
             if self._waiting:
@@ -88,7 +88,7 @@ class BackgroundWriter(Generic[T]):
             await self._dismiss()
 
     async def drain(self) -> None:
-        """Come back when everything has been written, also if nobody runs this."""
+        """Return when everything has been written, even if `run` is not running."""
         while self.is_running and (self._waiting or self._under_way):
             self._write_gathered()
             self._written_all.clear()
@@ -106,7 +106,7 @@ class BackgroundWriter(Generic[T]):
             self._call_writer()
 
     def _call_writer(self) -> None:
-        """Wake an idle writer or hire one. One at a time: whoever comes calls the next if there is need."""
+        """Wake an idle writer or start one. One at a time: each writer starts the next if there is need."""
         if self._end is None or self._under_way >= self._wanted_writers:
             return
         if self._idle:
@@ -120,7 +120,7 @@ class BackgroundWriter(Generic[T]):
 
     @property
     def _wanted_writers(self) -> int:
-        """How many may be at work now."""
+        """Number of writers that may work now."""
         if len(self._waiting) < self._limit // 2 and self._others_wait():
             return min(FEW_WRITERS, self._most_writers)
         return self._most_writers

@@ -37,7 +37,7 @@ _POD_VERSION: Final = PODS.api_version
 _TRUNCATION_MARK: Final = " ..."
 
 _SHORT_NOTE: Final = NOTE_LIMIT // 4
-"""A note of so many characters is never too long: a character has at most four bytes."""
+"""A note of this number of characters is never too long: a character has at most four bytes."""
 
 SERIES_TIMEOUT: Final = 360.0
 """Seconds without another event after which a series is finished."""
@@ -49,7 +49,8 @@ FINISH_INTERVAL: Final = SERIES_TIMEOUT
 """Seconds between two checks for finished series."""
 
 REFRESH_EVERY: Final = 5
-"""Every so many checks (half an hour) series in progress are written, before they expire on the server."""
+"""Number of checks (half an hour) after which series in progress are written, before they expire on the
+server."""
 
 MAX_TRIES: Final = 12
 RETRY_DELAY: Final = 10.0
@@ -169,7 +170,7 @@ def reference(pod: Pod) -> Json:
 
 
 def related(obj: Object, api_version: str, kind: str) -> Related:
-    """What an event says of another object that it concerns."""
+    """Reference of an event to another object that it concerns."""
     meta = obj.metadata
     return kind, meta.namespace, meta.name, meta.uid, api_version, meta.resource_version
 
@@ -207,7 +208,7 @@ class EventCorrelator:
         return list(self._series.values())
 
     def observe(self, event: Event) -> Event | EventSeries | None:
-        """What to write: the event, the series it starts, or nothing."""
+        """Object to write: the event, the series it starts, or nothing."""
         key = event.key
         series = self._series.get(key) if self._series else None
         if series is not None:
@@ -280,10 +281,10 @@ class EventRecorder:
     """Writes events.k8s.io/v1 events, repeated ones as series.
 
     `event` only queues; `run` writes until cancelled. If the server is unreachable an event is retried for
-    two minutes; what the server rejects is not retried. `dropped` counts events that found the queue full,
-    `failed` those that could not be written, `written` successful requests. While `others_wait` says that
-    bindings have to wait for the server, events are written a few at a time. With `gather` they are written
-    together every so many seconds.
+    two minutes; rejected events are not retried. `dropped` counts events that found the queue full, `failed`
+    those that could not be written, `written` successful requests. While `others_wait` returns True (bindings
+    wait for the server), events are written a few at a time. With `gather` they are written together at
+    intervals of that many seconds.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ def initially_scheduled(group: PodGroup) -> GroupCondition | None:
 
 
 def condition_patch(group: PodGroup, wanted: GroupCondition, now: float) -> Json | None:
-    """What changes the status of a group so that it has a condition; None if it has it already.
+    """Patch that gives the status of a group a condition; None if it has it already.
 
     The time of transition stays while the status does.
     """
@@ -56,7 +56,7 @@ def condition_patch(group: PodGroup, wanted: GroupCondition, now: float) -> Json
 
 
 async def patch_group_status(client: Writer, group: PodGroup, patch: Json, rng: random.Random) -> None:
-    """Write a patch of a group's status, and nobody else's: not a group created under its name since.
+    """Write a patch of exactly this group's status: not of a group created under its name since.
 
     Retriable errors are retried for less than half a second. Raises the last `ApiError`.
     """

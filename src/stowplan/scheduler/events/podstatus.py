@@ -86,14 +86,14 @@ async def patch_status(client: Writer, pod: Pod, patch: Json | None, rng: random
 
 
 def is_replaced(error: ApiError) -> bool:
-    """Whether a write was refused because another object has the name by now."""
+    """True if a write was refused because another object has the name by now."""
     if error.is_conflict:
         return "precondition" in error.message.lower()
     return error.code == 422 and "metadata.uid" in error.message
 
 
 def is_retriable(error: ApiError) -> bool:
-    """Whether a write of a status that failed is worth another try."""
+    """True if a failed write of a status is worth another try."""
     if is_replaced(error):
         return False
     is_conflict = error.is_conflict or (error.code == 409 and error.reason in ("", "Unknown"))
@@ -122,7 +122,7 @@ def _nomination(pod: Pod, nominated_node: str | None) -> Json:
 
 
 def _is_same(existing: PodCondition, wanted: PodCondition) -> bool:
-    """Whether two conditions are equal but for times and observedGeneration."""
+    """True if two conditions are equal except for times and observedGeneration."""
     return (
         existing.status == wanted.status
         and existing.reason == wanted.reason

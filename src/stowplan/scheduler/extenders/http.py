@@ -128,7 +128,7 @@ class HttpExtender(ConfiguredExtender):
 
 
 def _same(sent: Node, given: Node) -> bool:
-    """Whether a node is unchanged, as far as its fields are known here."""
+    """True if a node is unchanged, as far as its fields are known here."""
     return (
         sent.metadata.resource_version == given.metadata.resource_version
         and sent.metadata == given.metadata

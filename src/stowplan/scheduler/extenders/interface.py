@@ -1,4 +1,4 @@
-"""What the scheduler knows of an extender, and the part that follows from its configuration."""
+"""The interface of an extender, and the part that follows from its configuration."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ class Filtered:
 
     `kept` has names in the order of the response. A node in none of the three was dropped without a reason.
     `nodes` are the objects in the response, None for an extender that uses names: kube-scheduler continues
-    with those objects as if no pod were on them.
+    with those objects as if they were empty nodes.
     """
 
     kept: Sequence[str]
@@ -39,7 +39,7 @@ class Extender(Protocol):
 
     @property
     def is_ignorable(self) -> bool:
-        """Whether its errors are ignored."""
+        """True if its errors are ignored."""
         ...
 
     @property
@@ -55,7 +55,7 @@ class Extender(Protocol):
     def supports_preemption(self) -> bool: ...
 
     def is_interested(self, pod: Pod) -> bool:
-        """Whether it is called for a pod."""
+        """True if it is called for a pod."""
         ...
 
     async def filter(self, pod: Pod, nodes: Sequence[Node]) -> Filtered:
@@ -113,7 +113,7 @@ class ConfiguredExtender:
         return bool(self.config.preempt_verb)
 
     def is_interested(self, pod: Pod) -> bool:
-        """Whether a container names a managed resource; always without managed resources."""
+        """True if a container names a managed resource; always without managed resources."""
         if not self._managed:
             return True
         spec = pod.spec

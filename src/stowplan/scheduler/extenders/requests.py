@@ -1,4 +1,4 @@
-"""What the scheduling cycle asks extenders, and their answers.
+"""Requests of the scheduling cycle to extenders, and their answers.
 
 The cycle itself sends nothing: it yields a request and is resumed with the answer (`rounds.answer`).
 """

@@ -212,7 +212,7 @@ def _without_password(url: str) -> str:
 
 
 class _Progress:
-    """Whether a request got a response, and whether its connection had been used before."""
+    """Progress of a request: if it got a response, and if its connection had been used before."""
 
     def __init__(self) -> None:
         self.reused = False

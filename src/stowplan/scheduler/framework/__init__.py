@@ -8,7 +8,7 @@
                 return unschedulable("node(s) cost too much")
 
 A plugin takes part in an extension point by having its method; the protocols (`FilterPlugin`, `PermitPlugin`,
-...) say which signatures there are and how stable each is. What few plugins need (groups of pods, preemption,
+...) give the signatures and how stable each is. What few plugins need (groups of pods, preemption,
 reuse in detail, explanations) is in `stowplan.framework.advanced`. docs/plugins.md is the guide;
 `stowplan.testing.check_plugin` checks a plugin as we check our own.
 """

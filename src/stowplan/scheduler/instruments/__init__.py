@@ -1,4 +1,4 @@
-"""What follows every scheduler: metrics, decisions for explanations, log lines, batches, annotations.
+"""Instruments of every scheduler: metrics, decisions for explanations, log lines, batches, annotations.
 
-Each is an instrument (scheduler/cycle/instrument.py). `scheduler.py` says which are installed.
+Each is an instrument (scheduler/cycle/instrument.py). `scheduler.py` installs them.
 """

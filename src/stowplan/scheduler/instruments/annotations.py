@@ -1,8 +1,9 @@
 """The results of a pod's scheduling cycle as annotations, as kube-scheduler-simulator writes them.
 
-So its tools, and whatever else reads these annotations, work with pods that this scheduler bound. Results are
-noted when the node is chosen, because they are gone afterwards, and written when the pod is bound, beside
-everything else. A pod that found no node gets none: each change of it would have it tried again.
+So its tools, and others that read these annotations, work with pods that this scheduler bound. Results are
+noted when the node is chosen, because they are gone afterwards, and written when the pod is bound,
+concurrently with everything else. A pod that found no node gets none: each change of it would have it
+retried.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,7 +27,7 @@ from stowplan.scheduler.framework.runtime import Framework
 
 PREFIX: Final = "kube-scheduler-simulator.sigs.k8s.io/"
 LIMIT: Final = 256 * 1024
-"""How many bytes all annotations of an object may have."""
+"""Maximum size of all annotations of an object in bytes."""
 MOST_NODES: Final = 1000
 """Of how many nodes results are noted at most, the best first; as many as fit are written."""
 MOST_PODS: Final = 10_000
@@ -40,7 +41,7 @@ ByNode = dict[str, dict[str, str]]
 
 
 class Results(NamedTuple):
-    """What a scheduling cycle came to, nodes in the order in which they are to be kept."""
+    """Results of a scheduling cycle, nodes in the order in which they are to be kept."""
 
     selected: str
     statuses: Mapping[str, Mapping[str, Any]]
@@ -49,7 +50,7 @@ class Results(NamedTuple):
     final_scores: ByNode
 
     def annotations(self, room: int) -> dict[str, str]:
-        """The annotations, of so many of the nodes that they fit into the room."""
+        """The annotations, with as many of the first nodes as fit into the room."""
         most = max(len(self.filters), 1)
         found = self._of_first(most)
         while _size(found) > room and most > 1:
@@ -88,7 +89,7 @@ class ResultAnnotations(Instrument):
             del self._noted[next(iter(self._noted))]
 
     def bound(self, assignment: Assignment, note: str, seconds: float, waited: float | None) -> None:
-        """Write the results of a pod that is bound now; nobody waits for it."""
+        """Write the results of a bound pod in the background."""
         pod = assignment.queued.pod.pod
         results = self._noted.pop(pod.metadata.uid, None)
         if results is not None:
@@ -157,7 +158,7 @@ def _rows(evaluation: Evaluation, row: int) -> list[int]:
 
 
 def _filtered(evaluation: Evaluation, row: int) -> dict[str, str]:
-    """What filters said of a row, up to the first that rejected it."""
+    """Filter results for a row, up to the first rejection."""
     found: dict[str, str] = {}
     cycle = evaluation.cycle
     for column in evaluation.filters():

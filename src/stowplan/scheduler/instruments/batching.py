@@ -5,9 +5,9 @@ the node just used is full, it takes the next node of that ranking, its *hint*, 
 Since 1.37 the node just used is scored again if it still has room.
 
 Here every pod is decided with results that are kept for its equivalence class and refreshed where something
-changed (framework/runtime.py), whatever the gate says; that costs less than a hint and is never stale. The
-gate decides whether the rules of batches are followed beside it and counted: there is a hint under the same
-conditions, and it was used if the chosen node is one of the batch.
+changed (framework/runtime.py), with or without the gate; that costs less than a hint and is never stale. With
+the gate, the rules of batches are also followed and counted: there is a hint under the same conditions, and
+it was used if the chosen node is one of the batch.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -98,7 +98,7 @@ _BY_TEMPLATE: Final[dict[str, Callable[[PodInfo], Hashable]]] = {
     "NodePorts": _host_ports,
     "ImageLocality": _images,
 }
-"""What plugins of the tree read of a pod, as upstream says: pods of a template have the same."""
+"""Signatures of in-tree plugins as in upstream; equal for the pods of a template."""
 
 _BY_VOLUMES: Final = frozenset(("NodeVolumeLimits", "VolumeBinding", "VolumeRestrictions", "VolumeZone"))
 _SIGN_NOTHING: Final = frozenset(("PodTopologySpread", "DynamicResources", "NodeName", "InterPodAffinity"))
@@ -124,7 +124,7 @@ class Signer:
         spread = plugins.get("PodTopologySpread")
         defaults = isinstance(spread, PodTopologySpread) and spread.has_default_constraints
         self.signs = not extenders and not defaults
-        """Whether there are pods that it signs."""
+        """True if it signs any pods."""
         self._fragments = [_BY_TEMPLATE[name] for name in plugins if name in _BY_TEMPLATE]
         affinity = plugins.get("InterPodAffinity")
         if affinity is not None and not affinity.args.ignore_preferred_terms_of_existing_pods:
@@ -158,7 +158,7 @@ def _is_never_signed(pod: Pod) -> bool:
 
 
 def _sources(pod: Pod) -> list[str]:
-    """The sources of volumes, whatever the volumes are called."""
+    """Sources of volumes, without the names of the volumes."""
     return [repr(volume).partition(",")[2] for volume in storage_volumes(pod)]
 
 
@@ -216,7 +216,7 @@ class Batch:
             self._counts.stored(self._timer() - asked)
 
     def _ask(self, pod: PodInfo, signature: Hashable | None, evaluation: Evaluation, cycle: int) -> bool:
-        """Whether there is a hint for the pod."""
+        """True if there is a hint for the pod."""
         reason = self._problem(pod, signature, evaluation, cycle) if self._left else None
         if reason is not None:
             self._flush(pod, reason, cycle)
@@ -260,7 +260,7 @@ class Batch:
         return NODE_MISSING if missing else None
 
     def _is_hinted(self, hinted: bool, evaluation: Evaluation, row: int) -> bool:
-        """Whether the chosen node is one that the batch could hint at."""
+        """True if the chosen node is one that the batch could hint at."""
         return bool(
             hinted and evaluation.only_row is None and row < len(self._nodes) and self._nodes.item(row)
         )

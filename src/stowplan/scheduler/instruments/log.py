@@ -22,11 +22,11 @@ from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan.scheduler.table.podinfo import PodInfo
 
 SLOW: Final = 0.1
-"""Seconds after which the search for a node is worth a line of its own."""
+"""Seconds after which the search for a node is logged separately."""
 
 
 class CycleLog(Instrument):
-    """Logs what searches came to, node by node, and the slow ones. Levels below 2 cost one comparison."""
+    """Logs results of searches, node by node, and the slow ones. Levels below 2 cost one comparison."""
 
     def __init__(self, context: Context, finder: NodeFinder) -> None:
         self._context = context
@@ -52,7 +52,7 @@ class CycleLog(Instrument):
 
 
 def log_result(logger: Logger, result: ScheduleResult, pod: PodInfo) -> None:
-    """What filters and scores came to, node by node (levels 4, 5 and 10)."""
+    """Log the results of filters and scores, node by node (levels 4, 5 and 10)."""
     outright = result.evaluation.rejected_outright
     if outright is not None:
         status = outright.message
@@ -89,7 +89,7 @@ def _log_scores(logger: Logger, result: ScheduleResult, pod: PodInfo) -> None:
 
 
 def log_preemption(logger: Logger, plugin: str, cycle: Cycle, pod: PodInfo, result: PostFilterResult) -> None:
-    """What preemption came to."""
+    """Log the result of preemption."""
     about, component = Ref(pod.key), f"PostFilter.{plugin}"
     node = result.nominated_node
     if result.status.is_success:
@@ -121,9 +121,9 @@ def log_preemption(logger: Logger, plugin: str, cycle: Cycle, pod: PodInfo, resu
 def log_slow_cycle(
     logger: Logger, pod: PodInfo, ended: float, took: float, filtered: float, number: int
 ) -> None:
-    """Where the time went: `took` seconds in all until `ended`, `filtered` of them for the filters.
+    """Log the steps of a slow cycle: `took` seconds in all until `ended`, `filtered` of them for the filters.
 
-    A step is told if it took more than its share, or if somebody wants detail. `number` marks the lines.
+    A step is logged if it took more than its share, or at higher verbosity. `number` marks the lines.
     """
     began = ended - took
     head = f"Trace[{number}]:"
@@ -183,7 +183,7 @@ _POINTS: Final = (
 
 
 def reflector_values(reflector: Reflector[Any]) -> dict[str, object]:
-    """What lines about a reflector call it."""
+    """Fields of log lines about a reflector."""
     resource = reflector.resource
     return {
         "type": f"*{resource.version}.{resource.kind or resource.plural}",

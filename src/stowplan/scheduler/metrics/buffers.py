@@ -11,7 +11,7 @@ from typing import Final
 from stowplan.scheduler.metrics.families import UNLABELLED, Distributions, Families, Labels, Values
 
 BUFFER_SIZE: Final = 512
-"""Buffers are flushed after so many pods."""
+"""Number of pods after which buffers are flushed."""
 
 SCHEDULED: Final = "scheduled"
 """The result of a scheduling attempt whose pod was bound."""
@@ -101,7 +101,7 @@ class BoundPods:
         self._rows: defaultdict[str, list[tuple[float, int, float | None, bool]]] = defaultdict(list)
 
     def put(self, profile: str, seconds: float, attempts: int, waited: float | None, flushed: bool) -> None:
-        """A scheduling attempt ended with a bound pod, after so many seconds.
+        """A scheduling attempt ended with a bound pod after `seconds`.
 
         `attempts` are all attempts of the pod; it `waited` since it was first queued, if that is known.
         """

@@ -482,7 +482,7 @@ SCHEDULING: Final = Catalogue(COUNTERS, GAUGES, (*HISTOGRAMS, *_WORKLOAD_HISTOGR
 
 
 def metric_notes(before: Release, after: Release) -> Iterator[str]:
-    """What changes in the metrics of scheduling between two releases."""
+    """Differences in scheduling metrics between two releases."""
     added = [one.full_name for one in SCHEDULING.all if one.in_release(after) and not one.in_release(before)]
     if added:
         yield f"metrics that are new: {', '.join(sorted(added))}"

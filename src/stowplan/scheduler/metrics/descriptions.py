@@ -1,4 +1,4 @@
-"""What describes a metric: name, labels, buckets and stability as in kube-scheduler, by release."""
+"""Metric descriptions: name, labels, buckets and stability as in kube-scheduler, by release."""
 
 from enum import StrEnum
 from itertools import accumulate, repeat
@@ -26,7 +26,7 @@ class MetricDescription(NamedTuple):
     """One metric family. With a feature gate it exists only if that is enabled. `bounds` are for histograms.
 
     Names that other components share have no prefix. Releases have it from `since` on and before `until`.
-    From `promoted` on it is `BETA`. What is `deprecated` since some release is hidden after a while.
+    From `promoted` on it is `BETA`. A family that is `deprecated` since some release is hidden after a while.
     """
 
     name: str
@@ -42,7 +42,7 @@ class MetricDescription(NamedTuple):
     deprecated: Version | None = None
 
     def in_release(self, release: Release) -> "MetricDescription | None":
-        """The family as a release has it; None if it has none of this name."""
+        """The family in a release; None if that has no family of this name."""
         now = release.minor
         if now < self.since or (self.until is not None and now >= self.until):
             return None
@@ -54,7 +54,7 @@ class MetricDescription(NamedTuple):
         return described
 
     def is_hidden(self, now: Version) -> bool:
-        """Whether a deprecated family is no longer shown: at once (ALPHA), or after one or three releases."""
+        """True if a deprecated family is no longer shown: at once (ALPHA), or after one or three releases."""
         if self.deprecated is None:
             return False
         shown_for = _SHOWN_AFTER_DEPRECATION[self.stability]

@@ -67,7 +67,7 @@ class Distribution:
         self._sort(values)
 
     def repeat(self, value: float, count: int) -> None:
-        """Observe a value so many times."""
+        """Observe a value `count` times."""
         self._total += value * count
         self._counts[int(self._bounds.searchsorted(value))] += count
         if self._native is not None:
@@ -278,7 +278,7 @@ class Families:
         return [family.description for family in self._shown]
 
     def shows(self, name: str) -> bool:
-        """Whether a family is enabled."""
+        """True if a family is enabled."""
         return any(described.name == name for described in self.shown)
 
     def labels(self, name: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Native histograms: buckets that grow by a factor, beside the classic ones (gate NativeHistograms).
+"""Native histograms: buckets that grow by a factor, next to the classic ones (gate NativeHistograms).
 
 Only scrapes in the protobuf format have them. Buckets are those of Prometheus' own libraries: a *schema* of 3
 divides every power of two into 8 buckets. Where there would be too many, the schema is lowered, which joins
@@ -23,7 +23,7 @@ ZERO_THRESHOLD: Final = 2.0**-128
 
 _MOST_WAITING: Final = 8192
 _LARGEST_GAP: Final = 2
-"""Up to so many empty buckets are listed rather than left out by a new span."""
+"""Up to this number of empty buckets are listed rather than skipped by a new span."""
 
 
 class Span(NamedTuple):
@@ -34,9 +34,9 @@ class Span(NamedTuple):
 
 
 class NativeBuckets:
-    """The native buckets of one series; negative values are told apart from positive ones.
+    """The native buckets of one series, with separate ones for negative values.
 
-    Values are kept until there are thousands of them or somebody reads: sorting few costs as much as many.
+    Values are kept until there are thousands of them or they are read: sorting few costs as much as many.
     """
 
     __slots__ = ("_negative", "_positive", "_schema", "_waiting", "_zeros")
@@ -55,7 +55,7 @@ class NativeBuckets:
             self._sort()
 
     def repeat(self, value: float, count: int) -> None:
-        """Observe a value so many times."""
+        """Observe a value `count` times."""
         self._sort()
         if abs(value) <= ZERO_THRESHOLD:
             self._zeros += count
@@ -85,7 +85,7 @@ class NativeBuckets:
         return self._negative
 
     def _sort(self) -> None:
-        """Sort values into buckets. What is not a number is in none."""
+        """Sort values into buckets. NaN is in none."""
         if not self._waiting:
             return
         given = np.array(self._waiting)

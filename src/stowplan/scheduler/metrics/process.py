@@ -350,7 +350,7 @@ class AccessMetrics:
         self._access_reviewing[code,].observe(seconds)
 
     def certificate_shown(self, good_for: float) -> None:
-        """A client certificate was verified that expires in so many seconds."""
+        """Observe the remaining seconds of a verified client certificate."""
         self._certificates.observe(good_for)
 
 

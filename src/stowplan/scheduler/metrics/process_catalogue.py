@@ -1,4 +1,5 @@
-"""Metrics of the process beside scheduling; docs/metrics.md says which of kube-scheduler's are left out."""
+"""Metrics of the process besides scheduling; docs/metrics.md lists those of kube-scheduler that are left
+out."""
 
 from typing import Final
 

@@ -57,11 +57,11 @@ FAILURE: Final = "failure"
 
 
 class Totals(NamedTuple):
-    """What has been counted since the start or the last reset, for those who look at the running scheduler.
+    """Counts since the start or the last reset, for views of the running scheduler.
 
-    `incoming` is by part of the queue; unlike in the metric gated pods are apart, and a member of a group
-    that waits does not count again whenever another one joins. `plugins` has the seconds by plugin and
-    extension point in the cycles in which every plugin is timed.
+    `incoming` is by sub-queue; unlike in the metric gated pods are separate, and a waiting member of a group
+    does not count again whenever another one joins. `plugins` has the seconds by plugin and extension point
+    in the cycles in which every plugin is timed.
     """
 
     bound: int
@@ -100,7 +100,7 @@ class QueueMetrics(QueueInstrument):
         self._event_label = ""
 
     def sampled(self) -> bool:
-        """Whether to time every plugin this time."""
+        """Decides at random to time every plugin in this cycle."""
         return self._random() < SAMPLED_SHARE
 
     def incoming(self, queued: QueuedPod, queue: str, event: str) -> None:
@@ -124,7 +124,7 @@ class QueueMetrics(QueueInstrument):
         self._gated += count
 
     def _count_entities(self) -> None:
-        """Every pod without a group is an entity of its own in the queue."""
+        """Count every pod without a group as an entity."""
         for (queue, event), count in self._incoming.items():
             members = self._group_pods.get((queue, event), 0)
             if count > members:
@@ -278,7 +278,7 @@ class SchedulerMetrics(QueueMetrics):
         self._slow[profile,] += 1
 
     def unexpected(self, source: str) -> None:
-        """An exception that nobody expected was caught."""
+        """An unexpected exception was caught."""
         self._unexpected[source,] += 1
 
     def problem(self, message: str) -> None:
@@ -299,7 +299,7 @@ class SchedulerMetrics(QueueMetrics):
         self._preemptions[UNLABELLED] += 1
 
     def preempted(self, victims: int) -> None:
-        """Preemption selected so many victims."""
+        """Preemption selected this number of victims."""
         self._victims.observe(victims)
 
     def preemption_executed(self, result: str, seconds: float) -> None:
@@ -435,7 +435,7 @@ class BatchMetrics:
         self._stored[profile,].take([seconds] * times)
 
     def of(self, profile: str) -> "BatchCounts":
-        """What is counted of a profile."""
+        """Counts of a profile."""
         counts = BatchCounts(self, profile)
         self._families.before_collect(counts.flush)
         return counts
@@ -458,7 +458,7 @@ class BatchCounts:
         self._single = 0
 
     def take_unbatchable(self, feasible: int) -> None:
-        """A pod that can never be in a batch got one of so many feasible nodes."""
+        """A pod that can never be in a batch got a node; `feasible` is the number it had to choose from."""
         if feasible == 1:
             self._single += 1
         else:
@@ -576,7 +576,7 @@ class PodGroupMetrics:
 
     @property
     def attempts(self) -> int:
-        """How many attempts there were, whatever came of them."""
+        """Number of attempts, whatever their result."""
         return sum(sum(series.counts) for series in self._attempt_seconds.values())
 
     @property
@@ -589,7 +589,7 @@ class PodGroupMetrics:
         self._algorithm.observe(seconds)
 
     def placements(self, profile: str, count: int) -> None:
-        """So many placements of a group were generated."""
+        """`count` placements of a group were generated."""
         self._generated[profile,] += count
 
     def placement(self, result: str, profile: str, seconds: float) -> None:
@@ -602,7 +602,7 @@ class PodGroupMetrics:
 class PreemptingMetrics:
     """Preemption by pods and by groups; `preemptor` is `pod`, `podgroup` or `compositepodgroup`.
 
-    `shown`: somebody can see it.
+    `shown`: the families are enabled.
     """
 
     def __init__(self, families: Families, *, shown: bool) -> None:
@@ -623,11 +623,11 @@ class PreemptingMetrics:
         self._evaluations[preemptor, result].observe(seconds)
 
     def selected_by_group(self, victims: int) -> None:
-        """A group selected so many pods to go."""
+        """A group selected this number of pods to evict."""
         self._victims.observe(victims)
 
     def disrupted(self, preemptor: str, units: int, violations: int) -> None:
-        """So many groups, or single pods of one, are disrupted, and so many pods violate a budget."""
+        """Groups, or single pods of one, were disrupted, and pods violated a budget."""
         if units:
             self._disruptions[preemptor,].observe(units)
         if violations:

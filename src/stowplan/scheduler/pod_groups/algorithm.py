@@ -1,11 +1,11 @@
-"""Placing a group of pods: which node every member would get, as one transaction on the table.
+"""Placing a group of pods: the node that every member would get, as one transaction on the table.
 
 Members are placed one after the other as single pods are, each seeing the ones before it. With the feature
 gate TopologyAwareWorkloadScheduling that is done in every placement that the group may have, and the best is
-chosen; a composite group does it for its parts, one level after the other. Whatever comes of it, the table is
-left as it was: who carries out the result puts the pods on their nodes.
+chosen; a composite group does it for its parts, one level after the other. The table is always left as it
+was: the code that carries out the result puts the pods on their nodes.
 
-Texts are kube-scheduler's.
+Messages are kube-scheduler's.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -55,7 +55,7 @@ from stowplan.scheduler.table.podinfo import PodInfo
 
 WHOLE_CLUSTER: Final = Placement()
 MANY: Final = 32
-"""For a group of so many pods it is worth looking first whether they fit at all."""
+"""Group size from which it is worth checking first if the members fit at all."""
 
 
 class Transaction:
@@ -67,7 +67,7 @@ class Transaction:
         self._lifecycle = lifecycle
         self._placed: list[tuple[Cycle | None, PodInfo, str]] = []
         self.problems: list[str] = []
-        """What went wrong when plugins were to take something back."""
+        """Errors of plugins while reverting something."""
 
     def __len__(self) -> int:
         return len(self._placed)
@@ -102,7 +102,7 @@ class Transaction:
         self._table.assume(pod, node)
 
     def rollback(self, mark: int = 0) -> None:
-        """Take back what was placed since there were so many."""
+        """Revert all placements after the first `mark` ones."""
         placed = self._placed
         while len(placed) > mark:
             cycle, pod, node = placed.pop()
@@ -173,9 +173,9 @@ class GroupAlgorithm:
         return result
 
     def shape(self, root: PodGroupInfo) -> Hashable:
-        """What tells how a group fares besides nodes and the pods on them (`GroupCycle.shape`).
+        """Everything besides nodes and their pods that a group's result depends on (`GroupCycle.shape`).
 
-        Of members that are alike and need nothing but room, it is their number that counts.
+        Identical members that need nothing but room only count by their number.
         """
         estimates = self._estimates
         if estimates is None or not (self.points.goes_by_numbers and self.framework.reuses):
@@ -201,7 +201,7 @@ class GroupAlgorithm:
         return trial._replace(by_shape=True)
 
     def _goes_by_shape(self, root: PodGroupInfo) -> bool:
-        """Whether every filter goes by the row alone, as the table is now."""
+        """True if every filter depends on the row alone, in the current state of the table."""
         cycle = PlacementCycle(GroupCycle(self._table, root), WHOLE_CLUSTER)
         estimates = self._estimates
         return estimates is not None and estimates.copies(cycle, root.pods, self._nominations()) is not None
@@ -216,7 +216,7 @@ class GroupAlgorithm:
         transaction: Transaction,
         outcomes: Outcomes,
     ) -> Nested[GroupOutcome]:
-        """Place a group inside a placement. What a group that succeeds holds stays in the transaction."""
+        """Place a group inside a placement. The members of a group that succeeds stay in the transaction."""
         if self._uses_placements or info.is_composite:
             outcome = yield from self._in_placements(info, cycle, within, transaction, outcomes)
         else:
@@ -398,7 +398,7 @@ class GroupAlgorithm:
         return outcome
 
     def _verdicts(self, info: PodGroupInfo, cycle: PlacementCycle, counts: set[int]) -> dict[int, Status]:
-        """What PlacementFeasible says when so many members are placed and none is left to try."""
+        """Verdicts of PlacementFeasible with `count` members placed and none left to try."""
         running = self._table.groups.scheduled_count(info.key)
         return {count: self._feasible(info, cycle, Progress(0, running + count)) for count in counts}
 
@@ -516,10 +516,10 @@ class GroupAlgorithm:
     def _doomed(
         self, info: PodGroupInfo, cycle: PlacementCycle, transaction: Transaction, progress: Progress
     ) -> Waited[GroupOutcome | None]:
-        """What comes of a large group that is known not to fit; None if it may fit, or nothing is known.
+        """Outcome of a large group that is known not to fit; None if it may fit, or nothing is known.
 
-        As many members as there is room for are put on rows at once; only the first that is left over is
-        evaluated, and speaks for the others.
+        As many members as there is room for are put on rows at once; only the first of the rest is evaluated,
+        and its result is used for the others.
         """
         estimates = self._estimates
         if estimates is None or self._hooks.sees_details or not self.points.is_trusted:
@@ -628,14 +628,14 @@ class GroupAlgorithm:
 
 
 def _none_available(placements: int, first: GroupStatus) -> GroupStatus:
-    """The status of a group that fits in none of so many placements."""
+    """The status of a group that fits in none of its placements."""
     return GroupStatus.unschedulable(
         f"0/{placements} placements are available, first placement status: {first.as_error}"
     )
 
 
 def _verdict(status: Status) -> GroupStatus:
-    """What the last word of PlacementFeasible means when there is nothing left to try."""
+    """Status for the last answer of PlacementFeasible when no member is left to try."""
     if status.code is Code.WAIT:
         return GroupStatus.unschedulable(*status.reasons)
     return GroupStatus.of(status)

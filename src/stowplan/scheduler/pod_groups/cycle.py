@@ -55,11 +55,11 @@ from stowplan.scheduler.table.pod_groups import GroupLookupError, GroupTree
 SUCCESS: Final = "success"
 REJECTED: Final = "rejected"
 ERROR: Final = "error"
-"""What the queue is told of a group's attempt."""
+"""Result of a group's attempt for the queue."""
 
 
 class GroupConflictError(Exception):
-    """What is wrong with a group before anything is tried; the text is kube-scheduler's."""
+    """A group is invalid before anything is tried; the text is kube-scheduler's."""
 
 
 class PodGroupCycle:
@@ -113,9 +113,9 @@ class PodGroupCycle:
         return self._single.schedule_one(queued)
 
     def schedule(self, entity: QueuedGroup) -> Waited[None]:
-        """Schedule one group that was popped from the queue, in steps.
+        """Schedule one popped group, in steps.
 
-        An exception that nobody expected is the group's error, not the scheduler's end.
+        An unexpected exception is the group's error and does not end the scheduler.
         """
         context = self._context
         began = context.timer()
@@ -133,7 +133,7 @@ class PodGroupCycle:
             raise
         except GroupConflictError as problem:
             self._fail_before(entity, str(problem), began)
-        except Exception as cause:  # noqa: BLE001 - it is this group's error, and nobody else's
+        except Exception as cause:  # noqa: BLE001 - an error of this group alone
             about = Ref(f"{entity.namespace}/{entity.name}")
             context.unexpected("Group scheduling failed", cause, source="pod_group_cycle", podGroup=about)
             self._fail_before(entity, describe(cause), began)
@@ -286,7 +286,7 @@ class PodGroupCycle:
     # Carrying it out
 
     def _submit(self, profile: Profile, entity: QueuedGroup, result: GroupResult) -> Waited[bool]:
-        """Every member gets its node or fails; every PodGroup its condition. Whether any member failed."""
+        """Assign or fail every member, and set the condition of every PodGroup. True if any member failed."""
         any_failed = False
         for leaf in result.root.leaves():
             outcome = result.outcomes[leaf.key]
@@ -298,7 +298,7 @@ class PodGroupCycle:
                     failure = self._outcome_of(profile, member, outcome, found)
                 except CacheCorruptedError:
                     raise
-                except Exception as cause:  # noqa: BLE001 - it is this member's error, and nobody else's
+                except Exception as cause:  # noqa: BLE001 - an error of this member alone
                     failure = self._single.failed_unexpectedly(member, cause)
                 if failure is None:
                     scheduled += 1
@@ -388,7 +388,7 @@ class PodGroupCycle:
             self._context.hooks.group_attempted(kind, profile.name, self._context.timer() - began)
 
     def _end(self, entity: QueuedGroup, code: str, any_failed: bool) -> None:
-        """The attempt is over: whoever is left goes back to the queue."""
+        """End the attempt: the remaining members return to the queue."""
         try:
             self._queue.add_attempted_group(entity, code, any_failed)
         except AlreadyQueuedError as present:
@@ -403,7 +403,7 @@ class PodGroupCycle:
 
 
 class _Agreement:
-    """What the members of a group have to agree on: scheduler, priority and preemption policy."""
+    """Properties that the members of a group must share: scheduler, priority and preemption policy."""
 
     def __init__(self, tree: GroupTree, own_policy: bool) -> None:
         self.scheduler_name = ""
@@ -429,9 +429,9 @@ class _Agreement:
 
 
 def _apply(result: GroupResult, found: PodGroupPostFilterResult) -> None:
-    """What PodGroupPostFilter came to, in the outcomes: nominations, and what is said of every group.
+    """Apply the result of PodGroupPostFilter to the outcomes: nominations, and the message of every group.
 
-    Groups that share a status are told as many times.
+    A status that several groups share gets the message once for each of them.
     """
     if found.status.is_success:
         for outcome in result.outcomes.values():

@@ -1,9 +1,8 @@
-"""How many members of a group fit where, told without placing one after the other.
+"""Number of group members that fit on each row, computed without placing one after the other.
 
-Where members are alike and every filter goes by the row alone, each row can take a number of them that does
-not depend on the order in which they come. So it is known beforehand how far a group would get in every
-placement: those that are not chosen need not be worked out, and a large group that does not fit is found out
-at once.
+Where members are identical and every filter depends on the row alone, each row can take a number of them that
+does not depend on their order. So the number of placed members is known beforehand for every placement: those
+that are not chosen need not be computed, and a large group that does not fit is detected at once.
 """
 
 from collections.abc import Hashable, Sequence
@@ -40,8 +39,8 @@ class Estimates:
             return None
 
     def common_class(self, pods: Sequence[PodInfo], nominations: Nominations) -> Hashable:
-        """The class of members that are alike, need nothing but room on a node, and have to leave room for
-        nobody; None if they are not."""
+        """The class of members that are identical, need nothing but room on a node, and need not leave room
+        for nominated pods; None if they are not."""
         if not pods:
             return None
         framework, first = self._framework, pods[0]
@@ -61,7 +60,7 @@ class Estimates:
     def by_placement(
         self, copies: IntColumn, placements: Sequence[Placement], most: int
     ) -> npt.NDArray[np.int64]:
-        """How many members each placement can take, `most` at most."""
+        """Number of members each placement can take, at most `most`."""
         limited = np.minimum(copies, most)
         rows = [placement.rows_of(self._table) for placement in placements]
         sizes = np.array([len(some) for some in rows])

@@ -1,7 +1,7 @@
-"""What comes of placing a group: of the whole tree, of every group in it and of every member.
+"""Results of placing a group: of the whole tree, of every group in it and of every member.
 
-A status of a group is an object that several groups of a tree may share: what is said of one is then said of
-all of them.
+A status of a group is an object that several groups of a tree may share: a change for one then holds for all
+of them.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ UNSCHEDULABLE_GROUP: Final = "pod group is unschedulable"
 
 
 class GroupStatus:
-    """What came of a group: a code, reasons, and the error behind it, if there is one."""
+    """Status of a group: a code, reasons, and the error behind it, if there is one."""
 
     __slots__ = ("code", "error", "reasons")
 
@@ -75,9 +75,10 @@ class GroupStatus:
 
 @dataclass(slots=True, eq=False)
 class PodResult:
-    """What came of one member: the row it would get, or why it gets none.
+    """Result of one member: the row it would get, or why it gets none.
 
-    `assumed` is the pod as it stands on the row. `feasible` is how many nodes could take it, of `nodes`.
+    `assumed` is the pod as it stands on the row. `feasible` is the number of nodes that could take it, of
+    `nodes`.
     """
 
     pod: PodInfo
@@ -91,7 +92,7 @@ class PodResult:
     nodes: int = 0
     seconds: float = 0.0
     nominated_node: str | None = None
-    """What preemption nominates it to; None leaves its nomination as it is."""
+    """Node that preemption nominates it to; None leaves its nomination as it is."""
 
     def nominate(self, node: str) -> None:
         """Nominate the member to a node, "" to none, whether it would fit or not."""
@@ -115,10 +116,10 @@ class PlacementTrial:
 
 @dataclass(slots=True, eq=False)
 class GroupOutcome:
-    """What came of one group of a tree.
+    """Result of one group of a tree.
 
-    `pods` are results of members in order; those after the last were not tried. `trials` tells of every
-    placement that the group was tried in.
+    `pods` are results of members in order; those after the last were not tried. `trials` has every placement
+    that the group was tried in.
     """
 
     info: PodGroupInfo
@@ -144,7 +145,7 @@ Outcomes = dict[str, GroupOutcome]
 
 @dataclass(slots=True)
 class GroupResult:
-    """What came of a whole tree. Groups that were not reached have no outcome (until `complete`)."""
+    """Result of a whole tree. Groups that were not reached have no outcome (until `complete`)."""
 
     root: PodGroupInfo
     outcomes: Outcomes

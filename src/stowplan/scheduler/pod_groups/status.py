@@ -1,8 +1,8 @@
-"""Writes of pod groups' conditions, without anybody waiting for them.
+"""Background writes of pod groups' conditions.
 
-A group that was given a place once stays so, whatever becomes of members that come later. What was written is
-remembered until the informer has seen it: a cycle that follows at once would otherwise take an old object for
-the present one, and write over what is true.
+A group that was placed once stays so, regardless of later members. A written condition is remembered until
+the informer has seen it: a cycle that follows at once would otherwise take an old object for the current one,
+and overwrite the newer condition.
 """
 
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from stowplan.scheduler.cycle.failure_handler import UNHANDLED
 from stowplan.scheduler.events import condition_patch, initially_scheduled, is_replaced, patch_group_status
 
 _MOST_WRITTEN = 1024
-"""At so many remembered conditions those of groups that are gone are looked for."""
+"""Number of remembered conditions from which those of deleted groups are dropped."""
 
 
 @dataclass(slots=True)
 class _Write:
-    """What was last wanted of a group, and whether a write is under way."""
+    """Last wanted condition of a group, and the state of its write."""
 
     uid: str
     condition: GroupCondition
@@ -107,7 +107,7 @@ class GroupStatusWriter:
         return known if same and isinstance(known, PodGroup) else group
 
     def _forget(self, group: PodGroup, write: _Write) -> None:
-        """What could not be written is not there; it is tried again after the next attempt."""
+        """Forget a condition that could not be written; it is tried again after the next attempt."""
         if self._wanted.get(group.key) is write:
             del self._wanted[group.key]
 
@@ -120,7 +120,7 @@ class GroupStatusWriter:
 
 
 def _is_same(one: GroupCondition, other: GroupCondition) -> bool:
-    """Whether two conditions say the same, whenever they began to."""
+    """True if two conditions are equal except for their times."""
     return (one.status, one.reason, one.message, one.observed_generation) == (
         other.status,
         other.reason,

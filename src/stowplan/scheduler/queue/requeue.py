@@ -262,8 +262,8 @@ class Requeuer:
         `shared`: the strategy for the whole group, if it is known.
 
         If possible, hints are called once per group and all pods are moved together. Many hints treat the pod
-        that the event is about specially, so a group that contains it is asked pod by pod. Where only the
-        users of one ResourceClaim are concerned, the other pods are skipped.
+        that the event is about specially, so they are called pod by pod for a group that contains it. Where
+        only the users of one ResourceClaim are concerned, the other pods are skipped.
         """
         itself: set[str] = set()
         if shared is None:

@@ -39,7 +39,8 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    """What needs a scheduler is loaded when it is asked for: objects of a recording can be read without."""
+    """Import parts that need a scheduler on first use: reading the objects of a recording works without
+    one."""
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)

@@ -18,7 +18,7 @@ import msgspec
 MAGIC: Final = b"stowplan recording, format "
 FORMAT: Final = 1
 LEVEL: Final = 1
-"""Objects of a cluster are so much alike that the fastest compression makes them a tenth."""
+"""Objects of a cluster are so similar that the fastest compression reduces them to a tenth."""
 
 _HEAD: Final = struct.Struct("<II")
 _COUNT: Final = struct.Struct(">I")
@@ -33,8 +33,8 @@ LARGEST: Final = 1 << 30
 """Bytes that are decompressed at a time: twice what the largest cluster that Kubernetes supports takes."""
 _SMALL: Final = 16 << 20
 _MOST_INFLATED: Final = 256
-"""How many times its size a piece larger than `_SMALL` may become. Objects of a cluster, even if they are all
-the same, become 180 times as large; what is made to be expanded, a thousand times."""
+"""Limit of the expansion factor for pieces larger than `_SMALL`. Objects of a cluster, even if they are all
+identical, expand 180 times; a decompression bomb, a thousand times."""
 _MOST_ENTRIES: Final = 1 << 18
 """Entries of a block. Blocks are written when they have a quarter of a megabyte."""
 _MOST_TICKS: Final = 100 * 366 * 86_400 * MICROSECONDS
@@ -50,7 +50,7 @@ REST: Final = "rest"
 
 
 class Kind:
-    """What an entry is. Comments say what its fields `a`, `b` and `raw` are."""
+    """Kinds of entries. Comments explain the fields `a`, `b` and `raw` of each."""
 
     EVENT: Final = 1
     """A watch event. `a`: the number of the resource, `b`: 1 if the object is gone, `raw`: the object."""
@@ -86,7 +86,8 @@ class Entry(msgspec.Struct, array_like=True, gc=False):
 
 
 class Header(msgspec.Struct, rename="camel", kw_only=True):
-    """What a recording is of. Times are seconds; `seed` that of the scheduler, None if none is recorded."""
+    """The header of a recording. Times are seconds; `seed` that of the scheduler, None if none is
+    recorded."""
 
     recording: str
     """Which recording this file belongs to."""
@@ -95,7 +96,7 @@ class Header(msgspec.Struct, rename="camel", kw_only=True):
     session: int = 0
     """Which scheduler it is of: one that was replaced or restarted begins another session."""
     has_state: bool = False
-    """Whether it begins with the state of the scheduler; if not, the scheduler had just started."""
+    """True if it begins with the state of the scheduler; if not, the scheduler had just started."""
     wall: float
     monotonic: float
     ticks: int = 0
@@ -111,7 +112,7 @@ class Header(msgspec.Struct, rename="camel", kw_only=True):
     extenders: bool = False
     longest_wait: float = 0.0
     has_writing: bool = False
-    """Whether it has the turns in which scheduling cycles begin to write: earlier recordings do not."""
+    """True if it has the turns in which scheduling cycles begin to write: earlier recordings do not."""
     source: str = ""
     written_by: str = ""
 
@@ -136,7 +137,7 @@ def first_bytes(header: Header) -> bytes:
 
 
 def is_recording(path: Path) -> bool:
-    """Whether a file is one of a recording."""
+    """True if a file belongs to a recording."""
     if str(path) == "-" or not path.is_file():
         return False
     with path.open("rb") as file:
@@ -213,12 +214,12 @@ class Session(NamedTuple):
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether reading ended within a block."""
+        """True if reading ended within a block."""
         return any(not one.complete for one in self.segments)
 
 
 def sessions(path: Path) -> list[Session]:
-    """What the recording at a path has: all its files that follow each other. Raises RecordingError."""
+    """Sessions of the recording at a path, with all its consecutive files. Raises RecordingError."""
     newest = read_header(path)
     found = [newest]
     for number in range(1, 1_000_000):

@@ -48,7 +48,7 @@ class Moment(NamedTuple):
             return cls((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp(), False)
 
     def is_after(self, began: float, time: float) -> bool:
-        """Whether a time, of a session that began at another, is after it."""
+        """True if a time, of a session that began at another, is after it."""
         return time - began > self.seconds if self.since_beginning else time > self.seconds
 
 

@@ -42,7 +42,7 @@ _BLOCK: Final = 1 << 18
 _PARTS_AT_ONCE: Final = 4
 _TIMELESS: Final = (Kind.STATE, Kind.STATE_COMPLETE)
 _PLACE: Final = " #"
-"""Entries that belong to the beginning of the file, wherever they stand."""
+"""Entries that belong to the beginning of the file, regardless of their position."""
 _JUMP: Final = 0.05
 """Seconds by which the date has to jump to be recorded."""
 
@@ -78,7 +78,7 @@ def outcome_of(node: str, failure: Failure | None) -> Outcome:
 class EntryWriter:
     """Entries in their order, written to the files of a recording.
 
-    `report` is told if recording ends because nothing can be written. What is recorded goes on.
+    `report` is called if recording ends because a write failed. The scheduler continues.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class EntryWriter:
         self._writer: SegmentWriter | None = None
         self._parts: Iterator[tuple[str, list[Object]]] = iter(())
         self._owes_state = False
-        """Whether objects of the state that the file begins with are still to be put into it."""
+        """True while objects of the state that the file begins with are still to be written to it."""
         self._is_over = False
 
     def begin(self) -> None:
@@ -130,7 +130,7 @@ class EntryWriter:
 
     @property
     def is_full(self) -> bool:
-        """Whether it is time for a new file."""
+        """True if it is time for a new file."""
         writer = self._writer
         return (
             writer is not None and not self._is_over and writer.size_after_state > self._recording.file_size
@@ -376,14 +376,14 @@ class _RecordingHandler:
 
 
 def request_name(verb: str, resource: Resource, namespace: str, name: str, subresource: str = "") -> str:
-    """What a request is called in a recording."""
+    """Name of a request in a recording."""
     about = f"{verb} {resource.qualified} {namespace}/{name} {subresource}".rstrip()
     asking = on_behalf_of.get()
     return f"{about} for {asking}" if asking else about
 
 
 def nth_request(name: str, place: int) -> str:
-    """What a request is called when `place` others of the same name were sent before it and not answered."""
+    """Name of a request with `place` unanswered requests of the same name before it."""
     return f"{name}{_PLACE}{place}" if place else name
 
 

@@ -1,8 +1,8 @@
 """The replay of a recording of our scheduler: the same turns in the same order, so the same decisions.
 
-A scheduler is made as the recorded one was, with its seed and configuration. Nobody watches and nobody waits:
-entry by entry it is told of watch events, runs scheduling cycles, and lets work in the background have its
-turn. What the API server answered comes from the recording. Each decision is compared with the recorded one.
+A scheduler is created like the recorded one, with its seed and configuration. There are no watches and no
+waits: entry by entry the replay delivers watch events, runs scheduling cycles, and gives background work its
+turn. The API server's answers come from the recording. Each decision is compared with the recorded one.
 """
 
 import asyncio
@@ -208,7 +208,7 @@ class ReplayClient(Client):
         return len(self._asked.get(request, ())) > place
 
     def answer(self, named: str, code: int | str, answer: Any) -> None:
-        """What the API server said to a plugin."""
+        """Deliver the API server's answer to a plugin."""
         request, place = request_and_place(named)
         asked = self._asked[request].pop(place)
         if isinstance(code, int):
@@ -255,7 +255,7 @@ class ReplayClient(Client):
         try:
             return await asked
         except asyncio.CancelledError:
-            # Its answer was not recorded: the next one is for whoever asks the same again.
+            # Its answer was not recorded: the next one is for the next identical request.
             if asked in self._asked[request]:
                 self._asked[request].remove(asked)
             raise
@@ -330,7 +330,7 @@ class Replay:
         self._queued: QueuedPod | None = None
         self._decided = 0
         self._is_answering = False
-        """Whether whoever was answered last has not gone on yet."""
+        """True while the receiver of the last answer has not continued yet."""
         self.capture_at = 0
         """The number of the decision before which the state is kept."""
         self.captured: tuple[dict[str, list[Object]], Rest] | None = None
@@ -357,12 +357,12 @@ class Replay:
         if self._is_answering:
             self._is_answering = False
             if kind == Kind.TURN and entry.a == GOING_ON and self.turns.is_waiting(GOING_ON, str(entry.b)):
-                # It went on before the answer could make anybody stop it.
+                # It continued before the answer could stop it.
                 self.turns.clock.ticks += entry.ticks
                 self.turns.give(GOING_ON, str(entry.b), None)
                 await self._settle()
                 return None
-            # Whoever was answered goes on at the time of the answer, which may be written somewhere.
+            # The receiver of the answer continues at the time of the answer, which may be written somewhere.
             await self._settle()
         self.turns.clock.ticks += entry.ticks
         if kind == Kind.EVENT:
@@ -583,9 +583,10 @@ class Replay:
         return None if found is None else found[1]
 
     async def _in_effective_order(self, entries: AsyncIterator[Entry]) -> AsyncIterator[Entry]:
-        """Entries, but a victim in PreBind that went on once more before it gave up goes on first.
+        """Entries, except that a victim in PreBind that continued once more before it gave up continues
+        first.
 
-        Whoever is told to give up does so where it waits next, and in a replay it waits for its turn.
+        A task that is cancelled stops where it waits next, and in a replay it waits for its turn.
         """
         told: Entry | None = None
         async for entry in entries:

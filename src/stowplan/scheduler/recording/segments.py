@@ -1,4 +1,5 @@
-"""Writing a recording: files that are rotated. A thread writes, so that a slow disk holds nobody up.
+"""Writing a recording: files that are rotated. A thread writes, so that a slow disk does not block
+scheduling.
 
 Under virtual time a thread would lag by an amount that differs from run to run, and with it the places where
 files end. There blocks are written at once (`in_background=False`).
@@ -17,7 +18,7 @@ DEFAULT_SIZE: Final = 1 << 30
 """Bytes that a recording takes at most, all its files together."""
 
 FILES: Final = 4
-"""How many files a recording has at most: with each new one the oldest goes."""
+"""Maximum number of files of a recording: each new one replaces the oldest."""
 
 _LONGEST_QUEUE: Final = 64 << 20
 """Bytes that may wait for the disk. A recording with a gap could not be replayed, so beyond that it ends."""
@@ -78,7 +79,8 @@ class Recording:
 
 
 class SegmentWriter:
-    """Compresses and writes the blocks of one file. `failed` is told, once, that nothing more is written."""
+    """Compresses and writes the blocks of one file. `failed` is called once when nothing more can be
+    written."""
 
     def __init__(
         self, path: Path, header: Header, failed: Callable[[str], None], *, in_background: bool

@@ -20,7 +20,7 @@ from stowplan.scheduler.queue.queued_group import QueuedGroup
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 AT_ONCE: Final = 500
-"""How many objects are encoded at a time."""
+"""Number of objects that are encoded at a time."""
 
 
 class Waiting(msgspec.Struct, array_like=True):

@@ -39,7 +39,7 @@ def test_{name}() -> None:
 
 
 def write_test(path: Path, replay: Replay, decision: Decision, time: str) -> Path:
-    """Write the test and, beside it, its recording, whose path is returned."""
+    """Write the test and, next to it, its recording, whose path is returned."""
     assert replay.captured is not None
     recording = path.with_suffix(".rec")
     _write_recording(recording, replay, decision)
@@ -91,5 +91,5 @@ def _write_recording(path: Path, replay: Replay, decision: Decision) -> None:
 
 
 def _numbered(header: Header) -> Header:
-    """It is a recording of its own."""
+    """Header of the copy, which is a separate recording."""
     return msgspec.structs.replace(header, recording=f"{header.recording}-test")

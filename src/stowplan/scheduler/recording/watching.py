@@ -1,4 +1,5 @@
-"""Recording a cluster from outside, whoever schedules it: watch events of all that decisions depend on."""
+"""Recording a cluster from outside, with any scheduler: watch events of everything that decisions depend
+on."""
 
 import asyncio
 from collections.abc import Callable

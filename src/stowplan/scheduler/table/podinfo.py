@@ -132,7 +132,7 @@ class PodTemplate:
         self._seen: tuple[int, LabelSet] = (-1, label_set)
         self.class_keys: dict[int, tuple[int, tuple[Hashable, tuple[str, ...]]]] = {}
         self.counted_like: dict[PodTemplate, tuple[tuple[int, int], bool]] = {}
-        """Whether pods of other templates count the same as pods of this one (`counted_alike`)."""
+        """Cached results of `counted_alike` with other templates."""
         self.facts: dict[str, object] = {}
 
     @property

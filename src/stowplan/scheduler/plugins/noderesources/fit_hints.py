@@ -104,20 +104,20 @@ class FitHints:
         return queue_if(old is None or self._offers_more(wanted, allocatable_amounts(old), offered))
 
     def _fits(self, wanted: Amounts, offered: Amounts) -> bool:
-        """Whether a node could take the pod if it were empty."""
+        """True if a node could take the pod if it were empty."""
         return offered.get("pods", 0) >= 1 and all(
             amount <= offered.get(name, 0) or self._by_devices(name, offered)
             for name, amount in wanted.items()
         )
 
     def _offers_more(self, wanted: Amounts, before: Amounts, now: Amounts) -> bool:
-        """Whether a node has more room than before for something the pod wants."""
+        """True if a node has more room than before for something the pod requests."""
         return any(now.get(name, 0) > before.get(name, 0) for name in ("pods", *wanted)) or any(
             self._by_devices(name, now) for name in wanted
         )
 
     def _by_devices(self, name: str, offered: Amounts) -> bool:
-        """Whether a resource the node itself does not have can come as devices."""
+        """True if a resource the node itself does not have can be provided by devices."""
         return (
             self._with_devices
             and is_scalar(name)

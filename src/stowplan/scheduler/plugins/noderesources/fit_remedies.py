@@ -1,4 +1,4 @@
-"""What a node lacks for a pod that NodeResourcesFit rejects, and the smaller requests that would fit."""
+"""A node's shortfall for a pod that NodeResourcesFit rejects, and the smaller requests that would fit."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -24,7 +24,7 @@ class Lacking(NamedTuple):
 
     @property
     def share(self) -> float:
-        """How much of the request is missing: 0 nearly nothing, 1 all of it."""
+        """Missing share of the request: 0 nearly nothing, 1 all of it."""
         return (self.wanted - self.free) / self.wanted
 
 

@@ -16,15 +16,15 @@ NOTHING_HELD: Mapping[int, int] = {}
 
 
 class FitRequest:
-    """The requests a filter has to look at, in the order in which they are reported.
+    """The requests that a filter has to check, in the order in which they are reported.
 
     `lines`, `amounts` and `places` are those of resources that have a line; `places` are positions among all
-    requests. Of the others no node has anything: what is said of those, of every node, is `elsewhere`. Lines
-    change as nodes come and go that offer a resource, so whoever reads them calls `find_lines` first.
+    requests. No node has any of the others: their reasons, the same on every node, are `elsewhere`. Lines
+    change as nodes come and go that offer a resource, so call `find_lines` before reading them.
 
-    `devices_for` names resources that nodes which do not have them may answer with devices: there the filter
-    passes, and DynamicResources decides. `held` is what the pod has on its node already, of what it requests,
-    if it waits there for a resize: of `amounts` only the rest is left.
+    `devices_for` names resources that nodes without them may provide by devices: the filter passes there, and
+    DynamicResources decides. `held` is the part of its requests that a pod which waits for a resize has on
+    its node already: only the rest is left of `amounts`.
     """
 
     __slots__ = (
@@ -91,7 +91,7 @@ class FitRequest:
 
     @property
     def amounts(self) -> IntArray:
-        """What each line is asked for."""
+        """Requested amount of each line."""
         if self._amounts is None:
             self._amounts = np.array([amount for _, amount, _, _ in self.listed], dtype=np.int64)
         return self._amounts
@@ -103,11 +103,11 @@ class FitRequest:
 
     @property
     def bits(self) -> IntArray:
-        """What each line adds to a code that has a bit for every request, one below the other."""
+        """Bit of each line in a code that has a bit for every request, one below the other."""
         return np.array([bit for _, _, bit, _ in self.listed], dtype=np.int64)[:, None]
 
     def code_of(self, places: tuple[int, ...]) -> int:
-        """What a code has for requests that fail, given their places in ascending order."""
+        """Part of a code for requests that fail, given their places in ascending order."""
         if self.has_bits:
             return sum(1 << (_FIRST_REQUEST + place) for place in places)
         number = self._numbers.get(places)
@@ -136,13 +136,14 @@ class FitRequest:
             codes |= self.elsewhere if self.has_bits else TOO_LARGE
 
     def _whole(self) -> IntArray:
-        """What the pod requests of each line, with what it holds of it already."""
+        """Request of each line including the part that the pod has already."""
         if not self.held_lines:
             return self.amounts
         return self.amounts + np.array([self.held_lines[line] for line in self.lines.listed], dtype=np.int64)
 
     def _add_sets(self, codes: Codes, lacking: BoolColumn) -> None:
-        """The same where requests are too many for a bit each: rows that fail alike are looked at once."""
+        """Codes for more requests than there are bits: rows that fail in the same requests are handled
+        together."""
         packed = np.ascontiguousarray(np.packbits(lacking, axis=0).T)
         alike: dict[bytes, int] = {}
         for row, key in enumerate(map(bytes, packed)):
