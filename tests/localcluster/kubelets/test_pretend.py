@@ -180,9 +180,42 @@ def test_an_annotation_can_be_set_while_a_pod_runs() -> None:
     live(story)
 
 
+def test_containers_wait_with_the_failure_that_they_are_given_until_it_is_taken_away() -> None:
+    async def story(place: Place) -> None:
+        place.add("pull", start_failure="ImagePullBackOff")
+        place.add("config", start_failure='CreateContainerConfigError: configmap "app" not found')
+        place.add("mount", start_failure="FailedMount")
+        await asyncio.sleep(1)
+        waiting = {name: place.container(name)["state"]["waiting"] for name in ("pull", "config", "mount")}
+        assert waiting == {
+            "pull": {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "i"'},
+            "config": {"reason": "CreateContainerConfigError", "message": 'configmap "app" not found'},
+            "mount": {"reason": "ContainerCreating"},
+        }
+        assert not is_ready(place.pod("pull"))
+        events = {(one["regarding"]["name"], one["reason"]) for one in place.store.list(EVENTS).items}
+        assert events == {("pull", "BackOff"), ("config", "Failed"), ("mount", "FailedMount")}
+        assert not place.reports
+        patch = {"metadata": {"annotations": {f"{PREFIX}start-failure": None}}}
+        place.store.patch(PODS, "default", "pull", patch, PatchType.MERGE)
+        await asyncio.sleep(1)
+        assert is_ready(place.pod("pull"))
+        assert "running" in place.container("pull")["state"]
+
+    live(story)
+
+
 def test_an_annotation_that_cannot_be_read_is_told_in_an_event_and_has_no_effect() -> None:
     async def story(place: Place) -> None:
-        place.add("p", "Never", run_seconds="long", rum_seconds="1", start_seconds="0", cpu_usage="x")
+        place.add(
+            "p",
+            "Never",
+            run_seconds="long",
+            rum_seconds="1",
+            start_seconds="0",
+            cpu_usage="x",
+            start_failure="No",
+        )
         await asyncio.sleep(1)
         notes = {event["note"].partition(": ")[2] for event in place.store.list(EVENTS).items}
         assert "expected seconds such as 5 or a range such as 2-5, got 'long'" in notes
@@ -190,6 +223,7 @@ def test_an_annotation_that_cannot_be_read_is_told_in_an_event_and_has_no_effect
         assert any(
             note.startswith("there is no such annotation of pods; there is start-seconds") for note in notes
         )
+        assert any(note.startswith("expected one of ErrImagePull, ImagePullBackOff, ") for note in notes)
         assert place.pod("p")["status"]["phase"] == "Running"
 
     live(story)
@@ -357,4 +391,4 @@ def test_seconds_are_a_number_or_a_range() -> None:
     drawn = {span_of("1-2").draw(random.Random(seed)) for seed in range(20)}
     assert len(drawn) > 10
     assert all(1 <= seconds <= 2 for seconds in drawn)
-    assert len(POD_ANNOTATIONS) == 9
+    assert len(POD_ANNOTATIONS) == 10

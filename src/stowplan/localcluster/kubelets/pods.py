@@ -20,6 +20,7 @@ from stowplan.localcluster.kubelets.claims import (
 from stowplan.localcluster.kubelets.config import KubeletSettings
 from stowplan.localcluster.kubelets.nodes import pod_address
 from stowplan.localcluster.kubelets.podstatus import (
+    about_container,
     containers_of,
     crashed,
     creating,
@@ -31,7 +32,12 @@ from stowplan.localcluster.kubelets.podstatus import (
     started,
     statuses_of,
 )
-from stowplan.localcluster.kubelets.pretend import PodBehaviour, PretendProblem, pod_behaviour
+from stowplan.localcluster.kubelets.pretend import (
+    PodBehaviour,
+    PretendProblem,
+    StartFailure,
+    pod_behaviour,
+)
 from stowplan.localcluster.objects.fields import (
     annotations_of,
     finalizers_of,
@@ -172,6 +178,12 @@ def _has_ready_containers(pod: Json) -> bool:
         and all(one.get("ready") for one in statuses)
         and not spec_of(pod).get("readinessGates")
     )
+
+
+def _waits_with(pod: Json, reason: str) -> bool:
+    """True if all its containers wait for this reason."""
+    states = [(one.get("state") or {}).get("waiting") or {} for one in statuses_of(pod)]
+    return bool(states) and all(one.get("reason") == reason for one in states)
 
 
 def restart_policy(pod: Json) -> str:
@@ -327,6 +339,9 @@ class PodController(Controller):
         if action is KubeletAction.START:
             if has_claims(pod) and not await self._prepare(pod):
                 return
+            if memory.behaviour.start_failure is not None:
+                await self._fail_to_start(pod, memory.behaviour.start_failure)
+                return
             memory.begin_run(self.monotonic(), self.context.rng)
             await self._write(pod, self._started(pod, now, ready=memory.ready == 0))
         elif action is KubeletAction.READY:
@@ -370,6 +385,17 @@ class PodController(Controller):
                 await self._write(pod, creating(pod, "" if node is None else host_of(node), self.now()))
         self._waiting[key] = problem
         self.queue.add_after(key, CLAIM_PERIOD)
+
+    async def _fail_to_start(self, pod: Json, failure: StartFailure) -> None:
+        """The containers wait with a reason until the annotation is another one; said once for each."""
+        node = self.nodes.get(node_of(pod))
+        host = "" if node is None else host_of(node)
+        # A kubelet that cannot mount has no reason to give: the container is still being created.
+        reason = failure.reason if failure.message else "ContainerCreating"
+        if not _waits_with(pod, reason):
+            await self._write(pod, creating(pod, host, self.now(), reason, failure.message))
+            for one in containers_of(pod):
+                await self.record_event(pod, failure.event, about_container(failure.note, one, pod), WARNING)
 
     async def _end(self, pod: Json, memory: PodMemory, now: float) -> None:
         """The containers of a pod end by themselves: so does the pod, or they are restarted."""

@@ -41,10 +41,12 @@ def started(pod: Json, host: str, ip: str, now: float, *, ready: bool = True) ->
     }
 
 
-def creating(pod: Json, host: str, now: float) -> Json:
-    """The status of a pod whose containers cannot be created yet."""
+def creating(pod: Json, host: str, now: float, reason: str = "ContainerCreating", message: str = "") -> Json:
+    """The status of a pod whose containers cannot be created yet, or not at all.
+
+    `message` may name the image and the container: `{image}`, `{container}`.
+    """
     stamp = timestamp(now)
-    waiting = {"waiting": {"reason": "ContainerCreating"}}
     status: Json = {
         "phase": "Pending",
         "startTime": status_of(pod).get("startTime") or stamp,
@@ -62,12 +64,23 @@ def creating(pod: Json, host: str, now: float) -> Json:
                 "ready": False,
                 "started": False,
                 "restartCount": 0,
-                "state": waiting,
+                "state": {"waiting": {"reason": reason, **_message_of(message, one)}},
             }
             for one in containers_of(pod)
         ],
     }
     return {**status, "hostIP": host, "hostIPs": [{"ip": host}]} if host else status
+
+
+def about_container(text: str, container: Json, pod: Json) -> str:
+    """A text about a container with its image, its name, and the names of its volumes."""
+    volumes = " ".join(str(one.get("name")) for one in spec_of(pod).get("volumes") or ())
+    image, name = f'"{container.get("image", "")}"', str(container.get("name", ""))
+    return text.replace("{image}", image).replace("{container}", name).replace("{volumes}", volumes)
+
+
+def _message_of(message: str, container: Json) -> Json:
+    return {"message": about_container(message, container, {})} if message else {}
 
 
 def made_ready(pod: Json, now: float) -> Json:

@@ -84,6 +84,79 @@ def _probability_of(value: str | float) -> float:
     return probability
 
 
+class StartFailure(NamedTuple):
+    """How a container fails to start: the reason that its status has, and the event of the kubelet."""
+
+    reason: str
+    message: str
+    event: str
+    note: str
+
+
+_START_FAILURES: Final = (
+    StartFailure(
+        "ErrImagePull",
+        "failed to pull and unpack image {image}: not found",
+        "Failed",
+        "Failed to pull image {image}: not found",
+    ),
+    StartFailure(
+        "ImagePullBackOff",
+        "Back-off pulling image {image}",
+        "BackOff",
+        "Back-off pulling image {image}",
+    ),
+    StartFailure(
+        "InvalidImageName",
+        "couldn't parse image name {image}: invalid reference format",
+        "InspectFailed",
+        "Failed to apply default image tag {image}: couldn't parse image name: invalid reference format",
+    ),
+    StartFailure(
+        "CreateContainerConfigError",
+        "the configuration of container {container} cannot be read",
+        "Failed",
+        "Error: the configuration of container {container} cannot be read",
+    ),
+    StartFailure(
+        "CreateContainerError",
+        "container {container} cannot be created",
+        "Failed",
+        "Error: container {container} cannot be created",
+    ),
+    StartFailure(
+        "FailedMount",
+        "",
+        "FailedMount",
+        "Unable to attach or mount volumes: unmounted volumes=[{volumes}]: "
+        "timed out waiting for the condition",
+    ),
+    StartFailure(
+        "FailedAttachVolume",
+        "",
+        "FailedAttachVolume",
+        "AttachVolume.Attach failed for volume {volumes}: rpc error: code = DeadlineExceeded",
+    ),
+)
+"""Failures that a pod can be told to have, with texts like those of a kubelet."""
+
+
+def _start_failure_of(value: str | float) -> StartFailure | None:
+    """A failure by its reason; one may follow its own message after a colon. Raises PretendError."""
+    reason, colon, message = str(value).partition(":")
+    if reason == "false":
+        return None
+    found = next((one for one in _START_FAILURES if one.reason == reason), None)
+    if found is None:
+        raise PretendError(
+            f"expected one of {', '.join(one.reason for one in _START_FAILURES)}, got {value!r}"
+        )
+    if not colon:
+        return found
+    own = message.strip()
+    return found._replace(message=found.message and own, note=own)
+
+
 def _outcome_code(value: str | float) -> int:
     codes = {"Succeeded": 0, "Failed": 1}
     if value not in codes:
@@ -101,7 +174,7 @@ class PodBehaviour:
     `start` is from being bound to running, `ready` from running to ready, `stop` how long a deleted pod takes
     to end. `run` is how long its containers run before they end by themselves; `ends` says whether that was
     asked for: if not, a pod whose containers are always restarted runs for ever. A run ends with `exit_code`,
-    or by chance with 0 if there is a `failure_probability`.
+    or by chance with 0 if there is a `failure_probability`. With a `start_failure` no container ever starts.
     """
 
     start: PretendSpan
@@ -111,6 +184,7 @@ class PodBehaviour:
     ends: bool = False
     exit_code: int | None = None
     failure_probability: float | None = None
+    start_failure: StartFailure | None = None
 
     def draw_exit_code(self, rng: Random) -> int:
         """How a run ends."""
@@ -129,6 +203,7 @@ _POD_FIELDS: Final[Mapping[str, _Read]] = {
     "outcome": ("exit_code", _outcome_code),
     "exit-code": ("exit_code", _exit_code_of),
     "failure-probability": ("failure_probability", _probability_of),
+    "start-failure": ("start_failure", _start_failure_of),
 }
 """Annotations of pods by what follows the prefix: the field they set, and how they are read."""
 
@@ -317,6 +392,7 @@ class _PodRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     outcome: str | None = None
     exit_code: int | None = None
     failure_probability: float | None = None
+    start_failure: str | None = None
 
 
 class _Window(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

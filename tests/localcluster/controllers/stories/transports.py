@@ -80,7 +80,7 @@ class _NoConnection(BaseProtocol):
     peername = sockname = ("127.0.0.1", 0)
 
 
-def _request(method: str, path: str, headers: dict[str, str], text: bytes) -> web.BaseRequest:
+def request_by_hand(method: str, path: str, headers: dict[str, str], text: bytes) -> web.BaseRequest:
     """A request that came by no connection."""
     loop = asyncio.get_running_loop()
     connection: Any = _NoConnection(loop)
@@ -107,7 +107,7 @@ class HandlerTransport:
         text = b"" if body is None else msgspec.json.encode(body)
         if body is not None:
             headers |= {"Content-Type": content_type, "Content-Length": str(len(text))}
-        response = await self._handler.respond(_request(method, path, headers, text))
+        response = await self._handler.respond(request_by_hand(method, path, headers, text))
         assert isinstance(response, web.Response)
         shown = response.body
         assert isinstance(shown, bytes)
