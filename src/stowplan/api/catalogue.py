@@ -607,7 +607,7 @@ def in_version(resource: Resource, api_version: str) -> Resource:
 
 
 SCALES: Final = Resource("autoscaling", "v1", "scales", "Scale")
-"""The kind of the subresource `scale`, which has no objects of its own."""
+"""The kind of the subresource `scale`, which has no stored objects."""
 
 
 class Catalogue:

@@ -20,7 +20,7 @@ POD_GROUPS: Final = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "",
 
 
 class CoschedulingSpec(PodGroupSpec, frozen=True):
-    """What scheduler-plugins' PodGroup says; of the fields of a built-in group none is ever set.
+    """Spec of scheduler-plugins' PodGroup; the fields of a built-in group are never set.
 
     `priority` is not part of it: a group has that of its pods, which is noted here when they are known.
     """

@@ -73,8 +73,8 @@ _decoders: dict[type[Object], msgspec.json.Decoder[Any]] = {}
 def decode(data: bytes | str, cls: type[T]) -> T:
     """Decode JSON as an object of one kind. Raises DecodeError.
 
-    What the type does not declare cannot fail it, however deep or malformed. Null counts as absent: servers
-    now and then send it for an empty list or map.
+    Undeclared fields cannot fail it, however deep or malformed. Null counts as absent: servers now and then
+    send it for an empty list or map.
     """
     return at_once(decoding(data, cls))
 

@@ -26,9 +26,9 @@ EXACT_COUNT: Final = "ExactCount"
 ALL_DEVICES: Final = "All"
 
 MOST_RESULTS: Final = 32
-"""How many devices one claim can get."""
+"""Maximum number of devices of one claim."""
 MOST_SUBREQUESTS: Final = 8
-"""How many alternatives a request may list."""
+"""Maximum number of alternatives in a request."""
 
 RawQuantity = str | int | float
 
@@ -44,7 +44,7 @@ def _check_depth(name: str, value: Any) -> None:
         raise ValueError(f"{name} nested more than {DEEPEST} levels deep")
 
 
-# What is asked for
+# Requests
 
 
 class CELDeviceSelector(Struct, frozen=True):
@@ -99,7 +99,7 @@ class ExactDeviceRequest(Struct, frozen=True):
 
 
 class DeviceRequest(Struct, frozen=True):
-    """What is asked for exactly, or a list of alternatives."""
+    """An exact request, or a list of alternatives."""
 
     name: str = ""
     exactly: ExactDeviceRequest | None = None
@@ -107,7 +107,8 @@ class DeviceRequest(Struct, frozen=True):
 
 
 class DeviceConstraint(Struct, frozen=True):
-    """What devices of several requests must have in common, or must differ in. No requests means all."""
+    """Attributes that devices of several requests must have in common, or must differ in. No requests means
+    all."""
 
     requests: tuple[str, ...] = ()
     match_attribute: str | None = None
@@ -140,7 +141,7 @@ class ResourceClaimSpec(Struct, frozen=True):
     devices: DeviceClaim = DeviceClaim()
 
 
-# What was given
+# Allocations
 
 
 class DeviceRequestAllocationResult(Struct, frozen=True):
@@ -201,7 +202,7 @@ class DeviceCondition(Struct, frozen=True):
 
 
 class AllocatedDeviceStatus(Struct, frozen=True):
-    """What a driver says of a device it prepares."""
+    """A driver's status of a device it prepares."""
 
     driver: str = ""
     pool: str = ""
@@ -267,7 +268,7 @@ class ResourceClaimTemplate(Object, frozen=True):
     spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
 
 
-# What there is
+# Devices
 
 
 class DeviceClassConfiguration(Struct, frozen=True):
@@ -346,7 +347,7 @@ class DeviceTaint(Struct, frozen=True):
 
 
 class NodeAllocatableResourceMapping(Struct, frozen=True):
-    """How much a device takes of a resource of its node: per device, or by a capacity that is consumed."""
+    """Amount a device takes of a resource of its node: per device, or by a consumed capacity."""
 
     capacity_key: str | None = None
     allocation_multiplier: RawQuantity | None = None
@@ -361,7 +362,7 @@ class NodeAllocatableMapping(Struct, frozen=True):
 
 
 class NodeAllocatableOverhead(Struct, frozen=True):
-    """What a device takes beside that: once for a pod, and for each container that uses it."""
+    """Amount a device takes in addition: once for a pod, and for each container that uses it."""
 
     per_pod: RawQuantity | None = None
     per_container: RawQuantity | None = None

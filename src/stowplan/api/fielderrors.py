@@ -53,7 +53,7 @@ def child(path: str, name: str) -> str:
 
 
 class Kind(Enum):
-    """What is wrong with a field; the value is how it is shown."""
+    """Kind of a field's error; the value is its text."""
 
     NOT_FOUND = "Not found"
     REQUIRED = "Required value"
@@ -70,13 +70,13 @@ class Kind(Enum):
 
 
 _SHOWN_AS = {Kind.TYPE_INVALID: Kind.INVALID.value}
-"""Kinds that are told apart only by the reason of their cause."""
+"""Kinds that differ only in the reason of their cause."""
 
 _WITHOUT_VALUE = frozenset({Kind.REQUIRED, Kind.FORBIDDEN, Kind.TOO_LONG, Kind.TOO_SHORT, Kind.INTERNAL})
 
 
 class EnumText(str):
-    """Text of a Go type of its own (an operator, an action): shown as JSON, not as a quoted Go string.
+    """Text of a named Go type (an operator, an action): shown as JSON, not as a quoted Go string.
 
     The two notations differ only in how they escape unusual characters.
     """
@@ -124,7 +124,7 @@ def forbidden(path: str, detail: str) -> FieldError:
 
 
 def not_supported(path: str, value: str, supported: Iterable[str]) -> FieldError:
-    """The value is none of those supported, which are listed in the given order."""
+    """The value is not among the supported ones, which are listed in the given order."""
     listed = ", ".join(quote(choice) for choice in supported)
     detail = f"supported values: {listed}" if listed else ""
     return FieldError(path, Kind.NOT_SUPPORTED, EnumText(value), detail)

@@ -43,14 +43,14 @@ class SelectorError(ValueError):
 
 
 class Requirement(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
-    """What one label must be. `values` is sorted, so equal requirements are equal and hash equal."""
+    """Requirement on one label. `values` is sorted, so equal requirements are equal and hash equal."""
 
     key: str
     operator: str
     values: tuple[str, ...] = ()
 
     def matches_value(self, value: str | None) -> bool:
-        """Whether a label with this value (None: no such label) satisfies the requirement."""
+        """True if a label with this value (None: no such label) satisfies the requirement."""
         operator = self.operator
         if operator in ONE_OF:
             return value in self.values
@@ -97,7 +97,7 @@ def sorted_requirement(key: str, operator: str, values: Sequence[str]) -> Requir
 
 
 def requirement_errors(key: str, operator: str, values: Sequence[str], path: str = "") -> list[str]:
-    """What makes a requirement unusable, with the path of each field; nothing if it is fine."""
+    """Errors that make a requirement unusable, with the path of each field; empty if it is fine."""
     if is_usable(key, operator, values):
         return []
     errors = key_field_errors(key, fielderrors.child(path, "key"))
@@ -111,7 +111,7 @@ def requirement_errors(key: str, operator: str, values: Sequence[str], path: str
 
 
 def is_usable(key: str, operator: str, values: Sequence[str]) -> bool:
-    """Whether nothing is wrong with a requirement: the quick way to know, for the usual case."""
+    """True if a requirement has no errors: a quick check for the usual case."""
     if operator in (IN, NOT_IN):
         wrong = not values
     elif operator in (EXISTS, DOES_NOT_EXIST):
@@ -170,7 +170,7 @@ class Selector:
         return f"Selector({self.requirements!r}, nothing={self.nothing})"
 
     def _demands(self) -> frozenset[Requirement] | Requirement:
-        """What is compared: the one demand there is, or the set of all of them."""
+        """Key for comparisons: the only requirement, or the set of all of them."""
         identity = self._identity
         if identity is None:
             if len(self.requirements) == 1:
@@ -183,7 +183,7 @@ class Selector:
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything is selected because nothing is demanded."""
+        """True if everything is selected because there are no requirements."""
         return not self.requirements and not self.nothing
 
     def matches(self, labels: Mapping[str, str]) -> bool:
@@ -351,7 +351,7 @@ def _symbol_token(text: str, start: int) -> tuple[_Token, int]:
 
 
 class _Parser:
-    """Reads requirements from tokens; `in` and `notin` are words wherever no operator can stand."""
+    """Reads requirements from tokens; `in` and `notin` are words where no operator can stand."""
 
     def __init__(self, tokens: list[_Token]) -> None:
         self._tokens = tokens

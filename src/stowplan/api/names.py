@@ -50,12 +50,12 @@ _PLAIN_SUBDOMAIN = re.compile(_SUBDOMAIN.replace("(", "(?:"), re.ASCII)
 
 @cached_by_text(4096)
 def is_label_key(key: str) -> bool:
-    """Whether nothing is wrong with a label key."""
+    """True if a label key is valid."""
     return _PLAIN_KEY.fullmatch(key) is not None
 
 
 def label_key_problems(key: str) -> list[str]:
-    """What is wrong with a label key (`name` or `prefix/name`); also the syntax of resource names."""
+    """Problems of a label key (`name` or `prefix/name`); also the syntax of resource names."""
     if is_label_key(key):
         return []
     prefix, slash, name = key.partition("/")
@@ -84,7 +84,7 @@ def label_key_problems(key: str) -> list[str]:
 
 
 def label_value_problems(value: str) -> list[str]:
-    """What is wrong with a label's value."""
+    """Problems of a label value."""
     if len(value) <= 63 and _PLAIN_VALUE.fullmatch(value):
         return []
     problems = ["must be no more than 63 bytes"] if _bytes(value) > 63 else []
@@ -92,14 +92,14 @@ def label_value_problems(value: str) -> list[str]:
 
 
 def is_extended_resource(name: str) -> bool:
-    """Whether a resource is one that a cluster adds for itself: `domain/name` outside kubernetes.io."""
+    """True if a resource is an extended one: `domain/name` outside kubernetes.io."""
     if "/" not in name or _NATIVE_DOMAIN in name or name.startswith(_QUOTA_PREFIX):
         return False
     return not label_key_problems(_QUOTA_PREFIX + name)
 
 
 def subdomain_problems(value: str) -> list[str]:
-    """What is wrong with the name of most objects: dots are allowed in it."""
+    """Problems of the name of most objects: dots are allowed in it."""
     if len(value) <= 253 and _PLAIN_SUBDOMAIN.fullmatch(value):
         return []
     problems = ["must be no more than 253 characters"] if _bytes(value) > 253 else []
@@ -107,7 +107,7 @@ def subdomain_problems(value: str) -> list[str]:
 
 
 def dns_label_problems(value: str) -> list[str]:
-    """What is wrong with a name that has to be a single label: a namespace's, a container's."""
+    """Problems of a name that has to be a single label: a namespace's, a container's."""
     problems = ["must be no more than 63 characters"] if _bytes(value) > 63 else []
     if re.fullmatch(_LABEL, value):
         return problems
@@ -116,20 +116,20 @@ def dns_label_problems(value: str) -> list[str]:
 
 
 def service_name_problems(value: str) -> list[str]:
-    """What is wrong with a service's name, which has to begin with a letter."""
+    """Problems of a service's name, which has to begin with a letter."""
     problems = ["must be no more than 63 characters"] if _bytes(value) > 63 else []
     return problems if re.fullmatch(_SERVICE, value) else [*problems, _SERVICE_PROBLEM]
 
 
 def path_segment_problems(value: str) -> list[str]:
-    """What is wrong with a name that may be anything that fits into a path, such as a role's."""
+    """Problems of a name that may be anything that fits into a path, such as a role's."""
     if value in (".", ".."):
         return [f"may not be '{value}'"]
     return [f"may not contain '{part}'" for part in "/%" if part in value]
 
 
 def config_key_problems(value: str) -> list[str]:
-    """What is wrong with a key in the data of a ConfigMap or Secret."""
+    """Problems of a key in the data of a ConfigMap or Secret."""
     problems = ["must be no more than 253 characters"] if _bytes(value) > 253 else []
     if not re.fullmatch(_CONFIG_KEY, value):
         problems.append(_CONFIG_KEY_PROBLEM)
@@ -141,7 +141,7 @@ def config_key_problems(value: str) -> list[str]:
 
 
 def port_name_problems(value: str) -> list[str]:
-    """What is wrong with the name of a container's port."""
+    """Problems of the name of a container's port."""
     problems = ["must be no more than 15 characters"] if _bytes(value) > 15 else []
     if not re.fullmatch(r"[-a-z0-9]+", value):
         problems.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
@@ -155,7 +155,7 @@ def port_name_problems(value: str) -> list[str]:
 
 
 def http_header_problems(value: str) -> list[str]:
-    """What is wrong with the name of an HTTP header."""
+    """Problems of the name of an HTTP header."""
     if re.fullmatch(_HEADER, value):
         return []
     return [

@@ -26,7 +26,8 @@ class Taint(Struct, frozen=True, eq=False):
 
 
 class PodPreemptionPolicy(Struct, frozen=True):
-    """Who may have pods of a node evicted. Names in `disable_resize_preemption`: no resize may."""
+    """Limits to the preemption of a node's pods. Names in `disable_resize_preemption`: no resize may
+    preempt."""
 
     disable_resize_preemption: tuple[str, ...] = ()
 

@@ -272,7 +272,7 @@ class PodCondition(Struct, frozen=True):
 
 
 class ContainerStatus(Struct, frozen=True):
-    """What the kubelet says a container has been given: in-place resize accounting reads it."""
+    """Resources that a container has according to the kubelet: in-place resize accounting reads them."""
 
     name: str = ""
     resources: ResourceRequirements | None = None
@@ -311,7 +311,7 @@ class NodeAllocatableOverheadResources(Struct, frozen=True):
 
 
 class NodeAllocatableResourceClaimStatus(Struct, frozen=True):
-    """What a claim takes of resources that are a node's own, as cpu and memory, and for which containers.
+    """Amounts of the node's resources, such as cpu and memory, that a claim takes, and its containers.
 
     `resources` is the form of 1.36, `mapping` and `overhead` are that of 1.37.
     """
@@ -383,14 +383,14 @@ class HostPort(NamedTuple):
     port: int
 
     def conflicts(self, other: "HostPort") -> bool:
-        """Whether the two cannot be open on one node."""
+        """True if the two cannot be open on one node."""
         if self.port != other.port or self.protocol != other.protocol:
             return False
         return self.ip == other.ip or ANY_ADDRESS in (self.ip, other.ip)
 
 
 def host_port(protocol: str, ip: str, port: int) -> HostPort | None:
-    """A host port with defaults (TCP, every address) filled in, None where no port is asked for."""
+    """A host port with defaults (TCP, every address) filled in, None without a port."""
     return HostPort(protocol or DEFAULT_PROTOCOL, ip or ANY_ADDRESS, port) if port > 0 else None
 
 
@@ -413,6 +413,6 @@ def host_ports(pod: Pod) -> tuple[HostPort, ...]:
 
 
 def conflicts(wanted: Iterable[HostPort], used: Iterable[HostPort]) -> bool:
-    """Whether any wanted port excludes a used one."""
+    """True if any wanted port conflicts with a used one."""
     taken = tuple(used)
     return any(port.conflicts(other) for port in wanted for other in taken)

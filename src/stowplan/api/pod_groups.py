@@ -23,7 +23,7 @@ POD_GROUP_TYPE: Final = "podgroup"
 COMPOSITE_POD_GROUP_TYPE: Final = "compositepodgroup"
 
 MAX_TREE_DEPTH: Final = 4
-"""How many levels a tree of groups may have, the leaf included."""
+"""Maximum number of levels of a tree of groups, the leaf included."""
 
 PREEMPT_LOWER_PRIORITY: Final = "PreemptLowerPriority"
 
@@ -39,7 +39,8 @@ class Empty(Struct, frozen=True):
 
 
 class GangPolicy(Struct, frozen=True):
-    """All or nothing: so many pods (of a PodGroup) or groups (of a CompositePodGroup) must get a place."""
+    """All or nothing: the number of pods (of a PodGroup) or groups (of a CompositePodGroup) that must be
+    placed."""
 
     min_count: int = 0
     min_group_count: int = 0
@@ -53,7 +54,7 @@ class SchedulingPolicy(Struct, frozen=True):
 
 
 class DisruptionMode(Struct, frozen=True):
-    """Whether pods of a group are disrupted one by one (`single`, the default) or only `all` together."""
+    """Disruption of a group's pods: one by one (`single`, the default) or only `all` together."""
 
     single: Empty | None = None
     all: Empty | None = None
@@ -114,7 +115,7 @@ class PodGroupStatus(Struct, frozen=True):
 
 
 class GroupObject(Object, frozen=True):
-    """What PodGroup and CompositePodGroup have in common."""
+    """Common base of PodGroup and CompositePodGroup."""
 
     spec: PodGroupSpec = PodGroupSpec()
     status: PodGroupStatus = PodGroupStatus()
@@ -125,7 +126,7 @@ class GroupObject(Object, frozen=True):
 
     @property
     def minimum(self) -> int:
-        """How many children (pods or groups) must get a place: one without a gang policy."""
+        """Number of children (pods or groups) that must be placed: one without a gang policy."""
         raise NotImplementedError
 
     @property
@@ -152,7 +153,7 @@ class GroupObject(Object, frozen=True):
 
     @property
     def disrupted_together(self) -> bool:
-        """Whether `disruptionMode` is `all`."""
+        """True if `disruptionMode` is `all`."""
         mode = self.spec.disruption_mode
         return mode is not None and mode.all is not None
 
@@ -196,7 +197,7 @@ def composite_key(namespace: str, name: str) -> str:
 def group_key_of(pod: Pod) -> str | None:
     """The key (`podgroup/namespace/name`) of the PodGroup that a pod names; None if it names none.
 
-    Whether pods are members at all is decided by the gate GenericWorkload: ask `PodGroups.group_of`.
+    The gate GenericWorkload decides if pods are members at all: use `PodGroups.group_of` for that.
     """
     group = pod.spec.scheduling_group
     if group is None or not group.pod_group_name:

@@ -1,11 +1,11 @@
 """Kubernetes quantities ("100m", "1.5Gi", "3e6"), read, rounded and printed exactly as the API server does.
 
-An amount is kept as `mantissa × 10^scale`. Go keeps most amounts in an int64 and moves to arbitrary
-precision when that overflows; the two differ in what comes out beyond int64 (`value()` gives 0, a wrapped
-number or a rounded one), so an amount remembers which of the two it is (`wide`).
+An amount is kept as `mantissa × 10^scale`. Go keeps most amounts in an int64 and moves to arbitrary precision
+when that overflows; the two differ in the results beyond int64 (`value()` gives 0, a wrapped number or a
+rounded one), so an amount remembers which of the two it is (`wide`).
 
-An exponent stays an exponent: `1e999999999` is never multiplied out, and no integer here has more than
-about twice MAX_DIGITS digits, whatever was written. Digits beyond MAX_DIGITS are rounded up.
+An exponent stays an exponent: `1e999999999` is never multiplied out, and no integer here has more than about
+twice MAX_DIGITS digits, regardless of the input. Digits beyond MAX_DIGITS are rounded up.
 """
 
 import math
@@ -259,7 +259,8 @@ def _integer_text(number: int) -> str:
 
 
 def _without_blanks(text: str) -> str:
-    """Strip blanks around, except control characters: those stand escaped in JSON, which nobody strips."""
+    """Strip surrounding blanks, except control characters: those are escaped in JSON, and Go does not strip
+    them."""
     if text[:1].isspace() or text[-1:].isspace():
         start, end = 0, len(text)
         while start < end and text[start].isspace() and text[start] >= " ":
@@ -290,7 +291,7 @@ def _read_suffix(suffix: str) -> tuple[int, str]:
 
 
 def _fits_narrow(number: str, scale: int, exponent: int, format: str) -> bool:
-    """Whether that many digits are sure to fit an int64; the estimate itself is part of the rules."""
+    """True if that many digits are sure to fit an int64; the estimate itself is part of the rules."""
     if format == BINARY_SI:
         return scale == 0 and 14 - len(number) - exponent * 3 // 10 >= 0
     return len(number) <= 18

@@ -1,4 +1,4 @@
-"""What a request to an API server says beside the object: selectors, patch types, delete options."""
+"""Parts of a request to an API server besides the object: selectors, patch types, delete options."""
 
 from enum import Enum
 from typing import Any, Final, NamedTuple
@@ -8,7 +8,7 @@ import msgspec
 from stowplan.api.labels import EVERYTHING, Selector, SelectorError, parse_selector
 
 Json = dict[str, Any]
-"""An object as JSON has it, with every field it came with. Who did not make it must not change it."""
+"""An object as decoded JSON, with all its original fields. Only its creator may change it."""
 
 
 class PatchType(Enum):
@@ -92,7 +92,7 @@ class Selection(msgspec.Struct, frozen=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether every object is selected."""
+        """True if every object is selected."""
         return self.labels.is_empty and not self.fields
 
     @property

@@ -67,7 +67,7 @@ class ApiError(Exception):
 
     @property
     def is_version_too_large(self) -> bool:
-        """The server has not come to the version asked for, and perhaps never will: ask for any version."""
+        """The server has not reached the requested version, and perhaps never will: request any version."""
         return self.code == 504 and "Too large resource version" in self.message
 
     @property
@@ -77,7 +77,7 @@ class ApiError(Exception):
 
     @property
     def retry_after(self) -> float | None:
-        """How many seconds the server asks to wait before trying again, if it says."""
+        """Seconds the server asks to wait before the next try; None if it does not."""
         seconds = self.details.get("retryAfterSeconds")
         return seconds if isinstance(seconds, int | float) and 0 <= seconds < float("inf") else None
 
@@ -163,7 +163,7 @@ def bad_request(message: str) -> ApiError:
 
 
 def internal_error(why: str) -> ApiError:
-    """What the server cannot do for a reason of its own."""
+    """An error of the server itself."""
     return ApiError(500, "InternalError", f"Internal error occurred: {why}", {"causes": [{"message": why}]})
 
 
@@ -198,7 +198,7 @@ def unresumable(message: str) -> ApiError:
 
 
 def too_large_version(asked: int, current: int) -> ApiError:
-    """A version from the future, as somebody has who knew another server."""
+    """A version from the future, as a client may have that used another server."""
     text = f"Timeout: Too large resource version: {asked}, current: {current}"
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
     return ApiError(504, "Timeout", text, {"causes": [cause], "retryAfterSeconds": 1})

@@ -1,4 +1,4 @@
-"""What a scheduler writes: bindings, events and leases."""
+"""Objects a scheduler writes: bindings, events and leases."""
 
 from stowplan.api.meta import Object, Struct
 from stowplan.api.storage import ObjectReference

@@ -1,6 +1,6 @@
 """The one import of a plugin: base class, contract, protocols, statuses, events, views of pods and nodes.
 
-What few plugins need is in `stowplan.framework.advanced`.
+Things that few plugins need are in `stowplan.framework.advanced`.
 """
 
 import warnings

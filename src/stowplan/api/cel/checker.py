@@ -1,6 +1,6 @@
-"""The type checker: which overload every call means and what type every part has.
+"""The type checker: the overload of every call and the type of every part.
 
-What it finds out is kept per node: the type, the overloads of a call, the constant a name stands for.
+The results are kept per node: the type, the overloads of a call, the constant a name stands for.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ from stowplan.gocompat import regexps
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What an expression may use: functions, variables, and the fields of struct types."""
+    """The environment of an expression: functions, variables, and the fields of struct types."""
 
     functions: ReadOnly[str, tuple[Overload, ...]]
     variables: ReadOnly[str, Type]

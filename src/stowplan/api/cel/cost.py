@@ -1,7 +1,7 @@
-"""What a call costs when it runs.
+"""Costs of calls at run time.
 
-The formulas are upstream's to the number, as the limits are part of the API: an expression is ended at the
-same place. What an expression may cost at most is worked out by `estimates`.
+The formulas are upstream's to the number, as the limits are part of the API: an expression ends at the same
+place. `estimates` computes the maximum cost of an expression.
 """
 
 import math
@@ -96,7 +96,7 @@ SET_FACTORS: Final = {
 
 
 class Release(NamedTuple):
-    """What the cost formulas of a release of Kubernetes do differently."""
+    """Differences of a Kubernetes release in the cost formulas."""
 
     prefix_by_argument: bool = False
     """`startsWith` and `endsWith` cost by the size of their argument, not of the text."""
@@ -107,7 +107,7 @@ class Release(NamedTuple):
 
 
 def actual(function: str, overload: str, release: Release) -> Actual | int:
-    """What a call costs, given its arguments and result: a formula, or a fixed amount."""
+    """Cost of a call, given its arguments and result: a formula, or a fixed amount."""
     if overload in LIST_FUNCTIONS:
         return _LIST_COSTS.get(overload, _self_comparison(1 if overload.endswith("Keys") else 0))
     if overload in SET_FACTORS:

@@ -24,7 +24,7 @@ from stowplan.api.releases import v1_36, v1_37
 from stowplan.api.releases.behaviour import Devices as Choices
 
 COST_LIMIT: Final = 1_000_000
-"""What a selector may cost per device."""
+"""Cost limit of a selector per device."""
 
 _MAX_DOMAIN: Final = 63
 _MAX_ID: Final = 32
@@ -74,7 +74,7 @@ class ComputeError(Exception):
 
 
 class Features(NamedTuple):
-    """What the environment of selectors has, which depends on gates and on the release of Kubernetes."""
+    """Features of the environment of selectors, which depend on gates and on the release of Kubernetes."""
 
     consumable_capacity: bool = True
     """`device.allowMultipleAllocations`."""
@@ -90,7 +90,7 @@ class Features(NamedTuple):
 def features_of(
     choices: Choices, *, consumable_capacity: bool = True, list_attributes: bool = False
 ) -> Features:
-    """What expressions of the scheduler of a release have; they were stored, so all functions are there.
+    """Features of expressions in the scheduler of a release; stored expressions may use all functions.
 
     `list_attributes` is the gate DRAListTypeAttributes, which not every release needs for lists.
     """
@@ -121,7 +121,7 @@ class Device(NamedTuple):
 
 
 class Match(NamedTuple):
-    """What a selector says about a device: whether it matches, or the error that ended it, and the cost."""
+    """Result of a selector for a device: a match or not, or the error that ended it, and the cost."""
 
     matched: bool
     error: str | None
@@ -138,7 +138,7 @@ class Compiled:
     max_cost: int
 
     def match(self, device: Device, limit: int = COST_LIMIT, work: int = values.MAX_WORK) -> Match:
-        """What the selector says about one device. Never raises."""
+        """Evaluate the selector for one device. Never raises."""
         if device.error is not None:
             return Match(False, device.error, None)
         outcome = self.program.evaluate(device.variables, limit, work)
@@ -158,7 +158,7 @@ class Compiled:
         return _computed(value)
 
     def matches(self, devices: Iterable[Device], limit: int = COST_LIMIT) -> list[Match]:
-        """What the selector says about many devices."""
+        """Evaluate the selector for many devices."""
         return [self.match(device, limit) for device in devices]
 
 
@@ -186,7 +186,7 @@ def _plain(value: Value) -> Any:
 
 
 def _go_type(value: Value) -> str:
-    """What upstream's `%T` prints for what is in a value."""
+    """Upstream's `%T` for the content of a value."""
     name = values.type_name(value)
     return _GO_TYPES.get(name) or values.go_type(value)
 

@@ -1,4 +1,4 @@
-"""What an expression may cost, worked out before it runs, from the sizes that its parts may have."""
+"""Maximum cost of an expression, computed before it runs, from the possible sizes of its parts."""
 
 import math
 from collections.abc import Callable

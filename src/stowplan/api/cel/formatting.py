@@ -112,7 +112,7 @@ def _clause(text: str, at: int) -> tuple[str, int, int]:
 
 
 def check_format(text: str, args: list[Node], type_of: Callable[[Node], Type]) -> int:
-    """How many arguments a format uses. Raises FormatError for one whose type its clause refuses."""
+    """Number of arguments a format uses. Raises FormatError for one whose type its clause refuses."""
 
     def clause(letter: str, _: int, index: int) -> str:
         if index >= len(args):

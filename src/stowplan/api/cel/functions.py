@@ -1,4 +1,4 @@
-"""What the functions of the Kubernetes environments do, by overload."""
+"""Implementations of the functions of the Kubernetes environments, by overload."""
 
 import base64
 import binascii
@@ -20,7 +20,7 @@ from stowplan.gocompat.caching import cached_by_text
 from stowplan.gocompat.durations import SECOND, Duration
 
 _MAX_RANGE: Final = 1_000_001
-"""Elements that `lists.range` makes at most: so many cost more than any expression may."""
+"""Maximum length of `lists.range`: more elements cost more than any expression may."""
 
 MAX_TEXT: Final = 10_000_000
 """Characters of a text that a function makes; a longer one ends the evaluation with an error."""

@@ -36,7 +36,7 @@ class Plan(ABC):
 
     @abstractmethod
     def run(self) -> Run:
-        """What evaluates it."""
+        """The function that evaluates it."""
 
 
 class Const(Plan):

@@ -147,7 +147,7 @@ class _Parser:
         return self._take(kind) or self._mismatch(kind)
 
     def _mismatch(self, kind: str) -> Token:
-        """What stands here is not what must. A single token too much is left out."""
+        """Report an unexpected token. A single extra token is skipped."""
         token = self._next
         wanted = kind if kind == END or kind.isupper() else f"'{kind}'"
         following = self._tokens[min(self._at + 1, len(self._tokens) - 1)]
@@ -425,7 +425,7 @@ def _quoted(text: str) -> str:
 
 
 def _content(text: str) -> str | None:
-    """What a literal holds if nothing in it is escaped."""
+    """Content of a literal without escapes; None if it has any."""
     raw = text[:1] in ("r", "R")
     inner = _quoted(text[1:] if raw else text)
     return inner if raw or "\\" not in inner else None

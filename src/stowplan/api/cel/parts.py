@@ -17,7 +17,7 @@ _MENTIONED: Final = re.compile(
 
 
 def conjuncts(expression: str) -> list[str]:
-    """What must be true all at once: the parts between `&&`, or the expression itself."""
+    """Conditions that must all be true: the parts between `&&`, or the expression itself."""
     issues: list[Issue] = []
     found = [token for token in tokens(expression, issues) if token.kind != END]
     if issues or not found:
@@ -56,7 +56,7 @@ def _end(token: Token) -> int:
 
 
 def mentioned(expression: str) -> list[tuple[str, str, str]]:
-    """What an expression looks at: `attributes` or `capacity`, domain and name, each once."""
+    """References of an expression: `attributes` or `capacity`, domain and name, each once."""
     found = [
         (match[1], match["domain"], match["name"] or match["quoted"])
         for match in _MENTIONED.finditer(expression)

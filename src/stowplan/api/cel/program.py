@@ -46,11 +46,11 @@ from stowplan.gocompat import regexps
 LIMIT_EXCEEDED: Final = "operation cancelled: actual cost limit exceeded"
 INTERRUPTED: Final = "operation interrupted"
 _SHALLOW: Final = 40
-"""Nodes below each other that can be evaluated wherever the caller is."""
+"""Depth of nodes that can be evaluated at any depth of the caller's stack."""
 
 
 class Outcome(NamedTuple):
-    """What came of an evaluation: a value (or a Failure), and its cost."""
+    """Result of an evaluation: a value (or a Failure), and its cost."""
 
     value: Value
     cost: int
@@ -64,7 +64,7 @@ class Program:
     variables: tuple[str, ...]
     slots: int
     is_deep: bool = False
-    """Whether evaluating it needs more room on the stack than there usually is."""
+    """True if evaluating it needs more room on the stack than there usually is."""
 
     def evaluate(self, variables: Mapping[str, Value], limit: int, work: int = values.MAX_WORK) -> Outcome:
         """The value of the expression. Never raises: what goes wrong is a Failure.
@@ -280,7 +280,7 @@ class _Planner:
     def _implementation(
         self, node: Call, overloads: tuple[Overload, ...], plans: list[Plan]
     ) -> tuple[Callable[..., Value], bool]:
-        """What works out a call, and whether it stops at the first argument that fails."""
+        """Implementation of a call, and True if it stops at the first argument that fails."""
         if node.function in _OPERATORS:
             pattern = plans[1] if node.function == "matches" else None
             if isinstance(pattern, Const) and isinstance(pattern.value, str):
@@ -346,7 +346,7 @@ class _Planner:
         return Plain(run)
 
     def _appended(self, node: Call) -> Plan | None:
-        """Steps of loops that make a list or map: the accumulator is nobody else's, so it grows in place."""
+        """Steps of loops that make a list or map: nothing else uses the accumulator, so it grows in place."""
         first = node.args[0] if node.args else None
         if not isinstance(first, Ident) or first.name != ACCUMULATOR:
             return None
@@ -518,7 +518,7 @@ def _binary_call(left: Run, right: Run, work: Callable[..., Value], spent: cost.
 
 
 def _variadic_call(runs: list[Run], work: Callable[..., Value], spent: cost.Actual | int) -> Run:
-    """A call that ends, at no cost of its own, with the first argument that fails, if it is not the last."""
+    """A call that ends, at no extra cost, with the first argument that fails, if it is not the last."""
     last = len(runs) - 1
 
     def run(frame: Frame) -> Value:
@@ -590,7 +590,7 @@ _OPERATORS: Final[dict[str, Callable[..., Value]]] = {
     "sort": _sorted,
     "@sortByAssociatedKeys": sort_by_keys,
 }
-"""Functions that look at their arguments themselves, whatever overload is meant."""
+"""Functions that check the types of their arguments themselves, for all overloads."""
 
 
 def _guarded(function: str, overloads: tuple[Overload, ...]) -> Callable[..., Value]:
@@ -623,7 +623,7 @@ def _unguarded_find(implementation: Callable[..., Value]) -> Callable[..., Value
 
 
 def _fits(wanted: Type, value: Any) -> bool:
-    """Whether a value may be an argument of a type; of a list or map the first element tells."""
+    """True if a value may be an argument of a type; a list or map is judged by its first element."""
     if wanted.is_dyn or wanted.kind == "param":
         return True
     if wanted.name != values.type_name(value):

@@ -13,13 +13,13 @@ EXPRESSION: Final = 10_000
 """Levels that parsing, checking or evaluating the deepest expression needs."""
 
 _AROUND: Final = 500
-"""Levels for whoever calls."""
+"""Levels reserved for the caller."""
 
 
 class DeepStack:
-    """A `with` block in which functions may call each other so many levels deep.
+    """A `with` block in which functions may be nested to this depth.
 
-    Blocks may overlap, within each other or in other threads: the limit falls back when the last one ends.
+    Blocks may overlap, within each other or in other threads: the limit is reset when the last one ends.
     """
 
     __slots__ = ("_needed",)

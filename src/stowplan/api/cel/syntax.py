@@ -20,7 +20,7 @@ class CelError(Exception):
 
 
 class Issue(NamedTuple):
-    """What is wrong with an expression, and where (None: nowhere in particular)."""
+    """Error in an expression, and its place (None: nowhere in particular)."""
 
     offset: int | None
     message: str
@@ -93,7 +93,7 @@ class Call(Node):
 
     @property
     def operands(self) -> list[Node]:
-        """What the function is applied to, the target included."""
+        """Operands of the function, the target included."""
         return self.args if self.target is None else [self.target, *self.args]
 
 
@@ -180,7 +180,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def depth(root: Node) -> int:
-    """How many nodes there are below each other at most."""
+    """Maximum depth of nested nodes."""
     known: dict[int, int] = {}
     waiting = [root]
     while waiting:
@@ -251,7 +251,7 @@ def tokens(text: str, issues: list[Issue]) -> list[Token]:
 
 
 def _unrecognized(text: str, at: int) -> int:
-    """How many characters are left out: those that began a token, and the one that did not go on with it."""
+    """Number of skipped characters: those that began a token, and the one that did not continue it."""
     first = text[at]
     if first in "&|=":
         return min(2, len(text) - at)

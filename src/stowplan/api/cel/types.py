@@ -90,7 +90,7 @@ def unwrapped(one: Type) -> tuple[Type, bool]:
 
 
 class Mapping(dict[Type, Type]):
-    """What type parameters stand for, as found out so far."""
+    """Current substitutions of type parameters."""
 
     def substitute(self, one: Type, *, free_to_dyn: bool = False) -> Type:
         """The type with its parameters replaced; free ones stay, or become dyn."""
@@ -104,7 +104,7 @@ class Mapping(dict[Type, Type]):
         return Type(one.kind, one.name, params)
 
     def assignable(self, first: Type, second: Type) -> bool:
-        """Whether the first type may be used where the second is wanted; learns parameters on the way."""
+        """True if the first type may be used where the second is wanted; learns parameters on the way."""
         if second.kind == "param":
             valid, known = self._substitutes(first, second)
             if valid:
@@ -132,7 +132,7 @@ class Mapping(dict[Type, Type]):
         return all(self.assignable(one, other) for one, other in zip(first, second, strict=True))
 
     def _substitutes(self, one: Type, parameter: Type) -> tuple[bool, bool]:
-        """Whether a type may stand for a parameter, and whether it stood for a type already."""
+        """Two flags: a type may stand for a parameter, and the parameter was bound already."""
         if one == parameter:
             return True, True
         known = self.get(parameter)

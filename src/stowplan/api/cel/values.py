@@ -62,9 +62,9 @@ class WorkLimitError(Exception):
 
 
 class _Work(threading.local):
-    """How much an evaluation may still do that its cost does not show (comparing nested lists, say).
+    """Remaining work of an evaluation beyond its cost (comparing nested lists, say).
 
-    Costly expressions are evaluated in threads, so each thread counts by itself.
+    Costly expressions are evaluated in threads, so each thread has a separate count.
     """
 
     left = 0
@@ -224,13 +224,13 @@ _GO_TYPES: Final = {
 
 
 def go_type(value: Value) -> str:
-    """What upstream's `%T` prints for a value."""
+    """Upstream's `%T` for a value."""
     name = type_name(value)
     return _GO_TYPES.get(name) or f"cel.{name.rpartition('.')[2]}"
 
 
 def size(value: Value) -> int | None:
-    """What `size()` gives, None for a value without a size."""
+    """Result of `size()`, None for a value without a size."""
     kind = type(value)
     if kind is str or kind is list or kind is bytes or kind is Map or kind is DefaultMap:
         return len(value)
@@ -617,7 +617,7 @@ def shown(value: Value) -> str:
 
 
 def is_zero(value: Value) -> bool:
-    """Whether a value is the zero value of its type."""
+    """True if a value is the zero value of its type."""
     match value:
         case Optional():
             return not value.present

@@ -1,7 +1,7 @@
-"""Feature gates of one run: which optional behaviour is on, in the release that is emulated.
+"""Feature gates of one run: the optional behaviour that is on, in the release that is emulated.
 
-Gates are resolved once, when the configuration is read and profiles are built; nothing asks for them
-in the middle of scheduling a pod. They carry the release with them: wherever gates are given, so is it.
+Gates are resolved once, when the configuration is read and profiles are built; they are never read in the
+middle of scheduling a pod. They carry the release with them: code that has the gates has the release.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,10 +26,10 @@ class FeatureGates(Mapping[str, bool]):
     """Groups of gates that were turned on: AllAlpha, AllBeta."""
 
     named: frozenset[str]
-    """Gates that somebody has set, be it to their defaults."""
+    """Gates that were set explicitly, even to their defaults."""
 
     coscheduling: bool
-    """Whether a profile has the plugin Coscheduling, so pod groups of scheduler-plugins are honoured."""
+    """True if a profile has the plugin Coscheduling, so pod groups of scheduler-plugins are honoured."""
 
     def __init__(
         self,
@@ -55,12 +55,12 @@ class FeatureGates(Mapping[str, bool]):
 
     @property
     def pod_groups(self) -> bool:
-        """Whether pods of a group are scheduled together, for whichever reason."""
+        """True if pods of a group are scheduled together, for either reason."""
         return self.coscheduling or self.built_in_pod_groups
 
     @property
     def built_in_pod_groups(self) -> bool:
-        """Whether that holds for PodGroups of scheduling.k8s.io (gate GenericWorkload, from 1.37 on)."""
+        """True if that holds for PodGroups of scheduling.k8s.io (gate GenericWorkload, from 1.37 on)."""
         return self["GenericWorkload"] and self.behaviour.queueing.group_entities
 
     def with_coscheduling(self) -> "FeatureGates":

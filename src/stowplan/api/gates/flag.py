@@ -66,7 +66,7 @@ def parse_setting(setting: str) -> tuple[str, bool]:
 
 
 def _changes(settings: dict[str, bool], release: Release) -> dict[str, bool]:
-    """What the settings change, gate by gate."""
+    """Changes of the settings, gate by gate."""
     changes: dict[str, bool] = {}
     for group, stage in GATE_GROUPS.items():
         if group in settings:
@@ -109,7 +109,7 @@ def _missing_dependencies(gates: FeatureGates) -> Iterator[str]:
             yield f"{name} is enabled, but depends on features that are disabled: [{' '.join(missing)}]"
 
 
-# What a run should say about its gates
+# Warnings about the gates of a run
 
 
 def gates_without_effect(settings: Settings, gates: FeatureGates) -> Iterator[tuple[str, str]]:

@@ -40,7 +40,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class GateEntry:
-    """What a gate is from one version on; with `compatible` only if that is the oldest version around."""
+    """State of a gate from one version on; with `compatible` only if that is the oldest version around."""
 
     since: Version
     stage: Stage
@@ -64,7 +64,7 @@ class GateHistory:
     removed: Version | None
 
     def exists_in(self, release: Version) -> bool:
-        """Whether a release knows the gate, at whatever version it emulates."""
+        """True if a release knows the gate, at any version it emulates."""
         return self.entries[0].since <= release and (self.removed is None or release < self.removed)
 
     def at(self, emulated: Version, compatible: Version) -> Gate | None:
@@ -107,8 +107,8 @@ def gates_at(release: Version, emulated: Version, compatible: Version) -> Mappin
 
 
 def value_without_gate(name: str, emulated: Version) -> bool:
-    """Whether a feature is on whose gate a release does not have: it stayed as it was when its gate went,
-    and is off as long as there is no gate yet. Raises KeyError for a name that no release knows."""
+    """State of a feature whose gate a release does not have: the last state before its gate was removed, and
+    off as long as there is no gate yet. Raises KeyError for a name that no release knows."""
     history = histories()[name]
     if history.removed is None or emulated < history.removed:
         return False

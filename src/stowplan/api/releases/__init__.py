@@ -1,8 +1,8 @@
-"""Releases of Kubernetes that this installation can be, each as data.
+"""Releases of Kubernetes that this installation can emulate, each as data.
 
 A release reaches the engine with the feature gates (`FeatureGates.release`), because gates go wherever
 something is built: configuration, plugins (through their handle), queue, event handlers, metrics. The cluster
-table is given the release itself. docs/versions.md says how a release is added.
+table is given the release itself. docs/versions.md describes how a release is added.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ RELEASES: Final[Mapping[str, Release]] = MappingProxyType(
 """Every release by name, the oldest first."""
 
 DEFAULT: Final[Release] = RELEASES["1.37"]
-"""What an installation is unless it is told to emulate another release."""
+"""Emulated release by default."""
 
 NEWEST: Final[Release] = list(RELEASES.values())[-1]
 

@@ -49,7 +49,7 @@ class Release:
 
     @property
     def name(self) -> str:
-        """What people call it, such as `1.36`."""
+        """Name such as `1.36`."""
         return str(self.minor)
 
     def emulating(self, emulated: Version, compatible: Version) -> "Release":

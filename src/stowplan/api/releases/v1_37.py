@@ -1,6 +1,6 @@
 """Kubernetes 1.37, recorded from kube-scheduler 1.37.0-rc.1.
 
-What is not named here is as in 1.36.
+Everything not named here is as in 1.36.
 """
 
 from dataclasses import replace

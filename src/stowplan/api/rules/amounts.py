@@ -67,7 +67,7 @@ def smaller_requests(pod: Pod, by: Mapping[str, int]) -> dict[str, Any] | None:
 
 
 def _requested(name: str, container: Container) -> int:
-    """What a container requests; a limit without a request is one."""
+    """Request of a container; a limit without a request is one."""
     resources = container.resources
     return _amount(name, resources.requests if name in resources.requests else resources.limits)
 

@@ -85,7 +85,7 @@ def translated_inline(volume: Volume, namespace: str) -> CSIPersistentVolumeSour
 
 
 def translated_source(volume: PersistentVolume) -> CSIPersistentVolumeSource:
-    """What `translated` would give a persistent volume as its CSI source. Raises TranslationError."""
+    """CSI source of a persistent volume after `translated`. Raises TranslationError."""
     kind = in_tree_kind(volume.spec)
     if kind is None:
         raise TranslationError(f'could not find in-tree plugin translation logic for "{volume.name}"')

@@ -74,7 +74,7 @@ class Term(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         for expression in self.expressions:
             if not expression.matches_value(labels.get(expression.key)):
                 return False
-        # A node without a name has no fields to look at, so nothing is asked of them.
+        # A node without a name has no fields, so field requirements do not apply to it.
         return not node_name or all(field.matches_name(node_name) for field in self.fields)
 
 
@@ -98,7 +98,8 @@ class CompiledNodeSelector(msgspec.Struct, frozen=True, gc=False, cache_hash=Tru
 
 
 class RequiredNodeAffinity(msgspec.Struct, frozen=True, gc=False):
-    """What a pod demands of its node: `nodeSelector` and required node affinity, ANDed; None is no demand."""
+    """Node requirements of a pod: `nodeSelector` and required node affinity, ANDed; None is no
+    requirement."""
 
     labels: Selector | None = None
     affinity: CompiledNodeSelector | None = None

@@ -1,8 +1,8 @@
-"""What a pod takes of a node: requests and limits added up over its containers.
+"""Resources a pod takes on a node: requests and limits added up over its containers.
 
-Regular containers run side by side, so they add up. Init containers run one after the other before them,
-so only the largest counts, together with the sidecars (restartable init containers) started before it.
-Requests set on the pod as a whole replace that sum; overhead comes on top.
+Regular containers run concurrently, so they add up. Init containers run one after the other before them, so
+only the largest counts, together with the sidecars (restartable init containers) started before it. Requests
+set on the pod as a whole replace that sum; overhead comes on top.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -52,7 +52,7 @@ class PodRequests(msgspec.Struct, frozen=True, gc=False):
     non_zero_memory: int = 0
 
     def amounts(self) -> dict[str, int]:
-        """All that is asked for, by resource (cpu in millicores), without zeros."""
+        """All requests by resource (cpu in millicores), without zeros."""
         core = {
             CPU: self.milli_cpu,
             MEMORY: self.memory,
@@ -64,7 +64,7 @@ class PodRequests(msgspec.Struct, frozen=True, gc=False):
 
 @cached_by_text(4096)
 def is_scalar(name: str) -> bool:
-    """Whether a resource other than cpu, memory and ephemeral storage is counted at all."""
+    """True if a resource other than cpu, memory and ephemeral storage is counted at all."""
     return is_extended(name) or is_hugepages(name) or is_prefixed_native(name) or is_attachable_volumes(name)
 
 
@@ -92,7 +92,7 @@ def is_attachable_volumes(name: str) -> bool:
 
 
 def is_pod_level(name: str) -> bool:
-    """Whether a request or limit of this resource may be set on the pod as a whole."""
+    """True if a request or limit of this resource may be set on the pod as a whole."""
     return name in (CPU, MEMORY) or is_hugepages(name)
 
 
@@ -103,15 +103,15 @@ ResizeAccounting = Literal["per-container", "per-view"]
 def accounted_requests(
     pod: Pod, accounting: ResizeAccounting = "per-container", *, by_claims: bool = False
 ) -> PodRequests:
-    """What a pod on a node takes of it, with resizes under way counted at the larger size.
+    """Resources a pod takes on its node, with resizes under way counted at the larger size.
 
-    `by_claims`: with what its status says of resources that it takes through claims.
+    `by_claims`: including those it takes through claims according to its status.
     """
     return _count(pod, use_status=True, accounting=accounting, by_claims=by_claims)
 
 
 def incoming_requests(pod: Pod, *, by_claims: bool = False) -> PodRequests:
-    """What a pod asks of a node it is to run on; its status says nothing yet but what claims take."""
+    """Resources an incoming pod requests; its status has nothing yet except those of claims."""
     return _count(pod, use_status=False, by_claims=by_claims)
 
 
@@ -264,7 +264,7 @@ def _count(
 
 
 def _is_one_container(pod: Pod) -> bool:
-    """Whether what a pod requests is what its only container does: there is nothing to add up then."""
+    """True if a pod's requests are those of its only container, so that there is nothing to add up."""
     spec = pod.spec
     return not (
         len(spec.containers) != 1 or spec.init_containers or spec.overhead or spec.resources is not None
@@ -278,7 +278,7 @@ def _containers(pod: Pod) -> Iterable[Container]:
 
 
 def _mentions_all_of(names: Iterable[str]) -> Callable[[Container], bool]:
-    """Whether a container requests some of each resource: there is nothing to fill in then."""
+    """Returns a test if a container requests each resource, so that there is nothing to fill in."""
 
     def mentions(container: Container) -> bool:
         requests = container.resources.requests
@@ -288,7 +288,8 @@ def _mentions_all_of(names: Iterable[str]) -> Callable[[Container], bool]:
 
 
 def _missing_defaults(pod: Pod, requests: Amounts) -> Mapping[str, Quantity]:
-    """The defaults to fill in: all of them, or with pod-level requests only for what nobody requests."""
+    """The defaults to fill in: all of them, or with pod-level requests only for resources without a
+    request."""
     resources = pod.spec.resources
     if resources is None or not any(map(is_pod_level, resources.requests)):
         return _NON_ZERO_DEFAULTS
@@ -378,12 +379,12 @@ def _pod_level_requests(pod: Pod, use_status: bool, infeasible: bool, per_view: 
 
 
 def resize_is_infeasible(pod: Pod) -> bool:
-    """Whether a pod runs and cannot be resized on its node."""
+    """True if a pod runs and cannot be resized on its node."""
     return _pending_resize(pod) == "Infeasible"
 
 
 def is_resize_deferred(pod: Pod) -> bool:
-    """Whether a pod runs and waits for room on its node to be resized."""
+    """True if a pod runs and waits for room on its node to be resized."""
     return _pending_resize(pod) == "Deferred"
 
 

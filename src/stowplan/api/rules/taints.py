@@ -18,7 +18,7 @@ _PLAIN_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 
 
 def tolerates(toleration: Toleration, taint: Taint, compare: bool = False) -> bool:
-    """Whether one toleration tolerates one taint.
+    """True if one toleration tolerates one taint.
 
     An empty effect or key stands for any. `compare` admits the operators Lt and Gt, which compare the taint's
     value with the toleration's (feature gate TaintTolerationComparisonOperators).
@@ -36,7 +36,7 @@ def tolerates(toleration: Toleration, taint: Taint, compare: bool = False) -> bo
 
 
 def tolerated(taint: Taint, tolerations: Sequence[Toleration], compare: bool = False) -> bool:
-    """Whether any of the tolerations tolerates the taint."""
+    """True if any of the tolerations tolerates the taint."""
     return any(tolerates(toleration, taint, compare) for toleration in tolerations)
 
 
@@ -66,7 +66,7 @@ class Tolerations:
                     self._greater[where] = min(limit, self._greater.get(where, limit))
 
     def tolerate(self, taint: Taint) -> bool:
-        """Whether any of them tolerates a taint."""
+        """True if any of them tolerates a taint."""
         if not self._any:
             return False
         key, effect, value = taint.key, taint.effect, taint.value
@@ -86,7 +86,7 @@ class Tolerations:
         return False
 
     def keep_off(self, taints: Sequence[Taint], effects: Collection[str] = HARD_EFFECTS) -> bool:
-        """Whether some taint with one of these effects is not tolerated."""
+        """True if some taint with one of these effects is not tolerated."""
         return any(taint.effect in effects and not self.tolerate(taint) for taint in taints)
 
 
@@ -104,7 +104,7 @@ def untolerated(
 
 
 def same_taints(old: Sequence[Taint], new: Sequence[Taint]) -> bool:
-    """Whether two lists of taints are the same in everything, also in when the taints were added."""
+    """True if two lists of taints are equal, including the times when the taints were added."""
     return old == new and [taint.time_added for taint in old] == [taint.time_added for taint in new]
 
 
