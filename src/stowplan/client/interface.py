@@ -21,7 +21,7 @@ DELETED: Final = "DELETED"
 BOOKMARK: Final = "BOOKMARK"
 
 ANY_VERSION: Final = "0"
-"""For a list: whatever the server has at hand, which may be a little old."""
+"""For a list: any version that the server has cached, which may be a little old."""
 
 Body = Mapping[str, Any] | Struct
 """An object or a patch to send: data or a typed object."""
@@ -67,14 +67,14 @@ class WatchEvent(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
 
 
 class Watch(Protocol[T_co]):
-    """A running watch: it ends when the server ends it, and has to be closed when it is left early."""
+    """A running watch: it ends when the server ends it, and has to be closed otherwise."""
 
     def __aiter__(self) -> AsyncIterator[WatchEvent[T_co]]: ...
 
     def __anext__(self) -> Awaitable[WatchEvent[T_co]]: ...
 
     def ready(self, limit: int) -> Sequence[WatchEvent[T_co]]:
-        """Up to so many further events that need no waiting."""
+        """At most `limit` further events that need no waiting."""
         ...
 
     def aclose(self) -> Awaitable[object]: ...
@@ -103,11 +103,11 @@ class Reader(Protocol):
     """Reading objects of any resource as typed objects."""
 
     def streams(self, resource: Resource) -> bool:
-        """Whether what exists is better taken from a watch with `initial_events` than from a list."""
+        """True if existing objects are better read from a watch with `initial_events` than from a list."""
         return False
 
     async def is_reachable(self) -> bool:
-        """Whether the server can be reached, after a look if that is in doubt."""
+        """True if the server can be reached, after a probe if that is in doubt."""
         return True
 
     async def pause(self, seconds: float) -> None:
@@ -163,12 +163,12 @@ class Reader(Protocol):
 
 
 class Writer(Protocol):
-    """Writing objects. What comes back is the object as written; it must not be changed."""
+    """Writing objects. The result is the object as written; it must not be changed."""
 
     async def create(self, resource: Resource, body: Body, *, namespace: str = "") -> Json: ...
 
     async def create_unseen(self, resource: Resource, body: Body, *, namespace: str = "") -> None:
-        """Create an object nobody wants to see as written, such as an event: it is not decoded then."""
+        """Create an object without reading the result, such as an event: it is not decoded then."""
         await self.create(resource, body, namespace=namespace)
 
     async def update(self, resource: Resource, body: Body, *, subresource: str = "") -> Json:
@@ -196,7 +196,7 @@ class Writer(Protocol):
         *,
         subresource: str = "",
     ) -> None:
-        """Patch an object nobody wants to see as written, such as a status: it is not decoded then."""
+        """Patch an object without reading the result, such as a status: it is not decoded then."""
         await self.patch(resource, namespace, name, patch, kind, subresource=subresource)
 
     async def delete(

@@ -17,7 +17,7 @@ T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
 
 
 class Handler(Protocol[T_contra]):
-    """An event handler. It must not wait, and an exception of its own ends the reflector."""
+    """An event handler. It must not wait, and its exceptions end the reflector."""
 
     def added(self, new: T_contra, /) -> None: ...
 
@@ -35,7 +35,7 @@ class BulkHandler(Handler[T_contra], Protocol[T_contra]):
 
 
 class _InTurn(Generic[T]):
-    """Two event handlers that are told of the same objects, one after the other."""
+    """Two event handlers for the same objects, called one after the other."""
 
     def __init__(self, first: Handler[T], second: Handler[T]) -> None:
         self._first = first
@@ -68,7 +68,7 @@ class _InTurnAtOnce(_InTurn[T]):
 
 
 KEYS: Final = 50
-"""Making so many keys takes about as long as passing one object on."""
+"""Number of keys whose creation takes about as long as passing one object on."""
 
 
 _FEW: Final = 20
@@ -103,7 +103,7 @@ class ObjectStore(Generic[T]):
 
     @property
     def at_once(self) -> int:
-        """How many objects to give it at once, so that passing them on takes a few milliseconds."""
+        """Number of objects to pass at once, so that handling them takes a few milliseconds."""
         return _FEW if self._bulk is None else _MANY
 
     @property
@@ -169,10 +169,10 @@ class ObjectStore(Generic[T]):
             self._report(unreadable)
 
     def replace(self, wanted: ShardedDict[T], unreadable: Iterable[Unreadable] = ()) -> Iterator[None]:
-        """Make this all there is, step by step: the caller may pause between the steps but must take all.
+        """Replace all objects, step by step: the caller may pause between the steps but must take all.
 
-        Objects are taken out of `wanted`, and those that nobody needs are let go one at a time: freeing tens
-        of thousands at once takes long.
+        Objects are taken out of `wanted`, and dropped ones are released one at a time: freeing tens of
+        thousands at once takes long.
         """
         skipped = {one.key: one for one in unreadable}
         for number, key in enumerate(_keys(self._objects), 1):
@@ -190,7 +190,7 @@ class ObjectStore(Generic[T]):
             yield
 
     def put_all(self, new: Mapping[str, T]) -> None:
-        """Objects are there, new or changed: `put` for each, but together if none of them was there."""
+        """Add or update objects: `put` for each, but together if all of them are new."""
         if self._bulk is None or self._objects.has_any(new):
             for key, obj in new.items():
                 self.put(key, obj)

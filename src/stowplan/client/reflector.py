@@ -21,25 +21,26 @@ from stowplan.runtime.sharding import ShardedDict
 T = TypeVar("T", bound=Object)
 
 BREATH: Final = 200
-"""After so many objects in a row everybody else gets a turn."""
+"""Number of objects in a row after which other tasks get a turn."""
 
 SHORT_WATCH: Final = 1.0
-"""A watch that ends within so many seconds with nothing seen is taken for a failure."""
+"""A watch that ends within this number of seconds without an event counts as a failure."""
 
 _BROKEN_STREAMS: Final = 2
-"""After so many streams in a row that broke before they had shown everything it is listed once."""
+"""Number of consecutive streams that broke before the end of the initial objects, after which one list is
+used."""
 
 
 class Reflector(Generic[T]):
-    """Tells a handler of one resource's objects and their changes, for as long as it runs.
+    """Calls a handler for one resource's objects and their changes, for as long as it runs.
 
-    It survives whatever the server does: a watch that ends is resumed from the last version seen; if that
-    is forgotten (410) everything is listed anew and compared; errors are met with growing pauses. With
-    `stream` what exists is taken from the watch itself; a server that refuses that is listed from.
+    It survives all failures of the server: a watch that ends is resumed from the last version seen; if that
+    is forgotten (410) everything is listed again and compared; errors are retried with growing pauses. With
+    `stream` existing objects are read from the watch itself; if the server refuses that, from a list.
 
-    `without` says what suffers while the server forbids or lacks the resource: that is told once, and the
-    reflector goes on trying. Empty means that nothing goes without it, and every failure is told.
-    `transform` is applied to every object before anybody sees it. `unreadable` is called for an object that
+    `without` names the functions that suffer while the server forbids or lacks the resource: that is reported
+    once, and the reflector keeps trying. Empty means that nothing works without it, and every failure is
+    reported. `transform` is applied to every object on arrival. `unreadable` is called for an object that
     cannot be read; without it `report` is.
     """
 
@@ -87,7 +88,7 @@ class Reflector(Generic[T]):
 
     @property
     def resource(self) -> Resource:
-        """What it follows."""
+        """The reflected resource."""
         return self._resource
 
     @property
@@ -107,7 +108,7 @@ class Reflector(Generic[T]):
 
     @property
     def skipped(self) -> int:
-        """How many times an object had to be skipped because it could not be read."""
+        """Number of times an object had to be skipped because it could not be read."""
         return self._store.skipped
 
     @property
@@ -122,7 +123,7 @@ class Reflector(Generic[T]):
 
     @property
     def has_synced(self) -> bool:
-        """Whether everything that existed at some moment has been seen."""
+        """True once everything that existed at some moment has been seen."""
         return self._synced.is_set()
 
     @property
@@ -265,9 +266,9 @@ class Reflector(Generic[T]):
         await self._pause(error.retry_after or 0)
 
     async def _is_known_to_be_gone(self) -> bool:
-        """Whether the server is gone, which others log once for all reflectors.
+        """True if the server is gone, which is logged once for all reflectors elsewhere.
 
-        One that has never been reached is reported here, too: once, with what was asked of it.
+        A server that has never been reached is reported here, too: once, with the request.
         """
         if await self._reader.is_reachable():
             self._is_gone_reported = False
@@ -276,7 +277,7 @@ class Reflector(Generic[T]):
         return known
 
     def _is_list_worth_trying(self, error: ApiError) -> bool:
-        """Whether what failed as a stream may do as a list: on a server that cannot stream, or not now."""
+        """True if a failed stream may work as a list: on a server that cannot stream, or not now."""
         if error.code in (400, 422):
             self._stream = False
             return True
@@ -309,10 +310,10 @@ class Reflector(Generic[T]):
 
 
 class _Initial(Generic[T]):
-    """What a watch shows of everything that exists, until it has shown all of it.
+    """Objects of a watch's initial events, until they are complete.
 
-    A store that has nothing yet gets objects as they come, some at a time, so that a list is worked off while
-    it arrives. Of one that has some it is known only at the end which of them are gone.
+    An empty store gets objects as they arrive, some at a time, so that a list is processed while it arrives.
+    For one that has some, only the end shows which of them are gone.
     """
 
     def __init__(self, store: ObjectStore[T]) -> None:
@@ -324,7 +325,7 @@ class _Initial(Generic[T]):
         self.version = ""
         """The version as of which this is everything."""
         self.further: Sequence[WatchEvent[T]] = ()
-        """What came after it."""
+        """Events after them."""
 
     def see(self, event: WatchEvent[T], watch: Watch[T]) -> bool:
         """Take in an event, and those that have come already; True when everything has been shown."""
@@ -392,10 +393,10 @@ _REFUSALS: Final = (403, 404, 405)
 
 
 class WatchAvailability:
-    """Whether one resource can be watched: not known yet, yes, or refused by the server.
+    """Availability of a resource's watch: not known yet, yes, or refused by the server.
 
-    `without` says what suffers while it is refused: that is told once, with the reason. Empty means that
-    nothing goes without it; then every failure is told.
+    `without` names the functions that suffer while it is refused: that is reported once, with the reason.
+    Empty means that nothing works without it; then every failure is reported.
     """
 
     def __init__(
@@ -427,14 +428,14 @@ class WatchAvailability:
         self._settled.set()
 
     def granted(self) -> None:
-        """The server gives it."""
+        """The server grants access."""
         if self.refusal:
             self.refusal = ""
             self._inform(f"{self._name} can be watched now")
         self._settled.set()
 
     def ask_again(self) -> None:
-        """If it was refused, ask now: perhaps that was too early. `settled` waits for the answer."""
+        """If it was refused, request again: the first one may have come too early. `settled` waits for the answer."""
         if self.refusal:
             self._settled.clear()
             self._hurry.set()
@@ -444,7 +445,7 @@ class WatchAvailability:
         await self._settled.wait()
 
     async def pause(self, seconds: float) -> None:
-        """Wait before the next request; less long if somebody asks for it."""
+        """Wait before the next request; `ask_again` cuts it short."""
         if not self.refusal:
             await self._pause(seconds)
             return

@@ -39,10 +39,10 @@ async def retried(
 
 
 def is_unwell(error: ApiError) -> bool:
-    """Whether the server says that it cannot answer now."""
+    """True if the server reports that it cannot answer now."""
     return error.reason in _UNWELL or (error.reason in _NAMELESS and error.code in _UNWELL.values())
 
 
 def had_no_effect(error: ApiError) -> bool:
-    """Whether a write can be sent again without asking what became of it: it was refused or never arrived."""
+    """True if a write can be sent again without a check of its effect: it was refused or never arrived."""
     return is_unwell(error) or (error.is_unreachable and "refused" in error.message.lower())

@@ -1,8 +1,8 @@
 """Leader election: one of several instances holds a resource lock in the API server, and renews it.
 
 `lock_for` makes the lock, `Elector` acquires, renews and releases it, `ElectionThread` runs an elector in a
-thread of its own. A leader knows itself until when it may lead; nobody else takes over before that, whatever
-is slow, lost or suspended.
+separate thread. A leader knows itself until when it may lead; no other candidate takes over before that, even
+if something is slow, lost or suspended.
 """
 
 from stowplan.client.election.candidate import Candidate, CandidateInfo

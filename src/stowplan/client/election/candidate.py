@@ -29,7 +29,7 @@ class LeaseCandidateSpec(Struct, frozen=True):
 
     @property
     def is_pinged(self) -> bool:
-        """Whether the server waits for a renewal."""
+        """True if the server waits for a renewal."""
         if not self.ping_time:
             return False
         return not self.renew_time or seconds_of(self.ping_time) > seconds_of(self.renew_time)
@@ -41,7 +41,7 @@ class LeaseCandidate(Object, frozen=True):
 
 @dataclass(frozen=True)
 class CandidateInfo:
-    """What a server picks the leader by. `name` is our identity in the election."""
+    """Data by which a server picks the leader. `name` is our identity in the election."""
 
     namespace: str
     name: str
@@ -77,7 +77,7 @@ class Candidate:
 
     @property
     def has_synced(self) -> bool:
-        """Whether it is known if our candidate exists already."""
+        """True once it is known if our candidate exists already."""
         return self._reflector.has_synced
 
     async def run(self) -> None:

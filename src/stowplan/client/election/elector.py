@@ -40,13 +40,13 @@ class Claim:
 
     @property
     def is_ours(self) -> bool:
-        """Whether the lock was ours when it was last seen."""
+        """True if the lock was ours when it was last seen."""
         return self.observed.record.holder == self._lock.identity
 
     async def try_acquire_or_renew(self) -> bool:
-        """Take or renew the lock if that is allowed; whether it is ours now.
+        """Take or renew the lock if that is allowed; True if it is ours now.
 
-        A leader writes without reading first, relying on being refused if anybody else wrote.
+        A leader writes without reading first: the write is refused if another client wrote in between.
         """
         began = self._clock.monotonic()
         record = self._wanted()
@@ -82,10 +82,10 @@ class Claim:
         return record
 
     async def release(self) -> bool:
-        """Clear the lock if it is ours; whether it is not ours any more.
+        """Clear the lock if it is ours; True if it is not ours any more.
 
-        With `retry_release` it is tried again for as long as somebody writes meanwhile, which may be a
-        renewal of ours that was under way. Releases before 1.37 give up then.
+        With `retry_release` it is retried as long as other writes interfere, such as a renewal of ours that
+        was under way. Releases before 1.37 give up then.
         """
         while True:
             try:
@@ -105,7 +105,7 @@ class Claim:
             self._log(4, "Conflict when releasing lease, retrying")
 
     def _wanted(self, date: float | None = None) -> Record:
-        """The record of somebody who begins to lead."""
+        """The record of a new leader."""
         now = self._clock.now() if date is None else date
         return Record(self._lock.identity, self._timing.validity, now, now)
 
@@ -123,7 +123,7 @@ class Claim:
         return None
 
     async def _with_timeout(self, request: Awaitable[R]) -> R:
-        """What a server answers in time; a server that hangs is one that cannot be reached."""
+        """Response within the time limit; a server that hangs counts as unreachable."""
         limit = self._timing.request_timeout
         try:
             async with asyncio.timeout(limit.seconds):
@@ -178,16 +178,16 @@ def _is_not_found(failure: Exception) -> bool:
 
 
 DEFAULT_NAME: Final = "kube-scheduler"
-"""The election's name in metrics and messages, whatever its lock is called."""
+"""The election's name in metrics and messages, regardless of the lock's name."""
 
 _DEADLINE: Final = "context deadline exceeded"
 
 
 class LeaseLostError(Exception):
-    """We do not lead any more; whatever only a leader may do has to end at once.
+    """We do not lead any more; all work that only a leader may do has to end at once.
 
-    `may_rejoin`: the server could not be reached and, as far as we know, nobody else leads, so we may take
-    part in the election again.
+    `may_rejoin`: the server could not be reached and, as far as we know, there is no other leader, so we may
+    take part in the election again.
     """
 
     def __init__(self, message: str, *, may_rejoin: bool = False) -> None:
@@ -202,14 +202,13 @@ async def _always_reachable() -> bool:
 class Elector:
     """One candidate of an election.
 
-    A host awaits `acquire`, then does its work beside `renew`, which ends only with `LeaseLostError`, and
-    calls `release` in any case. `is_leader` can be asked at any time and is right also when the process was
-    held up: by the time anybody else leads, it has become false.
+    A host awaits `acquire`, then does its work concurrently with `renew`, which ends only with
+    `LeaseLostError`, and calls `release` in any case. `is_leader` is correct at any time, even after the
+    process was suspended: by the time another candidate leads, it has become false.
 
-    With `coordinated` the server picks the leader among those who offer themselves (see `Candidate`).
-    `retry_release`: a release that somebody else's write got in the way of is tried again.
-    `pause` waits before the next try, and may be cut short when a server that was gone is back;
-    `is_reachable` finds out whether it is gone.
+    With `coordinated` the server picks the leader among the registered candidates (see `Candidate`).
+    `retry_release`: a release that conflicted with another write is retried. `pause` waits before the next
+    try, and may be cut short when a server that was gone is back; `is_reachable` checks if it is gone.
     """
 
     def __init__(
@@ -250,12 +249,12 @@ class Elector:
 
     @property
     def leader(self) -> str:
-        """Who leads as far as we know; empty if nobody does."""
+        """Current leader as far as we know; empty if there is none."""
         return self._claim.observed.record.holder
 
     @property
     def is_leader(self) -> bool:
-        """Whether we may act as the leader at this moment."""
+        """True if we may act as the leader at this moment."""
         tenure = self._claim.tenure
         return self._is_leading and self._claim.is_ours and tenure is not None and tenure.is_valid
 
@@ -274,7 +273,7 @@ class Elector:
         return self._claim.slow_paths
 
     def problem(self, tolerance: float) -> str:
-        """What is wrong if we should have stopped leading so many seconds ago and have not; else nothing."""
+        """Error if we should have stopped leading `tolerance` seconds ago and have not; else empty."""
         if not self._is_leading or not self._claim.is_ours:
             return ""
         if (
@@ -285,9 +284,9 @@ class Elector:
         return ""
 
     async def acquire(self, *, again: bool = False) -> None:
-        """Come back when we lead. It never gives up; failures are said and tried again.
+        """Return when we lead. It never gives up; failures are logged and retried.
 
-        With `again`, for somebody who has led before: raises `LeaseLostError` if another one leads now.
+        With `again`, for a former leader: raises `LeaseLostError` if another one leads now.
         """
         where = self._lock.description
         self._logger.info(0, "Attempting to acquire leader lease...", lock=where)
@@ -402,5 +401,5 @@ class ElectionHealth:
         self._elector = elector
 
     def problem(self) -> str:
-        """What is wrong; empty if nothing is."""
+        """Problem of the election; empty if there is none."""
         return "" if self._elector is None else self._elector.problem(self._tolerance)

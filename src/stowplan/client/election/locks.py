@@ -36,15 +36,15 @@ class Seen(NamedTuple):
 
 
 class Lock(Protocol):
-    """Something only one candidate at a time can hold.
+    """A lock that only one candidate at a time can hold.
 
-    `get` fails with `ApiError` 404 if it does not exist; `update` is refused if anybody wrote since it was
+    `get` fails with `ApiError` 404 if it does not exist; `update` is refused after another write since it was
     last read or written here.
     """
 
     @property
     def identity(self) -> str:
-        """Who we are."""
+        """Our identity."""
         ...
 
     @property
@@ -64,7 +64,7 @@ class Lock(Protocol):
 
 
 class LeaseLock:
-    """A coordination.k8s.io/v1 Lease. `labels` are put on it by whoever holds it."""
+    """A coordination.k8s.io/v1 Lease. Its holder puts `labels` on it."""
 
     def __init__(
         self,
@@ -189,14 +189,15 @@ def _references(resource: Resource, known: Json | None) -> tuple[Json, ...]:
 
 
 UNKNOWN_LEADER: Final = "leaderelection.k8s.io/unknown"
-"""Who holds the pair when the two locks are held by different candidates."""
+"""Holder of the pair when the two locks are held by different candidates."""
 
 
 class MultiLock:
-    """Held when both are. Who knows only one of the two is kept out, and keeps us out, by that one.
+    """Held when both are. A candidate that uses only one of the two is kept out, and keeps us out, by that
+    one.
 
-    The second lock is read before it is written, as old clients do; but if it changed hands since it was last
-    looked at, it is left alone, also by a leader that has slept for too long.
+    The second lock is read before it is written, as old clients do; but if it changed hands since the last
+    read, it is left alone, also by a leader that was suspended for too long.
     """
 
     def __init__(self, primary: Lock, secondary: Lock) -> None:
@@ -281,13 +282,13 @@ class MultiLock:
 
 LEASES_LOCK: Final = "leases"
 LOCK_KINDS: Final = (LEASES_LOCK, "endpoints", "configmaps", "endpointsleases", "configmapsleases")
-"""Values of `resourceLock`: the Lease of today, the locks before it, and each with a Lease beside it."""
+"""Values of `resourceLock`: today's Lease, the locks before it, and each combined with a Lease."""
 
 _OLD: Final = {"endpoints": ENDPOINTS, "configmaps": CONFIG_MAPS}
 
 
 def identity(hostname: str, rng: random.Random) -> str:
-    """Who we are among the candidates. Two processes of one host have different ones.
+    """Our identity among the candidates. Two processes of one host have different ones.
 
     `rng` has to be different in every process, as `random.SystemRandom` is.
     """

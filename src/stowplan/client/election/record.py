@@ -1,4 +1,4 @@
-"""What candidates go by: the election record in a lock, its validity, and the durations of an election."""
+"""Inputs of candidates: the election record in a lock, its validity, and the durations of an election."""
 
 import json
 import math
@@ -14,11 +14,11 @@ from stowplan.gocompat.durations import SECOND, Duration
 from stowplan.runtime.clock import Clock
 
 JITTER: Final = 1.2
-"""A candidate waits for up to so many retry periods more, by chance."""
+"""Maximum of the additional, random waiting time of a candidate, in retry periods."""
 
 
 class ElectionError(ValueError):
-    """Settings with which nobody can be elected; one line."""
+    """Settings with which no candidate can be elected; one line."""
 
 
 class LeaseDurations(Protocol):
@@ -104,7 +104,7 @@ class Record(msgspec.Struct, frozen=True):
     preferred: str = ""
 
     def continuing(self, before: "Record", strategy: str = "") -> "Record":
-        """The same leader goes on leading."""
+        """Record of the same leader's next term."""
         return msgspec.structs.replace(
             self, acquired=before.acquired, transitions=before.transitions, strategy=strategy
         )
@@ -218,7 +218,7 @@ class Observation:
     at: float = float("-inf")
 
     def is_valid(self, now: float) -> bool:
-        """Whether the record was still new enough at this time for its holder to lead."""
+        """True if the record was still new enough at this time for its holder to lead."""
         return self.at + self.record.seconds > now
 
     def expires_in(self, now: float) -> float:
@@ -226,14 +226,14 @@ class Observation:
 
 
 class Tenure:
-    """For how long a successful write lets us lead: from when it was made, not from when it was answered.
+    """The time a successful write lets us lead: from when it was made, not from when it was answered.
 
     Some candidates compare records by their whole seconds and see only the first of several writes in one
     second, so it counts from the beginning of that second; a write that repeats the second of the one before,
-    as after the wall clock was set back, extends nothing. Nobody takes over before it has ended.
+    as after the wall clock was set back, extends nothing. No other candidate takes over before its end.
 
-    Only monotonic time counts: no correction of the wall clock moves it, and it goes on while the machine is
-    suspended. Validity can be asked for from any thread.
+    Only monotonic time counts: no correction of the wall clock moves it, and it continues while the machine
+    is suspended. `is_valid` is thread-safe.
     """
 
     __slots__ = ("_clock", "_second", "_since", "end")

@@ -1,13 +1,13 @@
-"""Holding the lease from a thread of its own, so that nothing the rest of the process does can lose it.
+"""Holding the lease from a separate thread, so that nothing the rest of the process does can lose it.
 
 The scheduling loop may be busy for seconds: a plugin that computes or sleeps, a large answer that is decoded.
-The lease is renewed meanwhile, by an `Elector` in another thread with an event loop and HTTP clients of its
-own. What can still lose it is a single call that keeps the interpreter to itself for longer than the renew
-deadline (a C extension that does not release the GIL), and a process that is stopped as a whole. In both
-cases `is_leader` has become false by the time anybody else may lead: it is a question to a clock.
+The lease is renewed meanwhile, by an `Elector` in another thread with a separate event loop and HTTP clients.
+It can still be lost by a single call that holds the interpreter for longer than the renew deadline (a C
+extension that does not release the GIL), and by a process that is stopped as a whole. In both cases
+`is_leader` has become false by the time another candidate may lead, because it reads a clock.
 
 A scheduling loop that hangs for good keeps its lease this way. It fails its liveness probe: `/livez` is
-answered by the loop that schedules, so whoever asks gets no answer and restarts the process.
+answered by the loop that schedules, so the probe gets no answer and the kubelet restarts the process.
 """
 
 import asyncio
@@ -28,20 +28,20 @@ ENDED_WITHIN: Final = 3.0
 
 
 class Participant(NamedTuple):
-    """What runs in the thread: an elector, and our candidate if the election is coordinated."""
+    """Contents of the thread: an elector, and our candidate if the election is coordinated."""
 
     elector: Elector
     candidate: Candidate | None = None
 
 
 SetUp = Callable[[AsyncExitStack], Awaitable[Participant]]
-"""Makes a participant in the thread it is going to run in. What the stack holds is closed in the end."""
+"""Creates a participant in the thread it is going to run in. The stack is closed in the end."""
 
 
 class ElectionThread:
     """An elector as the rest of the process sees it. `async with` begins and ends its thread.
 
-    Raises on entering whatever setting it up raises.
+    Entering it raises the errors of `set_up`.
     """
 
     def __init__(self, set_up: SetUp) -> None:
@@ -72,7 +72,7 @@ class ElectionThread:
 
     @property
     def elector(self) -> Elector:
-        """What can be read of it from any thread: who leads, its metrics, its health."""
+        """The elector, to be read from any thread: leader, metrics, health."""
         return self._ready.result(0).elector
 
     @property
@@ -82,7 +82,7 @@ class ElectionThread:
 
     @property
     def is_leader(self) -> bool:
-        """Whether we may act as the leader at this moment, also if the thread is stuck."""
+        """True if we may act as the leader at this moment, also if the thread is stuck."""
         return self._ready.done() and self.elector.is_leader
 
     async def acquire(self, *, again: bool = False) -> None:
@@ -108,7 +108,7 @@ class ElectionThread:
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
-        except BaseException as error:  # noqa: BLE001 - told to whoever waits, in the other thread
+        except BaseException as error:  # noqa: BLE001 - passed to the waiting thread
             if not self._ready.done():
                 self._ready.set_exception(error)
         finally:

@@ -1,8 +1,8 @@
-"""A client of any Kubernetes API server over HTTP, and how to find the server and get in.
+"""A client of any Kubernetes API server over HTTP, with its discovery and credentials.
 
 HTTP/2, or HTTP/1.1 on kept connections, written for this purpose: a scheduler sends many small requests, and
-what one of them costs decides how many pods a second it can bind. Watches are HTTP/1.1, each on a connection
-of its own, so that a slow one holds up nobody.
+the cost of one of them decides how many pods a second it can bind. Watches are HTTP/1.1, each on a separate
+connection, so that a slow one does not block the others.
 """
 
 from stowplan.client.http.availability import ServerAvailability

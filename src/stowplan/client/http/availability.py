@@ -1,16 +1,16 @@
-"""Whether an API server can be reached: found out once, for all clients of it.
+"""Reachability of an API server: checked once, for all clients of it.
 
-Every client tells of connections that were refused or lost. Whether the server is gone then is found out
-here, by a probe: one cheap `GET /readyz`, to which any answer but a server error will do. While the server is
-gone there is one probe a second, over a fresh connection; when one is answered, whoever waits out a pause
-goes on at once.
+Every client reports connections that were refused or lost. A probe then checks if the server is gone: one
+cheap `GET /readyz`, for which any answer but a server error will do. While the server is gone there is one
+probe a second, over a fresh connection; when one is answered, all paused requests continue at once.
 
-A server may also go without a word: packets vanish while connections look established (a firewall or a load
-balancer that lost its state, a frozen machine). So when something is expected of the server (a watch is open,
-a request is under way) and no byte has come for a second, a probe goes over a connection that has served
-before. If that stays silent while a fresh one is answered, the old connections are dead whatever the kernel
-believes, and are ended; watches resume from their last version. TCP keepalive alone would not do: it takes
-several times as long, and behind a proxy or load balancer it only says that the proxy lives.
+A server may also go silent: packets vanish while connections look established (a firewall or a load balancer
+that lost its state, a frozen machine). So when something is expected of the server (a watch is open, a
+request is under way) and no byte has come for a second, a probe goes over a connection that has served
+before. If that stays silent while a fresh one is answered, the old connections are dead even if the kernel
+considers them established, and are ended; watches resume from their last version. TCP keepalive alone would
+not do: it takes several times as long, and behind a proxy or load balancer it only proves that the proxy
+lives.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from typing import Any, Final, Protocol
 from stowplan.runtime.logs import Logger
 
 QUIET: Final = 1.0
-"""Seconds without a byte from a server of which something is expected, until it is asked for a sign."""
+"""Seconds without an expected byte from a server until it is probed."""
 
 LOOK_EVERY: Final = 0.5
 KEPT_WITHIN: Final = 0.75
@@ -69,7 +69,7 @@ class Connections(Protocol):
 
     @property
     def expects_answer(self) -> bool:
-        """Whether a watch is open or a request under way."""
+        """True if a watch is open or a request under way."""
         ...
 
     def kept_probe(self) -> Coroutine[Any, Any, None] | None:
@@ -110,7 +110,7 @@ class ServerAvailability:
 
     @property
     def is_reachable(self) -> bool:
-        """What is known without asking."""
+        """Last known state, without a probe."""
         return self._down_since is None
 
     def add(self, member: Connections) -> None:
@@ -132,16 +132,16 @@ class ServerAvailability:
             self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY, self._look)
 
     def suspect(self) -> None:
-        """A connection was refused or lost, or the server answered with an error of its own: find out."""
+        """A connection was refused or lost, or the server answered with an error: start a probe."""
         if self._checking is None and self._members and self._down_since is None:
             self._decided.clear()
             self._checking = asyncio.get_running_loop().create_task(self._check(), name="API server probe")
             self._checking.add_done_callback(self._checked)
 
     async def check(self) -> bool:
-        """Whether the server can be reached, after a look if that is in doubt.
+        """True if the server can be reached, after a probe if that is in doubt.
 
-        False also if it could not, and came back during the look.
+        False also if it was unreachable, and came back during the probe.
         """
         recoveries = self._recoveries
         self.suspect()
@@ -149,7 +149,7 @@ class ServerAvailability:
         return self._down_since is None and self._recoveries == recoveries
 
     async def pause(self, seconds: float) -> None:
-        """Wait before the next try: so many seconds, or until the server is back if it is gone meanwhile."""
+        """Wait before the next try: `seconds`, or until the server is back if it goes away meanwhile."""
         wake = self._wake
         try:
             async with asyncio.timeout(seconds):
@@ -249,7 +249,7 @@ class ServerAvailability:
         self._recover(began)
 
     def _recover(self, began: float) -> None:
-        """Have everybody go on. What has been silent since before the trouble began is taken for dead."""
+        """Resume all paused requests. Connections silent since before the outage are considered dead."""
         self._is_back.set()
         self._wake.set()
         self._wake = asyncio.Event()
@@ -271,10 +271,10 @@ class _Probes:
         """The one that was answered."""
         self.problem = "no answer"
         self.closed = False
-        """Whether one failed because the server closed its connection in good order."""
+        """True if one failed because the server closed its connection in good order."""
 
     def __bool__(self) -> bool:
-        """Whether any is still under way."""
+        """True if any is still under way."""
         return bool(self._tasks)
 
     def start(self, probe: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
@@ -283,7 +283,7 @@ class _Probes:
         return task
 
     async def answered(self, seconds: float) -> bool:
-        """Wait so long for an answer to any of them; not so long if all fail."""
+        """Wait for an answer to any of them, at most `seconds`; less if all fail."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while self._tasks:

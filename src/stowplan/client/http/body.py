@@ -13,12 +13,12 @@ _RESUME_BELOW: Final = _PAUSE_ABOVE // 2
 
 
 class Body:
-    """Pieces go in as they come and out when they are asked for.
+    """Pieces are put in on arrival and taken out on request.
 
     A slow reader slows the server down.
 
-    A request whose answer broke off may be sent again, and the body begins anew, as long as nothing that was
-    read in it has been given to anybody (`is_given`).
+    If the response breaks off, the request may be sent again, and the body starts over, as long as nothing of
+    it has been passed on (`is_given`).
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Body:
             self._stirred.set()
         return True
 
-    # What the pool and the connection tell
+    # Calls from the pool and the connection
 
     def comes_from(self, connection: Connection, patience: float) -> None:
         """The connection it comes over, and for how many seconds that may be silent."""

@@ -24,7 +24,7 @@ class FileStamps:
         self._last = self._read()
 
     def changed(self) -> bool:
-        """Whether any file has changed since the last call, or since the beginning."""
+        """True if any file has changed since the last call, or since the beginning."""
         before, self._last = self._last, self._read()
         return before != self._last
 

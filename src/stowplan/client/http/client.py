@@ -70,20 +70,20 @@ _LONGEST_WATCH: Final = 600
 class HttpClient(Client):
     """A `Client` of one API server. It has to be closed; `async with` does.
 
-    `qps` and `burst` limit how many requests it sends (a negative rate: no limit). Raises `AccessError` if
-    the settings cannot be used. With a `timeout` servers are told for how long an answer is of use, and none
-    is waited for any longer (watches are not meant).
+    `qps` and `burst` limit the requests it sends (a negative rate: no limit). Raises `AccessError` if the
+    settings cannot be used. With a `timeout` the server is given a deadline for each answer, and the client
+    does not wait any longer (except for watches).
 
-    Requests that are refused for the moment are sent again, and so are those that only read. Of writes whose
-    answer was lost only those are that come to the same when they are done twice: binding, and patches of
-    maps. `observer` is told of every request.
+    Requests that are refused for the moment are sent again, and so are reads. Writes whose answer was lost
+    are repeated only if they are idempotent: bindings, and patches of maps. `observer` is notified of every
+    request.
 
-    `streams`: whether what exists at first comes through watch lists. By default pods and nodes do not: a
-    list of many objects takes an API server half the time, as JSON.
+    `streams`: read existing objects through watch lists. By default pods and nodes are listed: a list of many
+    objects takes an API server half the time, as JSON.
 
     Clients of one server share its `availability`. A `patient` client holds requests while the server is
     gone, those that have not been sent or may be sent again, and sends them when it is back. Writes are sent
-    only while `may_write` says so: a process that was held up may find that another one leads.
+    only while `may_write` returns True: a process that was suspended may find that another one leads.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class HttpClient(Client):
         """Close all connections; what is under way fails."""
         self._transport.close()
 
-    # Whether there is a server
+    # Reachability of the server
 
     @property
     def availability(self) -> ServerAvailability:
@@ -339,7 +339,7 @@ class HttpClient(Client):
         asking.add_done_callback(body.asked)
         try:
             steps, step = decoding.parts(), None
-            # The loop's time: in virtual time nobody waits for a turn.
+            # The loop's time: in virtual time there is no wait for a turn.
             now = asyncio.get_running_loop().time
             began = now()
             while True:
@@ -377,7 +377,7 @@ class HttpClient(Client):
 
 
 def _says_bound_to(error: ApiError, node: str) -> bool:
-    """Whether a binding is refused because it was done before, as when its answer was lost.
+    """True if a binding is refused because it was done before, as when its answer was lost.
 
     A server compares uids first, so it is about the same pod.
     """

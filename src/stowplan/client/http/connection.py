@@ -31,11 +31,11 @@ _RETRY_AFTER: Final = b"\r\nretry-after:"
 _LINE_ENDS: Final = (b"\r\n", b"\r", b"\n")
 _HEXADECIMAL: Final = frozenset(b"0123456789abcdefABCDEF")
 _PLAIN_CHUNK_LINE: Final = re.compile(rb"([0-9a-fA-F]{1,15})\r\n")
-"""How chunks begin, but for those that have extensions or that somebody wrote by hand."""
+"""The usual beginning of a chunk: without extensions and without unusual spelling."""
 
 
 class MalformedError(ValueError):
-    """What came is not HTTP."""
+    """The data received is not HTTP."""
 
 
 class TooLargeError(MalformedError):
@@ -46,7 +46,7 @@ class TooLargeError(MalformedError):
 
 
 class Head(NamedTuple):
-    """What matters of an answer's head. Without `length` and chunks the answer ends with the connection."""
+    """Relevant parts of an answer's head. Without `length` and chunks the answer ends with the connection."""
 
     status: int
     length: int | None
@@ -110,7 +110,7 @@ def _only_field(lowered: bytes, name: bytes) -> bytes | None:
 
 
 class Chunks:
-    """Takes chunks apart as they come in, wherever they are cut."""
+    """Decodes chunks as they arrive, cut at any place."""
 
     __slots__ = ("_in_trailer", "_left", "_rest", "ended")
 
@@ -175,9 +175,9 @@ class Chunks:
 
 
 def _whole_chunks(data: bytes, view: memoryview, at: int, pieces: list[memoryview]) -> int:
-    """Take the chunks that are there from beginning to end, and plain; gives the place behind them.
+    """Take the chunks that are complete, and plain; returns the place after them.
 
-    A server that streams a list may send each object as a chunk of its own.
+    A server that streams a list may send each object as a separate chunk.
     """
     size, begins = len(data), _PLAIN_CHUNK_LINE.match
     while (line := begins(data, at)) is not None:
@@ -197,13 +197,13 @@ _INTERIM: Final = 200
 GIVEN_UP: Final = "the request was given up"
 OVERDUE: Final = "context deadline exceeded (no answer in time)"
 SILENT: Final = "the connection was silent while the server could not be reached"
-"""What is wrong with a connection, or an attempt to make one, that is given up because the server is back."""
+"""Error of a connection, or an attempt to make one, that is given up because the server is back."""
 
 
 class Answer(NamedTuple):
-    """What a server answered. The body of a stream comes elsewhere.
+    """A server's answer. The body of a stream is delivered separately.
 
-    The body is kept in the pieces that came: putting a large one together would hold the event loop.
+    The body is kept in the pieces that came: joining a large one would block the event loop.
     """
 
     status: int
@@ -211,7 +211,7 @@ class Answer(NamedTuple):
     retry_after: float | None
     head: bytes = b""
     is_block: bool = False
-    """Whether the head is a header block of HTTP/2."""
+    """True if the head is a header block of HTTP/2."""
 
     @property
     def date(self) -> bytes | None:
@@ -246,7 +246,7 @@ class LostError(Exception):
 
 
 class Stream(Protocol):
-    """Who takes the body of an answer while it comes."""
+    """Receiver of the body of an answer while it arrives."""
 
     def feed(self, piece: bytes) -> None: ...
 
@@ -256,7 +256,7 @@ class Stream(Protocol):
 
 
 class Link(Protocol):
-    """What a connection needs of a transport."""
+    """The part of a transport that a connection uses."""
 
     def write(self, data: bytes, /) -> None: ...
 
@@ -272,7 +272,7 @@ class Link(Protocol):
 
 
 class _Part(Enum):
-    """What is expected next of an answer."""
+    """Next expected part of an answer."""
 
     NOTHING = auto()
     HEAD = auto()
@@ -282,7 +282,7 @@ class _Part(Enum):
 
 
 class Connection(asyncio.Protocol):
-    """A connection whose far end has been reached. `lost` is told when it ends, for whatever reason."""
+    """A connection whose far end has been reached. `lost` is called when it ends, for any reason."""
 
     def __init__(self, lost: Callable[["Connection"], None]) -> None:
         self._lost = lost
@@ -302,17 +302,17 @@ class Connection(asyncio.Protocol):
         self._answered = False
         self._served = 0
         self.deadline = float("inf")
-        """When whoever waits for the answer has waited long enough, or nobody needs the connection."""
+        """Time when the wait for the answer ends, or when an unused connection is closed."""
         self.overdue = OVERDUE
-        """What went wrong if that time comes."""
+        """Error to raise at that time."""
         self.made = self.heard = self._now()
         """When it was made, and when it was last heard of: made, or a byte came. By the loop's time."""
         self.is_last = False
-        """Whether it closes after the answer that is under way."""
+        """True if it closes after the current answer."""
 
     @property
     def is_usable(self) -> bool:
-        """Whether another request can be sent."""
+        """True if another request can be sent."""
         return (
             self._part is _Part.NOTHING and self._transport is not None and not self._transport.is_closing()
         )
@@ -349,14 +349,14 @@ class Connection(asyncio.Protocol):
             self.abort(self.overdue)
 
     def abort(self, problem: str = GIVEN_UP) -> None:
-        """End it at once, whatever is under way."""
+        """End it at once, with all requests under way."""
         transport, self._transport = self._transport, None
         self._fail(problem)
         if transport is not None:
             transport.abort()
             self._lost(self)
 
-    # What the event loop tells
+    # Calls from the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport | Link) -> None:
         self._transport = cast(Link, transport)
@@ -459,7 +459,7 @@ class Connection(asyncio.Protocol):
             self._pieces.append(piece)
 
     def _finish(self, pieces: list[bytes]) -> None:
-        """The answer is complete. A connection that ends with it closes before its owner is told."""
+        """The answer is complete. If the connection ends with it, it closes before its owner is notified."""
         self._part = _Part.NOTHING
         self._pieces = []
         self._served += 1

@@ -111,7 +111,7 @@ class PluginCredentials:
         return self._clock.monotonic() >= self._next_run
 
     async def renew(self) -> None:
-        """However many ask, the command runs once, and goes on if one of them gives up."""
+        """Run the command once for all concurrent callers; it continues if one of them is cancelled."""
         if self._running is None:
             if self._failure is not None and not self._may_run:
                 raise CredentialsError(str(self._failure))
@@ -219,7 +219,7 @@ class PluginCredentials:
 
 
 class _TooMuchError(Exception):
-    """A command prints more than anybody can use."""
+    """A command prints more than can be used."""
 
 
 async def _taken(stream: asyncio.StreamReader) -> bytes:
@@ -306,7 +306,7 @@ class OidcCredentials:
         self._keep(token)
 
     async def _ask(self, url: str, form: bytes | None = None) -> dict[str, Any]:
-        """One request to the issuer, over a connection of its own."""
+        """One request to the issuer, over a separate connection."""
         try:
             address = Address.parse(url)
             tls = Tls(Trust(self._settings.authority, where="oidc")) if address.is_tls else None
@@ -344,10 +344,10 @@ REREAD_SECONDS: Final = 60.0
 
 
 class Credentials(Protocol):
-    """Who we are, as a header's value."""
+    """Our identity, as a header's value."""
 
     def header(self) -> str | None:
-        """What holds now, "" for nothing; None if it has to be renewed first."""
+        """Current value, "" for none; None if it has to be renewed first."""
         ...
 
     async def renew(self) -> None:
@@ -392,10 +392,10 @@ class Fixed:
 
 
 class TokenFile:
-    """A token that somebody writes to a file, and writes anew before it expires.
+    """A token in a file that is rewritten before the token expires.
 
     It is read every minute. While the file cannot be read the last token is used, or at first the one that
-    was given beside it.
+    was given with it.
     """
 
     def __init__(self, path: Path, clock: Clock, token: str = "") -> None:

@@ -88,7 +88,7 @@ class _Outline(msgspec.Struct):
 
 
 class Wanted(Enum):
-    """What decoding waits for."""
+    """Input that decoding waits for."""
 
     MORE = auto()
 
@@ -108,8 +108,8 @@ class Page(msgspec.Struct, Generic[T]):
 class Decoding(Generic[T]):
     """Decodes objects of one resource as one type.
 
-    Servers leave kind and version out of the objects of a list; here they have them in any case. Who manages
-    which field, often the larger half of an object, is left out.
+    Servers leave kind and version out of the objects of a list; here they have them in any case. Managed
+    fields, often the larger half of an object, are left out.
     """
 
     def __init__(self, resource: Resource, cls: type[T]) -> None:
@@ -284,7 +284,8 @@ class Decoding(Generic[T]):
 
 
 def _gathered(text: bytes, size: int) -> Generator[Wanted, bytes, tuple[bytes, bool]]:
-    """A text with further pieces, until it has more than so many bytes or has ended, and whether it has."""
+    """Append further pieces to a text until it has more than `size` bytes or has ended; returns it, and True
+    if it has ended."""
     pieces, missing = [text], size - len(text)
     while missing >= 0:
         piece = yield MORE

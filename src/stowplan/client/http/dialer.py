@@ -1,4 +1,4 @@
-"""Making connections: straight to a server or through a proxy, with TLS where that is asked for."""
+"""Making connections: directly to a server or through a proxy, with TLS if requested."""
 
 import asyncio
 import base64
@@ -28,7 +28,7 @@ _Ip = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def proxy_for(target: Address, environ: Mapping[str, str]) -> str:
-    """The proxy for an address, "" for none. What is on this machine is never asked for through a proxy."""
+    """The proxy for an address, "" for none. Addresses on this machine never use a proxy."""
     proxy = _setting(environ, f"{target.scheme}_proxy")
     host = target.host.rstrip(".").lower()
     ip = _ip(host)
@@ -45,10 +45,10 @@ def _setting(environ: Mapping[str, str], name: str) -> str:
 
 
 def _excludes(rule: str, host: str, ip: _Ip | None, port: int) -> bool:
-    """Whether an entry of NO_PROXY is about a host.
+    """True if an entry of NO_PROXY applies to a host.
 
-    `*` is about all, `10.0.0.0/8` about addresses, `example.com` about the domain and all in it, and
-    `.example.com` only about what is in it. An entry with a port is about that port.
+    `*` applies to all, `10.0.0.0/8` to addresses, `example.com` to the domain and all in it, and
+    `.example.com` only to its subdomains. An entry with a port applies to that port.
     """
     if rule in ("", "*"):
         return rule == "*"
@@ -91,7 +91,7 @@ _PIECE: Final = 16 * 1024
 
 
 class Inner(Protocol):
-    """Who speaks through TLS."""
+    """Protocol on top of TLS."""
 
     def connection_made(self, link: "TlsLink", /) -> None: ...
 
@@ -103,8 +103,8 @@ class Inner(Protocol):
 class TlsLink(asyncio.Protocol):
     """A protocol towards the socket, and a transport towards an inner one once the handshake is done.
 
-    `protocols` are offered to the server, the best first; `inner` is asked who speaks the one it chose ("" if
-    it did not choose).
+    `protocols` are offered to the server, the best first; `inner` returns the protocol for the one it chose
+    ("" if it did not choose).
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class TlsLink(asyncio.Protocol):
         """Wait for the handshake. Raises ssl.SSLError or OSError."""
         await self._ready
 
-    # A transport for whoever speaks through it
+    # Transport for the inner protocol
 
     def write(self, data: bytes) -> None:
         try:
@@ -255,7 +255,7 @@ class TlsLink(asyncio.Protocol):
 
 
 def _noticed(future: "asyncio.Future[Any]") -> None:
-    """A dial that was given up while it was being made has nobody left to hear why it failed."""
+    """Retrieve the exception of a dial that was given up, since no caller will."""
     if not future.cancelled():
         future.exception()
 
@@ -267,7 +267,7 @@ _HTTP2: Final = "h2"
 
 CONNECT_SECONDS: Final = 30.0
 _NEXT_ADDRESS: Final = 0.25
-"""Seconds until a name's next address is tried beside the first."""
+"""Seconds until a name's next address is tried in parallel with the first."""
 
 _KEEPALIVE: Final = (
     ("TCP_KEEPIDLE", 15),
@@ -302,13 +302,13 @@ class Dialer:
         self._tls = tls
         self._seconds = seconds
         self.offers_http2 = offers_http2 and tls is not None
-        """Whether a connection for requests may turn out to be one for many at a time."""
+        """True if a connection for requests may turn out to be one for many at a time."""
         self._proxy = _proxy(proxy) if proxy else None
         self._under_way: dict[asyncio.Timeout, float] = {}
 
     @property
     def target_prefix(self) -> str:
-        """What stands before the path in a request: a proxy that sees the request is told the host."""
+        """Prefix of the path in a request: a proxy that sees the request needs the host."""
         if self._proxy is None or self._target.is_tls:
             return ""
         return f"http://{self._target.authority}"
@@ -494,7 +494,7 @@ def _keep_alive(transport: asyncio.BaseTransport) -> None:
 
 
 def _system_text(error: OSError) -> str:
-    """What the system says, in small letters as people know it from other clients."""
+    """Error text of the system, in small letters as other clients print it."""
     if error.errno is None or error.errno not in errno.errorcode:
         return str(error) or type(error).__name__
     return os.strerror(error.errno).lower()

@@ -29,7 +29,7 @@ _REASONS: Final = {
     504: "Timeout",
 }
 _SHOWN: Final = 200
-"""So many characters are shown of an answer that is no Status."""
+"""Number of characters shown of an answer that is not a Status."""
 
 
 class _Status(msgspec.Struct):

@@ -2,7 +2,7 @@
 
 Towards the server: fields that all requests of a kind have in common are put into the table once, and are a
 byte each from then on. From the server: we allow it no table, so a block of fields depends on no other one,
-and nothing of it is decoded before somebody asks. Of a good answer that is the status alone.
+and nothing of it is decoded before it is needed. For a successful answer that is the status alone.
 """
 
 from collections import deque
@@ -17,10 +17,10 @@ class HeaderError(ValueError):
 Field = tuple[bytes, bytes]
 
 TABLE_SIZE: Final = 4096
-"""Bytes of the table we fill, if the server allows so many."""
+"""Bytes of our table, if the server allows that many."""
 
 _ENTRY: Final = 32
-"""Bytes that every entry of a table counts beside its name and value."""
+"""Bytes that every entry of a table counts in addition to its name and value."""
 
 _STATIC: Final[tuple[Field, ...]] = (
     (b":authority", b""),
@@ -53,7 +53,7 @@ _STATIC_NAMES: Final = {name: number for number, (name, _) in reversed(list(enum
 
 
 def number(value: int, prefix: int, flags: int = 0) -> bytes:
-    """A number whose first byte has so many bits for it; the others are flags."""
+    """A number whose first byte has `prefix` bits for it; the others are flags."""
     most = (1 << prefix) - 1
     if value < most:
         return bytes((flags | value,))
@@ -141,7 +141,7 @@ def huffman(text: bytes) -> bytes:
 
 
 def unhuffman(text: bytes) -> bytes:
-    """What a string in its short form means. Raises HeaderError."""
+    """Decode a Huffman-coded string. Raises HeaderError."""
     found = bytearray()
     code = 1
     for byte in text:
@@ -158,7 +158,7 @@ def unhuffman(text: bytes) -> bytes:
     return bytes(found)
 
 
-# What the server sends
+# Received fields
 
 _Raw = tuple[bytes, bool]
 """A string as it came, and whether that is its short form."""
@@ -189,7 +189,7 @@ _NAMED_STATUS: Final = frozenset(
     for flags in (0x00, 0x10, 0x40)
     if name == b":status"
 )
-"""How a status begins that has no number of its own."""
+"""Encodings of the name of a status without an indexed value."""
 _STATUSES: Final = {
     number(position, 7, 128): int(value)
     for position, (name, value) in enumerate(_STATIC, 1)
@@ -200,9 +200,9 @@ _MOST_STATUSES: Final = 64
 
 
 LONGEST_LIST: Final = 64 * 1024
-"""Bytes of the fields of a head, each counted as an entry of a table. The server is told this limit."""
+"""Bytes of the fields of a head, each counted as an entry of a table. Sent to the server as its limit."""
 _LONGEST_VALUE: Final = 1024
-"""Bytes of a value that somebody asks for: a status, a date, seconds."""
+"""Bytes of a value that is decoded: a status, a date, seconds."""
 
 
 def value_of(block: bytes, name: bytes) -> bytes | None:
@@ -273,11 +273,11 @@ def _static(position: int) -> Field:
     return _STATIC[position - 1]
 
 
-# What we send
+# Sent fields
 
 
 class Common(Protocol):
-    """What many requests have in common."""
+    """Common parts of many requests."""
 
     @property
     def fields(self) -> tuple[Field, ...]: ...
@@ -290,7 +290,7 @@ class Encoder:
         self._limit = TABLE_SIZE
         self._size = 0
         self._entries: deque[Field] = deque()
-        """What is in the table, the oldest first."""
+        """Entries of the table, the oldest first."""
         self._numbers: dict[Field, int] = {}
         """Which one an entry was, counted from the first one ever."""
         self._inserted = 0
@@ -300,7 +300,7 @@ class Encoder:
         """Blocks that hold as long as nothing is added to the table."""
 
     def resize(self, limit: int) -> None:
-        """The server allows a table of so many bytes; it is told which part of that we use."""
+        """The server changes the maximum size of the table; our answer is the part of it that we use."""
         limit = min(limit, TABLE_SIZE)
         if limit == self._limit:
             return

@@ -1,7 +1,7 @@
 """HTTP/2 on one kept connection (RFC 9113): many requests at a time, written together.
 
-What is sent in one turn of the event loop goes out in one write, and answers that came together are one read:
-with many small requests the calls to the system, not the bytes, are what a client costs.
+Everything sent in one turn of the event loop goes out in one write, and answers that arrived together are one
+read: with many small requests the system calls, not the bytes, are the cost of a client.
 """
 
 import asyncio
@@ -73,7 +73,7 @@ _LAST_STREAM: Final = (1 << 31) - 1
 _MOST_PIECES: Final = 64
 """Frames of one header block."""
 _MOST_RESPONSES: Final = 10_000
-"""Frames of its own that the server may have us answer without reading what we write."""
+"""Number of frames that we answer for the server before it reads our writes."""
 _SMALL: Final = 64
 """Bytes of a body below which a frame is worth less than the work of taking it apart."""
 _MOST_IDLE_FRAMES: Final = 10_000
@@ -85,7 +85,7 @@ that have ended: a server that behaves sends a few of them with each answer.
 
 
 def _opening() -> bytes:
-    """What a client begins with: settings, and how much it takes over the connection as a whole."""
+    """Connection preface of a client: settings, and its window for the connection as a whole."""
     settings = b"".join(
         _SETTING.pack(*one)
         for one in (
@@ -153,7 +153,7 @@ class Exchange:
         """Bytes of these."""
         self.answered = False
         self.unsent: memoryview | None = None
-        """What the server did not take yet of the body."""
+        """Part of the body that the server has not accepted yet."""
         self.credit = 0
         """Bytes the server takes of that."""
         self.topped = 0
@@ -161,7 +161,7 @@ class Exchange:
 
 
 class Http2Connection:
-    """A connection whose far end has been reached. `lost` is told when it ends, for whatever reason."""
+    """A connection whose far end has been reached. `lost` is called when it ends, for any reason."""
 
     def __init__(self, lost: Callable[["Http2Connection"], None]) -> None:
         self._lost = lost
@@ -186,22 +186,22 @@ class Http2Connection:
         self._most = _MOST_STREAMS
         self._largest = _FRAME
         self._window = _DEFAULT_WINDOW
-        """What the server takes of a new stream, at first."""
+        """Initial window of a new stream at the server."""
         self._credit = _DEFAULT_WINDOW
-        """What the server takes over the whole connection."""
+        """Window of the whole connection at the server."""
         self._received = 0
         self._responses = 0
         self._idle_frames = 0
         """Frames without content since the last answer."""
         self._served = 0
         self.reserved = 0
-        """Places that are promised to somebody."""
+        """Number of reserved streams."""
         self.patience = float("inf")
         """Seconds for which an answer is waited."""
         self.made = self.heard = self._now()
         """When it was made, and when it was last heard of: made, or a byte came. By the loop's time."""
         self.is_last = False
-        """Whether it closes after the answers that are under way."""
+        """True if it closes after the current answers."""
 
     async def ready(self) -> None:
         """Wait until the server has said what it takes. Raises LostError."""
@@ -209,7 +209,7 @@ class Http2Connection:
 
     @property
     def is_usable(self) -> bool:
-        """Whether another request can be sent."""
+        """True if another request can be sent."""
         return (
             self._link is not None
             and not self.is_last
@@ -276,7 +276,7 @@ class Http2Connection:
         self._end_if_last()
 
     def sweep(self, now: float) -> None:
-        """Give up what is overdue, and the connection if nobody needs it or nothing is heard over it."""
+        """Give up overdue requests, and the connection if it is unused or silent."""
         overdue = [one for one in self._exchanges.values() if one.began + self.patience <= now]
         for exchange in overdue:
             self.is_last = self.is_last or self.heard < exchange.began
@@ -286,14 +286,14 @@ class Http2Connection:
             self.abort()
 
     def abort(self, problem: str = GIVEN_UP) -> None:
-        """End it at once, whatever is under way."""
+        """End it at once, with all requests under way."""
         link, self._link = self._link, None
         self._fail_all(problem)
         if link is not None:
             link.abort()
             self._lost(self)
 
-    # What the link tells
+    # Calls from the link
 
     def connection_made(self, link: CountedLink, /) -> None:
         self._link = link
@@ -564,7 +564,7 @@ class Http2Connection:
         self._send(_frame(_RST_STREAM, 0, exchange.stream, _NUMBER.pack(code)))
 
     def _end_if_last(self) -> None:
-        """A connection that ends with its last answer closes before anybody is told."""
+        """Close a connection after its last answer, before the callers are notified."""
         if self.is_last and not self.load and self._link is not None:
             self._flush()
             self._link.close()
@@ -650,7 +650,7 @@ class Http2Connection:
 
 
 def _noticed(future: "asyncio.Future[None]") -> None:
-    """A connection that is given up while it is made has nobody left to hear why it failed."""
+    """Retrieve the exception of a connection that was given up, since no caller will."""
     if not future.cancelled():
         future.exception()
 

@@ -117,7 +117,7 @@ class Fields:
 
 
 def _kind(value: Any) -> str:
-    """What a value is; not the value itself, which may be a secret."""
+    """Kind of a value; not the value itself, which may be a secret."""
     if isinstance(value, dict):
         return "a map"
     return "a list" if isinstance(value, list) else f"a value of type {type(value).__name__}"
@@ -297,7 +297,7 @@ def _plugin(fields: Fields, cluster: Fields) -> ExecPlugin:
 
 
 def _about(cluster: Fields) -> dict[str, Any]:
-    """What a plugin is told of the server."""
+    """Cluster information for a credential plugin."""
     names = ("server", "tls-server-name", "proxy-url", "certificate-authority-data")
     told: dict[str, Any] = {name: text for name in names if (text := cluster.text(name))}
     if cluster.flag("insecure-skip-tls-verify"):

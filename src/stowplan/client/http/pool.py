@@ -27,14 +27,14 @@ _Kept = Connection | Http2Connection
 
 
 class NotAllowedError(Exception):
-    """What had to wait for a connection may not be sent any more."""
+    """A request that waited for a connection may not be sent any more."""
 
 
 class Pool:
-    """The connections to one server: at most so many requests at a time, and one for each stream besides.
+    """The connections to one server: a maximum for requests, and one for each stream in addition.
 
-    An answer that is taken while it comes, as a long list, has a connection to itself, too: over HTTP/1.1
-    servers send it faster, and wait for a slow reader. `connected` is told of every new connection.
+    An answer that is consumed while it arrives, as a long list, has a separate connection, too: over HTTP/1.1
+    servers send it faster, and wait for a slow reader. `connected` is called for every new connection.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Pool:
         self._idle: list[Connection] = []
         self._shared: list[Http2Connection] = []
         self._may_share = dialer.offers_http2
-        """Whether to wait for a connection that is being made, as all may share it."""
+        """True to wait for a connection that is being made, as all may share it."""
         self._dialing: asyncio.Task[None] | None = None
         self._all: dict[_Kept, None] = {}
         self._streams: dict[Connection, None] = {}
@@ -126,7 +126,7 @@ class Pool:
                 self._give_back(connection)
 
     async def _exchange_long(self, message: Message, body: Body) -> Answer:
-        """The same beside a connection that all others share: the last page's, or a new one."""
+        """Exchange over a connection that is not shared: the last page's, or a new one."""
         while self._spare:
             connection = self._spare.pop()
             if connection.is_usable:
@@ -134,7 +134,7 @@ class Pool:
         return await self._exchange_alone(await self._dial_alone(), message, body)
 
     async def stream(self, message: Message, stream: Stream) -> tuple[Answer, Connection]:
-        """Send a request whose answer has no end, over a connection of its own that its owner must abort."""
+        """Send a request whose answer has no end, over a separate connection that the caller must abort."""
         connection = await self._dial_alone()
         try:
             answer = await connection.send(message, stream)
@@ -165,7 +165,7 @@ class Pool:
 
     @property
     def expects_answer(self) -> bool:
-        """Whether a stream is open or a request under way."""
+        """True if a stream is open or a request under way."""
         unused = len(self._idle) + sum(not one.load for one in self._shared)
         return len(self._streams) > len(self._spare) or self._open > unused
 

@@ -1,4 +1,4 @@
-"""What is asked of a server: paths with their queries, bodies, and the messages made of them."""
+"""Requests to a server: paths with their queries, bodies, and the messages made of them."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ def object_path(resource: Resource, namespace: str, name: str, subresource: str 
 
 
 def with_query(path: str, selection: Selection, **query: str) -> str:
-    """The path with what is asked for, in the order of the names; empty values are left out."""
+    """The path with a query, in the order of the names; empty values are left out."""
     asked = {name: value for name, value in query.items() if value}
     if not selection.is_empty:
         if not selection.labels.is_empty:
@@ -105,9 +105,9 @@ def deletion_body(options: DeleteOptions) -> bytes:
 
 
 class Common:
-    """What requests of one method to one server have in common, in both versions of HTTP.
+    """Common parts of requests of one method to one server, in both versions of HTTP.
 
-    `prefix` stands before the path in HTTP/1.1, where a proxy has to be told the whole address.
+    `prefix` precedes the path in HTTP/1.1, where a proxy needs the whole address.
     """
 
     __slots__ = ("fields", "may_be_empty", "path", "start", "tail")

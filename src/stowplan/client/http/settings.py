@@ -71,7 +71,7 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """TLS from our side: whom to trust (the system's authorities if nobody is named) and what to show.
+    """TLS settings of our side: trusted authorities (by default the system's) and our certificate.
 
     `where` is where these settings were found, for messages.
     """
@@ -95,7 +95,7 @@ class ExecPlugin:
     install_hint: str = ""
     folder: str = ""
     cluster: Mapping[str, object] | None = None
-    """What the plugin is told of the server, if it is told at all."""
+    """Cluster information for the plugin, None for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class OpenIdConnect:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """How to prove who we are; at most one of these, beside a certificate. `headers` are sent in any case."""
+    """Credentials; at most one of these, with or without a certificate. `headers` are sent in any case."""
 
     token: str = field(default="", repr=False)
     token_file: str = ""

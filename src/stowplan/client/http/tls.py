@@ -28,7 +28,7 @@ class Tls:
 
     @property
     def shows_certificate(self) -> bool:
-        """Whether we have a certificate of our own to show."""
+        """True if we have a client certificate."""
         return bool(self._shown[0] or self._trust.certificate)
 
     def show(self, certificate: bytes, key: bytes) -> bool:
@@ -74,7 +74,7 @@ class Tls:
 
 
 def read_secret(secret: Secret, where: str, field: str) -> bytes:
-    """What a setting holds or its file. Raises AccessError."""
+    """Content of a setting or of its file. Raises AccessError."""
     if secret.data:
         return secret.data
     try:
@@ -86,7 +86,7 @@ def read_secret(secret: Secret, where: str, field: str) -> bytes:
 
 
 def _stamp(secret: Secret, where: str) -> FileStamp | None:
-    """What differs once a secret's file was replaced; None for a secret that is in no file."""
+    """Stamp that changes when a secret's file is replaced; None for a secret that is in no file."""
     if not secret.file:
         return None
     try:

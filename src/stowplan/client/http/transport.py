@@ -33,14 +33,14 @@ class Observer(Protocol):
         ...
 
     def answered(self, method: str, status: int, held: float, size: int, again: bool) -> None:
-        """A request with a body of so many bytes, held back for so long, was answered or `LOST`.
+        """A request with a body of `size` bytes, held back for `held` seconds, was answered or `LOST`.
 
         `again`: it had been sent before.
         """
         ...
 
     def ended(self, method: str, seconds: float, size: int) -> None:
-        """Whoever wanted something has his last answer, of so many bytes, however many tries it took."""
+        """A call has its final answer, of `size` bytes, after any number of tries."""
         ...
 
     def streaming(self, status: int) -> None:
@@ -103,7 +103,7 @@ _UNBIDDEN: Final = 3
 
 
 class _Tries:
-    """How often one request has been sent again, and for how long to wait before the next time."""
+    """Repetitions of one request, and the pauses before them."""
 
     def __init__(self, rng: random.Random, pause: Callable[[float], Coroutine[Any, Any, None]]) -> None:
         self._retries = Retries(rng, first=0.1, longest=5.0)
@@ -113,7 +113,7 @@ class _Tries:
         self.renewed = False
 
     async def asked(self, seconds: float) -> bool:
-        """The server asks to wait so long."""
+        """Wait as long as the server asks, within limits; True to try again."""
         self._bidden += 1
         if self._bidden > _BIDDEN:
             return False
@@ -121,7 +121,7 @@ class _Tries:
         return True
 
     async def hopeful(self, *, at_once: bool = False) -> bool:
-        """It may go better next time."""
+        """Wait for the next try, within limits; True to try again."""
         self._unbidden += 1
         if self._unbidden > _UNBIDDEN:
             return False
@@ -131,9 +131,9 @@ class _Tries:
 
 
 class _Prober:
-    """The connection for probes of one client, beside those for requests.
+    """The connection for probes of one client, separate from those for requests.
 
-    A probe shows who we are as the last request did, and is neither counted nor limited.
+    A probe has the credentials of the last request, and is neither counted nor limited.
     """
 
     def __init__(self, dialer: Dialer, message: Callable[[], Message]) -> None:
@@ -252,11 +252,10 @@ class Transport:
         once: bool = False,
         taken: Body | None = None,
     ) -> Answer:
-        """Send a request and give the answer, which is a good one.
+        """Send a request and return its successful answer.
 
-        `repeatable`: though it is a write, it comes to the same when it is done twice. `once`: a server in
-        trouble is not asked again, because whoever asks does that himself. `taken`: where the body of the
-        good answer goes while it comes.
+        `repeatable`: a write that is idempotent. `once`: do not retry on a server in trouble, because the
+        caller does. `taken`: receives the body of the successful answer while it arrives.
         """
         path = with_timeout(path, self._announced)
         tries: _Tries | None = None
@@ -310,7 +309,7 @@ class Transport:
                     raise error
 
     async def stream(self, path: str, stream: Stream) -> Connection:
-        """Begin a stream; it is tried once, because whoever follows a stream begins it again anyway."""
+        """Begin a stream; it is tried once, because the caller restarts streams anyway."""
         seconds = self._limit.reserve()
         if seconds:
             await self._limit.wait(seconds)
@@ -345,7 +344,7 @@ class Transport:
         self._prober.close()
         self._pool.close()
 
-    # What finds out whether the server is there
+    # Detecting an unreachable server
 
     @property
     def last_heard(self) -> float | None:
@@ -391,9 +390,10 @@ class Transport:
             self._observer.streaming(status)
 
     async def _may_repeat_refused(self, error: ApiError, used: str, tries: _Tries, *, hopeful: bool) -> bool:
-        """Whether to send a refused request again, after the wait that takes.
+        """True to send a refused request again, after the wait that takes.
 
-        What is refused with a time to wait has had no effect: servers say so before they do anything.
+        A request that is refused with a time to wait had no effect: servers refuse it before they do
+        anything.
         """
         if error.code == 401 and not tries.renewed and self._may_get_in_otherwise(used):
             tries.renewed = True
@@ -450,7 +450,7 @@ class Transport:
 
 
 async def _may_repeat_lost(harmless: bool, lost: LostError | DialError, tries: _Tries) -> bool:
-    """Whether to send a request again whose answer did not come.
+    """True to send a request again whose answer did not come.
 
     It may have been done, unless nothing was sent.
     """

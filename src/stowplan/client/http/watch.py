@@ -1,4 +1,4 @@
-"""A watch over HTTP: lines are decoded when they are asked for, and a slow reader slows the server down."""
+"""A watch over HTTP: lines are decoded when they are read, and a slow reader slows the server down."""
 
 import asyncio
 from collections import deque
@@ -108,12 +108,12 @@ _SLACK: Final = 60.0
 
 
 class HttpWatch(Generic[T]):
-    """A watch with typed objects. It begins when it is first asked for an event, and `aclose` ends it.
+    """A watch with typed objects. It begins with the first event that is read, and `aclose` ends it.
 
-    What has come completely is given out before it is told that the connection broke. A connection over
-    which nothing comes though something should may be dead without the system knowing it, so the watch ends,
-    as it does in any case when the server should have ended it after `lifetime` seconds. That it ends because
-    the server is back after an outage is no failure: whoever follows it resumes.
+    Complete events are returned before the error of a broken connection. A connection that stays silent
+    though something should come may be dead without the system knowing it, so the watch ends, as it does in
+    any case when the server should have ended it after `lifetime` seconds. Its end because the server is back
+    after an outage is not a failure: the reflector resumes.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class HttpWatch(Generic[T]):
                 self._wake = None
 
     def ready(self, limit: int) -> Sequence[WatchEvent[T]]:
-        """Events that have come already, at most so many."""
+        """At most `limit` events that have arrived already."""
         events: list[WatchEvent[T]] = []
         while len(events) < limit and self._failure is None:
             event = self._next()
@@ -190,7 +190,7 @@ class HttpWatch(Generic[T]):
         if connection is not None:
             connection.abort()
 
-    # What the connection tells
+    # Calls from the connection
 
     def feed(self, piece: bytes) -> None:
         if self._ended:
@@ -231,9 +231,9 @@ class HttpWatch(Generic[T]):
             self._connection.resume()
 
     def _next(self) -> WatchEvent[T] | None:
-        """The next event if its line has come.
+        """The next event if its line has arrived.
 
-        A failure is kept for whoever waits next, and so is a line that has to be read in steps.
+        A failure is kept for the next read, and so is a line that has to be read in steps.
         """
         if self._odd is not None:
             return None
@@ -278,7 +278,7 @@ class HttpWatch(Generic[T]):
         except ApiError as error:
             self._failure = error
         except UNDECODABLE as error:
-            # Whoever resumes would get the same line again. What it was about is in a list.
+            # A resumed watch would get the same line again. A list has the object.
             problem = f"the answer cannot be read: {undecodable(error)}"
             self._failure = status.unresumable(f"Get {quote(self._url)}: {problem}")
         finally:
