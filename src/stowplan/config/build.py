@@ -41,7 +41,7 @@ class BuiltConfig:
 
 
 def build(loaded: LoadedConfig, offered: Mapping[str, frozenset[ExtensionPoint]] = _NOTHING) -> BuiltConfig:
-    """Resolve a configuration. `offered` are plugins beside those of the tree, and their extension points.
+    """Resolve a configuration. `offered` are out-of-tree plugins with their extension points.
 
     Raises ConfigError.
     """

@@ -1,7 +1,7 @@
-"""Defaulting: what a configuration leaves out is filled in, plugin lists are merged with the default ones.
+"""Defaulting: missing fields of a configuration are filled in, plugin lists are merged with the default ones.
 
-This decides what stands in the lists. What runs at each extension point in the end is worked out from the
-merged lists when a profile is built (`stowplan.scheduler.framework.profile`).
+This determines the lists. The plugins that run at each extension point are computed from the merged lists
+when a profile is built (`stowplan.scheduler.framework.profile`).
 """
 
 from collections.abc import Sequence

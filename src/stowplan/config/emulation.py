@@ -1,8 +1,8 @@
-"""`--emulated-version` and `--min-compatibility-version`: which release an installation is.
+"""`--emulated-version` and `--min-compatibility-version`: the release that an installation emulates.
 
 Versions are checked and refused as kube-scheduler does it. Where it changes feature gates alone, the rules
-follow here, too: emulating 1.36 is being 1.36. For a version without rules of its own those of the next newer
-release apply, with the feature gates of that version.
+follow here, too: emulating 1.36 is being 1.36. A version without rules here uses those of the next newer
+release, with the feature gates of that version.
 """
 
 import re

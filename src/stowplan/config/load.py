@@ -45,9 +45,9 @@ _NO_TYPE_META = "couldn't get version/kind; json parse error: "
 
 @dataclass(frozen=True, slots=True)
 class LegacySettings:
-    """What a configuration of an earlier release says that v1 cannot; empty for v1.
+    """Settings of an earlier release's configuration that v1 cannot express; empty for v1.
 
-    `notes` are lines about what has no exact equivalent, and what was done instead. `old_names` has the
+    `notes` are lines about settings without an exact equivalent, and their replacements. `old_names` has the
     priority that a score plugin stands for. With `all_reasons` a pod that fits nowhere gets every reason of a
     node, not only the first. `lock` is the object for leader election if it is not a Lease. `policy_file` is
     the path of the Policy that the configuration refers to.

@@ -52,7 +52,7 @@ def _migrated(document: dict[str, Any], legacy: LegacySettings, gates: FeatureGa
 
 
 def _lost(legacy: LegacySettings) -> list[str]:
-    """What a v1 configuration cannot say at all."""
+    """Settings that a v1 configuration cannot express."""
     lost = []
     if legacy.all_reasons:
         lost.append(

@@ -1,7 +1,7 @@
 """KubeSchedulerConfiguration v1 as Python structs.
 
-Field defaults are those of an absent field wherever that is a constant; `defaults.py` fills in the rest
-(what depends on other fields, and the plugins).
+Field defaults are those of an absent field if that is a constant; `defaults.py` fills in the rest (fields
+that depend on others, and the plugins).
 """
 
 from typing import Any
@@ -47,7 +47,7 @@ class Plugin(Struct, frozen=True):
 
 
 class PluginSet(Struct, frozen=True):
-    """What is switched on and off at one extension point."""
+    """Enabled and disabled plugins at one extension point."""
 
     enabled: tuple[Plugin, ...] = ()
     disabled: tuple[Plugin, ...] = ()

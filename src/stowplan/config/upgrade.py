@@ -1,4 +1,4 @@
-"""What somebody notices who moves from one release to another with a configuration: one line each."""
+"""Visible changes when a configuration moves from one release to another: one line each."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +17,7 @@ _PLUGINS = {"devices": "DynamicResources", "preempting": "DefaultPreemption"}
 
 
 def upgrade_notes(document: bytes, before: FeatureGates, after: FeatureGates) -> Iterator[str]:
-    """What changes for a v1 document between two releases. Gates are the settings of the user in each."""
+    """Changes for a v1 document between two releases. Gates are the settings of the user in each."""
     written = decode_document(document, after.release)
     old, new = complete(written, before), complete(written, after)
     in_use = _plugins_of(new)

@@ -1,4 +1,4 @@
-"""Caches of what is worked out of texts that anybody can write, bounded in number and in length."""
+"""Caches of results for texts from untrusted sources, bounded in number and in length."""
 
 from collections.abc import Callable
 from functools import lru_cache, wraps

@@ -87,7 +87,7 @@ _ESCAPED = {
 
 
 def looks_like_json(data: bytes) -> bool:
-    """Whether a document is to be read as JSON: its first visible character is a brace."""
+    """True if a document is to be read as JSON: its first visible character is a brace."""
     return data.decode("utf-8", "replace").lstrip().startswith("{")
 
 

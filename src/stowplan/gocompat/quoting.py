@@ -49,10 +49,11 @@ _UNSEEN: Final = re.compile(
 
 
 def visible(text: str, keep: str = "") -> str:
-    """A text with escapes such as `\\u202e` for whatever is not drawn, or acts upon a terminal.
+    """A text with escapes such as `\\u202e` for characters that are invisible or affect a terminal.
 
-    That is controls (C0 and C1), marks and overrides of direction, characters without width, tags, separators
-    of lines and paragraphs, and blanks other than the space. What `keep` has stays as it is.
+    These are controls (C0 and C1), marks and overrides of direction, characters without width, tags,
+    separators of lines and paragraphs, and blanks other than the space. Characters in `keep` stay as they
+    are.
     """
     if text.isprintable() and not _UNSEEN.search(text):
         return text

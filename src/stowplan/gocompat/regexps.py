@@ -1,11 +1,11 @@
 """Regular expressions as Go's `regexp` package has them (RE2): matched in time linear in the text.
 
-Patterns come from users and texts from other users, so a pattern must never hold the process: Python's `re`
-backtracks and may take exponential time, and its syntax is another one. Here a pattern becomes an automaton,
-and a text is matched by following all of its alternatives at once. What RE2 does not have (lookaround, back
-references) is refused with Go's message.
+Patterns come from users and texts from other users, so a pattern must never block the process: Python's `re`
+backtracks and may take exponential time, and its syntax differs. Here a pattern becomes an automaton, and a
+text is matched by following all of its alternatives at once. Features that RE2 lacks (lookaround, back
+references) are refused with Go's message.
 
-`Regexp.matches` (is there a match anywhere?) is all that validation needs; `find` says where.
+`Regexp.matches` (is there a match anywhere?) is all that validation needs; `find` returns the place.
 """
 
 import unicodedata
@@ -368,7 +368,7 @@ class _Parser:
         return CharClass(tuple(ranges), tuple(tests), negated, flags.fold)
 
     def _posix(self) -> CharClass:
-        """`[:alpha:]`. What begins like that and has no end is not one, but characters."""
+        """`[:alpha:]`. Without an end it is read as plain characters."""
         end = self._text.find(":]", self._at + 2)
         name = self._text[self._at + 2 : end]
         found = _POSIX.get(name.removeprefix("^"))
@@ -431,7 +431,7 @@ def _category(name: str) -> Test:
 
 
 class _State(NamedTuple):
-    """A state: it consumes a character of a set and goes on, or goes on at once (under a condition)."""
+    """A state: it consumes a character of a set, or continues at once (under a condition)."""
 
     characters: CharClass | None
     assertion: str
@@ -487,7 +487,7 @@ class _Builder:
 
 
 class Regexp:
-    """A compiled pattern. What is found out about it while matching is remembered, within limits."""
+    """A compiled pattern. Its automaton is built while matching and remembered, within limits."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
@@ -509,7 +509,7 @@ class Regexp:
         self._steps = 0
 
     def matches(self, text: str) -> bool:
-        """Whether the pattern matches anywhere in the text. Raises `TooCostlyError`."""
+        """True if the pattern matches anywhere in the text. Raises `TooCostlyError`."""
         self._steps = 0
         current = self._initial
         last = len(text)
@@ -549,7 +549,7 @@ class Regexp:
     def _preferred(
         self, current: list[tuple[int, int]], holding: frozenset[str], at: int
     ) -> tuple[tuple[int, int] | None, list[tuple["_State", int]]]:
-        """What the states lead to in their order, up to the first that is through, and where that began."""
+        """Successors of the states in order, up to the first accepting one, and where that began."""
         waiting: list[tuple[_State, int]] = []
         seen: set[int] = set()
         for first, start in current:

@@ -1,9 +1,9 @@
-"""Go's types: how each reads JSON strictly and writes it, with the error messages Go gives.
+"""Go's types: how each reads JSON strictly and writes it, with the error messages of Go.
 
 `schema` modules describe objects in terms of these types. Error messages name them, and the rules for null,
-for zero and for what is left out when writing depend on them. Three sorts of errors are distinguished:
+for zero and for omitted fields when writing depend on them. Three sorts of errors are distinguished:
 
-* a value of the wrong type: decoding goes on, the first such error is reported at the end;
+* a value of the wrong type: decoding continues, the first such error is reported at the end;
 * text that a type refuses (a malformed duration): reported at once, before anything else;
 * unknown and duplicate fields: collected, and reported only if nothing worse happened.
 """
@@ -40,7 +40,7 @@ class StrictDocumentError(DocumentError):
 
 @dataclass(slots=True)
 class _Problems:
-    """What went wrong so far."""
+    """Errors so far."""
 
     first_mismatch: str | None = None
     strict: dict[str, None] = dataclasses.field(default_factory=dict)
@@ -122,7 +122,7 @@ class Absent:
 
 
 ABSENT: Final = Absent()
-"""What decoding gives for null and for values that were refused: the field keeps its default."""
+"""Result of decoding for null and for refused values: the field keeps its default."""
 
 _INTEGER = re.compile(r"-?[0-9]+")
 
@@ -142,7 +142,7 @@ class GoType(ABC):
         return value
 
     def is_empty(self, value: Any) -> bool:
-        """Whether a field that is not written when empty leaves this value out."""
+        """True if a field with `omitempty` leaves this value out."""
         return value is None or value == self.zero
 
 
@@ -168,7 +168,7 @@ class Bool(GoType):
 
 
 class Int(GoType):
-    """An integer of so many bits."""
+    """An integer of this number of bits."""
 
     zero = 0
 
@@ -440,7 +440,7 @@ def _first_error(data: bytes) -> int | None:
 
 
 def _padding_error(data: bytes, position: int, in_group: int) -> int | None:
-    """What is wrong from the first padding character on."""
+    """Position of the error from the first padding character on; None if there is none."""
     if in_group < 2:
         return position
     end = _after_line_breaks(data, position + 1)

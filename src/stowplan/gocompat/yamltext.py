@@ -163,7 +163,7 @@ def parse_documents(text: str | bytes) -> Iterator[Node]:
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
                 root = _compose(events)
-                # What cannot stand behind the root is noticed only where the end is looked for.
+                # An error after the root is noticed only at a check for the end.
                 next(events)
                 yield root
     except yaml.YAMLError as error:
@@ -271,7 +271,7 @@ def resolve_scalar(tag: str, text: str) -> Scalar:
 
 
 def is_plain_text(text: str) -> bool:
-    """Whether unquoted text would be read as text."""
+    """True if unquoted text would be read as text."""
     return _resolve_plain(text)[0] == _STR_TAG
 
 

@@ -15,15 +15,15 @@ THRESHOLDS: Final = (200_000, 20, 50)
 """New objects before the young are looked through, and how often that leads to looking further."""
 
 LOADING: Final = (10_000, 1_000_000, 1_000_000)
-"""The same while a cluster is loaded. Looking through so many takes a millisecond or two."""
+"""Thresholds while a cluster is loaded. Collecting this many objects takes a millisecond or two."""
 
 
 @contextmanager
 def patient_collector() -> Iterator[None]:
-    """For as long as the block takes: what comes is looked at once, then left alone.
+    """For the duration of the block, new objects are collected once, then left alone.
 
-    For starting, and for loading what then lives as long as the process. It concerns the whole process, so it
-    is for whoever owns that. Within, `calm_collector` is for when everything is there.
+    For starting, and for loading objects that live as long as the process. It affects the whole process, so
+    only its main program should use it. Within, `calm_collector` is for when everything is loaded.
     """
     before = gc.get_threshold()
     gc.set_threshold(*LOADING)
@@ -38,23 +38,23 @@ def patient_collector() -> Iterator[None]:
 
 
 def _leave_alone(phase: str, info: Mapping[str, Any]) -> None:
-    """What the collector has just looked through, and is still there, is not looked at again."""
+    """Exclude the objects that survived a collection from later ones."""
     if phase == "stop":
         gc.freeze()
 
 
 def leave_alone() -> None:
-    """What has just come is there to stay, as objects of a list: within `patient_collector` it need not be
-    looked at even once. Looking takes a twentieth of a start."""
+    """Exclude objects that were just created and stay, such as those of a list, from collection: within
+    `patient_collector` they need not be scanned even once. Scanning takes a twentieth of a start."""
     if _leave_alone in gc.callbacks:
         gc.freeze()
 
 
 def collect_replaced() -> None:
-    """Look through everything once, also through what is left alone otherwise.
+    """Collect all objects once, including the excluded ones.
 
     For when something large was replaced, as a scheduler by one with another configuration: it has cycles,
-    and nobody would look at it again. It takes a tenth of a second for 5,000 nodes with 30,000 pods.
+    which would not be collected otherwise. It takes a tenth of a second for 5,000 nodes with 30,000 pods.
     """
     gc.unfreeze()
     gc.collect()
@@ -76,9 +76,9 @@ def resting_collector() -> Iterator[None]:
 
 @contextmanager
 def calm_collector() -> Iterator[None]:
-    """For as long as the block takes: what is there now is left alone, what comes is looked at less often.
+    """For the duration of the block, existing objects are left alone, and new ones collected less often.
 
-    To be entered when the cluster is known. It concerns the whole process, so it is for whoever owns that.
+    Enter it when the cluster is known. It affects the whole process, so only its main program should use it.
     """
     before = gc.get_threshold()
     loading = _leave_alone in gc.callbacks

@@ -18,7 +18,7 @@ from typing import Any
 
 
 def lazy_module(name: str) -> ModuleType:
-    """A module that runs when an attribute of it is asked for. The packages it is in are loaded at once."""
+    """A module that runs at the first access to an attribute. The packages it is in are loaded at once."""
     loaded = sys.modules.get(name)
     if loaded is not None:
         return loaded

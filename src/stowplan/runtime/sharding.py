@@ -13,7 +13,7 @@ V = TypeVar("V")
 D = TypeVar("D")
 
 FEW: Final = 80_000
-"""Up to so many entries one dictionary does. It is copied last when it has half as many."""
+"""Number of entries up to which one dictionary is used. It is copied last when it has half as many."""
 
 _SHARDS: Final = 251
 """A prime: names that count up then fill the shards at random, not in step, so that they grow one by one."""
@@ -105,7 +105,7 @@ class ShardedDict(MutableMapping[str, V]):
             self[key] = value
 
     def has_any(self, keys: Iterable[str]) -> bool:
-        """Whether one of these keys is here."""
+        """True if it has one of these keys."""
         if not self._shards:
             return not self._first.keys().isdisjoint(keys)
         return any(map(self.__contains__, keys))

@@ -1,4 +1,4 @@
-"""Where the API server is, and the clients of a process: one for each purpose, with limits of its own."""
+"""The address of the API server, and the clients of a process: one for each purpose, with separate limits."""
 
 import asyncio
 import os
@@ -165,17 +165,17 @@ DELEGATED_BURST = 400
 
 
 def watch_lists_wanted(gates: FeatureGates) -> bool | None:
-    """What the gate WatchListClient says of first lists (see `HttpClient`); None if nobody has set it."""
+    """Setting of the gate WatchListClient for first lists (see `HttpClient`); None if it is not set."""
     enabled = gates["WatchListClient"]
     return None if enabled and "WatchListClient" not in gates.named else enabled
 
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """Makes clients. The server knows them by their user agents, which end with what they are for.
+    """Makes clients. The server knows them by their user agents, which end with their purpose.
 
-    Every client has limits of its own, so that a thousand events do not keep a pod from being bound, and
-    nothing keeps the lease from being renewed. Whether a server can be reached is found out once for all its
+    Every client has separate limits, so that a thousand events do not keep a pod from being bound, and
+    nothing keeps the lease from being renewed. The reachability of a server is checked once for all its
     clients. For `streams` see `HttpClient`.
     """
 
@@ -223,10 +223,10 @@ class Clients:
         )
 
     def delegate(self, kubeconfig: str) -> HttpClient | None:
-        """A client to ask who somebody is and what they may do; None where nobody is to be asked.
+        """A client for reviews of users and their rights; None if there is no server for them.
 
-        Without a `kubeconfig` of its own that is the API server of the cluster this process runs in, if it
-        runs in one. Raises ConfigError.
+        Without a `kubeconfig` that is the API server of the cluster this process runs in, if it runs in one.
+        Raises ConfigError.
         """
         try:
             server = load_kubeconfig(kubeconfig) if kubeconfig else in_cluster(self.environ)
@@ -237,7 +237,7 @@ class Clients:
         return self._new_client(server, DELEGATED_QPS, DELEGATED_BURST, "", None)
 
     def availability(self, server: Server) -> ServerAvailability:
-        """Whether a server can be reached, as all clients made here know it."""
+        """Reachability of a server, shared by all clients made here."""
         address = str(server.address)
         if address not in self._servers:
             self._servers[address] = ServerAvailability(
@@ -307,7 +307,7 @@ class _ThreadObserver:
 
 
 def user_agent(purpose: str = "") -> str:
-    """Who we are to the API server, which also takes the first word for the manager of what we write."""
+    """Our name at the API server, which also takes the first word for the manager of our writes."""
     system = f"{sys.platform}/{MACHINES.get(machine(), machine())}"
     agent = f"kube-scheduler/{VERSION} ({system}) stowplan/{__version__}"
     return f"{agent}/{purpose}" if purpose else agent

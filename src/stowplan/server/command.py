@@ -1,6 +1,6 @@
 """`stowplan run` from its arguments to its exit code.
 
-What the arguments alone decide (help, version, mistakes) is done before anything of the scheduler is loaded.
+Everything that the arguments alone decide (help, version, mistakes) is done before loading the scheduler.
 """
 
 import os
@@ -143,7 +143,7 @@ def help_text(groups: Iterable[FlagGroup], width: int = 0) -> str:
 
 
 def usage_text(groups: Iterable[FlagGroup], width: int = 0) -> str:
-    """All flags by group. Width 0: no wrapping, descriptions beside the flags."""
+    """All flags by group. Width 0: no wrapping, descriptions next to the flags."""
     parts = [f"Usage:\n  {PROGRAM} [flags]\n"]
     for group in groups:
         shown = (flag for flag in group.flags if not flag.deprecated)

@@ -199,7 +199,7 @@ def _from_defaults(around: LegacyOptions, gates: FeatureGates) -> LoadedConfig:
 
 
 def _around(parsed: Parsed) -> LegacyOptions:
-    """Flags that apply beside a Policy or a provider."""
+    """Flags that apply in addition to a Policy or a provider."""
     name, weight = "scheduler-name", "hard-pod-affinity-symmetric-weight"
     return LegacyOptions(
         scheduler_name=parsed.text(name) or LegacyOptions().scheduler_name,

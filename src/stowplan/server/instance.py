@@ -18,9 +18,9 @@ _POLL: Final = 0.02
 
 
 class SchedulerInstance:
-    """A scheduler that watches from `start` to `stop`, and schedules in between when told to.
+    """A scheduler that watches from `start` to `stop`, and schedules while it is enabled.
 
-    When the configuration changes, a new instance is started beside the old one. It syncs its caches first,
+    When the configuration changes, a new instance is started next to the old one. It syncs its caches first,
     then takes over, as a process does that wins an election.
     """
 
@@ -80,7 +80,7 @@ class SchedulerInstance:
             self._logger.warning("The watch of pods is behind; bindings may be refused for a while")
 
     async def stop(self) -> None:
-        """Stop watching. Does not raise: whoever awaits the task gets its error."""
+        """Stop watching. Does not raise: awaiting the task raises its error."""
         self._stop.set()
         if self._task is not None:
             await asyncio.wait({self._task})

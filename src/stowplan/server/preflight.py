@@ -1,4 +1,4 @@
-"""Whether a scheduler with some credentials could schedule a cluster: only asked, nothing is written.
+"""Checks if a scheduler with given credentials could schedule a cluster: read-only.
 
 Access reviews are POST requests, but the API server stores none of them.
 """
@@ -62,7 +62,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PreflightFinding:
-    """What a check found: its subject, what is the case, and what would not work because of it."""
+    """Finding of a check: its subject, the facts, and what would not work because of them."""
 
     check: str
     level: Level
@@ -232,7 +232,7 @@ class Preflight:
             facts,
         )
 
-    # What it serves
+    # Served APIs
 
     async def _apis(self) -> list[PreflightFinding]:
         """Kinds the server does not have, by API version."""
@@ -263,10 +263,10 @@ class Preflight:
             for kind in absent
         ]
 
-    # What it allows
+    # Permissions
 
     def needed_rights(self) -> list[Right]:
-        """What a scheduler does with an API server."""
+        """Permissions a scheduler needs on an API server."""
         reads = [
             Right(("list", "watch"), kind.served.group, kind.served.plural, kind.without)
             for kind in watched_kinds(self._gates)
@@ -318,7 +318,7 @@ class Preflight:
         review = await self._client.create(_REVIEWS, {"spec": {"resourceAttributes": attributes}})
         return bool(review.get("status", {}).get("allowed"))
 
-    # Who schedules
+    # Current scheduler
 
     async def _lease(self) -> PreflightFinding:
         election = self._config.leader_election
@@ -369,7 +369,7 @@ class Preflight:
         )
 
     async def _schedulers(self) -> PreflightFinding:
-        """Who has bound pods lately. Schedulers themselves need not be allowed to read events."""
+        """Recent binders of pods. Schedulers themselves need not be allowed to read events."""
         try:
             listed = await self._client.get_path(_BINDINGS)
         except ApiError as error:
@@ -381,7 +381,7 @@ class Preflight:
         )
 
     async def _waiting(self) -> PreflightFinding:
-        """Pods without a node, by the scheduler they name: some may name one that nobody is."""
+        """Pods without a node, by schedulerName: some may name a scheduler that does not run."""
         try:
             found = await self._client.list(PODS, Pod, selection=_UNBOUND)
         except ApiError as error:
@@ -395,7 +395,7 @@ class Preflight:
             "pending", Level.OK, f"pods without a node: {named or 'none'}; {mine}", facts=facts
         )
 
-    # What it holds
+    # Objects in the cluster
 
     async def _objects(self, missing: set[str]) -> list[PreflightFinding]:
         """Objects that a scheduler would leave out because it cannot decode them. Kinds it may not list are

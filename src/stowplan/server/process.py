@@ -62,7 +62,7 @@ RELEASED_WITHIN: Final = 1.0
 """Seconds that releasing the lease may take."""
 
 FORGOTTEN_WITHIN: Final = 1.0
-"""Seconds after which nobody deals any more with an instance that was replaced."""
+"""Seconds after which a replaced instance is completely released."""
 
 
 def run_process(plan: StartupPlan, environ: Mapping[str, str] = os.environ) -> int:
@@ -156,23 +156,23 @@ class Process:
 
     @property
     def is_synced(self) -> bool:
-        """Whether the caches have synced."""
+        """True if the caches have synced."""
         return self._instance is not None and self._instance.is_synced
 
     @property
     def is_leading(self) -> bool:
-        """Whether this process is scheduling."""
+        """True if this process is scheduling."""
         if self.is_stopping:
             return False
         return self._instance is not None and self._instance.is_scheduling
 
     @property
     def _is_cache_delayed(self) -> bool:
-        """Whether nothing is listed before this process leads."""
+        """True if nothing is listed before this process leads."""
         return self.options.started.delay_cache_until_active and self.elector is not None
 
     def _may_write(self) -> bool:
-        """Whether this process may write to the cluster now: it needs no lease, or holds it."""
+        """True if this process may write to the cluster now: it needs no lease, or holds it."""
         return self.elector is None or self.elector.is_leader
 
     @property
@@ -403,7 +403,7 @@ class Process:
             )
 
     async def _release_lease(self) -> None:
-        """Release the lease, whatever the reason of the exit. Does nothing once it is released."""
+        """Release the lease at any exit. Does nothing once it is released."""
         if self.elector is not None:
             await self.elector.release(RELEASED_WITHIN)
 
@@ -493,7 +493,7 @@ class Process:
         self.logger.info(0, "Reloaded configuration", file=", ".join(options.watched_files), profiles=names)
 
     async def _replace_instance(self, old: SchedulerInstance, resolved: ResolvedConfig) -> None:
-        """Sync the new instance while the old one goes on scheduling, then switch over."""
+        """Sync the new instance while the old one continues to schedule, then switch over."""
         new = self._start_instance(resolved)
         try:
             await new.wait_synced()
@@ -508,7 +508,7 @@ class Process:
             asyncio.get_running_loop().call_later(FORGOTTEN_WITHIN, collect_replaced)
 
 
-# What only some processes need is loaded when it is needed
+# Parts that only some processes need are loaded on first use
 
 
 def _load_secure_port(settings: ServingSettings) -> "tuple[type[SecurePort], NewKey]":
@@ -546,7 +546,8 @@ def election_thread(
     events_within: float,
     gates: FeatureGates,
 ) -> ElectionThread:
-    """The elector of this process, in a thread and with clients of its own. Entering it raises ConfigError.
+    """The elector of this process, in a separate thread and with separate clients. Entering it raises
+    ConfigError.
 
     Every change of leadership is recorded as an event of `component`; when the thread ends, unwritten events
     are given `events_within` seconds. With the gate CoordinatedLeaderElection the server picks the leader.
@@ -590,7 +591,7 @@ def election_thread(
 
 
 def candidate_info(election: LeaderElection, name: str, release: Release) -> CandidateInfo:
-    """What our LeaseCandidate says: the version of this installation, and the one it emulates."""
+    """Content of our LeaseCandidate: the version of this installation, and the one it emulates."""
     return CandidateInfo(
         namespace=election.resource_namespace,
         name=name,
@@ -606,8 +607,7 @@ def candidate_info(election: LeaderElection, name: str, release: Release) -> Can
 class LoggingBridge(logging.Handler):
     """Passes messages of Python's `logging` on to the logger, one line each.
 
-    asyncio reports exceptions that nobody retrieved this way, with a traceback; the first line and the error
-    are kept.
+    asyncio reports unretrieved exceptions this way, with a traceback; the first line and the error are kept.
     """
 
     def __init__(self, logger: Logger) -> None:

@@ -9,12 +9,12 @@ from stowplan.api.releases import DEFAULT, Release
 
 
 def version_of(release: Release) -> str:
-    """What an installation that is a release calls its version."""
+    """Version string of an installation that emulates a release."""
     return f"v{release.version}+stowplan.{__version__}"
 
 
 VERSION: Final = version_of(DEFAULT)
-"""The version of this installation, whatever it emulates."""
+"""The version of this installation, regardless of the emulated one."""
 
 MACHINES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 

@@ -38,7 +38,7 @@ _RENAMED_ELECTION_FIELDS: Final = {
     "resourceName": "lockObjectName",
     "resourceNamespace": "lockObjectNamespace",
 }
-"""What fields were called in configurations of one profile."""
+"""Names of fields in configurations of one profile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ def _provider_lists(provider: str, version: Version) -> Lists:
 
 
 def _policy_reference(policy: Fields, connection: Any) -> PolicyReference:
-    """What `algorithmSource.policy` refers to. Raises ConfigError."""
+    """Source of the Policy in `algorithmSource.policy`. Raises ConfigError."""
     file, configmap = policy.object("file"), policy.object("configMap")
     policy.done("the source of a Policy")
     if (file is None) == (configmap is None):

@@ -1,6 +1,6 @@
 """Loading configurations of any version and kind: KubeSchedulerConfiguration, Policy, algorithm provider.
 
-What is not v1 becomes a v1 document first, which is then loaded as any other.
+Other versions are converted to a v1 document first, which is then loaded as any other.
 """
 
 import json
@@ -137,7 +137,7 @@ def to_v1_document(
 ) -> tuple[dict[str, Any], LegacySettings] | None:
     """A text of an earlier version or a Policy as a v1 document; None if it is neither.
 
-    What cannot even be parsed is left to the v1 loader and its messages.
+    Text that cannot even be parsed is left to the v1 loader and its messages.
     """
     members = top_level_members(data)
     kind, version = members.get("kind"), members.get("apiVersion")

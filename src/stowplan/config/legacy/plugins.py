@@ -28,7 +28,7 @@ _BALANCE_NOTE: Final = (
 )
 
 Sections = Mapping[str, PluginSet]
-"""What is enabled and disabled: sections by their v1 names, plugins by the names of their version."""
+"""Enabled and disabled plugins: sections by their v1 names, plugins by the names of their version."""
 
 
 def read_sections(fields: Fields | None, version: Version) -> Sections:

@@ -56,7 +56,7 @@ class PolicyEntry:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a Policy says. A list that is None is not given, which is not the same as an empty one."""
+    """Content of a Policy. A list that is None is not given, which is not the same as an empty one."""
 
     predicates: tuple[PolicyEntry, ...] | None = None
     priorities: tuple[PolicyEntry, ...] | None = None

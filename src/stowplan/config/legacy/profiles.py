@@ -31,7 +31,7 @@ COMMON_PLUGINS: Final = (
     Use("PrioritySort", (ExtensionPoint.QUEUE_SORT,)),
     Use("DefaultBinder", (ExtensionPoint.BIND,)),
 )
-"""What was neither predicate nor priority, and is there in any case."""
+"""Plugins that were neither predicate nor priority, and are always present."""
 
 _ADDITIVE_ARGUMENTS: Final = {"labelPreference", "serviceAntiAffinity"}
 """Arguments of priorities of which several can be one plugin, with the sum of their weights."""
@@ -39,7 +39,7 @@ _ADDITIVE_ARGUMENTS: Final = {"labelPreference", "serviceAntiAffinity"}
 
 @dataclass(frozen=True, slots=True)
 class LegacyOptions:
-    """What flags, or the configuration that names a Policy or provider, set beside it. None: not set.
+    """Settings of flags, or of the configuration that names a Policy or provider. None: not set.
 
     A weight in the Policy itself wins.
     """
@@ -273,7 +273,7 @@ def _ignores_resources(extender: Mapping[str, Any]) -> bool:
 
 
 def is_stowplan_only(plugin: str) -> bool:
-    """Whether a plugin is one that kube-scheduler does not have any more."""
+    """True if kube-scheduler does not have the plugin any more."""
     return plugin in LEGACY or (plugin in catalog() and catalog()[plugin].on_request)
 
 

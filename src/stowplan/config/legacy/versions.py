@@ -17,17 +17,17 @@ Lists = Mapping[str, tuple[tuple[str, int], ...]]
 
 
 LEGACY_LOCKS: Final = ("endpoints", "configmaps", "endpointsleases", "configmapsleases")
-"""Objects for leader election, beside Leases."""
+"""Objects for leader election, other than Leases."""
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
     """A version.
 
-    `fields` are those of the document beside what all have. `sections` are the plugin lists by name, each
-    with its v1 name. `defaults` are the plugins of a profile without lists. `args` has the fields of plugin
-    arguments. `lock` is the default object for leader election. `removed` names plugins that earlier versions
-    had and this one refuses.
+    `fields` are those of the document in addition to the common ones. `sections` are the plugin lists by
+    name, each with its v1 name. `defaults` are the plugins of a profile without lists. `args` has the fields
+    of plugin arguments. `lock` is the default object for leader election. `removed` names plugins that
+    earlier versions had and this one refuses.
     """
 
     release: str

@@ -35,9 +35,8 @@ _uptime: Final = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", tim
 
 
 class RealClock:
-    """The machine's time. Its monotonic time goes on while the machine is suspended, so that whatever was
-    valid for some seconds is over when the machine wakes up later.
-    """
+    """The machine's time. Its monotonic time continues while the machine is suspended, so that timeouts of
+    some seconds have expired when the machine wakes up later."""
 
     def __init__(self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = _uptime) -> None:
         self._wall = wall

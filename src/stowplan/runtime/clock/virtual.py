@@ -1,7 +1,7 @@
 """An event loop that never waits: when nothing is ready, time jumps to the next timer.
 
 The idea is trio's autojump clock. All times are multiples of a microsecond-sized fraction of a second that
-floating point represents exactly, also when added to a date of today; so whoever sleeps until a deadline
+floating point represents exactly, also when added to a current date; so a task that sleeps until a deadline
 finds, on waking, that the deadline has been reached, and a run repeats bit for bit.
 """
 
@@ -37,7 +37,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """An asyncio loop whose `time()` counts virtual seconds from 0.
 
     It waits for timers only. Sockets, pipes, subprocesses, threads and signals live in real time and are
-    refused where they are asked for. A `watchdog` is told when turns begin and end (watchdog.py).
+    refused with an error. A `watchdog` is called when turns begin and end (watchdog.py).
     """
 
     def __init__(self, *, patience: int = DEFAULT_PATIENCE, watchdog: Turns | None = None) -> None:
@@ -91,7 +91,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 class VirtualClock:
-    """The date under a virtual-time loop: where it began, plus what its time has come to."""
+    """The date under a virtual-time loop: its start plus the loop's time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, start: float = DEFAULT_START) -> None:
         self._loop = loop
@@ -136,9 +136,9 @@ class _Moment(float):
 
 
 class _JumpingSelector(selectors.BaseSelector):
-    """Stands where the loop would wait for files: instead of waiting it moves the time.
+    """Replaces the wait for files: instead of waiting it advances the time.
 
-    The loop registers its own wake-up pipe when it is built; nobody else may register anything.
+    The loop registers its own wake-up pipe when it is built; any other registration is refused.
     """
 
     def __init__(self, patience: int, watchdog: Turns | None = None) -> None:

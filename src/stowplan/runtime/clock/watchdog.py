@@ -1,9 +1,9 @@
-"""A watchdog of the event loop: for how long it is held at a time, and by whom.
+"""A watchdog of the event loop: the length of each hold, and its cause.
 
-One thread serves scheduling, watches, probes and bindings. Whatever computes for long without giving control
-back makes all of the others late, and nobody sees why. The loop goes through its selector once per turn, so
-the time between two calls of `select` is what one turn took. A second thread looks at the stack of the first
-one while a turn takes too long; that is how a hold gets a name. Nothing on the way of a pod is touched.
+One thread serves scheduling, watches, probes and bindings. Code that computes for long without yielding makes
+all of the others late, and nothing shows why. The loop goes through its selector once per turn, so the time
+between two calls of `select` is the length of one turn. A second thread looks at the stack of the first one
+while a turn takes too long; that is how a hold gets a name. The scheduling path is not touched.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _SUBJECTS: Final = ("queued", "assignment", "cycle", "info", "pod")
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds the loop: the task at work, the innermost function, the pod and the plugin."""
+    """Holder of the loop: the running task, the innermost function, the pod and the plugin."""
 
     activity: str = ""
     where: str = ""
@@ -67,7 +67,7 @@ class Hold:
 
 
 class Turns(Protocol):
-    """Who is told when a turn of the loop begins and ends."""
+    """Observer of the beginning and end of a loop's turns."""
 
     def begins(self) -> None: ...
 
@@ -75,10 +75,9 @@ class Turns(Protocol):
 
 
 class LoopWatchdog:
-    """Measures the turns of one loop. `report` is told of long ones, but not more often than every 10 s.
+    """Measures the turns of one loop. `report` is called for long ones, but not more often than every 10 s.
 
-    With `by_cpu` what counts is time on the CPU, not time that passed: for tests and benchmarks on machines
-    that others use, too.
+    With `by_cpu` time on the CPU counts instead of wall time: for tests and benchmarks on shared machines.
     """
 
     def __init__(
@@ -106,7 +105,7 @@ class LoopWatchdog:
         self.longest = Hold(0.0, 0.0, 0.0, Holder())
         """The longest hold so far."""
         self.holds: dict[str, int] = {}
-        """How many turns were longer than the limit, by activity."""
+        """Number of turns longer than the limit, by activity."""
 
     def new_loop(self) -> asyncio.AbstractEventLoop:
         """An event loop that is watched; for `asyncio.Runner(loop_factory=...)`."""
@@ -140,7 +139,7 @@ class LoopWatchdog:
     def __exit__(self, *exc: object) -> None:
         self.stop()
 
-    # What the loop tells
+    # Calls from the loop
 
     def begins(self) -> None:
         """The loop has waited and begins a turn."""
@@ -220,7 +219,7 @@ class LoopWatchdog:
                 self._look(turn)
 
     def _look(self, turn: int) -> None:
-        """Name the holder. The frame is let go at once: it would keep all that its functions deal with."""
+        """Name the holder. The frame is dropped at once: it would keep all objects of its functions alive."""
         frame = sys._current_frames().get(self._owner)
         if frame is None:
             return
@@ -232,7 +231,7 @@ class LoopWatchdog:
 
 
 def holder_of(frame: FrameType) -> Holder:
-    """Who is at work in a stack of calls."""
+    """Holder according to a stack of calls."""
     frames = list(_callers(frame))
     ours = [one for one in frames if _module(one).startswith(_PACKAGE) and _module(one) != __name__]
     where = f"{_module(frame)}.{frame.f_code.co_qualname}:{frame.f_lineno}"
@@ -252,10 +251,10 @@ def _callers(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def _locals(frame: FrameType, *names: str) -> list[object]:
-    """Local variables of a frame that is at work.
+    """Local variables of a running frame.
 
-    Looking at them leaves a copy with the frame (until Python 3.13). It is emptied, lest a frame that never
-    ends, as the scheduling loop's, keeps whatever it dealt with at that moment.
+    Reading them leaves a copy with the frame (until Python 3.13). It is emptied, lest a frame that never
+    ends, as the scheduling loop's, keeps the objects of that moment alive.
     """
     copied = frame.f_locals
     found = [copied.get(name) for name in names]

@@ -42,7 +42,7 @@ def source_of(path: str, level: int) -> Source:
 
 
 def module_of(path: str) -> str:
-    """What `--vmodule` calls a file."""
+    """Name of a file in `--vmodule`."""
     return PurePath(path).stem
 
 

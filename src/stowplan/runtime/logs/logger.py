@@ -30,11 +30,10 @@ def _discard(level: int, message: str, values: Mapping[str, object]) -> None:
 class Logger:
     """Messages with a verbosity: 0 is always shown, higher numbers are more and more detail.
 
-    On the way of every pod ask `logger.enabled(level)` first, or look at `level`, the highest one that is
-    shown, so that a message nobody reads costs nothing.
-    A value called `logger` names the component that logs; it is shown from verbosity 4 on, and with errors.
-    `highest` is the highest level that a sink wants to be asked about beyond the verbosity, because it shows
-    some modules in more detail than others (`--vmodule`).
+    In code that runs for every pod check `logger.enabled(level)` first, or read `level`, the highest one that
+    is shown, so that a hidden message costs nothing. A value called `logger` names the component that logs;
+    it is shown from verbosity 4 on, and with errors. `highest` is the highest level that a sink wants to see
+    beyond the verbosity, because it shows some modules in more detail than others (`--vmodule`).
     """
 
     def __init__(self, sink: Sink = _discard, verbosity: int = 0, highest: int = 0) -> None:
@@ -63,7 +62,7 @@ class Logger:
             self._sink(level, line, PLAIN)
 
     def error(self, message: str, /, **values: object) -> None:
-        """Something went wrong; the scheduler goes on."""
+        """An error; the scheduler continues."""
         self.errors += 1
         self._sink(ERROR, message, values)
 

@@ -43,7 +43,7 @@ class Modules:
         self.highest = max((one.level for one in self._patterns), default=0)
 
     def level(self, module: str) -> int:
-        """Up to which level a module is shown, whatever the verbosity."""
+        """Highest level shown for a module, regardless of the verbosity."""
         return next((one.level for one in self._patterns if one.pattern.fullmatch(module)), 0)
 
 
@@ -76,9 +76,10 @@ JSON: Final = "json"
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """Where lines of a format go: with `split_stream` problems to stderr and the rest to stdout.
+    """Destination of a format's lines: with `split_stream` problems to stderr and the rest to stdout.
 
-    Then so many bytes of the rest may be held back (until the next flush) to be written at once.
+    Up to `info_buffer_size` bytes of the rest may then be held back (until the next flush) to be written at
+    once.
     """
 
     split_stream: bool = False
@@ -102,7 +103,7 @@ class LogSettings:
         return self.json if self.format == JSON else self.text
 
     def problems(self, *, alpha: bool = False) -> Iterator[str]:
-        """What is wrong with them, a line each. `alpha` is the feature gate LoggingAlphaOptions."""
+        """Problems of the settings, a line each. `alpha` is the feature gate LoggingAlphaOptions."""
         if self.flush_frequency <= 0:
             yield "flushFrequency: Invalid value: expected more than zero seconds"
         if self.format not in (TEXT, JSON):

@@ -1,4 +1,4 @@
-"""Log output, written by a thread so that nobody waits for a slow reader."""
+"""Log output, written by a thread so that a slow reader does not block the process."""
 
 import os
 import select
@@ -14,15 +14,15 @@ DEFAULT_PAUSE: Final = 0.05
 """Seconds between a line and its write where no flag says otherwise."""
 
 MAX_BUFFERED: Final = 4 * 1024 * 1024
-"""How many characters may wait to be written. Lines beyond that are dropped, and counted."""
+"""Maximum number of characters waiting to be written. Lines beyond that are dropped, and counted."""
 
 
 class Stream:
     """Collects lines, and has a thread write them a little later, many at once.
 
-    It writes `pause` seconds after the first line of a batch, earlier if more than `held` characters wait.
-    A reader that is slow, stuck or gone costs lines, never the scheduler: `lost` counts them. `put` may be
-    interrupted by another `put` of its own thread, when garbage collection logs something.
+    It writes `pause` seconds after the first line of a batch, earlier if more than `held` characters wait. A
+    reader that is slow, stuck or gone costs lines, never the scheduler: `lost` counts them. `put` may be
+    interrupted by another `put` in the same thread, when garbage collection logs something.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Stream:
                 self._begin()
 
     def take_lost(self) -> int:
-        """How many lines were lost since last asked, if there is room to report it; else 0."""
+        """Number of lines lost since the last call, if there is room to report it; else 0."""
         with self._state:
             if self._size > self._room // 2:
                 return 0
@@ -71,7 +71,7 @@ class Stream:
             return self._state.wait_for(lambda: not self._lines and not self._writing, timeout)
 
     def close(self, timeout: float) -> None:
-        """Flush, and end the thread if that was done in time. What is put later is still written."""
+        """Flush, and end the thread if that was done in time. Later lines are still written."""
         if not self.flush(timeout) or self._thread is None:
             return
         with self._state:
@@ -142,7 +142,7 @@ def standard_output() -> Write:
 
 
 def _is_there(stream: object) -> bool:
-    """Whether the process was started with it. If not, its number may belong to any other file by now."""
+    """True if the process was started with it. If not, its number may belong to any other file by now."""
     return stream is not None
 
 

@@ -95,7 +95,7 @@ class Parsed:
         self._given[name] = None
 
     def given(self, name: str) -> bool:
-        """Whether the flag is on the command line."""
+        """True if the flag is on the command line."""
         return name in self._given
 
     @property

@@ -38,7 +38,7 @@ _PLACES = {"Page": "filters", "Pages": "filters", "SecureServer": "server"}
 
 
 def __getattr__(name: str) -> Any:
-    """What needs an HTTP server is loaded when it is asked for: settings are read without one."""
+    """Import parts that need an HTTP server on first use: settings are read without one."""
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)

@@ -26,7 +26,7 @@ _CACHE_SIZE: Final = 8192
 
 @dataclass(frozen=True, slots=True)
 class AccessDecision:
-    """Whether a request is allowed, and the API server's reason."""
+    """Result of an access review, with the API server's reason."""
 
     allowed: bool
     reason: str = ""
@@ -86,7 +86,7 @@ class Authorizer:
         return await self._cache.get(msgspec.json.encode(spec), lambda: _review(client, spec), self._ttl)
 
     async def may_read(self, user: CertificateUser, plural: str, namespace: str) -> bool:
-        """Whether a user may get objects of the core group. Raises `ReviewError`."""
+        """True if a user may get objects of the core group. Raises `ReviewError`."""
         if not self._groups.isdisjoint(user.groups):
             return True
         if self._client is None:

@@ -167,7 +167,7 @@ def _is_valid_issuer(issuer: x509.Certificate, certificate: x509.Certificate, mo
 
 
 def _may_be_intermediate(issuer: x509.Certificate, below: int) -> bool:
-    """Whether a certificate may sign others: CA constraints and path length."""
+    """True if a certificate may sign others: CA constraints and path length."""
     try:
         constraints = issuer.extensions.get_extension_for_class(x509.BasicConstraints).value
     except (x509.ExtensionNotFound, ValueError):

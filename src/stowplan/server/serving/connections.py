@@ -51,7 +51,7 @@ class ConnectionHandler(web.RequestHandler):
 
     @contextlib.contextmanager
     def handling(self) -> Iterator[None]:
-        """While a request is handled, whatever arrives is its body or the next request."""
+        """While a request is handled, arriving data is its body or the next request."""
         self._handling = True
         self._forget_unread()
         try:

@@ -10,7 +10,7 @@ _BITS: Final = 2048
 _EXPONENT: Final = 65537
 
 NewKey: TypeAlias = Callable[[], rsa.RSAPrivateKey]
-"""Gives a key that nobody else has."""
+"""Creates a new private key."""
 
 
 def new_key() -> rsa.RSAPrivateKey:

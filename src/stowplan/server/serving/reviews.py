@@ -62,7 +62,7 @@ class AccessObserver(Protocol):
         return
 
     def certificate_shown(self, good_for: float) -> None:
-        """A client certificate was verified that expires in so many seconds."""
+        """A client certificate was verified that expires in `good_for` seconds."""
         return
 
 
@@ -138,7 +138,7 @@ class ReviewClient:
 
 
 def _is_retriable(error: ApiError) -> bool:
-    """Whether another attempt may succeed."""
+    """True if another attempt may succeed."""
     return error.code in (0, 429, 500, 504) or error.retry_after is not None
 
 
@@ -158,7 +158,7 @@ class ReviewCache(Generic[T]):
         return len(self._entries)
 
     def contains(self, key: bytes) -> bool:
-        """Whether there is an entry that has not expired."""
+        """True if there is an entry that has not expired."""
         known = self._entries.get(key)
         return known is not None and self._clock.monotonic() < known[0]
 

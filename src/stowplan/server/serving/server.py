@@ -44,7 +44,7 @@ _GRACE: Final = 2.0
 """Seconds that requests in flight have to finish when the port closes."""
 
 _SILENT: Final = logging.Logger("stowplan.server.serving", level=logging.CRITICAL + 1)
-"""Swallows aiohttp's messages about malformed requests, which anybody can send."""
+"""Discards aiohttp's messages about malformed requests, which any client can trigger."""
 
 
 class SecureServer:
@@ -118,7 +118,7 @@ class SecureServer:
         self.port = 0
 
     async def may_read(self, user: CertificateUser, plural: str, namespace: str) -> bool:
-        """Whether a user may get objects of the core group; False if that cannot be found out."""
+        """True if a user may get objects of the core group; False if the review fails."""
         try:
             return await self._authorizer.may_read(user, plural, namespace)
         except ReviewError as error:

@@ -97,8 +97,8 @@ def openssl_curves(numbers: Sequence[int]) -> list[str]:
 class TLSContexts:
     """TLS contexts by server name. A connection keeps the one it was accepted with.
 
-    Clients are asked for a certificate only if there is a client CA. Python verifies it during the handshake,
-    which fails for an unknown CA; kube-scheduler completes the handshake and responds with 401.
+    The server requests a client certificate only if there is a client CA. Python verifies it during the
+    handshake, which fails for an unknown CA; kube-scheduler completes the handshake and responds with 401.
     """
 
     def __init__(self, settings: ServingSettings, logger: Logger) -> None:

@@ -180,7 +180,7 @@ def _seconds(text: str) -> float:
 def cpu_profile(seconds: float, stop: threading.Event) -> str:
     """Sampled stacks with their counts, one a line, outermost first: `main;schedule;bind 42`.
 
-    This is the input of flame graph tools. Runs in a thread of its own, so it also sees what blocks the event
+    This is the input of flame graph tools. Runs in a separate thread, so it also sees what blocks the event
     loop; ends early when `stop` is set.
     """
     seen: Counter[str] = Counter()

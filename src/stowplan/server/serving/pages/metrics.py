@@ -96,7 +96,7 @@ def _accepts_gzip(request: web.Request) -> bool:
 
 
 def _prefers_protobuf(request: web.Request) -> bool:
-    """Whether protobuf is preferred over text; other formats get text."""
+    """True if protobuf is preferred over text; other formats get text."""
     for clause in parse_accept(request.headers.get("Accept", "")):
         if clause.matches("text/plain") and clause.type != "*":
             return False

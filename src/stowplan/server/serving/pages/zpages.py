@@ -185,7 +185,7 @@ def _encode(request: web.Request, media_type: str, body: Mapping[str, Any]) -> s
 
 
 def _wants_pretty(request: web.Request) -> bool:
-    """Whether to indent JSON: `?pretty`, or the user agent is a browser or command line tool."""
+    """True to indent JSON: `?pretty`, or the user agent is a browser or command line tool."""
     asked = request.query.get("pretty", "")
     if asked:
         return asked in _TRUE
