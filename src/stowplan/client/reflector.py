@@ -435,7 +435,7 @@ class WatchAvailability:
         self._settled.set()
 
     def ask_again(self) -> None:
-        """If it was refused, request again: the first one may have come too early. `settled` waits for the answer."""
+        """If it was refused, request again: that may have been too early. `settled` waits for the answer."""
         if self.refusal:
             self._settled.clear()
             self._hurry.set()

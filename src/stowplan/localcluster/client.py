@@ -21,10 +21,10 @@ from stowplan.localcluster.store.writer import component
 T = TypeVar("T", bound=Object)
 
 BUFFER: Final = 8192
-"""How many changes a watch may lag behind before it is cut off."""
+"""Number of changes a watch may lag behind before it is closed."""
 
 PAGE: Final = 500
-"""After so many objects of a list everybody else gets a turn."""
+"""Number of objects of a list after which other tasks get a turn."""
 
 
 class InProcessClient(Client):
@@ -115,7 +115,8 @@ class InProcessClient(Client):
         return self._store.patch(stored, namespace, name, patch, kind, subresource=subresource, by=self._by)
 
     def _written(self, resource: Resource) -> Resource:
-        """What objects are stored as; a custom resource may be named by where it is served alone."""
+        """Resource in which objects are stored; a custom resource may be named by its served address
+        alone."""
         stored = stored_as(resource)
         if stored.custom and not stored.kind:
             return self._store.catalogue.named(stored.dotted) or stored
@@ -160,7 +161,7 @@ class InProcessWatch(Generic[T]):
         return event
 
     def ready(self, limit: int) -> Sequence[WatchEvent[T]]:
-        """Events that need not be waited for, at most so many."""
+        """At most `limit` events that have arrived already."""
         return () if self._stream is None else self._events(self._stream.ready(limit))
 
     async def aclose(self) -> None:
@@ -196,7 +197,7 @@ def typed(obj: Json, cls: type[T]) -> T:
 
 
 def _reading(cls: type[T]) -> Callable[[Json], T]:
-    """What makes typed objects of stored ones; nulls are looked for only if they are in the way."""
+    """Function that converts stored objects to typed ones; nulls are dropped only if they are in the way."""
     if issubclass(cls, AnyObject):
         return cls.of
 

@@ -65,10 +65,10 @@ Commit = Callable[[], None]
 
 
 class ClusterAdmission:
-    """What an API server does to an object before it stores it.
+    """Everything an API server does to an object before it stores it.
 
-    `disabled`: plugins to leave out, by name. `groups`: which parts of pod groups there are. `gates`: which
-    optional fields of devices there are, and the release whose rules hold.
+    `disabled`: plugins to leave out, by name. `groups`: the enabled parts of pod groups. `gates`: decide
+    about optional fields of devices, and have the release whose rules hold.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class ClusterAdmission:
         self._roles = RoleGuard()
 
     def set_defaults(self, resource: Resource, obj: Json, stamp: str) -> None:
-        """Fill in what does not depend on other objects; whoever writes owns these fields too."""
+        """Set defaults that do not depend on other objects; the writer owns these fields too."""
         set_defaults = DEFAULTS.get(resource)
         if set_defaults is not None:
             set_defaults(obj)
@@ -184,10 +184,10 @@ class ClusterAdmission:
 
 
 def _is_ready_at_once(node: Json, by: WriteContext) -> bool:
-    """Whether a node registers itself as ready and is: a simulated one that this process runs.
+    """True if a node registers itself as ready and is: a simulated one that this process runs.
 
-    It needs no taint until somebody has seen that. In a cluster with thousands of nodes taking the taints
-    away again would be half of the work of starting it.
+    It needs no taint until its readiness is observed. In a cluster with thousands of nodes removing the
+    taints would be half of the work of starting it.
     """
     if by.user.name != _KUBELETS:
         return False
@@ -221,16 +221,16 @@ def _check_namespace(lookup: Lookup, resource: Resource, obj: Json) -> None:
 
 
 class RoleGuard:
-    """Checks that writers of roles and bindings hand on no rights but their own.
+    """Checks that writers of roles and bindings grant no rights beyond their own.
 
-    Knows the roles of one store, from the first time that they are asked for.
+    Knows the roles of one store, from the first request on.
     """
 
     def __init__(self) -> None:
         self._access: AccessRules | None = None
 
     def access(self, lookup: Lookup) -> AccessRules | None:
-        """What the roles of a store allow; of anything else nothing is known."""
+        """Access rules of a store; None for any other lookup."""
         if self._access is None and isinstance(lookup, Store):
             self._access = AccessRules(lookup)
         return self._access

@@ -1,4 +1,4 @@
-"""Who may write which part of the status of ResourceClaims, beyond the right to write it at all.
+"""Rights to write parts of the status of ResourceClaims, beyond the right to write it at all.
 
 Schedulers allocate and reserve (`resourceclaims/binding`), drivers report their devices
 (`resourceclaims/driver`, by the name of the driver): subresources that exist for authorization only.
@@ -23,9 +23,9 @@ _DEVICE: Final = ("driver", "pool", "device", "shareID")
 def check_status_writer(
     rules: Callable[[], AccessRules | None], resource: Resource, old: Json, new: Json, by: WriteContext
 ) -> None:
-    """Raises `ApiError` 422 if a writer lacks the right to what it changes in the status of a claim.
+    """Raises `ApiError` 422 if a writer lacks the right to a change in the status of a claim.
 
-    `rules` is asked for the roles of the cluster only if they matter.
+    `rules` is called for the roles of the cluster only if they matter.
     """
     if resource != RESOURCE_CLAIMS or MASTERS in by.user.groups:
         return
@@ -92,7 +92,7 @@ def _by_device(status: Json) -> dict[tuple[object, ...], Json]:
 
 
 def _is_on_node(user: User, allocation: Json) -> bool:
-    """Whether a service account is that of a pod on the one node of an allocation."""
+    """True if a service account is that of a pod on the one node of an allocation."""
     nodes: Sequence[str] = user.extra.get(_NODE, ())
     terms: Sequence[Json] = (allocation.get("nodeSelector") or {}).get("nodeSelectorTerms") or ()
     if split_account_username(user.name) is None or len(nodes) != 1 or len(terms) != 1:

@@ -18,7 +18,7 @@ from stowplan.api.requests import Json
 _EACH: Final = "*"
 """In a path: every element of a list, or every value of a map."""
 MAPPINGS: Final = "nodeAllocatableResourceMappings"
-"""What devices take of resources of their node, in 1.36."""
+"""Resources of their node that devices take, in 1.36."""
 NODE_RESOURCES: Final = "nodeAllocatableResources"
 """The same since 1.37."""
 LISTS: Final = ("bools", "ints", "strings", "versions")
@@ -121,7 +121,7 @@ class DeviceFeatures:
 
 
 def dropped_fields(resource: Resource, given: Json, kept: Json, *, status: bool = False) -> list[str]:
-    """What the writer of an object is to be told: fields of it that were not taken."""
+    """Warnings for the writer of an object: fields that were dropped."""
     gated = (_STATUS_FIELDS if status else _FIELDS).get(resource, ())
     told = []
     for one in gated:
@@ -133,7 +133,7 @@ def dropped_fields(resource: Resource, given: Json, kept: Json, *, status: bool 
 
 
 def _uses(gated: tuple[_Gated, ...], field: _Gated, obj: Json) -> bool:
-    """Whether an object uses the feature that a field is of."""
+    """True if an object uses the feature that a field belongs to."""
     alike = (one for one in gated if one.feature == field.feature)
     return any(place for one in alike for place in _places(obj, one.path))
 

@@ -19,9 +19,9 @@ _OF_CLUSTER_IP: Final = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolic
 
 
 class ServiceAllocator:
-    """Gives every service an address within the cluster, and ports on the nodes if it is to have them.
+    """Gives every service an address within the cluster, and ports on the nodes if its type has them.
 
-    They are handed out in order, and those in use are left out. What a service asks for has to be free.
+    They are assigned in order, and those in use are skipped. A requested one has to be free.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class ServiceAllocator:
         self._next_port = 0
 
     def keep(self, old: Json, new: Json) -> None:
-        """What was allocated and is left out of an update stays; what the new type has no use for goes."""
+        """Keep allocated values that an update leaves out; drop those that the new type does not use."""
         before, spec = old.get("spec") or {}, new["spec"]
         if _has_address(before) and _has_address(spec):
             if not spec.get("clusterIP") and before.get("clusterIP"):
@@ -48,7 +48,7 @@ class ServiceAllocator:
         _drop_unused(before, spec)
 
     def allocate(self, lookup: Lookup, obj: Json, old: Json | None) -> None:
-        """Raises `ApiError` 422 if what is asked for is taken or cannot be given."""
+        """Raises `ApiError` 422 if a requested address or port is taken or cannot be given."""
         spec, before = obj["spec"], {} if old is None else old.get("spec") or {}
         if _has_address(spec):
             self._allocate_address(lookup, obj, before)

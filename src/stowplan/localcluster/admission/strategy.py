@@ -1,4 +1,4 @@
-"""What upstream's registries set on an object of a kind, whoever writes it, before it is validated."""
+"""Values that upstream's registries set on an object of a kind, for every writer, before it is validated."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -21,7 +21,7 @@ def add_namespace_finalizer(namespace: Json) -> None:
 
 
 def keep_namespace_finalizers(old: Json, new: Json) -> None:
-    """What holds a namespace is changed by finalizing it and in no other way."""
+    """Finalizers of a namespace are changed by the finalize subresource only."""
     spec = new.setdefault("spec", {})
     held = (old.get("spec") or {}).get("finalizers")
     if held:
@@ -57,7 +57,7 @@ def generate_job_selector(job: Json) -> None:
 
 
 def default_job_labels(job: Json) -> None:
-    """A job without labels of its own has those of its pods."""
+    """A job without labels gets those of its pods."""
     labels = ((job["spec"].get("template") or {}).get("metadata") or {}).get("labels")
     if labels and not job["metadata"].get("labels"):
         job["metadata"]["labels"] = dict(labels)
@@ -184,7 +184,7 @@ _DEVICE_KEY: Final = ("driver", "pool", "device", "shareID")
 
 
 def drop_deallocated_devices(old: Json, new: Json) -> None:
-    """What drivers report of devices goes with their allocation."""
+    """Drop devices that drivers reported once their allocation is gone."""
     status = new.get("status")
     if not isinstance(status, dict) or not status.get("devices"):
         return

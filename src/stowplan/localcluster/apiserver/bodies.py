@@ -19,8 +19,8 @@ from stowplan.localcluster.schema import TypeDef, TypeMismatchError, decode_body
 from stowplan.localcluster.schema.protobuf import ProtobufError, decoded, envelope
 
 BODY_LIMIT: Final = 3 * 1024 * 1024
-"""The longest body that is read, in bytes. It is not inflated: like kube-apiserver, the server takes a body
-for what it is, whatever Content-Encoding says."""
+"""The longest body that is read, in bytes. It is not inflated: like kube-apiserver, the server ignores
+Content-Encoding."""
 
 BODY_SECONDS: Final = 60.0
 """Seconds that a body may take to arrive: kube-apiserver's limit for a whole request."""
@@ -169,7 +169,7 @@ def undecodable_patch(error: status.ApiError, resource: Resource, text: bytes) -
 def check_depth(text: bytes) -> None:
     """Refuse JSON (it has to be JSON) that is nested deeper than any object is. Raises `ApiError` 400.
 
-    Few texts have so many brackets that one has to look where they are.
+    Few texts have enough brackets to need a look at their places.
     """
     if text.count(b"{") + text.count(b"[") <= _MAX_DEPTH:
         return
@@ -231,7 +231,7 @@ def decode_custom(custom: ServedVersion, text: bytes, validation: str = "") -> D
 
 
 def decode_as(type_: TypeDef | None, text: bytes, resource: Resource, validation: str = "") -> Decoded:
-    """JSON text as a type of the table (None: whatever it is)."""
+    """Decode JSON text as a type of the table (None: as any data)."""
     if text.strip() == b"null":
         return Decoded({}, [])
     try:
@@ -264,7 +264,7 @@ def _cannot_be_handled(resource: Resource, version: str, kind: str, why: str) ->
 
 
 def check_strictly(resource: Resource, messages: list[str], validation: str) -> list[str]:
-    """What the sender is to be warned of. Raises `ApiError` 400 if everything has to be right."""
+    """Warnings for the sender. Raises `ApiError` 400 if everything has to be right."""
     if validation == "Strict" and messages:
         why = f"strict decoding error: {', '.join(messages)}"
         raise _cannot_be_handled(resource, resource.version, resource.kind, why)
@@ -272,7 +272,7 @@ def check_strictly(resource: Resource, messages: list[str], validation: str) -> 
 
 
 def has_repeated_fields(text: bytes) -> bool:
-    """Whether any object within JSON text has a field twice."""
+    """True if any object within JSON text has a field twice."""
     found = False
 
     def look(pairs: list[tuple[str, Any]]) -> None:

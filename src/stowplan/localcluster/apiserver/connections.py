@@ -1,7 +1,7 @@
 """Subresources that lead to a container's processes: log, exec, attach, portforward, proxy.
 
-Pods are simulated, so there are no processes. What is wrong with a request is refused as an API server
-refuses it; otherwise `log` gives one line that says so, and the rest refuse with one line.
+Pods are simulated, so there are no processes. A wrong request is refused as by an API server; otherwise `log`
+returns one line that explains this, and the rest refuse with one line.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ _SERVED: Final = {PODS: PROCESSES, SERVICES: ("proxy",), NODES: ("proxy",)}
 
 
 def is_connection(resource: Resource, subresource: str) -> bool:
-    """Whether a subresource of a kind leads to processes."""
+    """True if a subresource of a kind leads to processes."""
     return subresource in _SERVED.get(resource, ())
 
 

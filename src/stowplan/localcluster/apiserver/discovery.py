@@ -1,4 +1,4 @@
-"""What is served where: groups, versions, resources, in the older form and in the aggregated one."""
+"""Discovery: served groups, versions and resources, in the older form and in the aggregated one."""
 
 import base64
 import hashlib
@@ -66,13 +66,13 @@ REVIEWS: Final = (
     _create_only(_AUTHORIZATION, "localsubjectaccessreviews", "LocalSubjectAccessReview", namespaced=True),
 )
 CREATE_ONLY: Final = (_create_only("", "bindings", "Binding", namespaced=True), *REVIEWS)
-"""What can be created but is not stored."""
+"""Kinds that can be created but are not stored."""
 
 REVIEW_KINDS: Final = {resource.plural: resource.kind for resource in REVIEWS}
 
 
 class ServedKinds:
-    """What a server of a release serves of a catalogue: all that is in it but kinds of other releases.
+    """Kinds of a catalogue that a server of a release serves: all but kinds of other releases.
 
     The catalogue has them nevertheless: objects may be stored in a version that is not served yet.
     """
@@ -247,7 +247,7 @@ def entries_of(resource: Resource) -> Iterable[DiscoveryEntry]:
 
 
 def _storage_hash(resource: Resource) -> str:
-    """What tells clients that objects are stored in another version than before."""
+    """Hash that tells clients if objects are stored in another version than before."""
     stored = resource.storage_version or resource.api_version
     if "/" not in stored:
         stored = f"/{stored}"

@@ -74,7 +74,7 @@ _VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patc
 
 
 MayRead = Callable[[str, str], Awaitable[bool]]
-"""Whether the user of a request may read objects of a resource (its plural) in a namespace."""
+"""True if the user of a request may read objects of a resource (its plural) in a namespace."""
 
 
 class HandlerExtension(Protocol):
@@ -120,7 +120,7 @@ class RequestHandler:
         try:
             return await sent(request, await self.respond(request))
         except ConnectionError:
-            # Whoever asked has left in the middle of it: nobody reads this.
+            # The client has disconnected: the response is not read.
             return web.Response()
         except web.HTTPException:
             raise
@@ -139,7 +139,7 @@ class RequestHandler:
         except status.ApiError as error:
             return await self._once_durable(request, await self._refusal(request, error))
         except QuantityError as error:
-            # Upstream's decoder refuses these; ours leaves suffixes to whoever reads the amount.
+            # Upstream's decoder refuses these; ours leaves suffixes to the reader of the amount.
             return await self._once_durable(
                 request, await self._refusal(request, status.bad_request(str(error)))
             )
@@ -245,7 +245,8 @@ class RequestHandler:
     async def _answer_other(
         self, request: web.BaseRequest, path: str, query: Mapping[str, str], user: User
     ) -> web.StreamResponse:
-        """What is not about stored objects: reviews, documents that describe the API, and extensions."""
+        """Answer requests that are not about stored objects: reviews, documents that describe the API, and
+        extensions."""
         if self.extension is not None and self.extension.serves(path):
             return await self.extension.respond(request, self._reading_rights(user))
         review = self._reviews.resource(path)
@@ -335,7 +336,7 @@ def _binding_namespace(path: str) -> str:
 
 
 def _verb_of(method: str, target: RequestTarget, query: Mapping[str, str]) -> str:
-    """What a request does to objects, in the words of discovery."""
+    """Verb of a request, as in discovery."""
     verb = _VERBS.get(method, method.lower())
     if verb == "get" and (not target.name or target.watch):
         return "watch" if flag(query, "watch") else "list"

@@ -1,4 +1,4 @@
-"""What a request asks for besides its body: the target of its path, its options, the format it accepts."""
+"""A request without its body: the target of its path, its options, the format it accepts."""
 
 import base64
 import binascii
@@ -24,7 +24,7 @@ from stowplan.localcluster.store.writer import UserInfo, WriteContext
 
 
 class RequestTarget(NamedTuple):
-    """What a request is about. Without a name it is all objects (of a namespace, or everywhere)."""
+    """Target of a request. Without a name it is all objects (of a namespace, or everywhere)."""
 
     resource: Resource
     namespace: str = ""
@@ -42,7 +42,7 @@ class PathResolver:
         self._found: dict[tuple[str, str, str], Resource] = {}
 
     def target(self, path: str) -> RequestTarget | None:
-        """What a path means, None if it is not the address of objects."""
+        """Target of a path, None if it is not the address of objects."""
         parts = path.split("/")
         if "%" in path:
             parts = [unquote(part) for part in parts]
@@ -91,7 +91,7 @@ class PathResolver:
 
 
 def _is_namespace_itself(rest: list[str]) -> bool:
-    """Whether `namespaces/x/y` is a subresource of the namespace x rather than a resource within it."""
+    """True if `namespaces/x/y` is a subresource of the namespace x rather than a resource within it."""
     return len(rest) == 3 and rest[2] in ("status", "finalize")
 
 
@@ -145,7 +145,7 @@ def list_options(query: Query) -> ListOptions:
 
 
 def _limit(query: Query, version: str, match: str) -> int:
-    """How many objects at most. Whoever takes any version gets all objects, from the watch cache."""
+    """Maximum number of objects. A request for any version gets all objects, from the watch cache."""
     limit = integer(query, "limit") or 0
     return 0 if version == "0" and match != "Exact" else limit
 
@@ -264,7 +264,7 @@ def write_context(
     user: UserInfo,
     body: Json | None = None,
 ) -> WriteContext:
-    """Who writes, by which field manager, and whether it is a dry run. Raises `ApiError` 422.
+    """The writer, its field manager, and if it is a dry run. Raises `ApiError` 422.
 
     `body` has options too where the verb's body is nothing but options.
     """
@@ -310,7 +310,7 @@ def delete_options(query: Query, body: Json) -> DeleteOptions:
 
 
 def propagation(query: Query, body: Json) -> str:
-    """What becomes of what the object owns: Background, Foreground or Orphan; empty if it is not said."""
+    """Treatment of owned objects: Background, Foreground or Orphan; empty if not given."""
     policy = str(body.get("propagationPolicy") or query.get("propagationPolicy", ""))
     orphan = body.get("orphanDependents")
     if orphan is None and "orphanDependents" in query:
@@ -366,9 +366,9 @@ PLAIN_OBJECTS: Final = ResponseFormat()
 
 @lru_cache(maxsize=256)
 def negotiated(accept: str) -> ResponseFormat:
-    """The first form somebody accepts that we have. Raises `ApiError` 406 if we have none of them.
+    """The first accepted format that is available. Raises `ApiError` 406 if there is none.
 
-    Whoever accepts protobuf and something else gets that.
+    A client that accepts protobuf and another format gets the other one.
     """
     if not accept or accept == JSON:
         return PLAIN_OBJECTS
@@ -393,7 +393,7 @@ def negotiated(accept: str) -> ResponseFormat:
 
 
 def check_acceptable(accept: str, *, is_list: bool) -> None:
-    """Raises `ApiError` 406 if a client accepts none of the media types there are."""
+    """Raises `ApiError` 406 if a client accepts none of the available media types."""
     if not accept or JSON in accept:
         return
     accepted = {choice.partition(";")[0].strip() for choice in accept.split(",")}

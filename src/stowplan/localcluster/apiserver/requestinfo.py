@@ -1,6 +1,6 @@
-"""What a request asks to be allowed: its attributes as rules of roles name them, read from its path alone.
+"""Attributes of a request for authorization, as rules of roles name them, read from its path alone.
 
-A resource need not be served: who may not read things of a kind is not told whether there are any.
+A resource need not be served: without the right to read a kind a client does not learn if it exists.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ _OF_NAMESPACES: Final = ("status", "finalize")
 
 
 def attributes_of(user: User, method: str, path: str, query: Mapping[str, str]) -> Attributes:
-    """What a request wants to do. `path` is as it was sent."""
+    """Attributes of a request. `path` is as it was sent."""
     parts = [unquote(part) for part in path.strip("/").split("/")]
     is_resource = len(parts) >= 3 and (parts[0] == "api" or (parts[0] == "apis" and len(parts) >= 4))
     if not is_resource:

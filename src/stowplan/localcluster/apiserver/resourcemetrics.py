@@ -1,4 +1,4 @@
-"""metrics.k8s.io: the usage of pods and nodes, made up when it is asked for. `kubectl top` shows it."""
+"""metrics.k8s.io: the pretended usage of pods and nodes, computed on request. `kubectl top` shows it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -66,7 +66,7 @@ class ResourceMetricsApi:
                 yield {**self._head(pod), "containers": containers}
 
     def _nodes(self, nodes: Sequence[Json]) -> Iterable[Json]:
-        """What the pods on each node use; all pods are looked through once."""
+        """Usage of the pods on each node; all pods are read once."""
         used = {node["metadata"]["name"]: [0, 0] for node in nodes}
         for pod in self._store.all(PODS):
             total = used.get(pod["spec"].get("nodeName", ""))

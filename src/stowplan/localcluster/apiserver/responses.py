@@ -263,14 +263,14 @@ class TableView(ResponseView):
         }
 
     def _attached(self, obj: Json) -> Json | None:
-        """What a row has of its object besides the cells."""
+        """Object of a row besides the cells."""
         if self._include == "None":
             return None
         return self._conversion.to_served(obj) if self._include == "Object" else metadata_only(obj)
 
 
 def metadata_only(obj: Json) -> Json:
-    """What is left of an object for those who want its metadata."""
+    """An object reduced to its metadata."""
     return {"kind": METADATA, "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
 
 

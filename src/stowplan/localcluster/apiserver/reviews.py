@@ -26,7 +26,7 @@ _LOCAL: Final = "localsubjectaccessreviews"
 
 
 class Reviews:
-    """Says who somebody is and what they may do."""
+    """Reviews of users and their rights."""
 
     def __init__(self, authenticator: Authenticator, access: AccessRules, clock: Clock) -> None:
         self._authenticator = authenticator

@@ -126,7 +126,7 @@ def _replicas(scale: Any) -> int:
 
 
 def scale_of(obj: Json) -> Json:
-    """How many there are and shall be of what an object makes, and how to find them."""
+    """Current and desired replicas of an object, and the selector of its pods."""
     metadata, spec = obj["metadata"], obj.get("spec", {})
     shown: Json = {"replicas": (obj.get("status") or {}).get("replicas", 0)}
     selector = _selector_text(spec.get("selector") or {})

@@ -1,8 +1,8 @@
 """Bodies of responses, sent slice by slice to clients that may not read them.
 
-The transport copies what it is given and keeps the copy until the client has read it. So it gets a slice at a
+The transport copies the data it gets and keeps the copy until the client has read it. So it gets a slice at a
 time and the next one when that has been taken: a client that does not read costs the server a few slices,
-whatever it requested, and no more than PATIENCE.
+regardless of its request, and no more than PATIENCE.
 """
 
 import asyncio

@@ -77,7 +77,7 @@ def write_kubeconfig(path: Path, text: str) -> None:
 
 
 def kubeconfig_path(wanted: Path | None) -> Path:
-    """Where a kubeconfig goes: where it is wanted, or a file of its own in the temporary folder."""
+    """Path of the kubeconfig: the requested one, or a new file in the temporary folder."""
     if wanted is not None:
         return wanted.absolute()
     with tempfile.NamedTemporaryFile(prefix="stowplan-", suffix=".kubeconfig", delete=False) as file:
@@ -113,9 +113,9 @@ class Listening:
 class ApiServer:
     """A store behind HTTPS. `async with` begins and ends it.
 
-    `signing_key` signs the tokens of service accounts; a new one if it is None. `watch_limit` is how many
-    bytes a watcher may lag behind before it is cut off. `stored_only` are kinds on which nothing acts:
-    whoever writes one is warned. With `usage`, metrics.k8s.io is served.
+    `signing_key` signs the tokens of service accounts; a new one if it is None. `watch_limit` is the number
+    of bytes a watcher may lag behind before it is disconnected. `stored_only` are kinds without a controller:
+    their writers get a warning. With `usage`, metrics.k8s.io is served.
     """
 
     def __init__(
@@ -213,7 +213,7 @@ class ApiServer:
 
     @property
     def certificate(self) -> bytes | None:
-        """What the server's certificate is to be checked against, None without TLS."""
+        """CA of the server's certificate, None without TLS."""
         return None if self._listening.plain else self._made_certificate().certificate
 
     def kubeconfig(self) -> str:

@@ -31,7 +31,7 @@ _EVICTION: Final = Resource("policy", "v1", "evictions", "Eviction")
 
 
 class Subresources:
-    """What can be asked of parts of an object, besides its status."""
+    """Requests for parts of an object, besides its status."""
 
     def __init__(self, store: Store, views: Views, tokens: TokenRequests) -> None:
         self._store = store
@@ -40,7 +40,7 @@ class Subresources:
         self._connections = ServedConnections(store)
 
     def handler(self, method: str, target: RequestTarget) -> Handler:
-        """Who answers. Raises `ApiError` 404 or 405 if nobody does."""
+        """Handler of a request. Raises `ApiError` 404 or 405 if there is none."""
         ways = self._ways(target.resource, target.subresource)
         if not ways and target.resource.defined:
             raise status.not_found(target.resource, target.name)
@@ -111,6 +111,6 @@ def _check_name(expected: str, given: str, kind: str) -> None:
 
 
 def _created() -> web.Response:
-    """What a binding or an eviction answers: unlike other successes it has a code."""
+    """Answer to a binding or an eviction: unlike other successes it has a code."""
     body: Any = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
     return json_response(body, 201)

@@ -1,4 +1,4 @@
-"""TokenRequest: tokens of service accounts for whoever may ask for them (`kubectl create token`)."""
+"""TokenRequest: tokens of service accounts for permitted users (`kubectl create token`)."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -24,7 +24,7 @@ TOKEN_REQUEST: Final = Resource("authentication.k8s.io", "v1", "tokenrequests", 
 _DEFAULT_SECONDS: Final = 3600
 _MIN_SECONDS: Final = 600
 _PROJECTED_SECONDS: Final = 3607
-"""What kubelets ask for; such a token is good for longer, for clients that do not read it again."""
+"""Lifetime that kubelets request; such a token is valid for longer, for clients that do not read it again."""
 
 _EXTENDED_SECONDS: Final = 365 * 24 * 3600
 _BINDABLE: Final = {resource.kind: resource for resource in (PODS, NODES, SECRETS)}

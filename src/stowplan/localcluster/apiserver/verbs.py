@@ -223,7 +223,7 @@ _PATCH_TYPES: Final = {kind.value: kind for kind in PatchType}
 
 
 class WriteVerbs:
-    """The verbs that change something. What comes back is shown in the form the writer asks for."""
+    """The writing verbs. The result is shown in the form the writer requests."""
 
     def __init__(self, store: Store, views: Views, stored_only: frozenset[Resource] = frozenset()) -> None:
         self._store = store
@@ -421,7 +421,7 @@ _POD_SECURITY: Final = ("enforce", "audit", "warn")
 
 
 def _pod_security_warnings(namespace: Json) -> list[str]:
-    """Labels that ask for Pod Security admission, which there is none of here."""
+    """Warnings about labels for Pod Security admission, which does not exist here."""
     labels = namespace["metadata"].get("labels") or {}
     asked = [f"pod-security.kubernetes.io/{mode}" for mode in _POD_SECURITY]
     levels = (

@@ -12,7 +12,7 @@ from stowplan.localcluster.apiserver.sending import limit_buffer, slices
 from stowplan.localcluster.store import StoreChange
 
 BUFFER_LIMIT: Final = 16 * 1024 * 1024
-"""How many bytes a watcher may lag behind before it is cut off."""
+"""Number of bytes a watcher may lag behind before it is disconnected."""
 
 PAUSE: Final = 0.002
 """Seconds between two batches to one watcher while changes keep coming."""
@@ -74,9 +74,9 @@ class WatchResponse:
     async def serve(
         self, request: web.BaseRequest, backlog: list[StoreChange], deadline: float
     ) -> web.StreamResponse:
-        """Write everything there was and everything that comes, until `deadline` on the loop's clock.
+        """Write all past and future changes, until `deadline` on the loop's clock.
 
-        Whoever has left, in whatever way, is not written to any more; that is no fault of the server.
+        A client that disconnects, in any way, is not written to any more; that is no error of the server.
         """
         self._begins = not backlog
         response = web.StreamResponse(headers=HEADERS)
@@ -125,7 +125,7 @@ class WatchResponse:
             yield line
 
     def _abort(self) -> None:
-        """End the connection itself: whoever does not read would not notice anything less."""
+        """End the connection itself: a client that does not read would not notice anything less."""
         if self._transport is not None:
             self._transport.abort()
 

@@ -46,7 +46,7 @@ _METADATA_ITSELF: Final[Tree] = {"f:metadata": LEAF}
 
 
 class Applier(NamedTuple):
-    """Who applies, when, and whether they take what is not theirs."""
+    """Applying manager, time, and if it takes over fields of others."""
 
     manager: str
     stamp: str
@@ -69,10 +69,10 @@ class _Conflict(NamedTuple):
 def apply_configuration(
     type_: ObjectType, live: Json | None, wanted: Json, by: Applier, *, has_status: bool
 ) -> ApplyResult:
-    """What one manager wants, laid over what is there (None: nothing yet).
+    """Configuration of one manager, merged into the live object (None: nothing yet).
 
-    What the manager applied before and does not want now goes, unless somebody else owns it too.
-    Raises `ApiError` 409 if that would change what others own, and it is not forced.
+    Fields that the manager applied before and does not want now are removed, unless they have another owner.
+    Raises `ApiError` 409 if that would change fields of others, and it is not forced.
     """
     shape = shape_of(type_)
     start = zero_object(type_) if live is None else live
@@ -112,7 +112,7 @@ def apply_configuration(
 def _before_first_apply(
     shape: FieldShape, type_: ObjectType, live: Json, stamp: str, *, has_status: bool
 ) -> Managers:
-    """Who owns an object whose managers are not known: somebody without a name."""
+    """Owner of an object whose managers are not known: one without a name."""
     changed, _ = compare(
         shape,
         tracked_parts(zero_object(type_), "", has_status=has_status),
@@ -122,7 +122,8 @@ def _before_first_apply(
 
 
 def _pruned(shape: FieldShape, found: Json, last: Tree, managers: list[Manager]) -> Json:
-    """The object without what its manager applied last time only and nobody owns now."""
+    """The object without the fields that only its manager's last configuration owned and that have no owner
+    now."""
     owned: Tree = {}
     for manager in managers:
         owned = union(owned, manager.fields.tree)

@@ -2,7 +2,7 @@
 
 A step leads from an object to a part of it: `f:name` into a field or a map, `k:{"name":"x"}` to the element
 of a list with these keys, `v:"x"` to an element that is its own key. A node of a tree maps steps to nodes,
-and has the key `.` if the path that leads to it belongs to the set. Trees are shared: nobody changes one.
+and has the key `.` if the path that leads to it belongs to the set. Trees are shared and must not be changed.
 """
 
 from collections.abc import Iterator

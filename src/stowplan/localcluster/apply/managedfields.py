@@ -1,8 +1,7 @@
-"""Managed fields: which manager set which fields of an object, as kube-apiserver tracks it on every write.
+"""Managed fields: the manager that set each field of an object, as kube-apiserver tracks it on every write.
 
-Nearly nobody reads them, so they are not worked out when an object is written: `ManagedFields` keeps what was
-written since they were last known and works them out when they are to be shown, or when so many writes
-have come together that it is time.
+They are rarely read, so they are not computed when an object is written: `ManagedFields` keeps the writes
+since they were last known and computes them when they are to be shown, or when too many writes have piled up.
 """
 
 from collections.abc import Iterable
@@ -30,7 +29,7 @@ BEFORE_FIRST_APPLY: Final = "before-first-apply"
 ANCIENT_CHANGES: Final = "ancient-changes"
 _MAX_UPDATERS: Final = 10
 _MAX_WAITING: Final = 8
-"""So many writes are kept before what they mean is worked out."""
+"""Number of writes that are kept before they are evaluated."""
 
 _NOT_TRACKED: Final = frozenset(("apiVersion", "kind"))
 _NOT_TRACKED_METADATA: Final = frozenset(
@@ -48,7 +47,7 @@ _NOT_TRACKED_METADATA: Final = frozenset(
 
 
 class Manager(NamedTuple):
-    """One manager's fields. Who applies is the same manager in every version of the API."""
+    """One manager's fields. An applying manager is the same one in every version of the API."""
 
     name: str
     operation: str
@@ -104,9 +103,9 @@ class _Pending(NamedTuple):
 class ManagedFields:
     """The managers of one object at one version.
 
-    They are worked out by whoever shows them first: a request, or the thread that keeps objects on disk. Both
-    may do so at the same time. So what is known is one value that is replaced as a whole, and whoever works
-    something out has read it once; at worst it is worked out twice, with the same result.
+    They are computed when they are first shown: by a request, or the thread that keeps objects on disk. Both
+    may do so at the same time. So the known state is one value that is replaced as a whole, and a computation
+    reads it once; at worst it is done twice, with the same result.
     """
 
     __slots__ = ("_known",)
@@ -204,9 +203,9 @@ def live_or_given(live: ManagedFields, given: Any) -> ManagedFields:
 
 
 def tracked_parts(obj: Json, subresource: str, *, has_status: bool) -> Json:
-    """What of an object a request can set: its status by the subresource of that name and only so.
+    """Parts of an object that a request can set: its status by the subresource of that name and only so.
 
-    A scale of zero is one that says nothing of replicas.
+    A scale of zero is one without replicas.
     """
     if subresource == "scale":
         replicas = (obj.get("spec") or {}).get("replicas")
@@ -243,7 +242,7 @@ def after_update(managers: Managers, update: Update) -> Managers:
 
 
 def _handed_over(managers: Managers, update: Update, changed: Tree, removed: Tree) -> Managers:
-    """The managers when who wrote owns what changed, and nobody owns what is gone."""
+    """The managers after a write: the writer owns the changes, and removed fields have no owner."""
     if not changed and not removed:
         return managers
     me = (update.manager, UPDATE, update.api_version, update.subresource)
@@ -268,7 +267,7 @@ def _handed_over(managers: Managers, update: Update, changed: Tree, removed: Tre
 
 
 def _capped(managers: list[Manager]) -> Managers:
-    """Not more updaters than so many: the oldest become one."""
+    """Limit the number of updaters: the oldest become one."""
     updaters = [manager for manager in managers if manager.operation == UPDATE]
     excess = len(updaters) - _MAX_UPDATERS
     if excess <= 0:
@@ -301,8 +300,8 @@ def after_creation(
 ) -> ManagedFields:
     """The managed fields of a new object.
 
-    They are worked out at once if admission goes on to change the object. Objects that say the same, as pods
-    made from one template do, own the same.
+    They are computed at once if admission goes on to change the object. Objects with equal fields, as pods
+    made from one template, share them.
     """
     parts = tracked_parts(obj, "", has_status=has_status)
     if not at_once:

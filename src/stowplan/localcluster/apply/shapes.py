@@ -24,10 +24,10 @@ class FieldShape:
     is_map = False
     is_list = False
     full_name = ""
-    """What tells apart the shapes of whole objects."""
+    """Name of the shape of a whole object."""
 
     def named(self, name: str) -> bool:
-        """Whether a name is that of a field, rather than a key of a map."""
+        """True if a name is that of a field, rather than a key of a map."""
         return False
 
     def child(self, name: str) -> "tuple[str, FieldShape]":
@@ -69,7 +69,7 @@ class StructShape(FieldShape):
 
 
 class ListShape(FieldShape):
-    """A list whose elements are told apart by some of their fields, or (no keys) by themselves."""
+    """A list whose elements are identified by some of their fields, or (no keys) by themselves."""
 
     is_list = True
 
@@ -98,13 +98,13 @@ class ListShape(FieldShape):
 
 ONE_VALUE: Final = FieldShape()
 DEDUCED: Final = MapShape(None)
-"""Whatever it is, maps are looked into and lists are not: objects whose type nobody knows."""
+"""Shape of objects of unknown type: maps are descended into and lists are not."""
 
 _STRUCTS: Final[dict[str, StructShape]] = {}
 
 
 ObjectType = TypeDef | FieldShape | None
-"""What is known of objects: their type, their shape alone (custom resources), or nothing."""
+"""Knowledge about objects: their type, their shape alone (custom resources), or nothing."""
 
 
 def shape_of(type_: ObjectType) -> FieldShape:
@@ -156,7 +156,7 @@ def whole(shape: FieldShape, value: Any) -> Tree:
 
 
 def compare(shape: FieldShape, old: Any, new: Any) -> tuple[Tree, Tree]:
-    """What differs between two values that are there: what was changed or added, and what is gone."""
+    """Differences of two existing values: changed or added fields, and removed ones."""
     if old is new or old == new:
         return {}, {}
     if not old and not new:
@@ -228,7 +228,7 @@ def _compare_elements(shape: FieldShape, old: Sequence[Any], new: list[Any]) -> 
 
 
 def said(shape: FieldShape, value: Any) -> Tree:
-    """What a configuration says: its values and the elements of its lists, without the way to them."""
+    """Fields of a configuration: its values and the elements of its lists, without the path to them."""
     if shape.is_map and isinstance(value, dict):
         tree: Tree = {}
         for name, part in value.items():
@@ -290,7 +290,7 @@ def without(shape: FieldShape, value: Any, tree: Tree) -> Any:
 
 
 def merged(shape: FieldShape, live: Any, wanted: Any) -> Any:
-    """What is there with what is wanted laid over it."""
+    """The live value with the wanted one merged into it."""
     if shape.is_map and isinstance(wanted, dict) and isinstance(live, dict):
         result = dict(live)
         for name, value in wanted.items():

@@ -1,6 +1,6 @@
-"""Who may do what: users, tokens of service accounts, role-based access control.
+"""Authentication and authorization: users, tokens of service accounts, role-based access control.
 
-`authentication` says whose request it is, `rbac` whether that user may do it, `escalation` whether they may
-hand on the rights that a role or binding grants. `policy` has the roles every cluster begins with. Nothing
-here knows HTTP: the API server asks.
+`authentication` finds the user of a request, `rbac` decides if that user may do it, `escalation` if they may
+grant the rights of a role or binding. `policy` has the roles every cluster begins with. Nothing here knows
+HTTP: the API server calls it.
 """

@@ -55,7 +55,7 @@ class Authenticator:
         return self._token
 
     def authenticate(self, headers: Mapping[str, str]) -> User:
-        """Who asks: nobody in particular without credentials. Raises `ApiError` 401 for wrong ones."""
+        """User of a request: the anonymous user without credentials. Raises `ApiError` 401 for wrong ones."""
         if self._token is None:
             return ADMIN
         given = headers.get("Authorization", "").strip()
@@ -84,10 +84,10 @@ class Authenticator:
 def impersonated(
     user: User, headers: "CIMultiDictProxy[str]", access: AccessRules, request: Attributes | None
 ) -> User:
-    """As whom a request is to be treated: as its sender, if its headers name nobody else.
+    """Effective user of a request: its sender, unless its headers impersonate another user.
 
-    `request` is what the sender asks for, None if that need not be known (the sender may do everything).
-    Raises `ApiError` 400, or 403 if the sender may not be that user.
+    `request` are its attributes, None if they do not matter (the sender may do everything). Raises `ApiError`
+    400, or 403 if the sender may not impersonate that user.
     """
     wanted = wanted_user(headers)
     if wanted is None:
@@ -141,7 +141,7 @@ def _modes(user: User, wanted: User) -> Iterable[tuple[str, tuple[str, ...] | No
 
 
 def _needed(user: User, wanted: User, verb: str, group: str, mode: str) -> list[Attributes]:
-    """What a user has to be allowed to do in order to be treated as another."""
+    """Rights a user needs to impersonate another."""
     account = split_account_username(wanted.name)
     if account is not None:
         first = Attributes(user, verb, group, "serviceaccounts", "", *account)
@@ -168,7 +168,7 @@ def _first_denied(access: AccessRules, needed: Iterable[Attributes]) -> ApiError
 
 
 def _completed(wanted: User, groups: tuple[str, ...] | None) -> User:
-    """The user with the groups that nobody has to ask for."""
+    """The user with the implied groups."""
     account = split_account_username(wanted.name)
     if groups is None:
         groups = account_groups(account[0]) if account and not wanted.groups else wanted.groups

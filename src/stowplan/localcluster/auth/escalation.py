@@ -1,6 +1,6 @@
-"""Nobody hands on rights they do not have.
+"""Prevention of privilege escalation: users only grant rights they have.
 
-Whoever writes a role must hold every right in it, or the right `escalate`; whoever writes a binding must hold
+The writer of a role must hold every right in it, or the right `escalate`; the writer of a binding must hold
 every right of its role, or the right `bind`. Members of system:masters need neither.
 """
 
@@ -104,7 +104,7 @@ def _parts(rule: Json) -> Iterator[_Part]:
 
 
 def _missing(held: Sequence[Json], wanted: Iterable[Json]) -> Iterator[_Part]:
-    """What is wanted and not covered by a rule that is held."""
+    """Wanted rights that no held rule covers."""
     for rule in wanted:
         for part in _parts(rule):
             if not any(_covers(owned, part) for owned in held):
@@ -153,7 +153,7 @@ def _shown(part: _Part) -> str:
 
 
 def _only_for_garbage_collector(old: Json, new: Json) -> bool:
-    """Whether an update changes nothing but what a garbage collector may have to change."""
+    """True if an update changes only fields that a garbage collector may have to change."""
     return _comparable(old) == _comparable(new)
 
 

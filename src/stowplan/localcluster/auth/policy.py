@@ -46,7 +46,7 @@ def create_bootstrap_policy(store: Store) -> None:
 
 @cache
 def bootstrap_policy() -> tuple[tuple[Resource, Json], ...]:
-    """Every role and binding, roles first. They are shared: whoever gets them must not change them."""
+    """Every role and binding, roles first. They are shared and must not be changed."""
     text = files(__package__).joinpath("policy.txt").read_text(encoding="utf-8")
     return tuple(_objects([line for line in text.splitlines() if line and not line.startswith("#")]))
 

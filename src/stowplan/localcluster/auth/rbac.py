@@ -28,7 +28,7 @@ _HTML: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 class Attributes(NamedTuple):
-    """What somebody wants to do: a verb on a resource or, if `path` is given, on something else."""
+    """Attributes of a request: a verb on a resource or, if `path` is given, on a path."""
 
     user: User
     verb: str
@@ -51,7 +51,7 @@ class Attributes(NamedTuple):
 
 
 class RbacDecision(NamedTuple):
-    """Whether something is allowed. `reason` says by what, or which roles could not be found."""
+    """Result of an authorization. `reason` names the rule, or the roles that could not be found."""
 
     allowed: bool
     reason: str = ""
@@ -107,7 +107,7 @@ class RbacRule:
 
 
 def url_covers(pattern: str, path: str) -> bool:
-    """Whether a path of a rule stands for a path: itself, or all that begin with what is before its `*`."""
+    """True if a path of a rule covers a path: itself, or any path with the prefix before its `*`."""
     if pattern == path:
         return True
     return pattern.endswith("*") and path.startswith(pattern.rstrip("*"))
@@ -144,7 +144,7 @@ class AccessRules:
             watcher.backlog = ()
 
     def decide(self, wanted: Attributes) -> RbacDecision:
-        """Whether a user may do something."""
+        """Decide if a user may do something."""
         if wanted.user.is_admin:
             return ALLOWED
         missing: list[str] = []
@@ -219,7 +219,7 @@ class AccessRules:
 
 
 def _grants_of(binding: Json) -> Iterator[tuple[str, Grant]]:
-    """What a binding gives to each of its subjects, by the names that users and groups go by."""
+    """Grants of a binding for each of its subjects, by the names of users and groups."""
     metadata, role = binding["metadata"], binding.get("roleRef") or {}
     namespace, name = metadata.get("namespace", ""), metadata["name"]
     kind, role_name = role.get("kind", ""), role.get("name", "")

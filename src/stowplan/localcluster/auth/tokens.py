@@ -209,7 +209,7 @@ class TokenIssuer:
         return user, shared
 
     def openid_configuration(self, url: str) -> Json:
-        """What relying parties ask for first (OpenID Connect discovery)."""
+        """OpenID Connect discovery document, the first request of relying parties."""
         return {
             "issuer": self.issuer,
             "jwks_uri": url + JWKS_PATH,
@@ -222,7 +222,7 @@ class TokenIssuer:
         return {"keys": [self._key.jwk()]}
 
     def _claims(self, token: str) -> Json | None:
-        """What a token says, None if another issuer would have to know. Raises `TokenError`."""
+        """Claims of a token, None if it is another issuer's. Raises `TokenError`."""
         known = self._verified.get(token)
         if known is not None:
             return known

@@ -8,7 +8,7 @@ from stowplan.api.names import dns_label_problems, subdomain_problems
 from stowplan.api.requests import Json
 
 MASTERS: Final = "system:masters"
-"""The group that may do everything, whatever roles there are."""
+"""The group that may do everything, regardless of roles."""
 
 AUTHENTICATED: Final = "system:authenticated"
 UNAUTHENTICATED: Final = "system:unauthenticated"

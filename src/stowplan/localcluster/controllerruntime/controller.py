@@ -1,4 +1,4 @@
-"""What all controllers have in common: keys come in, `sync` looks at one object, writes go out."""
+"""Common base of controllers: keys come in, `sync` reconciles one object, writes go out."""
 
 import asyncio
 import itertools
@@ -37,7 +37,7 @@ MAX_BURST: Final = 500
 
 @dataclass(slots=True)
 class ControllerContext:
-    """What the control loops of one process share."""
+    """Shared context of the controllers of one process."""
 
     client: Client
     clock: Clock
@@ -55,7 +55,7 @@ class ControllerContext:
 
 
 class RetryLater(Exception):  # noqa: N818 - nothing went wrong here
-    """A key that cannot be finished yet, and that whoever should know was told about: it is tried again."""
+    """A key that cannot be finished yet, and whose problem has been reported: it is retried."""
 
 
 class Controller(ABC):
@@ -68,7 +68,7 @@ class Controller(ABC):
     name: ClassVar[str]
     workers: ClassVar[int] = 2
     event_source: ClassVar[str] = ""
-    """What its events say they are from, where that is not its name."""
+    """Source of its events, if it is not its name."""
 
     def __init__(self, context: ControllerContext) -> None:
         self.context = context
@@ -81,7 +81,7 @@ class Controller(ABC):
         """Bring one object closer to what it should be. May be called at any time, for what is gone too."""
 
     def tasks(self) -> Iterable[Coroutine[Any, Any, None]]:
-        """What goes on beside the work on keys."""
+        """Tasks besides the work on keys."""
         return ()
 
     # Event handlers
@@ -234,18 +234,18 @@ class Controller(ABC):
 
 
 def is_namespace_terminating(error: ApiError) -> bool:
-    """Whether nothing can be created because the namespace goes: that is no failure worth an event."""
+    """True if nothing can be created because the namespace is terminating: not worth an event."""
     return any(cause.get("reason") == "NamespaceTerminating" for cause in error.details.get("causes") or ())
 
 
 def _is_expected(error: ApiError) -> bool:
-    """Whether a failure happens in the ordinary course of things and is not worth a word."""
+    """True if a failure is part of normal operation and not worth a message."""
     changed = error.is_conflict or error.is_not_found or _is_other_uid(error)
     return changed or is_namespace_terminating(error)
 
 
 def _is_other_uid(error: ApiError) -> bool:
-    """Whether a patch was refused because its object has been replaced under the same name."""
+    """True if a patch was refused because its object has been replaced under the same name."""
     causes = error.details.get("causes") or ()
     return error.code == 422 and any(cause.get("field") == "metadata.uid" for cause in causes)
 
@@ -265,9 +265,9 @@ def merge_patch_of(old: Json, new: Json) -> Json:
 
 
 async def slow_start_batch(count: int, write: Callable[[int], Awaitable[object]]) -> int:
-    """Do so many writes, one, then two, then four at once; stop after a batch with a failure.
+    """Do `count` writes, one, then two, then four at once; stop after a batch with a failure.
 
-    A server that refuses all of them is so asked once, not a thousand times. Raises the first failure.
+    A server that refuses all of them gets one request, not a thousand. Raises the first failure.
     """
     done, size = 0, 1
     while done < count:
@@ -308,7 +308,7 @@ class ControllerManager:
 
     @property
     def idle(self) -> bool:
-        """Whether nobody has anything to do at the moment."""
+        """True if no controller has work at the moment."""
         return not any(len(controller.queue) for controller in self.controllers)
 
     async def run(self) -> None:

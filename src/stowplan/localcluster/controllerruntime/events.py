@@ -37,7 +37,7 @@ MAX_MESSAGE_LENGTH: Final = 1024
 
 
 class EventSubject(NamedTuple):
-    """Who says something of which type about which object."""
+    """Source, object and type of an event."""
 
     source: str
     uid: str
@@ -78,7 +78,7 @@ class Correlator:
         self._budgets: EventMemory[tuple[float, float]] = EventMemory()
 
     def combined(self, subject: EventSubject, reason: str, message: str, now: float) -> bool:
-        """Whether an event is one of too many that say something similar."""
+        """True if there are too many similar events of this kind."""
         key = (*subject, reason)
         known = self._similar.get(key)
         if known is None or now - known.last > SIMILAR_FOR:
@@ -99,7 +99,7 @@ class Correlator:
 
 
 class EventRecorder:
-    """Writes events about any object. What cannot be written is dropped and counted."""
+    """Writes events about any object. Events that cannot be written are dropped and counted."""
 
     def __init__(self, client: Writer, clock: Clock, report: Callable[[str], None]) -> None:
         self._client = client

@@ -16,7 +16,7 @@ EventHandler = Callable[[Json | None, Json | None], None]
 """Called with an object as it was (None if new) and as it is (None if deleted)."""
 
 Values = Callable[[Json], Sequence[str]]
-"""What an object is found by."""
+"""Index keys of an object."""
 
 _NONE: Final[Mapping[str, Json]] = {}
 

@@ -32,7 +32,7 @@ class WorkQueue:
         self._count = 0
 
     def __len__(self) -> int:
-        """How many keys wait or are worked on; those for later do not count."""
+        """Number of keys waiting or in progress; delayed ones do not count."""
         return len(self._dirty | self._working)
 
     def add(self, key: str) -> None:
@@ -81,9 +81,10 @@ class WorkQueue:
         self._failures.pop(key, None)
 
     def rest(self, key: str, seconds: float) -> None:
-        """Do not work on a key for so long, whatever is added: syncs cost much, events come in bursts.
+        """Do not work on a key for this duration, regardless of additions: syncs are costly, events come in
+        bursts.
 
-        The rest of a key that is worked on begins when that is done, however long it takes.
+        For a key in progress it begins when that work is done.
         """
         if key in self._working:
             self._rest_after[key] = seconds

@@ -1,7 +1,7 @@
-"""What acts on the objects of each kind in `stowplan up`, and the kinds on which nothing does.
+"""Controllers of each kind in `stowplan up`, and the kinds without one.
 
-Objects of the latter are stored, validated and served like all others. Whoever writes one is warned, so that
-nobody waits for an effect.
+Objects of the latter are stored, validated and served like all others. Their writers get a warning, so that
+they do not wait for an effect.
 """
 
 from collections.abc import Mapping

@@ -52,7 +52,7 @@ class ClusterRoleAggregationController(Controller):
 
 
 def _selectors(role: Json) -> list[Selector]:
-    """What the role selects by; a selector that cannot be read selects nothing."""
+    """Selectors of the role; one that cannot be read selects nothing."""
     found = []
     for selector in role["aggregationRule"].get("clusterRoleSelectors") or ():
         try:

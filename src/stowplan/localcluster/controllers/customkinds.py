@@ -39,7 +39,7 @@ def resources_of(definitions: Iterable[Json]) -> Iterator[Resource]:
 
 
 def kinds_of(definition: Json) -> Iterator[tuple[str, str]]:
-    """What objects of a definition may say they are: `apiVersion` and `kind`, in each version."""
+    """Kinds of a definition's objects: `apiVersion` and `kind`, in each version."""
     spec: Any = definition.get("spec") or {}
     kind = ((definition.get("status") or {}).get("acceptedNames") or {}).get("kind", "")
     for version in spec.get("versions") or ():

@@ -43,7 +43,7 @@ def propagation_for(obj: Json) -> DeleteOptions:
 
 
 class CollectorAction(Enum):
-    """What is to be done with an object."""
+    """Action of the garbage collector for an object."""
 
     STAY = auto()
     DISOWN = auto()
@@ -69,7 +69,7 @@ def action_for(obj: Json, gone: Set[str], waiting: Set[str], has_dependents: boo
 
 
 def blocks_owner(obj: Json, owner: Json) -> bool:
-    """Whether an owner has to wait for an object to go."""
+    """True if an owner has to wait for an object's deletion."""
     return any(one.get("uid") == uid_of(owner) and one.get("blockOwnerDeletion") for one in owners_of(obj))
 
 
@@ -92,7 +92,7 @@ WATCHED: Final = tuple(
 """Kinds whose objects may own others and be owned, each in the version it is stored in."""
 
 REMEMBERED: Final = 1000
-"""So many owners are remembered to be gone, lest the server be asked once for each of their objects."""
+"""Number of deleted owners that are remembered, to avoid a request for each of their objects."""
 
 
 class GarbageCollector(Controller):
@@ -203,7 +203,7 @@ class GarbageCollector(Controller):
             self._add_waiting_owners(new, unblocked_owners(old, new))
 
     def _has_gone(self, obj: Json) -> None:
-        """Whoever belonged to it has to be looked at, and whoever waited for it."""
+        """Queue the dependents of a deleted object, and the owners that waited for it."""
         for resource, dependent in self._dependents(uid_of(obj)):
             self._remember_gone(uid_of(obj))
             self._add(resource, dependent)
@@ -326,7 +326,7 @@ class GarbageCollector(Controller):
         return None
 
     def _is_unseen(self, obj: Json, reference: Json) -> bool:
-        """Whether an informer should know an owner and does not: nobody would hear of its end."""
+        """True if an informer should know an owner and does not: there would be no event of its end."""
         resource = self._kind(reference)
         watched = resource is not None and resource.dotted in self._informers
         return watched and resource is not None and self._known(resource, obj, reference) is None
@@ -337,7 +337,7 @@ class GarbageCollector(Controller):
             self._gone.popitem(last=False)
 
     def _is_elsewhere(self, resource: Resource, uid: str) -> bool:
-        """Whether there is an object with this uid after all, but not where an owner has to be."""
+        """True if there is an object with this uid after all, but not where an owner has to be."""
         return resource.dotted in self._informers and uid in self._uids
 
     async def _tell_invalid(self, obj: Json, reference: Json) -> None:

@@ -29,14 +29,14 @@ ELECTION_SECONDS: Final = 5.0
 """How long candidates that were pinged are waited for."""
 
 LEASE_SECONDS: Final = 5
-"""How long a lease holds that was given to somebody who has not renewed it yet."""
+"""Seconds of a lease that its new holder has not renewed yet."""
 
 CHECK_EVERY: Final = 5.0
 CANDIDATE_SECONDS: Final = 30 * 60.0
-"""A candidate that has not renewed for so long is no candidate any more; after half of it all are pinged."""
+"""Seconds without renewal after which a candidate is dropped; after half of it all are pinged."""
 
 
-class ElectionProblem(Exception):  # noqa: N818 - a state of the cluster that nobody can elect from
+class ElectionProblem(Exception):  # noqa: N818 - a state of the cluster from which no leader can be elected
     """Candidates among whom no choice can be made; one line."""
 
 
@@ -46,7 +46,7 @@ class _Times(NamedTuple):
 
     @property
     def has_answered(self) -> bool:
-        """Whether it has renewed since it was pinged."""
+        """True if it has renewed since it was pinged."""
         return self.renewed is not None and (self.pinged is None or self.renewed >= self.pinged)
 
     def was_pinged_within(self, seconds: float, now: float) -> bool:

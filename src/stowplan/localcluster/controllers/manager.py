@@ -62,11 +62,11 @@ from stowplan.runtime.clock import Clock
 
 @dataclass(slots=True)
 class ControllerSettings:
-    """What can be set about control loops; `provisioner` may be changed while they run.
+    """Settings of control loops; `provisioner` may be changed while they run.
 
-    `usage`: what pods pretend to use; without it autoscalers ask the API server for metrics.
-    `device_taint_rules`: whether DeviceTaintRules evict pods, which their gate says. `groups`: which parts of
-    pod groups there are. `coscheduling`: the PodGroups of scheduler-plugins get a status.
+    `usage`: the pretended usage of pods; without it autoscalers request metrics from the API server.
+    `device_taint_rules`: DeviceTaintRules evict pods, as their gate says. `groups`: the enabled parts of pod
+    groups. `coscheduling`: the PodGroups of scheduler-plugins get a status.
     """
 
     provisioner: ProvisionerSettings = field(default_factory=ProvisionerSettings)

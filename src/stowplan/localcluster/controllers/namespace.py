@@ -50,7 +50,7 @@ def contents(served: Iterable[Resource]) -> list[Resource]:
 
 @dataclass(slots=True)
 class Remaining:
-    """How many objects of which kind, and with which finalizers, are still in a namespace."""
+    """Number of objects left in a namespace, by kind and by finalizer."""
 
     kinds: Counter[str] = field(default_factory=Counter)
     finalizers: Counter[str] = field(default_factory=Counter)

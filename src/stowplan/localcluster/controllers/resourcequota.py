@@ -106,7 +106,7 @@ def _has_ended(pod: Json) -> tuple[bool, bool]:
 
 
 def _differ(left: Any, right: Any) -> bool:
-    """Whether two resource lists say different things, however they write them."""
+    """True if two resource lists differ in amounts, not only in spelling."""
     try:
         return amounts_of(left) != amounts_of(right)
     except (QuantityError, TypeError):

@@ -1,4 +1,4 @@
-"""Service accounts: the default one of every namespace, the root CA beside it, and tokens in Secrets."""
+"""Service accounts: the default one of every namespace, its root CA, and tokens in Secrets."""
 
 import base64
 from collections.abc import Callable
@@ -29,11 +29,11 @@ SignToken = Callable[[Json, Json], str]
 
 @dataclass(frozen=True, slots=True)
 class AccountSettings:
-    """What service accounts need of the API server.
+    """Inputs of service accounts from the API server.
 
-    `root_ca`: the PEM that clients check its certificate against, "" without TLS; asked for when it is
-    needed, for a server makes its certificate when it starts. `sign_token`: None if there is nobody who
-    signs, and then Secrets for tokens stay without one.
+    `root_ca`: the PEM that clients check its certificate against, "" without TLS; called when it is needed,
+    since a server makes its certificate when it starts. `sign_token`: None without a signer; then Secrets for
+    tokens stay without one.
     """
 
     root_ca: Callable[[], str] = lambda: ""
@@ -105,7 +105,7 @@ class RootCAPublisher(Controller):
 
 
 def token_data(secret: Json, root_ca: str) -> dict[str, str]:
-    """What a Secret for a token lacks besides the token itself, as it stands in `data`."""
+    """Missing entries of a Secret for a token besides the token itself, encoded as in `data`."""
     held = secret.get("data") or {}
     lacking: dict[str, str] = {}
     if root_ca and held.get("ca.crt") != _encoded(root_ca):

@@ -82,7 +82,7 @@ def marked_for_deletion(definition: Json, stamp: str) -> Json:
 
 
 def names_after(definition: Json, others: Iterable[Json]) -> tuple[Json, Json]:
-    """The names a definition gets beside the others of its group, and the condition that says whether all.
+    """Accepted names of a definition among the others of its group, and the condition that tells if all are.
 
     A name that another one has already is not accepted; the rest are.
     """

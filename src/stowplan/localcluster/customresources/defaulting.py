@@ -1,4 +1,4 @@
-"""What a schema does to an object before it is judged: unknown fields are pruned, defaults filled in.
+"""Preparation of an object by a schema before validation: unknown fields are pruned, defaults filled in.
 
 The objects are changed in place: they belong to the request.
 """
@@ -53,9 +53,9 @@ def drop_stray_nulls(schema: StructuralSchema | None, value: Any) -> None:
 
 
 def prune(schema: StructuralSchema, obj: Any, *, is_resource: bool = True) -> list[str]:
-    """Take out the fields that the schema does not know; gives back their paths, sorted.
+    """Remove the fields that the schema does not know; returns their paths, sorted.
 
-    `is_resource`: the value is an object with kind and metadata, which nobody has to specify.
+    `is_resource`: the value is an object with kind and metadata, which need not be specified.
     """
     unknown: list[str] = []
     _prune(schema, obj, "", is_resource, unknown)

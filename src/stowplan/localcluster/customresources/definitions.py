@@ -72,7 +72,7 @@ def set_definition_defaults(definition: Json) -> None:
 
 
 def _shared(spec: Json) -> tuple[Json, list[Json]]:
-    """What all versions have in common, and the versions without it."""
+    """Common fields of all versions, and the versions without them."""
     versions = [dict(version) for version in spec.get("versions") or ()]
     common: Json = {}
     for field in _SHARED:
@@ -85,7 +85,7 @@ def _shared(spec: Json) -> tuple[Json, list[Json]]:
 
 
 def definition_errors(definition: Json) -> list[FieldError]:
-    """What is wrong with a new definition, besides its metadata."""
+    """Errors of a new definition, besides its metadata."""
     spec = definition.get("spec") or {}
     names = spec.get("names") or {}
     name = definition["metadata"].get("name", "")
@@ -99,7 +99,7 @@ def definition_errors(definition: Json) -> list[FieldError]:
 
 
 def definition_update_errors(old: Json, new: Json) -> list[FieldError]:
-    """What is wrong with a definition that replaces another."""
+    """Errors of a definition that replaces another."""
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     errors = [*_spec_errors(spec)]
     immutable = [("group",), ("names", "plural")]
@@ -219,7 +219,7 @@ def _warning_problems(deprecated: bool, warning: str | None) -> Iterator[str]:
 
 
 def _part_errors(part: Json, path: str, schema_field: str, has_status: bool) -> Iterator[FieldError]:
-    """What is wrong with what a version says, or all of them say: schema, subresources, columns, fields."""
+    """Errors of a version, or of the part common to all versions: schema, subresources, columns, fields."""
     schema = (part.get("schema") or {}).get("openAPIV3Schema")
     if schema is not None:
         yield from schema_rule_errors(schema, f"{path}.{schema_field}.openAPIV3Schema", has_status=has_status)
@@ -445,7 +445,7 @@ NOT_CONVERTED: Final = (
 
 
 def definition_warnings(definition: Json, old: Json | None = None) -> list[str]:
-    """What the writer of a definition should know: formats that are not checked, what has no effect here."""
+    """Warnings for the writer of a definition: formats that are not checked, fields without effect here."""
     before = [] if old is None else [*_schema_warnings(old)]
     warnings = [text for text in dict.fromkeys(_schema_warnings(definition)) if text not in before]
     name = definition["metadata"].get("name", "")
@@ -488,7 +488,7 @@ def _all_schemas(definition: Json) -> Iterator[Json]:
 
 
 def deprecation_warning(spec: Mapping[str, Any], version: Json) -> str:
-    """What whoever uses a version is told, empty if it is not deprecated."""
+    """Warning for users of a version, empty if it is not deprecated."""
     if not version.get("deprecated"):
         return ""
     if version.get("deprecationWarning") is not None:

@@ -1,7 +1,7 @@
-"""The formats of strings that schemas of custom resources may name, and whether a text has one.
+"""The formats of strings that schemas of custom resources may name, and their checks.
 
-Names are compared without dashes (`date-time` is `datetime`), but for the two that are Kubernetes' own.
-A format that is not known here is not checked; whoever defines a resource with one is warned.
+Names are compared without dashes (`date-time` is `datetime`), except the two that are Kubernetes' own. An
+unknown format is not checked; the writer of the definition gets a warning.
 """
 
 import ipaddress
@@ -48,7 +48,7 @@ _HOST_END: Final = re.compile(r"[^\W\d_]{2,63}\Z")
 
 
 def _is_uri(value: str) -> bool:
-    """Whether Go's `url.ParseRequestURI` takes it: an absolute URI or an absolute path."""
+    """True if Go's `url.ParseRequestURI` accepts it: an absolute URI or an absolute path."""
     if not value or any(ord(character) < 0x21 or ord(character) == 0x7F for character in value):
         return False
     if re.search(r"%(?![0-9a-fA-F]{2})", value):
@@ -202,7 +202,7 @@ FORMATS: Final[Mapping[str, Check]] = {
         len(value) <= 253 and all(re.fullmatch(_LABEL, part) is not None for part in value.split("."))
     ),
 }
-"""Whether a text has a format, by the format's name."""
+"""Checks of formats by name."""
 
 
 def string_format(name: str) -> Check | None:
@@ -211,7 +211,7 @@ def string_format(name: str) -> Check | None:
 
 
 def is_recognized(type_: str, format_: str) -> bool:
-    """Whether a format means something for a type."""
+    """True if a format has a meaning for a type."""
     if type_ in ("", "string"):
         return string_format(format_) is not None
     if type_ == "integer":

@@ -22,7 +22,7 @@ class JsonPathError(ValueError):
 
 
 class _Visits:
-    """How many values may still be looked at."""
+    """Remaining number of values to visit."""
 
     def __init__(self) -> None:
         self._left = MOST_VALUES

@@ -24,7 +24,7 @@ _IN_SECOND: Final = (
 
 
 def definition_name(version: ServedVersion) -> str:
-    """What the schema is called: the group backwards, the version, the kind."""
+    """Name of the schema: the group backwards, the version, the kind."""
     resource = version.resource
     return ".".join((*reversed(resource.group.split(".")), resource.version, resource.kind))
 

@@ -1,10 +1,11 @@
 """CEL rules of custom resources (`x-kubernetes-validations`): compiled once per schema, evaluated per object.
 
-A rule sees `self`, the value it stands at, with the types of the schema, and `oldSelf`, what it replaces. One
-that compares with `oldSelf` is looked at on updates only, unless it takes it as an optional. A rule that
-cannot be compiled here is not evaluated; the writer of the definition is told which, and why.
+A rule sees `self`, the value it stands at, with the types of the schema, and `oldSelf`, the value it
+replaces. A rule that compares with `oldSelf` is evaluated on updates only, unless it takes it as an optional.
+A rule that cannot be compiled here is not evaluated; the writer of the definition gets a warning with the
+reason.
 
-Lists are compared in order also where the schema says they are sets or maps.
+Lists are compared in order also where the schema declares them as sets or maps.
 """
 
 import base64
@@ -38,9 +39,9 @@ from stowplan.api.requests import Json
 from stowplan.localcluster.customresources.structural import ABSENT, StructuralSchema
 
 CALL_LIMIT: Final = 1_000_000
-"""What one evaluation of a rule may cost."""
+"""Cost limit of one evaluation of a rule."""
 BUDGET: Final = 10_000_000
-"""What all rules for an object may cost together."""
+"""Cost limit of all rules for an object together."""
 
 _NO_BUDGET: Final = (
     "validation failed due to running out of cost budget, no further validation rules will be run"
@@ -233,7 +234,7 @@ class _OutOfBudgetError(Exception):
 
 
 def rule_errors(schema: StructuralSchema, new: Json, old: Json | None) -> list[FieldError]:
-    """What the rules of a schema say about an object."""
+    """Errors of an object according to the rules of a schema."""
     evaluation = _Evaluation()
     with suppress(_OutOfBudgetError):
         evaluation.check(schema, new, ABSENT if old is None else old, "", is_root=True)

@@ -52,7 +52,7 @@ _INT: Final = "x-kubernetes-int-or-string"
 
 
 def schema_rule_errors(raw: Json, path: str, *, has_status: bool) -> list[FieldError]:
-    """What is wrong with the schema of a version. `has_status`: the version has a status subresource."""
+    """Errors of the schema of a version. `has_status`: the version has a status subresource."""
     errors = [*_root_errors(raw, path, has_status)]
     if not _unsupported(raw):
         structural = sorted({*_structural_errors(raw, path, _ROOT), *_incomplete(raw, raw, path, path)})
@@ -125,7 +125,8 @@ _NEVER_STRUCTURAL: Final = (
 
 
 def _unsupported(raw: Json) -> bool:
-    """Whether it has what no structural schema can have; that is told with the other rules for properties."""
+    """True if it has a part that no structural schema can have; the other rules for properties report
+    that."""
     for part in walk(raw):
         if isinstance(part.get("items"), list) or part.get("x-kubernetes-preserve-unknown-fields") is False:
             return True
@@ -229,7 +230,7 @@ def _metadata_errors(raw: Json, path: str, level: str) -> Iterator[FieldError]:
 def _value_errors(
     raw: Json, path: str, *, skip_any: bool = False, skip_all: bool = False
 ) -> Iterator[FieldError]:
-    """What is wrong with the parts that only validate values."""
+    """Errors of the parts that only validate values."""
     if not skip_any:
         for i, part in enumerate(raw.get("anyOf") or ()):
             yield from _nested_errors(part, f"{path}.anyOf[{i}]")
@@ -363,7 +364,7 @@ class _Place:
 
 
 def _property_errors(raw: Json, path: str, place: _Place) -> Iterator[FieldError]:
-    """What is wrong with the properties of schemas, in this one and those within it."""
+    """Errors of the properties of schemas, in this one and those within it."""
     yield from _standard_errors(raw, path, place)
     if raw.get("uniqueItems"):
         detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
@@ -487,7 +488,7 @@ def _item_errors(items: Json, list_type: str, keys: Iterable[str], path: str) ->
 
 
 def _rule_errors(rules: Iterable[Json], path: str) -> Iterator[FieldError]:
-    """What is wrong with CEL rules, as far as one sees without evaluating them."""
+    """Errors of CEL rules that show without evaluating them."""
     for i, rule in enumerate(rules):
         here = f"{path}[{i}]"
         text, message = rule.get("rule") or "", rule.get("message") or ""

@@ -18,7 +18,7 @@ from stowplan.localcluster.customresources.formats import (
 )
 
 ABSENT: Final[Any] = object()
-"""Stands for a default that there is none of: null may be one."""
+"""Marks a missing default, since null may be one."""
 
 META_FIELDS: Final = frozenset(("apiVersion", "kind", "metadata"))
 
@@ -109,7 +109,7 @@ class StructuralSchema:
 
     @cached_property
     def has_rules(self) -> bool:
-        """Whether there are CEL rules anywhere in it."""
+        """True if there are CEL rules anywhere in it."""
         return any(part.get("x-kubernetes-validations") for part in self._parts())
 
     @cached_property
@@ -118,7 +118,7 @@ class StructuralSchema:
 
     @cached_property
     def has_keyed_lists(self) -> bool:
-        """Whether some list has elements that must not repeat."""
+        """True if some list has elements that must not repeat."""
         return any(part.get("x-kubernetes-list-type") in ("set", "map") for part in self._parts())
 
     @cached_property

@@ -70,7 +70,7 @@ class SchemaResult:
 def schema_errors(
     schema: StructuralSchema, value: Any, path: str = "", old: Any = ABSENT
 ) -> list[FieldError]:
-    """What is wrong with a value. `path` is where it stands in its object; `old` is what it replaces."""
+    """Errors of a value. `path` is its place in the object; `old` is the value it replaces."""
     found = _validate(schema, value, "", old)
     errors = []
     for problem in found.problems.values():
@@ -358,7 +358,7 @@ def _one_of(parts: Iterable[StructuralSchema], value: Any, path: str, old: Any, 
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two values are the same JSON: true is not 1."""
+    """True if two values are the same JSON: true is not 1."""
     if isinstance(one, bool) is not isinstance(other, bool):
         return False
     if isinstance(one, dict) and isinstance(other, dict):
@@ -414,7 +414,7 @@ def _repeated(schema: StructuralSchema, value: Any, path: str) -> Iterator[Field
 
 
 def embedded_errors(schema: StructuralSchema, value: Any, path: str = "") -> Iterator[FieldError]:
-    """What is wrong with the kind and metadata of objects within an object."""
+    """Errors of the kind and metadata of objects within an object."""
     if isinstance(value, dict):
         if schema.embedded:
             yield from _embedded_object_errors(value, path)

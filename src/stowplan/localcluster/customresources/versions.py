@@ -113,14 +113,14 @@ class ServedVersion:
             set_defaults(self.schema, obj)
 
     def prepare(self, obj: Json) -> None:
-        """What is done to an object before it is judged: pruning and defaults, also those of storage."""
+        """Prune an object and set its defaults before validation, also those of the storage version."""
         self.prune(obj)
         self.set_defaults(obj)
         if self.stored_schema is not self.schema:
             prune(self.stored_schema, obj)
 
     def errors(self, new: Json, old: Json | None, subresource: str) -> list[FieldError]:
-        """What is wrong with an object, besides its metadata."""
+        """Errors of an object, besides its metadata."""
         errors: list[FieldError] = []
         schema = self.schema
         if subresource == "status":

@@ -1,9 +1,9 @@
 """The database in a data directory: opening it with care, reading it at the start, adding to it.
 
-SQLite takes a write-ahead log that is cut off or damaged for one that ends there, and one that is missing for
-an empty one: commits would be gone and nobody would know. So a file beside it names the last committed
-version. It is written after each commit and never says more than was committed; when the database has less
-than it says, something is lost. It is not synced: it guards against lost files, not against lost power.
+SQLite takes a write-ahead log that is cut off or damaged for one that ends there, and a missing one for an
+empty one: commits would be gone without notice. So a separate file names the last committed version. It is
+written after each commit and never exceeds the committed version; a database that has less has lost
+something. The file is not synced: it guards against lost files, not against lost power.
 """
 
 import os
@@ -62,12 +62,12 @@ class DataDirError(Exception):
 
 
 def is_data_dir(folder: Path) -> bool:
-    """Whether something is kept in a folder already."""
+    """True if a folder has data already."""
     return (folder / _FILE).exists()
 
 
 COLUMNS: Final = 6
-"""How many columns a row has."""
+"""Number of columns of a row."""
 
 _JSON: Final = msgspec.json.Encoder(enc_hook=plain_json)
 _OBJECT: Final = msgspec.json.Decoder(dict)
@@ -150,7 +150,7 @@ class CommittedVersion:
 
 
 class Database:
-    """The database of one folder, which nobody else can open meanwhile.
+    """The database of one folder, which no other process can open meanwhile.
 
     It is opened and read by one thread, and from then on belongs to the one that writes.
     """
@@ -326,7 +326,7 @@ def _parts(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
 
 
 def _describe(error: Exception) -> str:
-    """What an error of the database means to the one who started the program."""
+    """Error of the database in the words of its user."""
     text = " ".join(str(error).split())
     if isinstance(error, sqlite3.OperationalError):
         return "is in use by another process" if "locked" in text else text

@@ -123,7 +123,7 @@ class GroupCommit:
             self._commit_until_done(batch)
 
     def _next_batch(self) -> list[UncommittedChange]:
-        """What has changed meanwhile; empty at the end."""
+        """Changes since the last batch; empty at the end."""
         with self._turn:
             while not self._pending and not self._closing:
                 self._turn.wait()
@@ -145,7 +145,7 @@ class GroupCommit:
             self._database.append(
                 [row_of(recorded) for recorded in batch], [recorded.resource for recorded in batch]
             )
-        except Exception as error:  # noqa: BLE001 - whatever it is, nothing is durable any more
+        except Exception as error:  # noqa: BLE001 - after any error nothing is durable any more
             self._stuck = " ".join(str(error).split()) or type(error).__name__
         else:
             self._committed = batch[-1].change.version
@@ -154,9 +154,9 @@ class GroupCommit:
         return not self._stuck
 
     def _notify_loop(self) -> None:
-        """Have the waiters resolved by their loop, between two steps of whoever writes.
+        """Have the waiters resolved by their loop, between two steps of a writer.
 
-        Where no loop is known nobody waits: whoever begins to wait looks first.
+        Without a loop there are no waiters: a new waiter checks the state first.
         """
         loop = self._loop
         if loop is not None:

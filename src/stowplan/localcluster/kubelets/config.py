@@ -81,11 +81,11 @@ class ShapeDriver(msgspec.Struct, frozen=True, kw_only=True, rename="camel", for
 
 
 class NodeShape(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Some nodes that are alike.
+    """A number of identical nodes.
 
     `name` may hold `{}` for the number of the node among those of its shape; without a name nodes are
     numbered through all shapes. `resources` are any further amounts, such as GPUs. `allocatable` overrides
-    what of the capacity is offered to pods. Nodes are spread over `zones` in turn.
+    the amounts of the capacity that are offered to pods. Nodes are spread over `zones` in turn.
     """
 
     count: int = 1
@@ -184,7 +184,7 @@ def _name(shape: NodeShape, within: int, number: int) -> str:
 
 
 def _problems(shape: NodeShape) -> Iterable[str]:
-    """What is wrong with a shape, field by field."""
+    """Errors of a shape, field by field."""
     if shape.count < 1:
         yield f"count: expected at least 1, got {shape.count}"
     if shape.pods < 0:
@@ -229,7 +229,7 @@ def _label_problems(labels: Mapping[str, str]) -> Iterable[str]:
 
 
 def _readable(problem: str) -> str:
-    """What msgspec says, with the place first and named as people write it."""
+    """Message of msgspec, with the place first and in the user's notation."""
     text, _, place = problem.partition(" - at `")
     where = place.removesuffix("`").replace("$", "nodes", 1) if place else "nodes"
     return f"{where}: {text[:1].lower()}{text[1:]}"

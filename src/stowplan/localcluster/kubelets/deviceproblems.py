@@ -1,4 +1,4 @@
-"""What can be wrong with the devices of a shape; each problem is one line that begins with the field."""
+"""Errors of the devices of a shape; each is one line that begins with the field."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ from stowplan.localcluster.kubelets.devices import (
 
 EFFECTS: Final = ("NoSchedule", "NoExecute", "None")
 MAX_DEVICES: Final = 1_024
-"""How many devices of one driver a node may have."""
+"""Maximum number of devices of one driver on a node."""
 
 _MAX_DRIVER: Final = 63
 _MAX_TEXT: Final = 64
@@ -42,7 +42,7 @@ _VERSION: Final = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-{_PARTS})?(\+{_
 
 
 def device_problems(groups: Sequence[ShapeDevices]) -> Iterator[str]:
-    """What is wrong with the devices of a shape, field by field."""
+    """Errors of the devices of a shape, field by field."""
     total: dict[str, int] = {}
     names: dict[str, set[str]] = {}
     for place, group in enumerate(groups):
@@ -152,7 +152,7 @@ def _capacity_problems(group: ShapeDevices) -> Iterator[str]:
 
 
 def _policy_problems(capacity: ShapeCapacity, here: str) -> Iterator[str]:
-    """What is wrong with which parts may be requested."""
+    """Errors of the request policy."""
     ranged = any(one is not None for one in (capacity.min, capacity.max, capacity.step))
     if capacity.values and ranged:
         yield f"{here}.values: expected either values or min, max and step"

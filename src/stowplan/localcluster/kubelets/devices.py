@@ -61,11 +61,11 @@ class ShapePartition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class ShapeDevices(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Some devices of a node that are alike.
+    """A number of identical devices of a node.
 
-    `name` may hold `{}` for the number of the device. `groups` are attributes that so many devices in a row
-    have in common. `counters` is what the partitions of a device share: its capacity if not said. Devices
-    that are `shared` can be allocated several times, as long as their capacity lasts.
+    `name` may hold `{}` for the number of the device. `groups` are attributes with the number of consecutive
+    devices that share a value. `counters` is what the partitions of a device share: its capacity by default.
+    Devices that are `shared` can be allocated several times, as long as their capacity lasts.
     """
 
     driver: str = DRIVER
@@ -83,12 +83,12 @@ class ShapeDevices(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
 
     @property
     def kind(self) -> str:
-        """What the attribute `type` says: the name of the devices without their number if not said."""
+        """Value of the attribute `type`: by default the name of the devices without their number."""
         return self.type or self.name.replace("{}", "").strip("-.")
 
     @property
     def shared_counters(self) -> dict[str, Amount]:
-        """What one of the devices has of each counter."""
+        """Amount of each counter in one of the devices."""
         plain = {
             name: one.value if isinstance(one, ShapeCapacity) else one for name, one in self.capacity.items()
         }
@@ -106,7 +106,7 @@ def counter_name(capacity: str) -> str:
 
 
 def consumed(partition: ShapePartition) -> dict[str, Amount]:
-    """What a partition takes of the counters: its capacity, and what it says besides."""
+    """Counters that a partition consumes: its capacity, and explicit ones."""
     own = {counter_name(name): amount for name, amount in partition.capacity.items()}
     return {**own, **partition.consumes}
 

@@ -93,7 +93,7 @@ class Kubelets:
     def _wake(self, name: str) -> None:
         self._pods.wake(name)
 
-    # What can happen to nodes
+    # Failures of nodes
 
     def silence(self, name: str) -> None:
         """The node stops to answer and to renew its lease; its pods do nothing any more."""
@@ -107,13 +107,14 @@ class Kubelets:
         self._report_soon(name)
 
     def recover(self, name: str) -> None:
-        """The node is well again; it goes on with its pods as they are now."""
+        """The node recovers and continues with its pods as they are now."""
         self._state(name).recover()
         self._nodes.queue.add(name)
         self._pods.wake(name)
 
     def vanish(self, name: str) -> None:
-        """The machine is gone and so is its node object. Its pods stay until somebody cleans up."""
+        """The machine is gone and so is its node object. Its pods stay until the pod garbage collector
+        removes them."""
         self._state(name).vanished = True
         self._nodes.queue.add(name)
 

@@ -31,7 +31,7 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
 REGION: Final = "topology.kubernetes.io/region"
 MAX_RENEWALS: Final = 250
-"""So many leases are renewed in a second by default, in clusters in which that is often enough."""
+"""Default number of leases renewed per second, in clusters in which that is often enough."""
 
 _HEALTHY: Final[Mapping[str, tuple[str, str, str]]] = {
     "MemoryPressure": ("False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
@@ -48,7 +48,7 @@ _UNWELL: Final[Mapping[str, tuple[str, str, str]]] = {
 
 
 def conditions(unwell: Set[str], now: float, node: Json | None = None) -> list[Json]:
-    """What a node reports, with some conditions bad. One that is as it was stays, but for its heartbeat."""
+    """Conditions of a node, with some of them bad. An unchanged one stays, except for its heartbeat."""
     stamp = timestamp(now)
     found: list[Json] = []
     for kind in CONDITIONS:
@@ -69,7 +69,7 @@ def unwell_conditions(node: Json) -> set[str]:
 
 
 def is_silent(node: Json) -> bool:
-    """Whether a node has been found not to report any more."""
+    """True if the node controller has found that a node does not report any more."""
     return (condition_of(node, "Ready") or {}).get("status") == "Unknown"
 
 
@@ -174,7 +174,7 @@ def missing_parts(node: Json, registered: Json) -> tuple[Json, Json]:
 
 
 def csi_node(node: NamedNode, owner: Json) -> Json | None:
-    """What CSI drivers say about the node, None if it has none."""
+    """CSINode of the node, None without drivers."""
     if not node.shape.csi:
         return None
     drivers: list[Json] = []
@@ -218,10 +218,10 @@ def _owned_by(node: Json) -> Json:
 
 @dataclass(slots=True)
 class NodeState:
-    """One node as its kubelet knows it. `node` is None for one that somebody else created.
+    """One node as its kubelet knows it. `node` is None for one that a user created.
 
-    `silent` and `unwell` are how it fails because it was told so here, or was found so. `behaviour` is what
-    its annotations and the rules say, and `failure` how it fails because of that at the moment.
+    `silent` and `unwell` are the failures requested here, or found at the start. `behaviour` comes from its
+    annotations and the rules, and `failure` is the current failure because of that.
     """
 
     node: NamedNode | None
@@ -253,7 +253,8 @@ class NodeState:
 
 
 class NodeController(Controller):
-    """Keeps all nodes' objects, leases and statuses up to date. `wake` is told which node is up again."""
+    """Keeps all nodes' objects, leases and statuses up to date. `wake` is called for a node that is up
+    again."""
 
     name: ClassVar[str] = "kubelet-nodes"
     workers: ClassVar[int] = 8
@@ -268,7 +269,7 @@ class NodeController(Controller):
         super().__init__(context)
         self.settings = settings
         self.has_begun = False
-        """Whether everything that was there at the start has been seen."""
+        """True if everything that existed at the start has been seen."""
         self.states: dict[str, NodeState] = {node.name: NodeState(node) for node in nodes}
         self._wake = wake
         self._numbers = count(len(nodes))
@@ -285,7 +286,7 @@ class NodeController(Controller):
         state = self.states.get(name)
         return state is not None and not (state.is_silent or state.vanished)
 
-    # What others do to nodes
+    # Changes of nodes by others
 
     def _on_change(self, old: Json | None, new: Json | None) -> None:
         if new is None:
@@ -309,7 +310,7 @@ class NodeController(Controller):
             state.vanished = True
 
     def _has_come(self, name: str, node: Json) -> None:
-        """A node exists: one of ours, one that was there at the start, or one that somebody has created."""
+        """A node exists: one of ours, one that was there at the start, or one that a user has created."""
         state = self.states.get(name)
         if state is not None and state.vanished:
             state = NodeState(state.node, registered=True)
@@ -342,7 +343,7 @@ class NodeController(Controller):
         often, longest = self.settings.heartbeat, self.settings.lease_seconds / 2
         return max(often, min(len(self.states) / MAX_RENEWALS, longest))
 
-    # What kubelets do
+    # Work of kubelets
 
     async def sync(self, key: str) -> None:
         state = self.states.get(key)
@@ -428,7 +429,7 @@ class NodeController(Controller):
                 await self._create_once(RESOURCE_SLICES, slice)
 
     async def _complete(self, node: Json, state: NodeState) -> None:
-        """Give a node that somebody created what a kubelet says when it registers, where it is missing."""
+        """Give a user-created node the missing fields that a kubelet sets when it registers."""
         name = name_of(node)
         own = state.node or NamedNode(name, next(self._numbers), 0, NodeShape())
         labels, status = missing_parts(node, node_object(own, self.settings.version, self.now()))

@@ -60,11 +60,11 @@ CRASHES_FORGOTTEN_AFTER: Final = 600.0
 
 
 CLAIM_PERIOD: Final = 10.0
-"""Seconds after which claims that could not be prepared are tried again, whatever happens."""
+"""Seconds after which claims that could not be prepared are tried again in any case."""
 
 
 class KubeletAction(Enum):
-    """What happens to a pod."""
+    """Action on a pod."""
 
     START = auto()
     READY = auto()
@@ -76,7 +76,7 @@ class KubeletAction(Enum):
 
 
 class KubeletStep(NamedTuple):
-    """What happens next, and when."""
+    """Next action, and its time."""
 
     action: KubeletAction
     at: float
@@ -84,11 +84,11 @@ class KubeletStep(NamedTuple):
 
 @dataclass(slots=True)
 class PodMemory:
-    """What a kubelet remembers of a pod.
+    """A kubelet's state of a pod.
 
-    `first` is when it first saw it, `ending` when it first saw that it is to go. `running` is when the
-    containers last started; `ready`, `run` and `exit_code` were drawn for that run. `found`: it was there
-    before the kubelet and stays as it is. After `crashes` in a row the containers are restarted at `restart`.
+    `first` is when it first saw it, `ending` when it first saw its deletion. `running` is when the containers
+    last started; `ready`, `run` and `exit_code` were drawn for that run. `found`: it was there before the
+    kubelet and stays as it is. After `crashes` in a row the containers are restarted at `restart`.
     """
 
     uid: str
@@ -127,7 +127,7 @@ class PodMemory:
 
 
 def next_step(pod: Json, memory: PodMemory) -> KubeletStep | None:
-    """What happens to a pod next, None if nothing does by itself."""
+    """Next step of a pod, None if there is none without an event."""
     if is_deleting(pod):
         return _leave(pod, memory)
     if is_finished(pod):
@@ -164,14 +164,14 @@ def _stop_sleep(pod: Json) -> float:
 
 
 def _end(pod: Json, memory: PodMemory) -> KubeletStep | None:
-    """How a running pod ends by itself: one that is always restarted only if it is told to."""
+    """End of a running pod by itself: if it is always restarted, only with an explicit setting."""
     if restart_policy(pod) == "Always" and not memory.behaviour.ends:
         return None
     return KubeletStep(KubeletAction.END, memory.begun + memory.run)
 
 
 def _has_ready_containers(pod: Json) -> bool:
-    """Whether its containers are ready: then it is not ready only because its node has been away."""
+    """True if its containers are ready: then it is not ready only because its node has been away."""
     statuses = list(statuses_of(pod))
     return (
         bool(statuses)
@@ -199,7 +199,7 @@ def host_of(node: Json) -> str:
 
 
 class PodAddresses:
-    """Gives every pod of a node an address of its own for as long as it is there."""
+    """Assigns every pod of a node an address for as long as it exists."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -245,7 +245,7 @@ class PodController(Controller):
         super().__init__(context)
         self.settings = settings
         self.has_begun = False
-        """Whether everything that was there at the start has been seen."""
+        """True if everything that existed at the start has been seen."""
         self._default = settings.pod_behaviour
         self._is_up = is_up
         self._memories: dict[str, PodMemory] = {}

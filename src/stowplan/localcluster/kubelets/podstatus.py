@@ -154,7 +154,7 @@ def observed(pod: Json, now: float) -> Json:
 
 
 def has_changed(pod: Json) -> bool:
-    """Whether the spec of a running pod was changed since the status was written."""
+    """True if the spec of a running pod was changed since the status was written."""
     seen = status_of(pod).get("observedGeneration")
     return seen is not None and pod["metadata"].get("generation", 0) > seen
 
@@ -164,7 +164,7 @@ def containers_of(pod: Json) -> Iterable[Json]:
 
 
 def statuses_of(pod: Json) -> Iterable[Json]:
-    """What is known of its containers."""
+    """Container statuses."""
     return status_of(pod).get("containerStatuses") or ()
 
 
@@ -214,7 +214,7 @@ def _last(container: Json, pod: Json) -> Json:
 
 
 def _kept(container: Json, pod: Json) -> Json:
-    """What of a container's status stays when it becomes ready."""
+    """Parts of a container's status that stay when it becomes ready."""
     before = _status_of(container, pod)
     return {field: before[field] for field in ("state", "lastState") if field in before}
 

@@ -29,7 +29,7 @@ SILENT: Final = "Silent"
 """The failure of a node that does not report any more."""
 
 CONDITIONS: Final = ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
-"""What nodes report of themselves."""
+"""Conditions that nodes report."""
 
 FAILURES: Final = (SILENT, "NotReady", *CONDITIONS[:3])
 LONGEST: Final = 1e9
@@ -169,12 +169,13 @@ def _outcome_code(value: str | float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PodBehaviour:
-    """What a pod does, in seconds.
+    """Behaviour of a pod, in seconds.
 
-    `start` is from being bound to running, `ready` from running to ready, `stop` how long a deleted pod takes
-    to end. `run` is how long its containers run before they end by themselves; `ends` says whether that was
-    asked for: if not, a pod whose containers are always restarted runs for ever. A run ends with `exit_code`,
-    or by chance with 0 if there is a `failure_probability`. With a `start_failure` no container ever starts.
+    `start` is from being bound to running, `ready` from running to ready, `stop` the duration of a deleted
+    pod's termination. `run` is the run time of its containers before they end by themselves; `ends` tells if
+    that was requested: if not, a pod whose containers are always restarted runs for ever. A run ends with
+    `exit_code`, or at random with 0 if there is a `failure_probability`. With a `start_failure` no container
+    ever starts.
     """
 
     start: PretendSpan
@@ -257,7 +258,7 @@ def pod_behaviour(
 
 
 class Window(NamedTuple):
-    """When a node fails: so many seconds after it came, for how long, how often, and in which way."""
+    """Failure of a node: seconds after its creation, duration, repetition, and kind."""
 
     after: float
     seconds: float
@@ -267,7 +268,7 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeBehaviour:
-    """What a node does. `failure` is how it fails now, "" if not; None if no annotation says anything."""
+    """Behaviour of a node. `failure` is its current failure, "" for none; None if no annotation sets it."""
 
     heartbeat: float = 10.0
     windows: tuple[Window, ...] = ()
@@ -345,7 +346,7 @@ def node_behaviour(
 
 @dataclass(frozen=True, slots=True)
 class PretendRule:
-    """What objects it selects, and which fields of their behaviour it sets."""
+    """Selector of objects, and the fields of their behaviour that it sets."""
 
     selector: Selector
     namespaces: frozenset[str]
@@ -365,7 +366,7 @@ class PretendBackoff:
     most: float = 300.0
 
     def after(self, crashes: int) -> float:
-        """Seconds before the restart after so many crashes."""
+        """Seconds before the restart after this number of crashes."""
         return 0.0 if crashes <= 1 else min(self.initial * 2.0 ** min(crashes - 2, 30), self.most)
 
 

@@ -17,7 +17,7 @@ from stowplan.gocompat.durations import SECOND, Duration, DurationError
 from stowplan.gocompat.quoting import quote
 
 YEARS: Final = 5
-"""A time that does not come within so many years does not come at all."""
+"""A time that does not come within this number of years counts as never."""
 
 
 class ScheduleError(ValueError):
@@ -32,7 +32,7 @@ class Schedule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """So many seconds after each other."""
+    """Interval in seconds."""
 
     seconds: int
 

@@ -67,7 +67,7 @@ def is_controlled_by(obj: Json, owner: Json) -> bool:
 
 
 def controller_reference(resource: Resource, owner: Json) -> Json:
-    """What an object says that is controlled by `owner`."""
+    """Owner reference to the controller `owner`."""
     return {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
@@ -79,7 +79,7 @@ def controller_reference(resource: Resource, owner: Json) -> Json:
 
 
 def claim_reference(claim: Json) -> Json:
-    """What a volume says that is bound to `claim`."""
+    """Claim reference of a volume that is bound to `claim`."""
     metadata = claim["metadata"]
     return {
         "kind": "PersistentVolumeClaim",

@@ -41,7 +41,7 @@ def templates_of(group: Json) -> list[str]:
 
 
 def is_shared(group: Json, asked: Json) -> bool:
-    """Whether a claim that a pod asks for is one of its group."""
+    """True if a claim that a pod requests is one of its group."""
     wanted = [asked.get(field) for field in _FIELDS]
     claims = spec_of(group).get("resourceClaims") or ()
     return any([one.get(field) for field in _FIELDS] == wanted for one in claims)
@@ -56,7 +56,7 @@ def claim_of(group: Json, entry: str) -> str:
 
 
 def is_owned_by_group_of(claim: Json, pod: Json) -> bool:
-    """Whether a claim was made for the group that a pod belongs to."""
+    """True if a claim was made for the group that a pod belongs to."""
     owner = controller_of(claim)
     if owner is None or owner.get("kind") != POD_GROUPS.kind:
         return False
@@ -65,12 +65,12 @@ def is_owned_by_group_of(claim: Json, pod: Json) -> bool:
 
 
 def is_group(consumer: Json) -> bool:
-    """Whether somebody whom a claim is reserved for is a pod group."""
+    """True if a consumer of a claim is a pod group."""
     return consumer.get("apiGroup") == POD_GROUPS.group and consumer.get("resource") == POD_GROUPS.plural
 
 
 def is_reserved_for(claim: Json, pod: Json) -> bool:
-    """Whether a claim is reserved for a pod, or for its group."""
+    """True if a claim is reserved for a pod, or for its group."""
     for consumer in status_of(claim).get("reservedFor") or ():
         if is_group(consumer):
             if consumer.get("name") == group_name_of(pod):

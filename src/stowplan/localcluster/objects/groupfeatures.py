@@ -24,7 +24,7 @@ _GROUPS: Final = (
 )
 _TEMPLATES: Final = ("podGroupTemplates", "compositePodGroupTemplates")
 DROPPED: Final = "spec.schedulingGroup: dropped, because the feature gate GenericWorkload is off"
-"""What the writer of a pod is told whose group was not taken."""
+"""Warning for the writer of a pod whose group was dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class GroupFeatures:
         return cls(*(gates[name] for name in GATES))
 
     def catalogue(self) -> Catalogue:
-        """What is served: every built-in kind but those of gates that are off."""
+        """Served kinds: every built-in one except those of gates that are off."""
         served = Catalogue()
         for resource in () if self.groups else _GROUPS:
             served.remove(resource)
@@ -59,7 +59,7 @@ class GroupFeatures:
             del new["spec"]["schedulingGroup"]
 
     def errors(self, resource: Resource, old: Json | None, new: Json) -> list[FieldError]:
-        """Fields of gates that are off. What an object has already may stay."""
+        """Fields of gates that are off. Existing ones may stay."""
         rules = _RULES.get(resource)
         if rules is None:
             return []

@@ -26,13 +26,13 @@ WINDOW: Final = 15.0
 """Seconds over which usage is said to be measured."""
 
 _UNREQUESTED: Final = {"cpu": 1, "memory": 10 * 2**20 * 1000}
-"""What a container uses, in thousandths, if nothing is said of it."""
+"""Default usage of a container, in thousandths."""
 
 _ANNOTATIONS: Final = {"cpu": CPU_USAGE, "memory": MEMORY_USAGE}
 
 
 class ContainerUsage(NamedTuple):
-    """What a container uses, in thousandths of a CPU and of a byte."""
+    """Usage of a container, in thousandths of a CPU and of a byte."""
 
     name: str
     cpu: int
@@ -46,7 +46,7 @@ class PretendUsage:
     factor: float = 0.5
 
     def of(self, pod: Json) -> list[ContainerUsage] | None:
-        """What the containers of a pod use, None if it does not run."""
+        """Usage of the containers of a pod, None if it does not run."""
         if (pod.get("status") or {}).get("phase") != "Running":
             return None
         containers = list(_running_containers(pod))
@@ -72,7 +72,7 @@ class PretendUsage:
 
 
 def usage_problem(annotations: Any) -> str:
-    """What is wrong with what annotations say of usage, "" if nothing is."""
+    """Error of the usage annotations, "" if there is none."""
     for name in (CPU_USAGE, MEMORY_USAGE):
         told = (annotations or {}).get(name)
         if told and _percent(told) is None and _amount(told) is None:

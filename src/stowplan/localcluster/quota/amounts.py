@@ -31,7 +31,7 @@ def plus(left: Mapping[str, Quantity], right: Mapping[str, Quantity]) -> Amounts
 
 
 def increase(new: Mapping[str, Quantity], old: Mapping[str, Quantity]) -> Amounts:
-    """What is more in `new`, zero where it is less."""
+    """Amounts added in `new`, zero where it has less."""
     result: Amounts = {}
     for name, amount in new.items():
         difference = amount.sub(old[name]) if name in old else amount

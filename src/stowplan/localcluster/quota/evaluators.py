@@ -39,18 +39,18 @@ class Evaluator:
         return name in self.names
 
     def handles(self, operation: str, subresource: str, old: Json | None, new: Json) -> bool:
-        """Whether a write can change what is used."""
+        """True if a write can change the usage."""
         return operation == CREATE and not subresource
 
     def usage(self, obj: Json, now: float) -> Amounts:
         return dict.fromkeys(self.names, _ONE)
 
     def missing(self, names: Iterable[str], obj: Json) -> str:
-        """What an object has to say because a quota limits it, empty if it says everything."""
+        """Missing fields of an object that a quota requires, empty if there are none."""
         return ""
 
     def in_scope(self, obj: Json, scope: Json) -> bool:
-        """Whether an object is in a scope; kinds other than pods and claims are in none."""
+        """True if an object is in a scope; kinds other than pods and claims are in none."""
         return False
 
 
@@ -136,7 +136,7 @@ _POD_NAMES: Final = frozenset(
 _DEMANDED: Final = frozenset(
     prefix + name for prefix in ("", "requests.", "limits.") for name in ("cpu", "memory")
 )
-"""What every container has to state if a quota limits it."""
+"""Requests and limits that every container has to state if a quota limits them."""
 
 
 class _Pods(Evaluator):
@@ -253,7 +253,7 @@ _evaluators: dict[Resource, Evaluator] = {evaluator.resource: evaluator for eval
 
 
 def is_quotable(resource: Resource) -> bool:
-    """Whether a kind is counted at all: events are not, nor is what belongs to no namespace."""
+    """True if a kind is counted at all: events and cluster-scoped kinds are not."""
     return resource.namespaced and resource.plural != "events"
 
 

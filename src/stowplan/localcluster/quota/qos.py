@@ -33,7 +33,7 @@ def qos_class(spec: Json) -> str:
 
 
 def _written(resources: Json) -> Iterator[Any]:
-    """What a container requests of cpu and memory, then its limits, as they are written."""
+    """A container's requests for cpu and memory, then its limits, as written."""
     for part in ("requests", "limits"):
         amounts = resources.get(part)
         for name in _COMPUTE:
@@ -42,7 +42,7 @@ def _written(resources: Json) -> Iterator[Any]:
 
 @lru_cache(maxsize=1024, typed=True)
 def _class_of(*written: Any) -> str:
-    """The class for what is written in all containers, four amounts each. What is none counts for nothing."""
+    """The class for the amounts of all containers, four each. An unreadable amount counts as none."""
     requests: dict[str, Quantity] = {}
     limits: dict[str, Quantity] = {}
     guaranteed = True

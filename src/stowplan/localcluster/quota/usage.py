@@ -1,4 +1,4 @@
-"""What a quota has used: charged for one object, or added up over all of them."""
+"""Usage of a quota: charged for one object, or added up over all of them."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -64,7 +64,7 @@ def charge(quota: Json, write: Write) -> Json | None:
 
 
 def _added(quota: Json, write: Write) -> Amounts:
-    """What is used more after a write; all of it if the old object did not count for this quota."""
+    """Added usage of a write; all of it if the old object did not count for this quota."""
     usage = write.evaluator.usage(write.new, write.now)
     if write.old is None or not in_scopes(quota, write.evaluator, write.old):
         return usage
@@ -72,7 +72,7 @@ def _added(quota: Json, write: Write) -> Amounts:
 
 
 def in_scopes(quota: Json, evaluator: Evaluator, obj: Json) -> bool:
-    """Whether a quota counts an object of that kind at all."""
+    """True if a quota counts an object of that kind at all."""
     return all(evaluator.in_scope(obj, scope) for scope in scopes_of(quota))
 
 
@@ -89,9 +89,9 @@ def total_usage(
     objects: Callable[[Resource], Iterable[Json]],
     now: float,
 ) -> dict[str, str]:
-    """What the objects of a quota's namespace use of what it limits (`spec.hard`).
+    """Usage of the limited resources (`spec.hard`) in a quota's namespace.
 
-    `objects` gives the objects of a kind in that namespace; it is asked only for kinds the quota counts.
+    `objects` returns the objects of a kind in that namespace; it is called only for kinds the quota counts.
     """
     hard = (quota.get("spec") or {}).get("hard") or {}
     total: Amounts = {}

@@ -1,8 +1,8 @@
-"""What objects look like: the fields of every kind that is served, and the types of what stands in them.
+"""Schemas of objects: the fields of every served kind, and their types.
 
-One table (`types.txt`) serves everybody who has to know: bodies are checked against it, unknown fields found,
-documents about the API written, and server-side apply learns from it the keys of lists. It has the kinds and
-fields of all releases and says which release has which; `schema_of` is what one of them has.
+One table (`types.txt`) serves all purposes: bodies are checked against it, unknown fields found, API
+documents written, and server-side apply takes the keys of lists from it. It has the kinds and fields of all
+releases with their ranges of releases; `schema_of` is the part of one release.
 """
 
 from stowplan.localcluster.schema.strict import TypeMismatchError, decode_body, unknown_fields

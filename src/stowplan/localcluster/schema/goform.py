@@ -1,9 +1,9 @@
-"""Objects as kube-apiserver writes them: which empty values are there and which are not.
+"""Objects as kube-apiserver writes them: the empty values that are present and those that are not.
 
 The API's types are Go structs. A field that is a struct, or whose tag lacks `omitempty`, is written even if
-nobody set it (`resources: {}`, `lastProbeTime: null`, `rules: null`: the fields marked + in the table); any
+it was not set (`resources: {}`, `lastProbeTime: null`, `rules: null`: the fields marked + in the table); any
 other one that is zero is left out, unless it is a pointer and so can be set to zero. Quantities and times
-have one way to be written.
+have one canonical form.
 """
 
 from collections.abc import Callable, Mapping
@@ -46,12 +46,12 @@ def as_written(type_: object, obj: Json, old: Json | None = None) -> Json:
 
 
 def zero_object(type_: object) -> Json:
-    """What is written of an object of a type in which nothing is set."""
+    """Serialized form of an empty object of a type."""
     return _writer(type_.full_name).zero() if isinstance(type_, TypeDef) else {}
 
 
 class _Writer:
-    """Writes the objects of one type. What it does is worked out once, types may contain themselves."""
+    """Writes the objects of one type. Its rules are computed once; types may contain themselves."""
 
     __slots__ = ("_is_written", "_pointers", "_rules", "_stays", "_written", "fields")
 
@@ -102,7 +102,7 @@ class _Writer:
         return result
 
     def _write_zero(self, data: Json, result: Json, name: str, value: Any) -> Json:
-        """What becomes of a field that is null, zero or empty."""
+        """Write a field that is null, zero or empty."""
         field = self.fields.get(name)
         if field is None:
             return result

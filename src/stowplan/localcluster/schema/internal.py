@@ -1,8 +1,8 @@
-"""Objects as the API server's messages show them: the fields of its own types, in their order.
+"""Objects as the API server's messages show them: the fields of its internal types, in their order.
 
-When something of a spec must not change, upstream's message has the difference of the two specs as JSON of
-its unversioned types. These differ from what is served in names (`DNSPolicy`), in order, in that every field
-is written, and in where a few of a pod's fields stand.
+When an immutable part of a spec changes, upstream's message has the difference of the two specs as JSON of
+its unversioned types. These differ from the served ones in names (`DNSPolicy`), in order, in that every field
+is written, and in the places of a few of a pod's fields.
 """
 
 import difflib

@@ -41,7 +41,8 @@ def decoder(full_name: str) -> msgspec.json.Decoder[Any]:
 
 @cache
 def struct_of(full_name: str) -> type[msgspec.Struct]:
-    """The type as a struct. Every field may be left out or null: what has to be there is asked for later."""
+    """The type as a struct. Every field may be left out or null: validation checks for required ones
+    later."""
     found: TypeDef = the_schema().types[full_name]
     _being_made.add(full_name)
     fields = [
@@ -74,7 +75,7 @@ def _form_of(full_name: str, field: Field) -> Form:
 
 
 def _reference(full_name: str) -> str:
-    """What a type is called here by those that contain it while it is still being made (or are it)."""
+    """Name of a type for those that contain it while it is still being made (or are it)."""
     return "Struct_" + full_name.replace(".", "_")
 
 

@@ -13,9 +13,9 @@ PLAIN: Final = frozenset(
 
 
 class Form(NamedTuple):
-    """What may stand in a field: something plain, a type of the table, a list or a map of something.
+    """Form of a field's value: something plain, a type of the table, a list or a map of something.
 
-    `shape` is `plain`, `type`, `list` or `map`; `name` says which plain form or which type.
+    `shape` is `plain`, `type`, `list` or `map`; `name` is the plain form or the type.
     """
 
     shape: str
@@ -101,7 +101,7 @@ def the_schema() -> Schema:
 
 
 def schema_of(release: Release) -> Schema:
-    """What a release has of the table: its kinds, and of every type the fields it has."""
+    """Part of the table in a release: its kinds, and the fields of every type."""
     return _table(release.minor)
 
 

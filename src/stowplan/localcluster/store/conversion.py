@@ -2,8 +2,9 @@
 
 Events of the core group are the events of events.k8s.io under older field names. HorizontalPodAutoscalers of
 autoscaling/v1 know one metric, the CPU utilization; everything else that autoscaling/v2 has is kept in their
-annotations. Both are stored in the newer form only, so whoever writes in one form is read in both. So are the
-versions of resource.k8s.io (`deviceversions`) and those of pod groups, which differ in their name only.
+annotations. Both are stored in the newer form only, so objects written in one form can be read in both. So
+are the versions of resource.k8s.io (`deviceversions`) and those of pod groups, which differ in their name
+only.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -359,7 +360,7 @@ def _decoded(annotations: Mapping[str, str], name: str) -> list[Json]:
 
 
 def _read(annotations: Mapping[str, str], name: str) -> Any:
-    """What an annotation says, None if it is not there or not JSON."""
+    """Value of an annotation, None if it is missing or not JSON."""
     try:
         return msgspec.json.decode(annotations[name]) if name in annotations else None
     except msgspec.DecodeError:
@@ -409,7 +410,7 @@ def stored_as(resource: Resource) -> Resource:
 
 
 def from_served(resource: Resource, obj: Json) -> Json:
-    """What was written as one resource, in the form that it is stored in."""
+    """An object written as one resource, in its stored form."""
     forms = _CONVERTED.get(resource)
     return obj if forms is None else forms.to_stored(obj)
 

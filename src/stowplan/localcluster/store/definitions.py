@@ -1,7 +1,7 @@
-"""The life of CustomResourceDefinitions: which names they get, when they are served, how they go.
+"""The life of CustomResourceDefinitions: their names, their serving, their deletion.
 
-Everything happens within the write of a definition, so whoever has created one can use it with the next
-request. Nothing here is a controller that has to run: the API server alone does it, as the real one does.
+Everything happens within the write of a definition, so it can be used with the next request after its
+creation. There is no controller that has to run: the API server alone does it, as the real one does.
 """
 
 import logging
@@ -81,7 +81,7 @@ class Definitions:
         self._follow()
 
     def version_of(self, resource: Resource) -> ServedVersion | None:
-        """What is defined about a resource, None if it is not a defined one."""
+        """Definition of a resource, None if it has none."""
         return self._served.get(resource.dotted) if resource.defined else None
 
     def restored(self) -> None:

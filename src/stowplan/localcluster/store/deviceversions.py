@@ -106,7 +106,7 @@ def form(
 
 
 def _converted(obj: Json, resource: Resource, convert: Convert) -> Json:
-    """An object, or what somebody wrote for one, with the version it is in now and its spec converted."""
+    """An object, or a patch of one, in its current version with the spec converted."""
     kept = {**obj, "apiVersion": resource.api_version} if "apiVersion" in obj else {**obj}
     if isinstance(obj.get("spec"), dict):
         kept["spec"] = convert(obj["spec"])

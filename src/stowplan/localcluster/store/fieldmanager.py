@@ -1,4 +1,4 @@
-"""What a store does for clients of an API server besides keeping objects: Go's form, and managed fields.
+"""Services of a store for clients of an API server besides keeping objects: Go's form, and managed fields.
 
 A store that only components of this process use does without it.
 """
@@ -29,10 +29,10 @@ class FieldManager:
     def __init__(self) -> None:
         self._types: dict[Resource, TypeDef | None] = {}
         self.definitions: Definitions | None = None
-        """What is defined about custom resources."""
+        """Definitions of custom resources."""
 
     def type_of(self, resource: Resource) -> ObjectType:
-        """What is known of the fields of a resource's objects."""
+        """Type of the fields of a resource's objects."""
         if resource.custom:
             custom = None if self.definitions is None else self.definitions.version_of(resource)
             return None if custom is None else custom.shape
@@ -85,7 +85,7 @@ class FieldManager:
     def applied(
         self, resource: Resource, old: Json | None, wanted: Json, applier: Applier, by: WriteContext
     ) -> ApplyResult:
-        """What becomes of an object when somebody applies a configuration."""
+        """Result of applying a configuration to an object."""
         served = by.served
         if served is None:
             type_ = self.type_of(resource)

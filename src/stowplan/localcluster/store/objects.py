@@ -1,7 +1,7 @@
-"""Objects as the store holds them: plain JSON data that nobody changes any more.
+"""Objects as the store holds them: immutable plain JSON data.
 
-Whoever writes hands over a copy; every change builds new dictionaries along the way to what changed and
-shares the rest.
+Writers hand over a copy; every change builds new dictionaries along the path to the change and shares the
+rest.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,10 +20,10 @@ Key = tuple[str, str]
 """Namespace (empty for cluster-scoped kinds) and name."""
 
 LISTS: Final = (list, tuple)
-"""What a JSON array may be in data that came from Python."""
+"""Python types of a JSON array."""
 
 Body = Mapping[str, Any] | Struct | bytes
-"""What a writer may hand over: data, a typed object, or JSON text."""
+"""Accepted bodies of writes: data, a typed object, or JSON text."""
 
 _NOT_KEPT: Final = frozenset(("selfLink",))
 _SECTIONS: Final = ("spec", "status")
@@ -132,7 +132,7 @@ def pod_condition(type_: str, value: str, stamp: str, **more: str) -> Json:
 
 
 def conditions_of(obj: Json) -> list[Json]:
-    """The conditions of an object; whatever else stands in their place is none."""
+    """The conditions of an object; other values in their place count as none."""
     found = obj.get("status", {}).get("conditions")
     return [c for c in found if isinstance(c, dict)] if isinstance(found, LISTS) else []
 

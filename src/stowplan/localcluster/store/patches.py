@@ -24,7 +24,7 @@ def patched(resource: Resource, obj: Json, patch: Any, kind: PatchType) -> Json:
 
 
 def apply_patch(resource: Resource, obj: Json, patch: Any, kind: PatchType) -> Any:
-    """The same, whatever comes of it."""
+    """Apply a patch of one kind to an object. Raises `ApiError` 400 for one that is nested too deeply."""
     if _is_too_deep(patch):
         raise status.bad_request("error decoding patch: nested too deeply")
     try:
@@ -34,7 +34,7 @@ def apply_patch(resource: Resource, obj: Json, patch: Any, kind: PatchType) -> A
 
 
 def _is_too_deep(patch: Any) -> bool:
-    """Whether maps and lists of a patch are nested deeper than anything that is meant."""
+    """True if maps and lists of a patch are nested deeper than any valid patch."""
     level: list[Any] = [patch]
     for _ in range(DEEPEST):
         level = [
@@ -113,7 +113,7 @@ class _Patched:
         self._holder: dict[str, Any] = {"": document}
         """The document, as something in a container that can be replaced like everything else."""
         self._own: dict[int, Any] = {id(self._holder): self._holder}
-        """Containers made here, which nobody else has, by identity."""
+        """Containers made here, which are not shared, by identity."""
         self._copied = 0
 
     @property

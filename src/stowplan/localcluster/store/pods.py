@@ -65,7 +65,7 @@ def _bad_binding(error: FieldError) -> status.ApiError:
 def bound_pod(pod: Json, given: ObjectMeta, target: str, node: Json | None, stamp: str) -> Json:
     """The pod on its node (None if there is no such node). Raises `ApiError` 409 if it cannot go there.
 
-    `given` is the metadata of the binding. The metadata of what comes back is shared with nobody.
+    `given` is the metadata of the binding. The metadata of the result is not shared.
     """
     _check_bindable(pod, given)
     metadata = {**pod["metadata"]}
@@ -113,7 +113,7 @@ _MOST_DISRUPTED: Final = 2000
 
 
 def needs_no_budget(pod: Json) -> bool:
-    """Whether evicting a pod disrupts nothing: it does not run yet, has ended, or is ending."""
+    """True if evicting a pod disrupts nothing: it does not run yet, has ended, or is ending."""
     phase = pod.get("status", {}).get("phase")
     return phase in ("Pending", "Succeeded", "Failed") or "deletionTimestamp" in pod["metadata"]
 
@@ -139,7 +139,7 @@ def budget_for(pod: Json, budgets: Iterable[Json]) -> Json | None:
 
 
 def costs_nothing(pod: Json, budget: Json) -> bool:
-    """Whether a pod that is not ready may go without touching the budget."""
+    """True if a pod that is not ready may go without touching the budget."""
     ready = find_condition(pod, "Ready")
     if ready is not None and ready.get("status") == "True":
         return False

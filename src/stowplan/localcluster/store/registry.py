@@ -1,9 +1,9 @@
 """The rules of create, update and delete that hold for every resource, as functions from object to object.
 
-What the server sets on a new object, what an update may not change, preconditions, and what a request to
-delete comes to: pods are given time to end; every other kind goes at once. An object with finalizers stays
-until they are gone, marked as being deleted. A namespace has such finalizers in its spec too, for what it
-contains. Rules that a cluster adds to these are its admission.
+These are the fields the server sets on a new object, immutable fields, preconditions, and the effects of a
+deletion: pods are given time to end; every other kind is removed at once. An object with finalizers stays
+until they are gone, marked as being deleted. A namespace has such finalizers in its spec too, for its
+contents. Additional rules of a cluster are its admission.
 """
 
 import random
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 class Lookup(Protocol):
-    """What rules may want to know of other objects."""
+    """Lookup of other objects for rules."""
 
     def find(self, resource: Resource, namespace: str, name: str) -> Json | None: ...
 
@@ -65,7 +65,7 @@ class Lookup(Protocol):
 
     @property
     def definitions(self) -> "Definitions":
-        """What is defined about custom resources."""
+        """Definitions of custom resources."""
         ...
 
 
@@ -73,12 +73,12 @@ Commit = Callable[[], None]
 
 
 class Admission(Protocol):
-    """Fills in and judges objects before they are written; a refusal is an `ApiError`.
+    """Sets defaults and validates objects before they are written; a refusal is an `ApiError`.
 
-    The object that is to be written belongs to the store alone and may be changed in place (but not if it
-    is for a subresource); the old one must not be. `by` says who writes, and whether it is a dry run. What
-    they give back, if anything, is to be called just before the object is written: it changes other objects,
-    such as the quotas that are charged. `stamp` is the time as objects carry it.
+    The object to write belongs to the store alone and may be changed in place (but not if it is for a
+    subresource); the old one must not be. `by` is the writer, and tells if it is a dry run. The returned
+    function, if any, is called just before the object is written: it changes other objects, such as the
+    quotas that are charged. `stamp` is the time as objects carry it.
     """
 
     def set_defaults(self, resource: Resource, obj: Json, stamp: str) -> None: ...
@@ -121,7 +121,7 @@ _SUFFIX: Final = 5
 _MAX_BASE: Final = 63 - _SUFFIX
 
 _VERSION_4: Final = 0x4 << 76 | 0x8 << 60
-"""What the bits of a random UUID say of its kind: its version, its variant."""
+"""Version and variant bits of a random UUID."""
 
 _RANDOM_BITS: Final = (1 << 128) - 1 - (0xF << 76 | 0xC << 60)
 """The bits that are left to chance."""
@@ -280,9 +280,9 @@ def _failed_precondition(resource: Resource, name: str, why: str) -> status.ApiE
 
 
 def prepared_update(resource: Resource, old: Json, new: Json, subresource: str) -> Json:
-    """The object to write when `new` is asked for in place of `old`, with the version of `old`.
+    """The object to write when `new` is requested in place of `old`, with the version of `old`.
 
-    Raises `ApiError` 422 for changes nobody may make.
+    Raises `ApiError` 422 for changes of immutable fields.
     """
     check_metadata(resource, old, new["metadata"])
     if subresource == "finalize":
@@ -334,7 +334,7 @@ _OWN_METADATA: Final = frozenset(
 
 
 def is_part(resource: Resource, subresource: str) -> bool:
-    """Whether a subresource is read and written as the object is, of which it is a part."""
+    """True if a subresource is read and written like the object it is a part of."""
     if subresource == "status":
         return resource.status
     if subresource == APPROVAL:
@@ -343,7 +343,7 @@ def is_part(resource: Resource, subresource: str) -> bool:
 
 
 def has_scale(resource: Resource) -> bool:
-    """Whether a kind has the subresource `scale`."""
+    """True if a kind has the subresource `scale`."""
     return resource in SCALED or resource.scaled
 
 
@@ -376,7 +376,7 @@ def _with_section(obj: Json, section: str, source: Json) -> Json:
 
 
 def _spec_changed(resource: Resource, old: Json, new: Json) -> bool:
-    """Whether more has changed than what describes the object and what is observed of it."""
+    """True if more has changed than metadata and status."""
     if resource == ENDPOINT_SLICES and old["metadata"].get("labels") != new["metadata"].get("labels"):
         return True
     if resource == PRIORITY_CLASSES:
@@ -422,7 +422,7 @@ class Deletion(NamedTuple):
 
 
 def deletion_of(resource: Resource, obj: Json, options: DeleteOptions, now: float) -> Deletion:
-    """What deleting an object comes to. Raises `ApiError` 409 if another object is meant."""
+    """Effect of deleting an object. Raises `ApiError` 409 if another object is meant."""
     check_deletion(resource, obj, options)
     propagation = options.propagation or _DEFAULT_PROPAGATION.get(resource, "")
     obj = _with_propagation_finalizer(obj, propagation)
@@ -440,7 +440,7 @@ def deletion_of(resource: Resource, obj: Json, options: DeleteOptions, now: floa
 
 
 def _with_propagation_finalizer(obj: Json, propagation: str) -> Json:
-    """The object, held until what it owns is gone or has been let go, if that is to be so."""
+    """The object with the finalizer that holds it until owned objects are deleted or orphaned, if any."""
     finalizer = _PROPAGATION.get(propagation)
     held = obj["metadata"].get("finalizers") or []
     if finalizer is None or finalizer in held or "deletionTimestamp" in obj["metadata"]:
@@ -449,7 +449,7 @@ def _with_propagation_finalizer(obj: Json, propagation: str) -> Json:
 
 
 def ends_with_update(obj: Json, updated: Json) -> bool:
-    """Whether an update takes the last finalizer of an object that only waited for that."""
+    """True if an update takes the last finalizer of an object that only waited for that."""
     metadata = obj["metadata"]
     if "deletionTimestamp" not in metadata or updated["metadata"].get("finalizers"):
         return False

@@ -17,7 +17,7 @@ _WHEN_ABSENT: Final = {"spec.hostNetwork": "false", "spec.unschedulable": "false
 
 
 def predicate(resource: Resource, namespace: str, selection: Selection) -> Predicate | None:
-    """Whether an object is in a namespace (empty: any) and selected; None if every object is.
+    """Test if an object is in a namespace (empty: any) and selected; None if every object is.
 
     Raises `ApiError` 400 for a field that cannot be selected by.
     """
@@ -57,7 +57,7 @@ def _check_field(resource: Resource, path: str) -> None:
 
 
 def _field_predicate(path: str, values: set[str], *, wanted: bool) -> Predicate:
-    """Whether a field's value is among some values, or is none of them."""
+    """Test if a field's value is among some values, or is none of them."""
     section, _, field = path.rpartition(".")
     absent = _WHEN_ABSENT.get(path, "")
     if "." in section:
@@ -103,9 +103,9 @@ FIRST_PAGE: Final = PageRequest()
 
 
 class ListPage(NamedTuple):
-    """Objects, the version at which they were so, and the last of them if more follow.
+    """Objects, the version of their state, and the last of them if more follow.
 
-    `remaining` is how many follow, None if nobody knows without looking at all of them.
+    `remaining` is the number of objects that follow, None if that would need a look at all of them.
     """
 
     items: list[Json]

@@ -30,7 +30,7 @@ from stowplan.localcluster.store.writer import WriteContext
 
 
 class WriteAheadLog(Protocol):
-    """Keeps every change on disk. The store never waits for it; whoever answers clients can."""
+    """Keeps every change on disk. The store never waits for it; servers that answer clients can."""
 
     def admit(self) -> None:
         """Raises `ApiError` 503 while nothing can be saved: then nothing is to be changed."""
@@ -54,7 +54,7 @@ class WriteAheadLog(Protocol):
 
 
 class UncommittedChange(NamedTuple):
-    """A change that waits to be kept. What it refers to is never changed, so any thread may read it."""
+    """A change that waits to be kept. The data it refers to is immutable, so any thread may read it."""
 
     resource: Resource
     key: Key
@@ -85,7 +85,7 @@ class LogEntry(NamedTuple):
 
 
 class SavedState(NamedTuple):
-    """What an earlier process stored: a state, the changes since, and the last version given out."""
+    """Stored data of an earlier process: a state, the changes since, and the last assigned version."""
 
     version: int = 0
     compacted: Compacted = NOTHING_COMPACTED
@@ -107,10 +107,10 @@ def change_of(entry: LogEntry, previous: Json | None) -> StoreChange:
 class ObjectStorage:
     """Collections of objects under one version counter.
 
-    A change is delivered to all watchers of its resource before the writer goes on. A watcher may write in
-    turn: its changes are delivered after the present one has reached everybody, so all watchers see one
-    order. A watcher that raises is closed and the others go on; the writer gets its exception when the change
-    has reached everybody.
+    A change is delivered to all watchers of its resource before the writer continues. A watcher may write in
+    turn: its changes are delivered after the current one has reached all watchers, so all see one order. A
+    watcher that raises is closed and the others continue; the writer gets its exception when the change has
+    reached all of them.
     """
 
     def __init__(self, catalogue: Catalogue, history: int) -> None:
@@ -152,10 +152,10 @@ class ObjectStorage:
             self.write_ahead_log.admit()
 
     async def read_committed(self, read: Callable[[], T]) -> T:
-        """The result of a read, once all that it saw is in the write-ahead log.
+        """The result of a read, once everything it saw is in the write-ahead log.
 
-        If it cannot be written at present, as on a full disk, the function reads the state that is: nobody
-        outside this process sees a change that might be lost. Raises what the function raises.
+        If it cannot be written at present, as on a full disk, the function reads the committed state: no
+        client outside this process sees a change that might be lost. Raises the function's exceptions.
         """
         if self.write_ahead_log is None:
             return read()

@@ -58,13 +58,13 @@ class StoreListing(NamedTuple):
 class Store(ObjectStorage):
     """Objects by resource, namespace and name, with one version counter for all of them.
 
-    Objects that are given out belong to the store: whoever gets one must not change it. A writer that is
-    refused gets an `ApiError`. Changes are delivered as `ObjectStorage` says.
+    Returned objects belong to the store and must not be changed. A refused write raises an `ApiError`.
+    Changes are delivered as `ObjectStorage` describes.
 
-    `history` is how many changes of each resource one can resume from; `event_limit` how many objects of
-    a kind with a limited lifetime (events) are kept at most. `admission` fills in and judges what is written
-    by whomever. `fields` is for stores behind an API server: objects are in the form in which Go writes them,
-    with managed fields.
+    `history` is the number of changes of each resource one can resume from; `event_limit` the maximum number
+    of objects of a kind with a limited lifetime (events). `admission` sets defaults and validates all writes.
+    `fields` is for stores behind an API server: objects are in the form in which Go writes them, with managed
+    fields.
     """
 
     def __init__(
@@ -226,9 +226,9 @@ class Store(ObjectStorage):
                 self._remove_expired(collection, collection.expired(now, limit))
 
     def load(self, resource: Resource, body: Body, *, handed_over: bool = False) -> Json:
-        """Take in an object of another cluster as it was there: uid, times, status, managed fields and all.
+        """Take over an object of another cluster unchanged: uid, times, status, managed fields and all.
 
-        It has to be valid, but nothing that depends on other objects is asked. Only its version is ours.
+        It has to be valid, but rules that depend on other objects are skipped. Only its version is new.
         `handed_over` is as for `create`.
         """
         is_ours = handed_over and isinstance(body, dict)
@@ -255,10 +255,11 @@ class Store(ObjectStorage):
         tracked: bool = True,
         by: WriteContext = API_SERVER,
     ) -> Json:
-        """Replace an object, or a part of it only: its `status`, or what holds a namespace (`finalize`).
+        """Replace an object, or a part of it only: its `status`, or a namespace's finalizers (`finalize`).
 
         A uid in the body is a precondition (409); without `uid_precondition`, as for the result of a patch,
-        it is a field that must not change (422). What is not `tracked` leaves managed fields as they are.
+        it is a field that must not change (422). A write that is not `tracked` leaves managed fields as they
+        are.
         """
         collection = self._collection(resource)
         _check_subresource(resource, subresource)
@@ -325,7 +326,7 @@ class Store(ObjectStorage):
         *,
         tracked: bool = True,
     ) -> Json:
-        """Admit and write what is asked for in place of an object."""
+        """Admit and write the new version of an object."""
         fields = self._fields
         self._set_defaults(resource, new, subresource)
         managed = None

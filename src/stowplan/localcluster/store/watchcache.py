@@ -30,7 +30,7 @@ INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 
 class StoreChange(msgspec.Struct, frozen=True, gc=False):
-    """What happened to one object, as a watcher sees it.
+    """A change of one object, as a watcher sees it.
 
     `previous` is the object as it was before, None where there was none. A deleted object is shown in its
     last state, with the version of its deletion.
@@ -43,7 +43,7 @@ class StoreChange(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def ends_initial_state(self) -> bool:
-        """Whether all that existed when the watch began has been shown."""
+        """True if everything that existed when the watch began has been shown."""
         annotations = self.object["metadata"].get("annotations") or {}
         return self.type == BOOKMARK and annotations.get(INITIAL_EVENTS_END) == "true"
 
@@ -60,8 +60,8 @@ def bookmark(resource: Resource, version: int, *, ends_initial_state: bool = Fal
 class Compacted(msgspec.Struct, frozen=True):
     """Versions of an earlier process that a watch cannot resume from.
 
-    Changes up to `version` cannot be resumed from. Versions strictly within one of `gaps` may have been
-    seen by somebody, but what they stood for was lost.
+    Changes up to `version` cannot be resumed from. Versions strictly within one of `gaps` may have been seen
+    by clients, but their changes were lost.
     """
 
     version: int = 0
@@ -75,7 +75,7 @@ NOTHING_COMPACTED: Final = Compacted()
 
 
 class ChangeHistory:
-    """The last changes of one resource, oldest first, and never more than so many.
+    """The last changes of one resource, oldest first, with a maximum number.
 
     One more is kept than can be resumed from: of the oldest only the version counts.
     """
@@ -175,7 +175,7 @@ class Watcher:
 
 
 def selected_change(predicate: Predicate, change: StoreChange) -> StoreChange | None:
-    """A change as it looks to somebody who sees selected objects only, None if it does not show.
+    """A change as a watcher of selected objects sees it, None if it does not.
 
     An object that begins to match is added, one that no longer matches is deleted.
     """
@@ -202,9 +202,9 @@ def _deselected(change: StoreChange) -> StoreChange:
 class WatchStream:
     """Changes to iterate over, for one consumer.
 
-    What is not consumed yet is kept, up to a limit; whoever falls further behind is cut off (`cut_off`): the
-    stream ends, and its consumer resumes from the last version it saw or lists anew. What existed at the
-    beginning does not count against the limit.
+    Unconsumed changes are kept up to a limit; a consumer that falls further behind is disconnected
+    (`cut_off`): the stream ends, and its consumer resumes from the last version it saw or lists again. The
+    objects that existed at the beginning do not count against the limit.
     """
 
     def __init__(self, watch: Callable[[Sink], Watcher], limit: int) -> None:
@@ -234,7 +234,7 @@ class WatchStream:
                 self._wake = None
 
     def ready(self, limit: int) -> list[StoreChange]:
-        """What can be consumed without waiting, at most so much."""
+        """At most `limit` changes that can be consumed without waiting."""
         waiting = self._backlog or self._live
         if len(waiting) > limit:
             return [waiting.popleft() for _ in range(limit)]
@@ -380,10 +380,10 @@ class Collection:
 
 
 class Collections(dict[Resource, Collection]):
-    """The collections by resource. One of a resource that the catalogue has comes into being when asked for.
+    """The collections by resource. Those of the catalogue's resources are created on first use.
 
-    Any other is an `ApiError` 404. Who only knows where a custom resource is served, and not the kind of its
-    objects, may read it too.
+    Any other is an `ApiError` 404. A custom resource may also be read by its served address alone, without
+    the kind of its objects.
     """
 
     def __init__(self, catalogue: Catalogue, history: int) -> None:

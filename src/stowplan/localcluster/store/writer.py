@@ -1,4 +1,4 @@
-"""Who writes to the store, and how: what admission and managed fields need to know of a request."""
+"""Writers to the store: data about a request for admission and managed fields."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
@@ -61,4 +61,4 @@ def component(name: str) -> WriteContext:
 
 
 API_SERVER: Final = WriteContext(WritingComponent("system:apiserver"), "kube-apiserver")
-"""The API server itself: bootstrap objects, and whatever names no writer."""
+"""The API server itself: bootstrap objects, and writes without another writer."""

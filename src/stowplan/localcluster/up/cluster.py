@@ -42,11 +42,11 @@ _HTTPS: Final = 443
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlan:
-    """What kind of cluster it shall be. `loaded` is what it begins with, beside the nodes of `shapes`.
+    """Plan of a cluster. `loaded` is its initial content, besides the nodes of `shapes`.
 
-    With a `data_dir` it is restored from what is stored there, and stores every change there. The scheduler
-    has `settings`, which are read again from `source` when its files change; `more_schedulers` run beside it.
-    `logger` gets the schedulers' log; without one only errors are reported. `recording` is of the first.
+    With a `data_dir` it is restored from there, and stores every change there. The scheduler has `settings`,
+    which are read again from `source` when its files change; `more_schedulers` run concurrently. `logger`
+    gets the schedulers' log; without one only errors are reported. `recording` is of the first.
     """
 
     shapes: Sequence[NodeShape] = THREE_NODES
@@ -185,7 +185,8 @@ def _opened(store: Store, path: Path) -> GroupCommit:
 
 
 _EXPECTED: Final = "Status after running PostFilter plugins for pod"
-"""What kube-scheduler logs as an error of every pod that waits for a claim; the pod's events say it, too."""
+"""Message that kube-scheduler logs as an error for every pod that waits for a claim; the pod's events have
+it, too."""
 
 _RETRYING: Final = "Error scheduling pod; retrying"
 _GROUP_WAITS: Final = ("minCount (", "pod group is unschedulable")

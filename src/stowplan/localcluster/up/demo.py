@@ -1,4 +1,4 @@
-"""A small varied workload, narrated: what is asked for, where it goes, and why."""
+"""A small varied workload, narrated: the requests, the nodes chosen, and the reasons."""
 
 import asyncio
 from collections import Counter

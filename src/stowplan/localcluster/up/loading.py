@@ -1,11 +1,11 @@
 """Loading manifests into a store before anything runs on it.
 
-An object with a uid comes from a cluster and is taken in as it was: under its uid, with its times, status and
-managed fields, and without admission plugins, which did their part there. Then a loaded cluster is that
-cluster: owners find what they own, volumes their claims, and pods stay on their nodes. Objects without
-a uid are created as kubectl would create them, with the status they came with if they have one.
+An object with a uid comes from a cluster and is loaded unchanged: with its uid, times, status and managed
+fields, and without admission plugins, which ran there. Then a loaded cluster is that cluster: owners find
+their objects, volumes their claims, and pods stay on their nodes. Objects without a uid are created as
+kubectl would create them, with their status if they have one.
 
-What cannot be loaded is left out, with a reason, and the rest is loaded all the same.
+Objects that cannot be loaded are left out, with a reason, and the rest is loaded nevertheless.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -53,12 +53,12 @@ _NO_OWNER: Final = "the owner was not loaded, so the owner reference is left out
 _NO_NODE: Final = "the node was not loaded, so the pod will be garbage collected; load the nodes, too"
 _NO_VOLUME: Final = "the volume was not loaded, so the claim will be Lost; load the volumes, too"
 _SHOWN: Final = 3
-"""So many objects are named with a reason; the others are counted."""
+"""Number of objects named with a reason; the others are counted."""
 
 
 @dataclass(slots=True)
 class LoadReport:
-    """How many objects were loaded, what was left out, and what is missing; by reason, with the objects."""
+    """Number of loaded objects, skipped ones, and missing ones; by reason, with the objects."""
 
     loaded: int = 0
     existing: int = 0
@@ -203,7 +203,7 @@ def _create_namespace(store: Store, manifest: Manifest) -> None:
             store.create(NAMESPACES, {"metadata": {"name": namespace}})
 
 
-# What is missing
+# Missing objects
 
 
 def _drop_missing_owners(store: Store, manifests: Iterable[Manifest], report: LoadReport) -> None:
@@ -226,7 +226,7 @@ def _drop_missing_owners(store: Store, manifests: Iterable[Manifest], report: Lo
 
 
 def _owner_exists(store: Store, owner: Json, namespace: str) -> bool:
-    """Whether an owner is there; one of a kind that is not served counts as if it were."""
+    """True if an owner exists; one of a kind that is not served counts as existing."""
     resource = store.catalogue.of_kind(str(owner.get("apiVersion")), str(owner.get("kind")))
     if resource is None:
         return True

@@ -41,7 +41,7 @@ class Manifest(NamedTuple):
 
     @property
     def is_dumped(self) -> bool:
-        """Whether it was an object of a cluster, rather than one that somebody wrote."""
+        """True if it was an object of a cluster, rather than written by hand."""
         return bool(self.metadata.get("uid"))
 
 

@@ -1,4 +1,4 @@
-"""What a person sees while a cluster runs: how many pods are where, and how fast they get there."""
+"""Progress of a running cluster: number of pods by state, and their rate."""
 
 from collections import deque
 from dataclasses import dataclass

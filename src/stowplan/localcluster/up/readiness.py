@@ -1,4 +1,4 @@
-"""Whether a cluster is ready: every workload has its pods, and every pod is ready or has succeeded."""
+"""Readiness of a cluster: every workload has its pods, and every pod is ready or has succeeded."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ _OFTEN: Final = 0.1
 """Seconds between two looks, at least."""
 
 _SHOWN: Final = 30
-"""So many lines are shown; the others are counted."""
+"""Number of lines shown; the others are counted."""
 
 
 def not_ready(store: Store) -> list[str]:
@@ -43,14 +43,14 @@ def not_ready(store: Store) -> list[str]:
 
 
 def is_cluster_ready(store: Store) -> bool:
-    """Whether everything is ready; the few workloads are asked before the many pods."""
+    """True if everything is ready; the few workloads are checked before the many pods."""
     return next(_problems(store), None) is None
 
 
 async def until_ready(store: Store, clock: Clock, timeout: float) -> list[str]:
-    """Wait until everything is ready, or for so many seconds; what is not ready then.
+    """Wait until everything is ready, or until the timeout; returns the problems left then.
 
-    Looking costs time in a large cluster, so it is done less often there.
+    Checking costs time in a large cluster, so it is done less often there.
     """
     began, seen = clock.monotonic(), -1
     while (now := clock.monotonic()) - began < timeout:
@@ -87,7 +87,7 @@ def _node_lines(node: Json) -> Iterator[str]:
 
 
 def _replicas(obj: Json) -> str:
-    """ReplicaSets and ReplicationControllers that nobody else controls."""
+    """Problem of a ReplicaSet or ReplicationController without a controller."""
     return "" if controller_of(obj) is not None else _ready_of(obj, spec_of(obj).get("replicas", 1))
 
 

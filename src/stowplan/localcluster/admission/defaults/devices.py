@@ -17,7 +17,7 @@ def default_resource_claim_template(obj: Json) -> None:
 
 
 def _asked(request: Json) -> Iterator[Json]:
-    """What a request asks for: exactly one thing, or the first of several that is there."""
+    """Parts of a request that ask for devices: the exact one, or the alternatives."""
     for asked in (request.get("exactly"), *(request.get("firstAvailable") or ())):
         if asked is not None:
             yield asked
@@ -35,7 +35,7 @@ def _default_devices(spec: Json) -> None:
 
 
 def default_resource_slice(obj: Json) -> None:
-    """What maps a device's capacity to the node's counts once if it says nothing else."""
+    """A mapping of a device's capacity to the node's counts once by default."""
     for device in obj.setdefault("spec", {}).get("devices") or ():
         for mapping in (device.get("nodeAllocatableResourceMappings") or {}).values():
             mapping.setdefault("allocationMultiplier", "1")

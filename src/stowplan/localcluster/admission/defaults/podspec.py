@@ -31,7 +31,7 @@ _VOLUMES: Final[Mapping[str, Mapping[str, Any]]] = {
     "azureDisk": {"cachingMode": "ReadWrite", "kind": "Shared", "fsType": "ext4", "readOnly": False},
     "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
 }
-"""What volume sources get, those of pods and of PersistentVolumes alike."""
+"""Defaults of volume sources, both of pods and of PersistentVolumes."""
 
 
 def fill(obj: Json, defaults: Mapping[str, Any], *, zero: bool = False) -> None:
@@ -50,8 +50,8 @@ _specs: dict[bytes, Json] = {}
 def default_pod(pod: Json) -> None:
     """Defaults of a pod itself; those in templates get less.
 
-    Most pods are made from a template, so what becomes of a spec is remembered. Pods with equal specs share
-    their parts: whoever changes one later, as admission plugins do, replaces it.
+    Most pods are made from a template, so the result for a spec is remembered. Pods with equal specs share
+    their parts: later changes, as of admission plugins, must replace them.
     """
     text = msgspec.msgpack.encode(pod.get("spec"))
     known = _specs.get(text)
@@ -86,7 +86,7 @@ def _default_own_spec(spec: Json) -> None:
 
 
 def _default_requests(resources: Json) -> None:
-    """Who limits a resource and does not say how much he needs, needs all of it."""
+    """A limit without a request is the default of the request."""
     limits = resources.get("limits")
     if limits:
         resources["requests"] = {**limits, **(resources.get("requests") or {})}

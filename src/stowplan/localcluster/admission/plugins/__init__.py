@@ -99,7 +99,7 @@ PLUGIN_NAMES: Final = frozenset(
     for named in plugins.values()
     for name, _ in named
 ) | {"ResourceQuota"}
-"""What can be left out."""
+"""Plugins that can be disabled."""
 
 
 def enabled(plugins: Plugins[Plugin], disabled: Collection[str]) -> dict[Resource, tuple[Plugin, ...]]:

@@ -22,7 +22,7 @@ Written = Mapping[str, Any]
 
 
 def set_default_resources(lookup: Lookup, pod: Json) -> None:
-    """What containers leave open is filled in, and an annotation says what was."""
+    """Set missing resources of containers, and annotate the pod with the changes."""
     for limit_range in lookup.within(LIMIT_RANGES, pod["metadata"]["namespace"]):
         notes = [*_fill_in(limit_range, pod["spec"])]
         if notes:

@@ -44,7 +44,7 @@ def default_priority(lookup: Lookup) -> Json | None:
 
 
 def keep_priority(lookup: Lookup, old: Json, new: Json) -> None:
-    """What was resolved at creation and is left out of an update stays as it was."""
+    """Keep a value that was resolved at creation and is left out of an update."""
     before, spec = old.get("spec") or {}, new["spec"]
     for field in ("priority", "preemptionPolicy"):
         if field in before:

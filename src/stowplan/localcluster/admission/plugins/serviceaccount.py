@@ -36,7 +36,7 @@ _PROJECTED: Final[Json] = {
     ],
     "defaultMode": 420,
 }
-"""What is mounted: one for all pods, because stored objects are never changed."""
+"""The projected volume: one for all pods, because stored objects are never changed."""
 
 _SECRET_SOURCES: Final = (
     ("azureFile", "secretName"),
@@ -124,7 +124,7 @@ def _suffix(uid: str) -> str:
 
 
 def keep_service_account(lookup: Lookup, old: Json, new: Json) -> None:
-    """What was resolved at creation and is left out of an update stays as it was."""
+    """Keep a value that was resolved at creation and is left out of an update."""
     before, spec = old.get("spec") or {}, new["spec"]
     for field in ("serviceAccountName", "serviceAccount", "nodeName"):
         if field in before:

@@ -71,7 +71,7 @@ _ON_STATUS: Final[Mapping[Resource, Callable[[Json, Json], list[FieldError]]]] =
     **podgroups.ON_STATUS,
 }
 DEVICE_FEATURES: Final = DeviceFeatures.of(DEFAULT_GATES)
-"""The optional parts of devices that are there if nobody says otherwise."""
+"""The optional parts of devices in the default configuration."""
 _POD_PARTS: Final = {"ephemeralcontainers": ephemeral_update_errors, "resize": resize_errors}
 
 

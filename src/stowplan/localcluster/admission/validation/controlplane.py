@@ -244,7 +244,7 @@ def _signing_request(given: str, path: str) -> Iterator[FieldError]:
 
 
 def _request_problem(text: str) -> str:
-    """What is wrong with a request in PEM, as it stands in the object; empty if nothing is."""
+    """Error of a request in PEM, as it stands in the object; empty if there is none."""
     try:
         raw = base64.b64decode(text, validate=True)
         if b"-----BEGIN CERTIFICATE REQUEST-----" not in raw:

@@ -35,7 +35,7 @@ def expression(field: str, *, boolean: bool = False) -> Check:
 
 
 def expression_problem(text: str, *, boolean: bool = True) -> str:
-    """What is wrong with an expression, which may have to be a condition; empty if nothing is."""
+    """Error of an expression, which may have to be a condition; empty if there is none."""
     with DeepStack(EXPRESSION):
         root, issues = parse(text)
         if root is None:

@@ -35,7 +35,7 @@ _MAX_CACHED: Final = 10_000
 
 
 def metadata_errors(resource: Resource, metadata: Json) -> list[FieldError]:
-    """What is wrong with an object's metadata."""
+    """Errors of an object's metadata."""
     errors: list[FieldError] = []
     name = metadata.get("name", "")
     prefix = metadata.get("generateName", "")
@@ -59,7 +59,7 @@ def metadata_errors(resource: Resource, metadata: Json) -> list[FieldError]:
 
 
 def label_errors(labels: Mapping[str, str], path: str) -> Iterator[FieldError]:
-    """What is wrong with labels. Those that were found good are remembered."""
+    """Errors of labels. Valid ones are remembered."""
     for key, value in labels.items():
         if key not in _valid_keys:
             problems = label_key_problems(key)
@@ -126,7 +126,7 @@ def _owner_errors(owner: Any, path: str) -> Iterator[FieldError]:
 
 
 def name_errors(path: str, name: str | None, problems: Callable[[str], list[str]]) -> Iterator[FieldError]:
-    """What is wrong with a name somewhere within an object, which has to be there."""
+    """Errors of a required name within an object."""
     if not name:
         yield required(path)
         return
@@ -137,7 +137,7 @@ _LABEL_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
 def selector_errors(selector: Any, path: str) -> Iterator[FieldError]:
-    """What is wrong with a label selector."""
+    """Errors of a label selector."""
     if not selector:
         return
     yield from label_errors(selector.get("matchLabels") or {}, f"{path}.matchLabels")
@@ -186,7 +186,7 @@ def read_quantity(raw: Any) -> Quantity | None:
 
 
 def quantity_errors(amounts: Mapping[str, Any] | None, path: str) -> Iterator[FieldError]:
-    """What is wrong with a list of resources."""
+    """Errors of a list of resources."""
     for name, raw in (amounts or {}).items():
         here = f"{path}[{name}]"
         yield from resource_name_errors(name, here)
@@ -254,7 +254,7 @@ def _container_resource_errors(name: str, path: str) -> Iterator[FieldError]:
 def requirement_errors(
     resources: Json | None, path: str, claims: frozenset[str] | None = None
 ) -> Iterator[FieldError]:
-    """What is wrong with the resources of a container. `claims`: the resource claims of its pod."""
+    """Errors of the resources of a container. `claims`: the resource claims of its pod."""
     if not resources:
         return
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}

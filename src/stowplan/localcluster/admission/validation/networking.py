@@ -45,7 +45,7 @@ _CLASS_ANNOTATION: Final = "kubernetes.io/ingress.class"
 
 
 def is_ip(text: Any) -> bool:
-    """Whether something is the address of a host."""
+    """True for the address of a host."""
     try:
         ipaddress.ip_address(text)
     except ValueError:

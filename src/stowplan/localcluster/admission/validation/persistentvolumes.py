@@ -121,7 +121,7 @@ def claim_errors(obj: Json) -> list[FieldError]:
 
 
 def claim_spec_errors(spec: Json, path: str) -> Errors:
-    """What is wrong with a claim, also with one in a template."""
+    """Errors of a claim, also of one in a template."""
     if not spec.get("accessModes"):
         yield required(f"{path}.accessModes", "at least 1 access mode is required")
     yield from selector_errors(spec.get("selector"), f"{path}.selector")

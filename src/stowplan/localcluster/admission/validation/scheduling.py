@@ -99,7 +99,7 @@ def lease_errors(obj: Json) -> list[FieldError]:
 
 
 def _strategy_errors(strategy: str) -> list[FieldError]:
-    """What is wrong with how the holder of a lease is chosen: a known way, or `domain/way`."""
+    """Errors of the strategy that chooses the holder of a lease: a known one, or `domain/strategy`."""
     path = "spec.strategy.strategy"
     if "/" in strategy:
         return [invalid(path, strategy, problem) for problem in label_key_problems(strategy)]

@@ -1,4 +1,4 @@
-"""What kinds, types and fields mean, from `descriptions.txt`."""
+"""Descriptions of kinds, types and fields, from `descriptions.txt`."""
 
 from fnmatch import fnmatchcase
 from functools import cache
@@ -15,7 +15,7 @@ class _Descriptions(NamedTuple):
 
 @cache
 def described(type_name: str, field: str = "") -> str:
-    """What there is to say about a type, or about a field of it; empty if there is nothing."""
+    """Description of a type, or of a field of it; empty if there is none."""
     found = _read()
     name = f"{type_name}.{field}" if field else type_name
     if name in found.named or not field:

@@ -66,7 +66,7 @@ class OpenApi:
         return index
 
     def _groups(self) -> dict[str, list[Resource]]:
-        """What is served, by the place of its group and version."""
+        """Served resources by the path of their group and version."""
         found: dict[str, list[Resource]] = {}
         for resource in (*self._served, *CREATE_ONLY):
             found.setdefault(resource.prefix.strip("/"), []).append(resource)
@@ -257,7 +257,7 @@ def group_of(package: str) -> str:
 
 
 def public_name(full_name: str) -> str:
-    """What a type is called in the documents."""
+    """Name of a type in the documents."""
     package, _, rest = full_name.partition(".")
     return f"{_PACKAGES.get(package, f'io.k8s.api.{package}')}.{rest}"
 

@@ -28,7 +28,7 @@ _COLUMNS: Final[Mapping[Resource, Sequence[TableColumn]]] = {
 
 
 class Tables:
-    """The table of each resource; one without columns of its own shows name and time of creation."""
+    """The table of each resource; one without columns shows name and time of creation."""
 
     def __init__(self, clock: Clock, definitions: Definitions) -> None:
         self.clock = clock

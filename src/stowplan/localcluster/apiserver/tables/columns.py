@@ -64,7 +64,7 @@ class KindTable:
         return row
 
     def cells(self, obj: Json) -> list[Any]:
-        """What stands in an object's row. What cannot be read of it is shown as unknown."""
+        """Cells of an object's row. Unreadable values are shown as unknown."""
         now = self._clock.now()
         shown: list[Any] = []
         for cell in self._cells:
@@ -122,7 +122,7 @@ CREATED_AT: Final = TableColumn(
     "Created At", lambda obj, now: obj["metadata"].get("creationTimestamp"), "date"
 )
 DEFAULT_COLUMNS: Final = (NAME, CREATED_AT)
-"""The columns of kinds that have none of their own."""
+"""The columns of kinds without any."""
 
 
 def spec_of(obj: Json) -> Any:

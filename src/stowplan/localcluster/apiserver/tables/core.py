@@ -85,7 +85,7 @@ def _phase(obj: Json, now: float) -> str:
 
 
 def _modes(modes: Any) -> str:
-    """Access modes in a fixed order, whatever their order in the object."""
+    """Access modes in a fixed order."""
     return ",".join(short for mode, short in _SHORT_MODES.items() if mode in (modes or ()))
 
 

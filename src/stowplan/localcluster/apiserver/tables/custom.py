@@ -76,7 +76,7 @@ def _boolean(value: Any, now: float) -> bool | None:
 
 
 def _date(value: Any, now: float) -> str | None:
-    """How long ago it was. What is yet to come is shown as invalid, as kubectl does."""
+    """Age. A time in the future is shown as invalid, as by kubectl."""
     if not isinstance(value, str):
         return None
     try:

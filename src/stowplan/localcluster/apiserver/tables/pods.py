@@ -36,7 +36,7 @@ class _Restarts:
 
 
 def summary(pod: Json) -> Summary:
-    """What a table shows of a pod's containers: the first trouble, or its phase."""
+    """Summary of a pod's containers in a table: the first problem, or its phase."""
     spec, status = spec_of(pod), status_of(pod)
     reason: str = status.get("reason") or status.get("phase") or ""
     for condition in status.get("conditions") or ():
@@ -84,7 +84,7 @@ def _initialization(pod: Json, sidecars: set[Any]) -> tuple[int, _Restarts, _Res
 
 
 def _containers(status: Json, reason: str, restarts: _Restarts) -> tuple[int, str]:
-    """How many containers run and are ready, and the state of the first that does not."""
+    """Number of containers that run and are ready, and the state of the first that does not."""
     running, error = 0, ""
     for container in reversed(status.get("containerStatuses") or ()):
         restarts.add(container)
@@ -168,7 +168,7 @@ _COMPLETED: Final[Mapping[str, Json]] = {
 
 
 def conditions(pod: Json) -> list[Json]:
-    """What clients are told of a pod's row: that it has ended, and how."""
+    """Conditions of a pod's row: its end, and how it ended."""
     found = _COMPLETED.get(status_of(pod).get("phase") or "")
     return [] if found is None else [found]
 

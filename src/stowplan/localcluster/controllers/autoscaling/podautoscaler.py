@@ -71,7 +71,7 @@ PodUsage = Mapping[str, tuple[float, float, Mapping[str, Json]]]
 
 
 class ServedMetrics:
-    """Metrics from whoever serves metrics.k8s.io."""
+    """Metrics from the server of metrics.k8s.io."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -113,7 +113,7 @@ def _by_container(metrics: Json) -> dict[str, Json]:
 
 
 class MetricFailure(Exception):  # noqa: N818 - a metric failed, not this program
-    """A metric without a value: the reason for its condition, and what is told of it."""
+    """A metric without a value: the reason for its condition, and its message."""
 
     def __init__(self, reason: str, problem: str, what: str) -> None:
         super().__init__(f"{what}: {problem}")
@@ -122,7 +122,7 @@ class MetricFailure(Exception):  # noqa: N818 - a metric failed, not this progra
 
 
 class Reading(NamedTuple):
-    """What a metric asks for, its name in messages, and its status."""
+    """A metric's proposal, its name in messages, and its status."""
 
     proposal: Proposal
     name: str
@@ -167,7 +167,7 @@ class HorizontalPodAutoscalerController(Controller):
         self.queue.add_after(key, self._period)
         await _Look(self, hpa, self._histories.setdefault(key, ScalingHistory())).run()
 
-    # What a look needs
+    # Inputs of a sync
 
     async def target_of(self, hpa: Json) -> ScaleTarget:
         """The workload of an autoscaler. Raises MetricsError."""
@@ -355,7 +355,7 @@ class _Look:
     # Metrics
 
     async def _read(self, spec: Json, target: ScaleTarget, selector: Selector) -> Reading:
-        """What a metric asks for. Raises MetricFailure."""
+        """Reading of a metric. Raises MetricFailure."""
         kind = spec.get("type")
         if kind in ("Resource", "ContainerResource"):
             return await self._read_resource(spec, target, selector)

@@ -1,7 +1,7 @@
-"""How many replicas metrics ask for: the arithmetic of horizontal pod autoscalers.
+"""Number of replicas by metrics: the arithmetic of horizontal pod autoscalers.
 
-Amounts are integers in thousandths. Pods without metrics and pods that are not ready yet are assumed to use
-what makes the smaller change.
+Amounts are integers in thousandths. Pods without metrics and pods that are not ready yet are assumed to have
+the usage that makes the smaller change.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -199,7 +199,7 @@ def _utilization(used: Mapping[str, int], requests: Mapping[str, int]) -> tuple[
 
 
 def pod_request(pod: Json, container: str, resource: str) -> int:
-    """What a pod requests, or one of its containers if it is named. Raises MetricsError."""
+    """Request of a pod, or of the named container. Raises MetricsError."""
     spec = spec_of(pod)
     whole = (spec.get("resources") or {}).get("requests")
     if whole and not container:

@@ -1,4 +1,4 @@
-"""What autoscalers scale: built-in workloads, and custom resources with a scale subresource."""
+"""Targets of autoscalers: built-in workloads, and custom resources with a scale subresource."""
 
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ class ScalePaths(NamedTuple):
 
 
 class ScaleTarget(NamedTuple):
-    """What an autoscaler scales. Without a path the selector is that of a built-in workload."""
+    """Target of an autoscaler. Without a path the selector is that of a built-in workload."""
 
     resource: Resource
     object: Json
@@ -34,7 +34,7 @@ class ScaleTarget(NamedTuple):
         return int(found)
 
     def scaled_to(self, replicas: int) -> Json:
-        """The change that gives it so many replicas."""
+        """The change that sets its replicas."""
         change: Any = replicas
         for part in reversed(self.paths.replicas.strip(".").split(".")):
             change = {part: change}
@@ -52,7 +52,7 @@ class ScaleTarget(NamedTuple):
 
 
 def _at(obj: Any, path: str) -> Any:
-    """What stands at a path such as `.spec.replicas`, None if nothing does."""
+    """Value at a path such as `.spec.replicas`, None if there is none."""
     for part in path.strip(".").split("."):
         obj = obj.get(part) if isinstance(obj, dict) else None
     return obj

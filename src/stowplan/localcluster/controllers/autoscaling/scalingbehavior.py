@@ -77,7 +77,7 @@ def tolerances_of(hpa: Json) -> Tolerances:
 
 @dataclass(slots=True)
 class ScalingHistory:
-    """What an autoscaler recommended and did of late: pairs of a time and a number of replicas."""
+    """Recent recommendations and changes of an autoscaler: pairs of a time and a number of replicas."""
 
     recommendations: list[tuple[float, int]] = field(default_factory=list)
     ups: list[tuple[float, int]] = field(default_factory=list)
@@ -141,7 +141,7 @@ class ScalingHistory:
         return Limited(desired, *_WITHIN)
 
     def _limit(self, rules: Json, current: int, sign: int, now: float) -> int:
-        """The furthest that policies let go, up (sign 1) or down (-1)."""
+        """The limit that policies set, up (sign 1) or down (-1)."""
         if rules["selectPolicy"] == "Disabled":
             return current
         proposed: list[int] = []

@@ -32,7 +32,7 @@ def group_key_of(pod: Json) -> list[str]:
 
 
 def next_status(group: Json, pods: Sequence[Json]) -> Json:
-    """What the status of a group is to say; a group goes from phase to phase, one step at a time."""
+    """Next status of the group; a group goes from phase to phase, one step at a time."""
     status, needed = status_of(group), count_in(spec_of(group), "minMember")
     phase = status.get("phase") or ""
     if phase in (FINISHED, FAILED):

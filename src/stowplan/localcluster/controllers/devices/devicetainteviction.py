@@ -51,7 +51,7 @@ from stowplan.localcluster.objects.groupclaims import (
 POD: Final = "pod "
 RULE: Final = "rule "
 STATUS_PERIOD: Final = 10.0
-"""Seconds between two reports about an eviction that goes on."""
+"""Seconds between two reports about an ongoing eviction."""
 
 
 @dataclass(slots=True)
@@ -86,7 +86,7 @@ class DeviceTaintEvictionController(Controller):
         self._evictions: dict[str, _Pending] = {}
         """Pods that are going to be evicted."""
         self._evicted: Counter[str] = Counter()
-        """How many pods have been evicted because of a rule, by its uid."""
+        """Number of pods evicted because of a rule, by its uid."""
         self.pods.add_handler(self._pod_changed)
         self.claims.add_handler(self._claim_changed)
         self.slices.add_handler(self._slice_changed)
@@ -94,7 +94,7 @@ class DeviceTaintEvictionController(Controller):
         if self.rules is not None:
             self.rules.add_handler(self._rule_changed)
 
-    # What happens
+    # Events
 
     def _pod_changed(self, old: Json | None, new: Json | None) -> None:
         if new is None:
@@ -145,7 +145,7 @@ class DeviceTaintEvictionController(Controller):
 
     @property
     def _is_watchful(self) -> bool:
-        """Whether any taint evicts at all; most of the time nothing has to be looked at."""
+        """True if any taint evicts at all; most of the time nothing has to be checked."""
         return bool(self._tainted or self._evicting or self._evictions)
 
     def _look_at_users(self, claim: Json) -> None:
@@ -300,16 +300,16 @@ def _bare(pod: Json) -> Json:
 
 
 def _concern(pod: Json) -> object:
-    """What of a pod matters here."""
+    """Relevant parts of a pod."""
     return node_of(pod), status_of(pod).get("resourceClaimStatuses")
 
 
 def _evicting_part(slice: Json | None) -> object:
-    """What of a slice matters here."""
+    """Relevant parts of a slice."""
     return None if slice is None else (generation_of(slice), evicting_taints(slice))
 
 
 def _use(claim: Json) -> object:
-    """What of a claim matters here."""
+    """Relevant parts of a claim."""
     status = status_of(claim)
     return status.get("allocation"), status.get("reservedFor")

@@ -84,7 +84,7 @@ def taint_of(rule: Json) -> Json:
 
 
 def selects(rule: Json, device: TaintedDevice) -> bool:
-    """Whether a rule taints a device. A rule without a selector selects nothing."""
+    """True if a rule taints a device. A rule without a selector selects nothing."""
     selector = spec_of(rule).get("deviceSelector")
     if selector is None:
         return False
@@ -93,7 +93,7 @@ def selects(rule: Json, device: TaintedDevice) -> bool:
 
 
 def _tolerates(toleration: Json, taint: Json) -> bool:
-    """Whether a toleration holds off eviction. Unlike for allocation, it has to name the effect."""
+    """True if a toleration prevents eviction. Unlike for allocation, it has to name the effect."""
     if toleration.get("effect") != NO_EXECUTE:
         return False
     if toleration.get("key") and toleration["key"] != taint.get("key"):
@@ -118,7 +118,7 @@ def _due(taint: Json, tolerations: Iterable[Json]) -> float | None:
 
 @dataclass(slots=True)
 class Taints:
-    """What evicts: the slices by pool, and the rules with the effect NoExecute by name."""
+    """Sources of eviction: the slices by pool, and the rules with the effect NoExecute by name."""
 
     slices: Index
     rules: Mapping[str, Json]

@@ -1,4 +1,4 @@
-"""The resource claim controller: claims from templates for pods, and claims that nobody uses any more."""
+"""The resource claim controller: claims from templates for pods, and unused claims."""
 
 from collections.abc import Iterable, Iterator
 from typing import ClassVar, Final
@@ -47,7 +47,7 @@ _MAX_PREFIX: Final = 57
 
 
 def claim_from(template: Json, owner: Json, entry: str, resource: Resource = PODS) -> Json:
-    """The claim of a template that a pod or a pod group asks for under a name of its own."""
+    """The claim that a pod or a pod group requests from a template by an entry's name."""
     spec = spec_of(template)
     metadata = spec.get("metadata") or {}
     reference = {"apiVersion": resource.api_version, "kind": resource.kind, "controller": True}
@@ -70,7 +70,7 @@ def _prefix(owner: str, entry: str) -> str:
 
 
 def is_done(pod: Json) -> bool:
-    """Whether a pod will not run any more."""
+    """True if a pod will not run any more."""
     return is_finished(pod) or (is_deleting(pod) and not node_of(pod))
 
 
@@ -195,7 +195,7 @@ class ResourceClaimController(Controller):
             await self._reserve(pod)
 
     async def _has_claim(self, pod: Json, entry: str) -> bool:
-        """Whether the claim that a pod's status names for an entry is there and the pod's own."""
+        """True if the claim that a pod's status names for an entry exists and belongs to the pod."""
         for status in status_of(pod).get("resourceClaimStatuses") or ():
             if status.get("name") == entry:
                 name = status.get("resourceClaimName")
@@ -320,7 +320,8 @@ class ResourceClaimController(Controller):
             await self._delete_unused(claim)
 
     async def _is_used(self, claim: Json, consumer: Json) -> bool:
-        """Whether a consumer still needs a claim; of kinds other than pods and groups that is not known."""
+        """True if a consumer still needs a claim; also for kinds other than pods and groups, where that is
+        unknown."""
         if self._groups is not None and is_group(consumer):
             group = await self._found(self._groups, claim, consumer)
             return group is not None and uid_of(group) == consumer.get("uid")
@@ -369,5 +370,5 @@ def _of_entry(claims: Iterable[Json], entry: str) -> Json | None:
 
 
 def _concern(pod: Json) -> object:
-    """What of a pod with claims matters here."""
+    """Relevant parts of a pod with claims."""
     return node_of(pod), is_finished(pod), status_of(pod).get("resourceClaimStatuses")

@@ -95,7 +95,7 @@ def zone_of(node: Json) -> str:
 
 
 class ZoneHealth:
-    """How many nodes of each zone are ready and how many are not, counted as nodes change."""
+    """Number of ready and other nodes of each zone, counted as nodes change."""
 
     def __init__(self, nodes: Iterable[Json] = ()) -> None:
         self._ready: Counter[str] = Counter()
@@ -113,10 +113,9 @@ class ZoneHealth:
                     del counts[zone]
 
     def eviction_rate(self, zone: str) -> float:
-        """How many nodes of a zone may lose their pods per second.
+        """Number of nodes of a zone that may lose their pods per second.
 
-        If all nodes are down the fault is likely to be ours. If most of a zone is, it goes slowly or not at
-        all.
+        If all nodes are down the fault is likely to be ours. If most of a zone is, eviction is slow or stops.
         """
         ready, not_ready = self._ready[zone], self._not_ready[zone]
         if not self._ready:
@@ -129,7 +128,7 @@ class ZoneHealth:
 
 
 MAX_REGISTERED: Final = 1000
-"""The most nodes that are told of in one round."""
+"""Maximum number of nodes that are reported in one round."""
 
 LEASE_NAMESPACE: Final = "kube-node-lease"
 _REPORTED: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
@@ -207,7 +206,7 @@ class NodeLifecycleController(Controller):
             await self.record_event(self._registered[name], "RegisteredNode", text)
 
     def _grace(self, node: Json) -> float:
-        """Seconds of silence after which nobody knows how a node is."""
+        """Seconds without a heartbeat after which the state of a node is unknown."""
         return self.settings.grace if condition_of(node, "Ready") else self.settings.startup_grace
 
     async def sync(self, key: str) -> None:
@@ -229,7 +228,7 @@ class NodeLifecycleController(Controller):
         await self._taint(key, node)
 
     async def _give_up(self, node: Json) -> Json:
-        """Say of a silent node that nobody knows how it is."""
+        """Set the conditions of a silent node to Unknown."""
         stamp = self.stamp()
         conditions: list[Json] = []
         for kind in _REPORTED:
@@ -299,6 +298,6 @@ def _heartbeat(node: Json) -> object:
 
 
 def _taint_causes(node: Json) -> object:
-    """What of a node decides about its taints."""
+    """Relevant parts of a node for its taints."""
     states = [(condition_of(node, kind) or {}).get("status") for kind in (*_REPORTED, "NetworkUnavailable")]
     return states, spec_of(node).get("unschedulable"), spec_of(node).get("taints")

@@ -1,4 +1,4 @@
-"""Pods that nobody else would remove: on nodes that are gone, deleted before they were placed, long over."""
+"""Removal of pods without another owner: on deleted nodes, deleted before they were placed, long over."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable
@@ -23,7 +23,7 @@ QUARANTINE: Final = 40.0
 """Seconds a node has to be gone before its pods are."""
 
 KEPT: Final = 12_500
-"""How many finished pods are kept."""
+"""Number of finished pods that are kept."""
 
 _NOW: Final = DeleteOptions(grace_period_seconds=0)
 

@@ -101,7 +101,8 @@ class TaintEvictionController(Controller):
         known.done = True
 
     async def _cancel(self, key: str) -> None:
-        """Forget an eviction. That is told even if it has happened, for it is when a pod has gone, too."""
+        """Forget an eviction. The event is also sent if it has happened, since that is the case when a pod is
+        gone, too."""
         if self._evictions.pop(key, None) is None:
             return
         namespace, name = split_key(key)
@@ -129,5 +130,5 @@ def _no_execute_taints(node: Json) -> list[Json]:
 
 
 def _stay(pod: Json) -> object:
-    """What of a pod decides how long it may stay."""
+    """Relevant parts of a pod for its stay."""
     return node_of(pod), spec_of(pod).get("tolerations")

@@ -1,6 +1,6 @@
 """The Endpoints controller: the pods behind a service in one object, and its mirror in slices.
 
-Endpoints that somebody writes for a service without a selector are mirrored to EndpointSlices.
+Endpoints of users for a service without a selector are mirrored to EndpointSlices.
 """
 
 from collections.abc import Iterable, Sequence

@@ -111,7 +111,7 @@ def slice_port(port: Json, number: int) -> Json:
 
 
 def ports_key(ports: Iterable[Json] | None) -> PortsKey:
-    """Equal for equal ports, whatever their order."""
+    """Key that is equal for equal ports in any order."""
     return tuple(sorted(tuple(sorted(one.items())) for one in ports or ()))
 
 
@@ -145,7 +145,7 @@ def sliced_pod(pod: Json, service: Json, zone: str) -> SlicedPod:
 
 @dataclass(slots=True)
 class SlicePlan:
-    """What has to be done to slices. Slices to create have no name yet."""
+    """Changes of slices. Slices to create have no name yet."""
 
     create: list[Json] = field(default_factory=list)
     update: list[tuple[Json, Json]] = field(default_factory=list)

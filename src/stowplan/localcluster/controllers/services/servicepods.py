@@ -112,7 +112,7 @@ def _pair_key(namespace: str, pair: tuple[str, str]) -> str:
 
 
 def _endpoint_state(pod: Json) -> object:
-    """What of a pod, besides its labels, decides about endpoints."""
+    """Relevant parts of a pod for endpoints, besides its labels."""
     status = status_of(pod)
     ready = condition_of(pod, "Ready") or {}
     return (
@@ -126,7 +126,7 @@ def _endpoint_state(pod: Json) -> object:
 
 
 def has_endpoint(pod: Json, *, terminating: bool) -> bool:
-    """Whether a pod is an endpoint. `terminating`: one that is being deleted counts."""
+    """True if a pod is an endpoint. `terminating`: one that is being deleted counts."""
     status = status_of(pod)
     if is_finished(pod) or not (status.get("podIP") or status.get("podIPs")):
         return False
@@ -134,7 +134,7 @@ def has_endpoint(pod: Json, *, terminating: bool) -> bool:
 
 
 def is_published(pod: Json, service: Json) -> bool:
-    """Whether traffic is to go to a pod."""
+    """True if a pod is to receive traffic."""
     return bool(spec_of(service).get("publishNotReadyAddresses")) or is_ready(pod)
 
 
@@ -191,9 +191,9 @@ def _serving_containers(pod: Json) -> Iterable[Json]:
 
 
 class KeptByPod(Generic[T]):
-    """What is made of the pods of a service, kept for as long as neither the pod nor the service changes.
+    """Data derived from the pods of a service, kept until the pod or the service changes.
 
-    Of thousands of pods behind a service few have changed when it is looked at again.
+    Of thousands of pods behind a service few have changed by the next sync.
     """
 
     def __init__(self, make: Callable[[Json, Json, str], T]) -> None:
@@ -202,7 +202,7 @@ class KeptByPod(Generic[T]):
         self._kept: dict[str, tuple[Json, dict[str, tuple[Json, str, T]]]] = {}
 
     def all(self, key: str, service: Json, pods: Mapping[str, Json], also: Callable[[Json], str]) -> list[T]:
-        """What is made of all pods, in their order. `also` says the something else of each."""
+        """Data of all pods, in their order. `also` is an additional input for each."""
         before, kept = self._kept.get(key, (service, {}))
         if before is not service:
             kept = {}

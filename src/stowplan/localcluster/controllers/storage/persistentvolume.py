@@ -66,14 +66,14 @@ def default_class(classes: Iterable[Json]) -> Json | None:
 
 
 def waits_for_consumer(claim: Json, storage_class: Json | None) -> bool:
-    """Whether a claim is left alone until a scheduler has chosen a node for it."""
+    """True if a claim has to wait until a scheduler has chosen a node for it."""
     if SELECTED_NODE in annotations_of(claim):
         return False
     return storage_class is not None and storage_class.get("volumeBindingMode") == FIRST_CONSUMER
 
 
 def is_claimed_by(volume: Json, claim: Json) -> bool:
-    """Whether a volume says it is this claim's; one reserved by name only is too."""
+    """True if a volume names this claim; one reserved by name only does too."""
     ref = spec_of(volume).get("claimRef")
     if not ref:
         return False
@@ -122,7 +122,7 @@ def _order(volume: Json) -> tuple[Quantity, str]:
 
 
 def _selector(claim: Json) -> Selector | None:
-    """What a claim demands of labels: nothing if it does not say, None if it makes no sense."""
+    """Label selector of a claim: empty if it has none, None if it is invalid."""
     given = spec_of(claim).get("selector")
     try:
         return compile_selector(msgspec.convert(given or {}, LabelSelector))
@@ -160,7 +160,7 @@ _TWO_CLAIMS = "Two claims are bound to the same volume, this one is bound incorr
 
 @dataclass(frozen=True, slots=True)
 class ClaimStep:
-    """What is next for a claim: a volume to bind, a provisioner to ask, a phase, an event."""
+    """Next step for a claim: a volume to bind, a provisioner to request, a phase, an event."""
 
     volume: Json | None = None
     provisioner: str = ""
@@ -175,10 +175,10 @@ def claim_step(
     volumes: Iterable[Json],
     waiting: Sequence[str] = (),
 ) -> ClaimStep:
-    """What to do with a claim.
+    """Next step for a claim.
 
-    `named` is the volume it names, `volumes` are those to choose from, `waiting` the pods with it that have
-    no node yet.
+    `named` is the volume it names, `volumes` are the candidates, `waiting` the pods with it that have no node
+    yet.
     """
     if BIND_COMPLETED in annotations_of(claim):
         return _bound_claim(claim, named)
@@ -216,7 +216,7 @@ def _waiting_event(pods: Sequence[str]) -> tuple[str, str, str]:
 
 
 def _bound_claim(claim: Json, volume: Json | None) -> ClaimStep:
-    """A claim that has been bound: whoever lost its volume will not get another."""
+    """A claim that has been bound: a lost volume is not replaced."""
     lost = "" if volume is not None else _LOST_VOLUME
     if not spec_of(claim).get("volumeName"):
         lost = _LOST_REFERENCE
@@ -284,7 +284,7 @@ def claim_status(volume: Json) -> Json:
 
 
 class VolumeStep(Enum):
-    """What is next for a volume."""
+    """Next step for a volume."""
 
     FREE = auto()
     BOUND = auto()
@@ -294,7 +294,7 @@ class VolumeStep(Enum):
 
 
 def volume_step(volume: Json, claim: Json | None) -> VolumeStep:
-    """What to do with a volume; `claim` is the one that its claimRef names, whatever its uid."""
+    """Next step for a volume; `claim` is the one that its claimRef names, with any uid."""
     ref = spec_of(volume).get("claimRef")
     if not ref or not ref.get("uid"):
         return VolumeStep.FREE
@@ -311,7 +311,7 @@ def volume_step(volume: Json, claim: Json | None) -> VolumeStep:
 
 
 def deletion_problem(volume: Json) -> str | None:
-    """Why a released volume cannot be deleted, "" if it can, None if somebody else has to do it."""
+    """Why a released volume cannot be deleted, "" if it can, None if another controller has to do it."""
     spec = spec_of(volume)
     provisioner = annotations_of(volume).get(PROVISIONED_BY, "")
     if provisioner.startswith(_IN_TREE):
@@ -430,7 +430,8 @@ class PersistentVolumeController(Controller):
             await self.set_status(PERSISTENT_VOLUME_CLAIMS, claim, status)
 
     async def _bind(self, volume: Json, claim: Json) -> None:
-        """Both objects say so, and then their states do: volume first, whatever fails can be gone on with."""
+        """Bind both objects, then set their states: volume first, so that a failure at any point can be
+        resumed."""
         change = volume_binding(volume, claim)
         if change:
             volume = await self.change(PERSISTENT_VOLUMES, volume, change)
@@ -486,7 +487,7 @@ class PersistentVolumeController(Controller):
             await self.record_event(volume, reason, message, WARNING)
 
     async def _is_wanted(self, volume: Json) -> bool:
-        """Whether there is a claim that the cache lacks: no volume is released by mistake."""
+        """True if there is a claim that the cache lacks: no volume is released by mistake."""
         ref = spec_of(volume)["claimRef"]
         try:
             claim = await self.client.get(PERSISTENT_VOLUME_CLAIMS, ref.get("namespace", ""), ref["name"])
@@ -521,7 +522,7 @@ def _volumes_named(claim: Json) -> list[str]:
 
 
 class ExpandController(Controller):
-    """Tells of claims that ask for more than they have: who resizes volumes is somebody else."""
+    """Reports claims that request more than they have: an external resizer expands volumes."""
 
     name: ClassVar[str] = "persistentvolume-expander-controller"
     event_source: ClassVar[str] = "volume_expand"
@@ -543,6 +544,6 @@ class ExpandController(Controller):
 
 
 def needs_expansion(claim: Json) -> bool:
-    """Whether a bound claim asks for more than its volume has."""
+    """True if a bound claim requests more than its volume has."""
     status = status_of(claim)
     return status.get("phase") == "Bound" and _requested(claim) > _capacity(status.get("capacity"))

@@ -59,7 +59,7 @@ def place_of_node(node: Json, keys: Sequence[str]) -> Segments:
 
 
 def is_allowed(place: Mapping[str, str], storage_class: Json) -> bool:
-    """Whether a class has volumes in this place; one that does not say has them everywhere."""
+    """True if a class has volumes in this place; one without topologies has them everywhere."""
     terms = _terms(storage_class)
     return not terms or any(
         all(place.get(expression["key"]) in expression.get("values", ()) for expression in term)
@@ -68,7 +68,7 @@ def is_allowed(place: Mapping[str, str], storage_class: Json) -> bool:
 
 
 def any_place(nodes: Iterable[Json], keys: Sequence[str], storage_class: Json, seed: str) -> Segments:
-    """A place for a volume that nobody waits for: evenly over the places there are, by its name."""
+    """A place for a volume without a consumer: evenly over the existing places, by its name."""
     found = {tuple(sorted(place_of_node(node, keys).items())) for node in nodes}
     allowed = sorted(place for place in found if place and is_allowed(dict(place), storage_class))
     return dict(allowed[crc32(seed.encode()) % len(allowed)]) if allowed else {}
@@ -94,11 +94,11 @@ VOLUME: Final = "volume "
 
 @dataclass(frozen=True, slots=True)
 class ProvisionerBehaviour:
-    """How volumes of a class are made.
+    """Provisioning of a class's volumes.
 
-    `delay`: seconds it takes. `fails`: the error it ends with, none if empty. `failures`: how many times it
-    fails before it works (None: always). `reschedule`: after a failure the scheduler is asked for another
-    node; else the same is tried again.
+    `delay`: its duration in seconds. `fails`: its error, none if empty. `failures`: number of failures before
+    it works (None: always). `reschedule`: after a failure the scheduler has to choose another node; else the
+    same one is retried.
     """
 
     delay: float = 0.5
@@ -165,7 +165,7 @@ class Provisioner(Controller):
                 self._wake_claims_of(name_of(storage_class))
 
     def serves(self, provisioner: str) -> bool:
-        """Whether this is the provisioner that is meant."""
+        """True if this provisioner serves the name."""
         if not self.settings.installed_only or provisioner == PROVISIONER_NAME:
             return True
         return self.csi_drivers.get(provisioner) is not None or bool(self._on_nodes[provisioner])
@@ -291,7 +291,7 @@ def default_storage_class() -> Json:
 
 
 def wants_volume(claim: Json, storage_class: Json) -> bool:
-    """Whether it is time to make a volume for a claim."""
+    """True if it is time to provision a volume for a claim."""
     if spec_of(claim).get("volumeName") or is_deleting(claim):
         return False
     named = storage_class.get("provisioner", "")

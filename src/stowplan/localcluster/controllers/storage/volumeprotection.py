@@ -54,7 +54,7 @@ class _ProtectionController(Controller):
 
     @abstractmethod
     def is_used(self, obj: Json) -> bool:
-        """Whether an object that is to go is still needed."""
+        """True if an object that is being deleted is still in use."""
 
     async def sync(self, key: str) -> None:
         obj = self.objects.get(key)

@@ -119,7 +119,7 @@ def job_name(cron_job: Json, scheduled: float) -> str:
 
 
 def finished_as(job: Json) -> str:
-    """`Complete` or `Failed`, empty if a Job goes on."""
+    """`Complete` or `Failed`, empty for a running Job."""
     kinds = ("Complete", "Failed")
     return next((k for k in kinds if (condition_of(job, k) or {}).get("status") == "True"), "")
 
@@ -325,7 +325,7 @@ class CronJobController(Controller):
             record.last_scheduled = timestamp(scheduled)
 
     async def _create(self, cron_job: Json, body: Json) -> Json | None:
-        """The Job as it was created, now or before; None if somebody else has one of that name."""
+        """The Job as it was created, now or before; None if another object has its name."""
         try:
             job = await self.create(JOBS, body)
         except ApiError as error:

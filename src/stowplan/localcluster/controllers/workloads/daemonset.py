@@ -107,7 +107,7 @@ class Daemon:
         self._known: dict[str, tuple[bool, bool]] = {}
 
     def fits(self, node: Json) -> tuple[bool, bool]:
-        """Whether a pod should come to a node, and whether one that is there may stay."""
+        """Two flags: a pod should run on a node, and one that runs there may stay."""
         name = name_of(node)
         if name not in self._known:
             self._known[name] = self._judged(node, name)
@@ -247,7 +247,7 @@ def _by_age(pod: Json) -> tuple[object, ...]:
 
 
 def updates(view: DaemonSetView) -> DaemonSetPlan:
-    """What a rolling update does now: at most `unavailable` nodes without a pod, or `surge` with two."""
+    """Current step of a rolling update: at most `unavailable` nodes without a pod, or `surge` with two."""
     if (spec_of(view.obj).get("updateStrategy") or {}).get("type") == "OnDelete":
         return DaemonSetPlan()
     return _surging_update(view) if view.surge else _deleting_update(view)
@@ -460,5 +460,5 @@ class DaemonSetController(Controller):
 
 
 def _relevant_state(node: Json) -> object:
-    """What of a node decides about daemons."""
+    """Relevant parts of a node for daemons."""
     return labels_of(node), spec_of(node).get("taints")

@@ -70,14 +70,14 @@ def status_counts(deployment: Json, new: Json | None, sets: Sequence[Json]) -> J
 
 
 def is_complete(deployment: Json, numbers: Json) -> bool:
-    """Whether all pods there are, are new and available."""
+    """True if all pods are new and available."""
     wanted = count_in(spec_of(deployment), "replicas", 1)
     same = ("updatedReplicas", "replicas", "availableReplicas")
     return all(count_in(numbers, field) == wanted for field in same)
 
 
 def has_progressed(deployment: Json, numbers: Json) -> bool:
-    """Whether the rollout has come further than its status says."""
+    """True if the rollout has advanced beyond its status."""
     old = status_of(deployment)
 
     def was(field: str) -> int:
@@ -307,7 +307,7 @@ class DeploymentController(Controller):
         return await self._apply(deployment, strategy, old, shrunk)
 
     async def _clear(self, deployment: Json, strategy: RolloutStrategy, old: Sequence[Json]) -> bool:
-        """Recreating: old pods go before new ones come. Whether there are still some."""
+        """Recreating: old pods go before new ones come. True if there are still some."""
         if await self._apply(deployment, strategy, old, {name_of(one): 0 for one in old}):
             return True
         return any(
@@ -450,7 +450,7 @@ class DeploymentController(Controller):
 
 
 def _was_complete(deployment: Json) -> bool:
-    """Whether the rollout was over when its status was last written."""
+    """True if the rollout was complete when its status was last written."""
     status = status_of(deployment)
     seen = count_in(status, "observedGeneration") >= deployment["metadata"].get("generation", 0)
     return seen and is_complete(deployment, status)

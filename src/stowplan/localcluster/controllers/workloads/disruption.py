@@ -36,7 +36,7 @@ from stowplan.localcluster.objects.fields import (
 )
 
 CONFIRMATION: Final = 120.0
-"""Seconds after which an eviction that nobody saw happen is forgotten."""
+"""Seconds after which an unconfirmed eviction is forgotten."""
 
 _UNMANAGED: Final = (
     "Pods selected by this PodDisruptionBudget (selector: {selector}) were found to be unmanaged. As a "
@@ -51,14 +51,14 @@ class BudgetError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """How many pods there should be, and how many of them have to stay healthy."""
+    """Expected number of pods, and of healthy ones."""
 
     pods: int
     healthy: int
 
 
 def expectation(budget: Json, pods: Sequence[Json], scales: Mapping[str, int]) -> Expectation:
-    """What a budget asks for. `scales` are the sizes of the pods' controllers."""
+    """Expectation of a budget. `scales` are the sizes of the pods' controllers."""
     spec = spec_of(budget)
     most_missing, least = spec.get("maxUnavailable"), spec.get("minAvailable")
     if most_missing is None and isinstance(least, int):
@@ -73,7 +73,7 @@ def expectation(budget: Json, pods: Sequence[Json], scales: Mapping[str, int]) -
 
 
 def needs_scales(budget: Json) -> bool:
-    """Whether a budget speaks of a part of what there should be, rather than of a number of pods."""
+    """True if a budget is relative to the expected number of pods."""
     spec = spec_of(budget)
     return spec.get("maxUnavailable") is not None or isinstance(spec.get("minAvailable"), str)
 
@@ -195,7 +195,7 @@ class DisruptionController(Controller):
         await self.set_status(POD_DISRUPTION_BUDGETS, budget, {"disruptionsAllowed": 0, "conditions": held})
 
     def _scales(self, pods: Iterable[Json]) -> tuple[dict[str, int], bool]:
-        """The sizes of whoever controls these pods, by uid; and whether some are controlled by nobody.
+        """Sizes of the controllers of these pods, by uid; and True if some pods have no controller.
 
         Raises BudgetError for a pod whose controller has no size.
         """
@@ -212,7 +212,7 @@ class DisruptionController(Controller):
         return scales, unmanaged
 
     def _scaled_owner(self, obj: Json) -> Json | None:
-        """What has a size and controls an object: a Deployment before its ReplicaSet."""
+        """Scalable controller of an object: a Deployment before its ReplicaSet."""
         reference = controller_of(obj)
         informer = None if reference is None else self._scaled.get(reference.get("kind", ""))
         if reference is None or informer is None:
@@ -224,7 +224,7 @@ class DisruptionController(Controller):
 
 
 def _relevant_state(pod: Json) -> object:
-    """What of a pod decides about budgets."""
+    """Relevant parts of a pod for budgets."""
     return labels_of(pod), phase_of(pod), is_ready(pod), is_deleting(pod)
 
 

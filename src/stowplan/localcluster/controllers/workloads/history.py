@@ -31,7 +31,7 @@ REVISION_HASH: Final = "controller.kubernetes.io/hash"
 
 
 def data_of(owner: Json) -> Json:
-    """What a revision keeps: a patch that brings the template back."""
+    """Data of a revision: a patch that restores the template."""
     template = spec_of(owner).get("template") or {}
     return {"spec": {"template": {**template, "$patch": "replace"}}}
 

@@ -68,7 +68,7 @@ from stowplan.localcluster.objects.fields import (
 
 CONTROLLER_NAME: Final = "kubernetes.io/job-controller"
 MAX_UNCOUNTED: Final = 500
-"""So many pods are written down by their uid at most, so that a status stays small."""
+"""Maximum number of pods listed by uid in a status, to keep it small."""
 
 ORPHAN: Final = "orphan:"
 """Begins keys of pods that have lost their Job."""
@@ -79,13 +79,13 @@ _ALWAYS_WRITTEN: Final = ("ready", "terminating", "uncountedTerminatedPods", "fa
 
 
 def is_managed_elsewhere(job: Json) -> bool:
-    """Whether another controller takes care of a Job."""
+    """True if another controller manages a Job."""
     return spec_of(job).get("managedBy") not in (None, CONTROLLER_NAME)
 
 
 @dataclass(slots=True)
 class JobProgress:
-    """What a Job's status is to say after its pods were created or deleted."""
+    """Numbers for a Job's status after its pods were created or deleted."""
 
     active: int
     ready: int
@@ -250,7 +250,7 @@ class JobController(Controller):
             await self._unhold(pod)
 
     async def _free_pods_of_missing(self, key: str) -> None:
-        """The Job is gone: nobody counts its pods any more."""
+        """Release the pods of a deleted Job, which are not counted any more."""
         namespace, name = split_key(key)
         held = [
             pod
@@ -297,7 +297,7 @@ class JobController(Controller):
         begun: Json,
         end: Ending | None,
     ) -> None:
-        """Write down pods that have ended, let them go, count them, and say so if the Job is over."""
+        """Record ended pods in the status, release and count them, and set the final condition if any."""
         written, freed = to_write_down(pods, end)
         has_more = len(freed) >= MAX_UNCOUNTED
         status: Json = {
@@ -317,6 +317,7 @@ class JobController(Controller):
         if end is not None and not any(one.get("type") == end.type for one in conditions):
             conditions.append(self._condition(end.type, "True", end.reason, end.message))
         status["conditions"] = conditions or None
+        # The uids are written before the finalizers go: a pod that is gone and not recorded is never counted.
         job = await self._set_status(job, status)
         self._backoffs[key] = backoff
         await self._free(freed)
@@ -377,7 +378,7 @@ class JobController(Controller):
 
 
 def to_write_down(pods: JobPods, end: Ending | None) -> tuple[dict[str, list[str]], list[Json]]:
-    """The uids of pods that have ended but are not counted yet, by how; and the pods to let go then.
+    """Uids of pods that have ended but are not counted yet, by result; and the pods to release then.
 
     No more than `MAX_UNCOUNTED` at a time.
     """

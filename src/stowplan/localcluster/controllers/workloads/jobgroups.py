@@ -1,9 +1,9 @@
 """Groups of Jobs (the gate WorkloadWithJob): a Job has a Workload and a PodGroup, which its pods belong to.
 
-A Job that nobody controls gets both. One that another object controls gets a PodGroup alone, if it names a
-template (by an annotation) of the Workload of its owner; without that, the owner takes care of groups. Groups
-are created only for a Job that has not started. How its pods are scheduled stands in the Job's
-`spec.scheduling`; without that they are a group with the basic policy.
+A Job without a controller gets both. One that another object controls gets a PodGroup alone, if it names a
+template (by an annotation) of the Workload of its owner; without that, the owner manages groups. Groups are
+created only for a Job that has not started. The Job's `spec.scheduling` has the scheduling policy of its
+pods; without that they are a group with the basic policy.
 """
 
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ class JobGroups:
         return None
 
     async def _own(self, job: Json, *, is_new: bool) -> Json | None:
-        """The group of a Job that nobody controls, from a Workload of its own."""
+        """The group of a Job without a controller, from the Job's own Workload."""
         wanted = workload_for(job)
         key = f"{namespace_of(job)}/batch/{JOBS.kind}/{name_of(job)}"
         found = [one for one in self._workloads[key].values() if is_controlled_by(one, job)]
@@ -143,7 +143,7 @@ def in_group(pod: Json, group: Json) -> Json:
 
 
 def is_new(job: Json, pods: Sequence[Json]) -> bool:
-    """Whether a Job has never started: objects of those that have are left as they are."""
+    """True if a Job has never started: objects of started ones are left as they are."""
     status = status_of(job)
     if pods or status.get("startTime") or status.get("succeeded") or status.get("failed"):
         return False
@@ -151,7 +151,7 @@ def is_new(job: Json, pods: Sequence[Json]) -> bool:
 
 
 def workload_for(job: Json) -> Json:
-    """The Workload of a Job that has one of its own."""
+    """The Workload of a Job without a controller."""
     spec = spec_of(job)
     scheduling = spec.get("scheduling") or {}
     template: Json = {"name": f"{name_of(job)}-pgt-0", "schedulingPolicy": _policy(scheduling, spec)}
@@ -202,7 +202,7 @@ def group_for(job: Json, workload: Json, template: Json, *, owned_by_workload: b
 
 
 def _owner(workload: Json) -> Json:
-    """An owner that does not control, and whose deletion waits for nobody."""
+    """An owner reference that does not control, and does not block deletion."""
     mine = {"name": name_of(workload), "uid": uid_of(workload)}
     return {"apiVersion": WORKLOADS.api_version, "kind": WORKLOADS.kind, **mine}
 

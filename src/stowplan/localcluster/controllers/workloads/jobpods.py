@@ -1,4 +1,4 @@
-"""What a Job's pods have come to: indexes, failures that count and those that do not, and when it is over."""
+"""Results of a Job's pods: indexes, failures that count and those that do not, and the end of the Job."""
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Sequence
@@ -52,7 +52,7 @@ def limits_each_index(job: Json) -> bool:
 
 
 def replaces_only_failed(job: Json) -> bool:
-    """Whether a pod is replaced only when it has come to its end, not while it stops."""
+    """True if a pod is replaced only when it has ended, not while it terminates."""
     return spec_of(job).get("podReplacementPolicy") == "Failed"
 
 
@@ -118,7 +118,7 @@ def failures_of(pod: Json) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class JobVerdict:
-    """What the pod failure policy says of a failed pod; `fails_job` is why the whole Job has failed."""
+    """Verdict of the pod failure policy on a failed pod; `fails_job` is why the whole Job has failed."""
 
     counts: bool = True
     fails_index: bool = False
@@ -167,7 +167,7 @@ def _fits_code(rule: Json, container: str, code: int) -> bool:
 
 
 def is_failed(job: Json, pod: Json) -> bool:
-    """Whether a pod has failed. One that is deleted may never come to say so."""
+    """True if a pod has failed. A deleted one may never report it."""
     if phase_of(pod) == "Failed":
         return True
     return not replaces_only_failed(job) and is_deleting(pod) and phase_of(pod) != "Succeeded"
@@ -264,7 +264,7 @@ class JobPods:
         return self.counted_failed + len(self.uncounted_failed) + counting
 
     def can_be_freed(self, pod: Json, *, is_over: bool) -> bool:
-        """Whether a pod's finalizer may go once the pod is written down."""
+        """True if a pod's finalizer may be removed once the pod is recorded."""
         if is_deleting(self.job) or is_over or phase_of(pod) == "Succeeded":
             return True
         index = index_of(pod)
@@ -309,7 +309,7 @@ FAILED_INDEXES: Final = Ending(FAILURE, "FailedIndexes", "Job has failed indexes
 
 
 def early_ending(pods: JobPods, now: float) -> Ending | None:
-    """Whether a Job ends whatever its active pods may come to. What was once decided stays."""
+    """End of a Job regardless of its active pods, None if there is none. A decided end stays."""
     job = pods.job
     for kind in (SUCCESS, FAILURE):
         held = condition_of(job, kind)
@@ -342,7 +342,7 @@ def _index_ending(pods: JobPods) -> Ending | None:
 
 
 def _is_success(rule: Json, completed: Collection[int], completions: int) -> bool:
-    """Whether the indexes a rule names, or so many of them, have succeeded."""
+    """True if the indexes of a rule, or the number it gives, have succeeded."""
     count = rule.get("succeededCount")
     if rule.get("succeededIndexes") is None:
         return count is not None and len(completed) >= count
@@ -382,16 +382,16 @@ def deadline_left(job: Json, now: float) -> float | None:
 
 
 def is_complete(pods: JobPods, active: int) -> bool:
-    """Whether enough pods have succeeded and no other is active."""
+    """True if enough pods have succeeded and no other is active."""
     enough = 1 if pods.completions is None else pods.completions
     return pods.succeeded >= enough and active == 0
 
 
-# How many pods
+# Number of pods
 
 
 def wanted_active(pods: JobPods) -> int:
-    """How many pods should run at the moment."""
+    """Number of pods that should run at the moment."""
     spec = spec_of(pods.job)
     if is_suspended(pods.job):
         return 0
@@ -402,7 +402,7 @@ def wanted_active(pods: JobPods) -> int:
 
 
 def surplus(pods: JobPods, at_least: int, now: float) -> list[Json]:
-    """Active pods that are to go: those whose index is wrong or taken, and so many in all."""
+    """Active pods to delete: those whose index is wrong or taken, and others to reach the number."""
     going: list[Json] = []
     staying = list(pods.active)
     if is_indexed(pods.job):
@@ -437,13 +437,13 @@ def missing_indexes(pods: JobPods, number: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class JobBackoff:
-    """How many pods have failed since one last succeeded, and when the last of them did."""
+    """Number of failed pods since the last success, and the time of the last of them."""
 
     failures: int = 0
     since: float = 0.0
 
     def after(self, succeeded: Sequence[Json], failed: Sequence[Json]) -> "JobBackoff":
-        """What it comes to with pods that have ended since."""
+        """The backoff including pods that have ended since."""
         if not succeeded and not failed:
             return self
         last_success = max(map(finished_at, succeeded), default=0.0)
@@ -469,7 +469,7 @@ def index_pause_left(failed: Json | None, now: float) -> float:
 
 
 def finished_at(pod: Json) -> float:
-    """When a pod came to its end, as well as that can be known."""
+    """Time when a pod ended, as precisely as it is known."""
     statuses = status_of(pod).get("containerStatuses") or ()
     ends = [((one.get("state") or {}).get("terminated") or {}).get("finishedAt") for one in statuses]
     if ends and all(ends):

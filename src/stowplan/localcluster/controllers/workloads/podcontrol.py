@@ -61,7 +61,7 @@ def pod_from(
 
 
 def short_hash(data: Any, salt: int = 0) -> str:
-    """A short name for some data, the same for equal data whatever the order of its maps."""
+    """A short name for some data, the same for equal data with maps in any order."""
     text = msgspec.json.encode(data, order="deterministic") + str(salt).encode() * bool(salt)
     found = 2166136261
     for byte in text:
@@ -95,9 +95,9 @@ async def claim_objects(
     *,
     finalizer: str = "",
 ) -> list[Json]:
-    """The objects that an owner controls, after adopting what fits and letting go of what does not.
+    """The objects that an owner controls, after adopting matching ones and releasing others.
 
-    What fits is selected by labels and, where the owner cares, a member otherwise. What is adopted is held
+    A match is selected by labels and, if the owner has more conditions, meets them. An adopted object is held
     by a `finalizer`, if there is one.
     """
     found: list[Json] = []
@@ -116,7 +116,7 @@ async def claim_objects(
 
 
 def adoptable(owned: Informer, owner: Json, selector: Selector) -> list[Json]:
-    """Objects in the owner's namespace that nobody controls and that it selects."""
+    """Objects in the owner's namespace without a controller that it selects."""
     return [
         obj
         for obj in owned.orphans[namespace_of(owner)].values()
@@ -125,7 +125,7 @@ def adoptable(owned: Informer, owner: Json, selector: Selector) -> list[Json]:
 
 
 async def _is_current(controller: Controller, resource: Resource, owner: Json) -> bool:
-    """Whether the owner is still there: who is about to go must not adopt."""
+    """True if the owner still exists: one that is being deleted must not adopt."""
     try:
         fresh = await controller.client.get(resource, namespace_of(owner), name_of(owner))
     except ApiError as error:

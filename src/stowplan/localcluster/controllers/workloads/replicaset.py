@@ -98,7 +98,7 @@ class ReplicaSetController(Controller):
             await gather_writes(self.delete_pod(replica_set, pod) for pod in going)
 
     async def _create(self, key: str, replica_set: Json, count: int) -> None:
-        """Create pods, many at a time, for as long as the same number is asked for."""
+        """Create pods, many at a time, as long as the requested number stays the same."""
         pod = pod_from(spec_of(replica_set).get("template") or {}, self.resource, replica_set)
         generation = replica_set["metadata"].get("generation")
         done = 0
@@ -110,7 +110,7 @@ class ReplicaSetController(Controller):
                 return
 
     def _crowds(self, replica_set: Json) -> Mapping[str, int]:
-        """How many active pods of this set and of its siblings there are on each node."""
+        """Number of active pods of this set and of its siblings by node."""
         owner = controller_of(replica_set)
         siblings = [replica_set] if owner is None else self.sets.by_owner[owner["uid"]].values()
         crowds: Counter[str] = Counter()

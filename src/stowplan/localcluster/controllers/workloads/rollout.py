@@ -26,10 +26,10 @@ MAX_REPLICAS: Final = "deployment.kubernetes.io/max-replicas"
 
 @dataclass(slots=True)
 class Part:
-    """A ReplicaSet of a Deployment: how many pods it is to have, and how many of them are available.
+    """A ReplicaSet of a Deployment: its wanted number of pods, and the number of available ones.
 
-    Available pods that are more than the set is to have are on their way out: whoever counts on them shrinks
-    the others too far. Until they have gone they are `held`: whoever does not count them grows too far.
+    Available pods beyond the wanted number are about to be deleted: counting them would shrink the other sets
+    too far. Until they have gone they are `held`: not counting them would let sets grow too far.
     """
 
     obj: Json
@@ -55,7 +55,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class RolloutStrategy:
-    """How many pods are wanted, how many more there may be for a while, how many may be missing."""
+    """Number of wanted pods, of temporary extra ones, and of those that may be missing."""
 
     replicas: int
     surge: int
@@ -87,7 +87,7 @@ class RolloutStrategy:
 
     @property
     def annotations(self) -> dict[str, str]:
-        """What a ReplicaSet says about the size of its Deployment."""
+        """Annotations of a ReplicaSet about the size of its Deployment."""
         return {DESIRED_REPLICAS: str(self.replicas), MAX_REPLICAS: str(self.most)}
 
 
@@ -96,7 +96,7 @@ def total(parts: Sequence[Part]) -> int:
 
 
 def grow_new(strategy: RolloutStrategy, new: Part, old: Sequence[Part]) -> int:
-    """How many pods the newest set is to have now.
+    """Current size of the newest set.
 
     Where pods may be missing it does not wait for those of the others to go, as upstream does not.
     """
@@ -108,7 +108,7 @@ def grow_new(strategy: RolloutStrategy, new: Part, old: Sequence[Part]) -> int:
 
 
 def shrink_old(strategy: RolloutStrategy, new: Part, old: Sequence[Part]) -> dict[str, int]:
-    """How many pods old sets are to have now, by name: first those go that are not available anyway."""
+    """Current sizes of old sets, by name: unavailable pods go first."""
     wanted = {name_of(part.obj): part.replicas for part in old}
     spare = total([new, *old]) - strategy.least_available - (new.replicas - new.available)
     if spare <= 0:
@@ -127,7 +127,7 @@ def shrink_old(strategy: RolloutStrategy, new: Part, old: Sequence[Part]) -> dic
 
 
 def is_scaling(strategy: RolloutStrategy, parts: Sequence[Part]) -> bool:
-    """Whether the Deployment was resized since its ReplicaSets were last scaled."""
+    """True if the Deployment was resized since its ReplicaSets were last scaled."""
     return any(
         part.replicas > 0
         and DESIRED_REPLICAS in annotations_of(part.obj)
@@ -139,10 +139,10 @@ def is_scaling(strategy: RolloutStrategy, parts: Sequence[Part]) -> bool:
 def scale(
     strategy: RolloutStrategy, new: Part | None, old: Sequence[Part], actual: int = 0
 ) -> dict[str, int]:
-    """How many pods each set is to have when the Deployment's size changes, by name.
+    """New sizes of the sets by name after the Deployment was resized.
 
-    One set alone takes all. In the middle of a rollout everybody takes a part of it, as large as its own.
-    `actual` is how many pods there are; sets that do not say how large the whole was are measured by it.
+    A single set takes all. In the middle of a rollout all sets share it in proportion to their sizes.
+    `actual` is the current number of pods, the base for sets without an annotation of the total.
     """
     parts = [*old, *([new] if new is not None else [])]
     active = [part for part in parts if part.replicas > 0]
@@ -180,7 +180,7 @@ def _in_proportion(strategy: RolloutStrategy, active: Sequence[Part], actual: in
 
 
 def _fraction(strategy: RolloutStrategy, part: Part, actual: int) -> int:
-    """How much a set grows or shrinks when the whole does."""
+    """Change of a set in proportion to the whole."""
     if strategy.replicas == 0:
         return -part.replicas
     noted = annotations_of(part.obj).get(MAX_REPLICAS, "")
@@ -206,7 +206,7 @@ _NOT_COPIED: Final = frozenset(
 
 
 def same_template(first: Json, second: Json) -> bool:
-    """Whether two templates make the same pods, whatever the label says that distinguishes their sets."""
+    """True if two templates make the same pods, apart from the label that distinguishes their sets."""
     return _without_hash(first) == _without_hash(second)
 
 

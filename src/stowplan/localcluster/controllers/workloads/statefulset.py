@@ -148,7 +148,7 @@ def _condemned_step(view: StatefulSetView, condemned: Sequence[Json]) -> list[St
 
 
 def _replica_step(view: StatefulSetView, ordinal: int, pod: Json | None) -> tuple[Step | None, bool]:
-    """What a replica needs, and whether the ones after it have to wait for it."""
+    """Next step for a replica, and True if the ones after it have to wait for it."""
     if pod is None:
         return Create(ordinal, view.revision_for(ordinal)), True
     if is_finished(pod) and not is_deleting(pod):
@@ -243,7 +243,7 @@ def replica_pod(obj: Json, revision: Json, ordinal: int) -> Json:
 
 
 def retention(obj: Json, when: str) -> bool:
-    """Whether claims go when the set is deleted or scaled down."""
+    """True if claims are deleted with the set, or when it is scaled down."""
     return (spec_of(obj).get("persistentVolumeClaimRetentionPolicy") or {}).get(when) == "Delete"
 
 
@@ -356,7 +356,7 @@ class StatefulSetController(Controller):
             await self._create(view, step, revisions[step.revision])
 
     def _has_stale_claim(self, obj: Json, ordinal: int) -> bool:
-        """Whether a claim still goes with an earlier pod of the name: it has to go first."""
+        """True if a claim still belongs to an earlier pod of the name: it has to be deleted first."""
         if not retention(obj, "whenScaled"):
             return False
         pod = {"metadata": {"name": f"{name_of(obj)}-{ordinal}"}}

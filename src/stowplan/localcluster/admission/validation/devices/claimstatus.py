@@ -44,7 +44,7 @@ Known = Mapping[str, frozenset[str]]
 
 
 def claim_status_errors(old: Json, new: Json) -> list[FieldError]:
-    """What is wrong with the status of a claim, or with how it changes."""
+    """Errors of a claim's status, or of its change."""
     before, after = old.get("status") or {}, new.get("status") or {}
     known = request_names((old.get("spec") or {}).get("devices") or {})
     reserved = after.get("reservedFor") or ()
@@ -142,7 +142,7 @@ def _config_errors(config: Json, path: str, known: Known) -> Errors:
     yield from opaque_errors(config, path)
 
 
-# What drivers report
+# Reports of drivers
 
 
 def _device(device: Json) -> str:

@@ -34,7 +34,7 @@ class CapacityValidation:
         )
 
     def errors(self, capacity: Json, path: str, shared: bool) -> Errors:
-        """What is wrong with a capacity of a device that can or cannot be `shared`."""
+        """Errors of a capacity of a device that can or cannot be `shared`."""
         policy = capacity.get("requestPolicy")
         if policy is None:
             return

@@ -89,7 +89,7 @@ def name_of(item: Json) -> str:
 
 
 def same(item: Item) -> Item:
-    """The key of an element that is told apart by itself."""
+    """The key of an element that is its own key."""
     return item
 
 
@@ -97,7 +97,7 @@ def same(item: Item) -> Item:
 
 
 def label_errors(name: str | None, path: str) -> Errors:
-    """A name that is a DNS label; that it is missing is told in the same words."""
+    """Errors of a name that has to be a DNS label; a missing one gets the same message."""
     return (invalid(path, name or "", text) for text in dns_label_problems(name or ""))
 
 
@@ -141,7 +141,7 @@ def qualified_name_errors(name: str, path: str) -> Errors:
 
 @lru_cache(maxsize=4096)
 def _is_plain(name: str) -> bool:
-    """Whether a name is a good one without a domain, as most are: all devices have the same few."""
+    """True if a name is valid without a domain, as most are: all devices have the same few."""
     return len(name) <= _MAX_ID and re.fullmatch(_IDENTIFIER, name) is not None
 
 
@@ -176,7 +176,7 @@ _TOO_COMPLEX: Final = _Refusal(Kind.FORBIDDEN, "too complex, exceeds cost limit"
 
 
 def new_selectors(features: DeviceFeatures) -> Features:
-    """What selectors may use that are written now; those that are stored may use more."""
+    """Features of selectors that are written now; stored ones may use more."""
     lists = features.list_attributes
     stored = features_of(features.release.behaviour.devices)
     return stored._replace(list_attributes=lists, dyn_attributes=lists, includes=lists)
@@ -220,14 +220,14 @@ def _refused(error: SelectorError) -> _Refusal:
 
 
 class Estimate(NamedTuple):
-    """What is wrong with an expression that computes an attribute, if something is, and what it may cost."""
+    """Error of an expression that computes an attribute, if there is one, and its maximum cost."""
 
     refusal: FieldError | None
     cost: int = 0
 
 
 def derived_estimate(expression: str, path: str, features: Features) -> Estimate:
-    """What is to be said of an expression that is new."""
+    """Estimate of a new expression."""
     if len(expression.encode()) > _MAX_EXPRESSION:
         return Estimate(too_long(path, _MAX_EXPRESSION))
     refusal, cost = _derived(expression, features)

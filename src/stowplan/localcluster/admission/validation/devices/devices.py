@@ -121,7 +121,7 @@ def _request_errors(request: Json, path: str, features: Features | None) -> Erro
 
 
 def _wanted_errors(wanted: Json, path: str, features: Features | None) -> Errors:
-    """What a request asks for, exactly or among others."""
+    """Errors of an exact request or an alternative."""
     yield from name_errors(f"{path}.deviceClassName", wanted.get("deviceClassName"), subdomain_problems)
     yield from selectors_errors(wanted.get("selectors") or (), f"{path}.selectors", features)
     mode, count = wanted.get("allocationMode") or "", wanted.get("count") or 0

@@ -54,7 +54,7 @@ _VERSION: Final = re.compile(
 
 
 def slice_errors(obj: Json, rules: CapacityValidation, old: Mapping[str, Any] | None = None) -> Errors:
-    """What is wrong with a slice; `old` is its spec before, of which what has not changed is still good."""
+    """Errors of a slice; `old` is its spec before, of which unchanged parts stay valid."""
     spec = obj.get("spec") or {}
     yield from driver_errors(spec.get("driver"), "spec.driver")
     yield from _pool_errors(spec.get("pool") or {}, "spec.pool")
@@ -127,7 +127,7 @@ def _braced(fields: Sequence[str]) -> str:
 
 
 def _is_advanced(device: Json) -> bool:
-    """Whether a device has what makes slices large, so that there may be fewer devices in them."""
+    """True if a device has parts that make slices large, so that there may be fewer devices in them."""
     if device.get("taints") or device.get("consumesCounters"):
         return True
     return any(field in (one or {}) for one in (device.get("attributes") or {}).values() for field in LISTS)
@@ -225,7 +225,7 @@ def _device_errors(
 
 
 def _value_count(attribute: Json) -> int:
-    """How many values an attribute has; those of a list count one by one."""
+    """Number of values of an attribute; those of a list count one by one."""
     return max(1, sum(len(attribute[field] or ()) for field in LISTS if field in attribute))
 
 

@@ -35,10 +35,10 @@ _MAX_ID: Final = (1 << 31) - 1
 
 
 class PodContext(NamedTuple):
-    """What of a pod its containers are checked against.
+    """Parts of a pod that its containers are checked against.
 
-    `volumes`: by name, whether each is a claim (or a claim's template), which alone can be a device.
-    `claims`: the names of its resource claims.
+    `volumes`: by name, True for a claim (or a claim's template), which alone can be a device. `claims`: the
+    names of its resource claims.
     """
 
     volumes: Mapping[str, bool]
@@ -50,7 +50,7 @@ class PodContext(NamedTuple):
 
 
 def containers_errors(spec: Json, path: str, pod: PodContext) -> Errors:
-    """What is wrong with the containers of a pod, of all three kinds."""
+    """Errors of the containers of a pod, of all three kinds."""
     containers, init = spec.get("containers") or (), spec.get("initContainers") or ()
     if not containers:
         yield required(f"{path}.containers")

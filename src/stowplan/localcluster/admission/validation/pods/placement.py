@@ -21,7 +21,7 @@ _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def placement_errors(spec: Json, path: str) -> Iterator[FieldError]:
-    """What is wrong with a pod's wishes."""
+    """Errors of a pod's affinity."""
     affinity = spec.get("affinity")
     if affinity:
         yield from _affinity_errors(affinity, f"{path}.affinity")

@@ -50,7 +50,7 @@ _valid_specs: set[bytes] = set()
 
 
 def pod_errors(pod: Json) -> list[FieldError]:
-    """What is wrong with a pod. Most pods are made from a template: a spec found good is remembered."""
+    """Errors of a pod. Most pods are made from a template: a valid spec is remembered."""
     spec = pod.get("spec") or {}
     text = _shape(spec)
     if text in _valid_specs:
@@ -75,7 +75,7 @@ def _shape(spec: Json) -> bytes:
 
 
 def pod_create_errors(pod: Json) -> list[FieldError]:
-    """What a pod may not say when it is created."""
+    """Errors of a pod that apply at its creation only."""
     spec = pod.get("spec") or {}
     errors: list[FieldError] = []
     if spec.get("ephemeralContainers"):
@@ -105,7 +105,7 @@ def _pod_only_errors(spec: Json) -> Errors:
 def pod_spec_errors(
     spec: Json, path: str, claims: Sequence[str] = (), *, pod_name: str = "", is_pod: bool = False
 ) -> Errors:
-    """What is wrong with what a pod is to be. `claims`: volumes that are not in the spec itself."""
+    """Errors of a pod's spec. `claims`: volumes that are not in the spec itself."""
     yield from volumes_errors(spec, f"{path}.volumes", pod_name)
     yield from _resource_claims_errors(spec, f"{path}.resourceClaims")
     yield from containers_errors(spec, path, _context(spec, claims, is_pod=is_pod))
@@ -305,7 +305,7 @@ def _class_errors(spec: Json, path: str) -> Errors:
 
 
 def pod_status_errors(old: Json, new: Json) -> list[FieldError]:
-    """What is wrong with a pod's new status."""
+    """Errors of a pod's new status."""
     before, after = old.get("status") or {}, new.get("status") or {}
     errors: list[FieldError] = []
     nominated = after.get("nominatedNodeName")

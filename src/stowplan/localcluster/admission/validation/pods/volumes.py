@@ -1,6 +1,6 @@
 """Validation of volume sources: those of pods, and those of PersistentVolumes.
 
-What a source has to say is a table; few have rules of their own.
+The required fields of a source are a table; few have additional rules.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -86,7 +86,7 @@ _WITH_MODE: Final = ("secret", "configMap", "downwardAPI", "projected")
 
 
 def volumes_errors(spec: Json, path: str, pod_name: str = "") -> Errors:
-    """What is wrong with the volumes of a pod."""
+    """Errors of the volumes of a pod."""
     seen: set[str] = set()
     volumes = spec.get("volumes") or ()
     made = {f"{pod_name}-{volume.get('name')}" for volume in volumes if volume.get("ephemeral") and pod_name}
@@ -106,7 +106,7 @@ def volumes_errors(spec: Json, path: str, pod_name: str = "") -> Errors:
 
 
 def source_errors(volume: Json, path: str, *, persistent: bool) -> Errors:
-    """What is wrong with where a volume comes from: one source, which says what it has to."""
+    """Errors of a volume's source: exactly one source with its required fields."""
     found = ""
     for source in _SOURCES:
         given = volume.get(source)

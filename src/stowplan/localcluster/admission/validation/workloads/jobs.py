@@ -91,7 +91,7 @@ def _generated_selector_errors(obj: Json) -> Errors:
 
 
 def job_spec_errors(spec: Json, path: str) -> Errors:
-    """What is wrong with a job, also with one in a template."""
+    """Errors of a job, also of one in a template."""
     for field in _COUNTS:
         yield from count_errors(spec, field, path)
     if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:

@@ -16,7 +16,7 @@ Errors = Iterator[FieldError]
 
 
 def scheduling_errors(spec: Json, path: str) -> Errors:
-    """What is wrong with `scheduling` in the spec of a job."""
+    """Errors of `scheduling` in the spec of a job."""
     scheduling, path = spec.get("scheduling"), f"{path}.scheduling"
     if scheduling is None:
         return

@@ -1,6 +1,6 @@
 """Validation of pod groups, composite pod groups and workloads of scheduling.k8s.io.
 
-What a gate forbids is not checked here but by `admission.groupfeatures`.
+`admission.groupfeatures` checks the fields that a gate forbids.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -118,7 +118,7 @@ def _optional_name(
 
 
 def _common_errors(spec: Json, path: str, count: str) -> Errors:
-    """What groups and templates of groups of all kinds have."""
+    """Errors of fields that groups and templates of groups of all kinds share."""
     yield from policy_errors(spec.get("schedulingPolicy") or {}, f"{path}.schedulingPolicy", count)
     if spec.get("schedulingConstraints") is not None:
         yield from topology_errors(spec["schedulingConstraints"], f"{path}.schedulingConstraints")
@@ -152,7 +152,7 @@ def policy_update_errors(old: Json, new: Json, path: str) -> Errors:
 
 
 def presence_errors(old: Json, new: Json, field: str, path: str) -> Errors:
-    """Whether a field is set at all stays as it was."""
+    """Errors if a field is set that was not before, or the reverse."""
     before, after = old.get(field), new.get(field)
     if before is None and after is not None:
         yield invalid(child(path, field), None, _SET)

@@ -138,7 +138,7 @@ def _is_empty(selector: Json) -> bool:
 
 
 def matches(selector: Json | None, labels: Mapping[str, str]) -> bool:
-    """Whether labels are selected: by no selector none are, by an empty or an invalid one all."""
+    """True if labels are selected: by no selector none are, by an empty or an invalid one all."""
     if selector is None:
         return False
     try:
@@ -164,7 +164,7 @@ def _template_errors(spec: Json, kind: str) -> Errors:
 
 
 def template_spec_errors(template: Any, path: str, claims: Sequence[str] = ()) -> Errors:
-    """What is wrong with a template of pods. `claims`: volumes that its pods get besides their own."""
+    """Errors of a template of pods. `claims`: volumes that its pods get in addition."""
     metadata = (template or {}).get("metadata") or {}
     yield from label_errors(metadata.get("labels") or {}, f"{path}.labels")
     spec = (template or {}).get("spec") or {}
@@ -322,7 +322,7 @@ _COUNTS: Final[Mapping[Resource, Sequence[str]]] = {
     catalogue.REPLICATION_CONTROLLERS: ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"),
     catalogue.STATEFUL_SETS: ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"),
 }
-"""Numbers of replicas in the status of a kind, none of which is more than there are."""
+"""Numbers of replicas in the status of a kind, none of which may exceed the total."""
 
 
 def _replica_status_errors(resource: Resource) -> Callable[[Json, Json], list[FieldError]]:
