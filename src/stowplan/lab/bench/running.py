@@ -1,7 +1,7 @@
-"""What real clusters hold: nodes and pods as an API server lists them when they run.
+"""Realistic objects: nodes and pods as an API server lists them in a running cluster.
 
 They are as long as in real clusters: nodes with images, pods with an owner, a token volume, tolerations, a
-status as kubelets write it, and a record of who manages which field.
+status as kubelets write it, and managed fields.
 """
 
 from typing import Any, Final
@@ -193,7 +193,7 @@ def _running_status(number: int, image: Any, requests: dict[str, str]) -> Json:
 
 
 def _managed(manager: str, fields: tuple[str, ...]) -> list[Json]:
-    """Who manages which fields, as an API server records it."""
+    """Managed fields, as an API server records them."""
     owned: Json = {f"f:{field}": {".": {}, 'k:{"name":"main"}': {".": {}, "f:name": {}}} for field in fields}
     return [
         {

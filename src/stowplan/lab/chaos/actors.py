@@ -145,7 +145,7 @@ class Users:
             self._store.patch(PODS, NAMESPACE, name, patch, PatchType.MERGE, subresource="status")
 
     def _bind_pod(self, name: str, body: Body) -> None:
-        """Another scheduler binds the pod, whatever its schedulerName."""
+        """Another scheduler binds the pod, regardless of its schedulerName."""
         self._store.bind(NAMESPACE, name, {"metadata": {"name": name}, "target": {"name": body["node"]}})
 
     def _set_pod(self, name: str, patch: Json) -> None:

@@ -1,8 +1,7 @@
 """Kill and pause campaigns: scheduler processes with leader election, one fault a round, pods all the time.
 
-A round creates pods, brings one fault about, ends it, waits until all pods are bound and compares. What is
-random comes from the seed of the round; real time does not repeat, so a failing round reproduces as far as
-that goes.
+A round creates pods, injects one fault, ends it, waits until all pods are bound and compares. Random choices
+come from the seed of the round; real time does not repeat, so a failing round reproduces only to that extent.
 """
 
 import asyncio
@@ -59,7 +58,7 @@ class Life:
 
     @property
     def growth(self) -> float:
-        """What it holds in the end, as a ratio of what it held when it had warmed up."""
+        """Final memory as a ratio of the memory after warm-up."""
         return self.resident[-1] / self._when_warm
 
     @property
@@ -73,7 +72,7 @@ class Life:
 
 @dataclass(slots=True)
 class RoundResult:
-    """What one round came to."""
+    """Result of one round."""
 
     number: int
     seed: str
@@ -185,8 +184,8 @@ class _Campaign:
     async def leader(self) -> SchedulerProcess:
         """The process that leads, once there is one, and every other is a warm standby.
 
-        A process that was started again a moment ago is none: the time until somebody leads again would be
-        that of a start.
+        A process that was restarted a moment ago is none: the time until the next leader would be that of a
+        start.
         """
         deadline = time.monotonic() + ALL_BOUND_WITHIN
         while time.monotonic() < deadline:
@@ -340,7 +339,7 @@ class _Campaign:
             self._find(f"{one.name} ended with {code}: {' / '.join(one.lines[-2:])}")
 
     async def _follow_lease(self) -> None:
-        """How long nobody renews the lease, while the API server can be asked."""
+        """Measure the time without a renewal of the lease, while the API server is reachable."""
         while True:
             await asyncio.sleep(0.1)
             try:
@@ -360,7 +359,7 @@ class _Campaign:
 
 @contextmanager
 def _may_lose(*disturbed: SchedulerProcess) -> Iterator[None]:
-    """What happens to processes in the block may cost them the lease; they notice it some time afterwards."""
+    """Events in the block may cost processes the lease; they notice it some time afterwards."""
     for one in disturbed:
         one.may_lose_until = math.inf
     yield
@@ -434,7 +433,7 @@ async def _reload(campaign: _Campaign, rng: Random) -> None:
 
 
 async def _terminate(campaign: _Campaign, rng: Random) -> None:
-    """The leader is asked to end, and while it does so perhaps once more: then it ends at once."""
+    """The leader is asked to terminate, and while it does so perhaps once more: then it exits at once."""
     leader = await campaign.leader()
     leader.signal(signal.SIGTERM, expected=0)
     if rng.random() < 0.5:

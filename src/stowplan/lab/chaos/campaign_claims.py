@@ -37,11 +37,11 @@ _SHARING: Final = 3
 _GROUP: Final = "/apis/resource.k8s.io/v1"
 _CLAIMS: Final = f"{_GROUP}/namespaces/default/resourceclaims"
 _KINDS: Final = ("template", "slow template", "extended resource", "shared claim", "plain", "plain")
-"""What pods ask for, in turns. Slow devices are used when their driver has said that they are ready."""
+"""Requests of pods, in turns. Slow devices are used when their driver has reported them ready."""
 
 
 class CampaignClaims:
-    """The objects of a campaign that concern devices, whoever works on them, and the checks.
+    """The device objects of a campaign, their controllers, and the checks.
 
     Every node has a device of each kind for every pod that it has room for, and shared claims are met on any
     node, so that all pods can be bound.
@@ -55,7 +55,7 @@ class CampaignClaims:
         self._rng = Random("campaign claims")
         self._tasks: list[asyncio.Task[None]] = []
         self._problems: deque[str] = deque(maxlen=2)
-        """What the controllers said last."""
+        """Last messages of the controllers."""
 
     async def start(self) -> None:
         for name in ("gpu", "slow", _FABRIC):
@@ -107,7 +107,7 @@ class CampaignClaims:
     # One round
 
     def wants(self, number: int) -> str:
-        """What a pod of a round asks for."""
+        """Request of a pod of a round."""
         return _KINDS[number % len(_KINDS)]
 
     def bodies(self, prefix: str, pods: int) -> Iterator[tuple[str, Json]]:
@@ -147,7 +147,7 @@ class CampaignClaims:
         ]
 
     async def check(self, pods: Sequence[Json]) -> list[str]:
-        """What is wrong with the claims when all pods of a round are bound."""
+        """Problems of the claims when all pods of a round are bound."""
         claims = {claim["metadata"]["name"]: claim for claim in await self.all()}
         by_uid = {pod["metadata"]["uid"]: pod for pod in pods}
         problems = await self.check_devices()
@@ -184,7 +184,7 @@ class CampaignClaims:
 
 
 def _claim_problems(pod: Json, claims: Mapping[str, Json]) -> list[str]:
-    """What is wrong with the claims of a pod that is bound."""
+    """Problems of a bound pod's claims."""
     name, uid, node = pod["metadata"]["name"], pod["metadata"]["uid"], pod["spec"].get("nodeName")
     if not node:
         return []
@@ -204,9 +204,8 @@ def _claim_problems(pod: Json, claims: Mapping[str, Json]) -> list[str]:
 
 
 def _came_late(claim: Json) -> bool:
-    """Whether a claim for extended resources was never used: the request that made it lay in the network, or
-    in a process that was paused, until another scheduler had made another one. It goes with its pod.
-    """
+    """True if a claim for extended resources was never used: its creation request was delayed in the network,
+    or in a paused process, until another scheduler had created another one. It is deleted with its pod."""
     extended = (claim["metadata"].get("annotations") or {}).get(EXTENDED_RESOURCE_CLAIM) == "true"
     return extended and not _results(claim) and not _reserved(claim)
 
@@ -237,7 +236,7 @@ def _reserved(claim: Json) -> list[str]:
 
 
 def _missing_reports(claim: Json, condition: str) -> list[Json]:
-    """What the driver has to say of the devices of a claim, if it has not said it yet."""
+    """Reports about the devices of a claim that the driver has not made yet."""
     wanted = [one for one in _results(claim) if one.get("bindingConditions")]
     if not wanted or claim["status"].get("devices"):
         return []

@@ -1,7 +1,7 @@
-"""What must hold of devices: nobody gets a device that another has, and nothing is left behind.
+"""Invariants of devices: none is allocated twice, and nothing is left behind.
 
-Every write of a claim is looked at in the store, and the judgement uses nothing of the scheduler's code:
-slices, claims and reservations as they are stored.
+Every write of a claim is checked in the store, and the check uses none of the scheduler's code: slices,
+claims and reservations as they are stored.
 """
 
 from collections import Counter
@@ -44,14 +44,14 @@ PoolKey = tuple[str, str]
 
 
 def asks_for_devices(pod: Pod) -> bool:
-    """Whether a pod has resource claims, or extended resources that mean devices."""
+    """True if a pod has resource claims, or extended resources that mean devices."""
     return bool(pod.spec.resource_claims) or any(
         EXTENDED_RESOURCE in container.resources.requests for container in pod.spec.containers
     )
 
 
 class DeviceOwnership:
-    """Watches claims in the store: whatever a claim gets must have been free."""
+    """Watches claims in the store: every newly allocated device must have been free."""
 
     def __init__(self, world: ChaosWorld) -> None:
         self._world = world
@@ -87,7 +87,7 @@ class DeviceOwnership:
         self._check(claim)
 
     def _check(self, claim: Json) -> None:
-        """The devices that a claim just got, beside those that others have."""
+        """Compare the devices that a claim just got with those that others have."""
         mine = [one for one in _results(claim) if not one.get("adminAccess")]
         others = [
             (other["metadata"]["name"], one)
@@ -117,9 +117,9 @@ class DeviceOwnership:
             self._check_counters(name, pool, {one[2] for one in seen if one[:2] == pool}, taken)
 
     def _was_changed(self, device: DeviceKey, mine: Json, other: Json) -> bool:
-        """Whether the driver made a device of another kind, shared or not, while somebody had it.
+        """True if the driver made a device of another kind, shared or not, while it was allocated.
 
-        Then it was given away again, by kube-scheduler as well.
+        Then it was allocated again, by kube-scheduler as well.
         """
         kinds = {bool(one.get("allowMultipleAllocations")) for one in self._offered.get(device, ())}
         return len(kinds) > 1 and (mine.get("shareID") is None) != (other.get("shareID") is None)
@@ -178,8 +178,8 @@ def _key(result: Json) -> DeviceKey:
 class ReservationChecks:
     """Compares bindings with the claims of pods as they are stored when the binding takes effect.
 
-    Those count that the pod had when its node was chosen. A claim that users replaced or deleted meanwhile is
-    left out, and so is one that lost its allocation to somebody else's write.
+    The claims that the pod had when its node was chosen count. Claims that users replaced or deleted
+    meanwhile are left out, and so are those that lost their allocation to another client's write.
     """
 
     def __init__(self, world: ChaosWorld) -> None:
@@ -189,7 +189,7 @@ class ReservationChecks:
         world.store.watch(RESOURCE_CLAIMS, self._claim_changed)
 
     def _claim_changed(self, change: StoreChange) -> None:
-        """Note the claims from which somebody takes an allocation or a reservation, or that are deleted."""
+        """Note claims that are deleted or lose an allocation or a reservation to another client."""
         uid = change.object["metadata"]["uid"]
         if change.type == DELETED or "deletionTimestamp" in change.object["metadata"]:
             self._touched.add(uid)
@@ -228,7 +228,7 @@ def _reserved(claim: Json) -> set[str]:
 
 
 def _is_for(claim: Json, node: str) -> bool:
-    """Whether the devices of a claim can be used on a node: those of runs name one node or none."""
+    """True if the devices of a claim can be used on a node: those of runs name one node or none."""
     allocation = (claim.get("status") or {}).get("allocation") or {}
     selector = allocation.get("nodeSelector")
     if not selector:
@@ -288,7 +288,7 @@ class DeviceFinalChecks:
         self._check_extended(by_uid)
 
     def _check_allocated(self) -> None:
-        """What counts as taken is what stored claims have."""
+        """Compare the allocated devices in memory with those of stored claims."""
         stored = Counter(
             _key(one) for claim in self._claims for one in _results(claim) if not one.get("adminAccess")
         )
@@ -299,9 +299,10 @@ class DeviceFinalChecks:
             self._world.violated("what is taken is what claims have", f"{wrong}")
 
     def _check_reservations(self, claim: Json, pods: dict[str, Pod]) -> None:
-        """Every reservation is for a pod that is there, has a node and has not ended.
+        """Every reservation is for a pod that exists, has a node and has not ended.
 
-        What a pod has that is held back before the queue, nobody takes away: with us as with kube-scheduler.
+        Reservations of a pod that is held back before the queue are never released: here as in
+        kube-scheduler.
         """
         name = claim["metadata"]["name"]
         for uid in sorted(_reserved(claim)):

@@ -13,7 +13,7 @@ COUNTER_SET: Final = "card"
 TAINT: Final = {"key": "example.com/health", "value": "bad", "effect": "NoSchedule"}
 READY: Final = "example.com/ready"
 BROKEN: Final = "example.com/broken"
-"""What the driver reports of devices that have to be made ready before a pod can be bound."""
+"""Condition that the driver reports for devices that have to be made ready before a pod can be bound."""
 
 
 def device_class() -> Body:

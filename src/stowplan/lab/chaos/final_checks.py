@@ -36,7 +36,7 @@ CLAIM_PLUGINS: Final = frozenset(("VolumeBinding", "VolumeRestrictions", "Volume
 """Plugins that reject a pod for its claims before looking at nodes."""
 
 PREEMPTED: Final = "preempted by DefaultPreemption"
-"""What is said of a pod that was to be bound."""
+"""Message about a pod that was to be bound."""
 
 NO_CANDIDATE: Final = "no candidate node for preemption"
 """Message about a preemptor for which extenders accept none of the nodes with victims."""
@@ -76,7 +76,7 @@ class FinalChecks:
             self._groups.check()
 
     def has_caught_up(self) -> bool:
-        """Whether the scheduler's informers equal the store."""
+        """True if the scheduler's informers equal the store."""
         informers = self._scheduler.informers
         unfinished = {pod.key: pod for pod in self._stored if not pod.is_finished}
         nodes = {node.name: node for node in self._nodes}
@@ -91,11 +91,11 @@ class FinalChecks:
     def check_requeued(self) -> None:
         """Schedulable pods were requeued by an event, before the periodic flush of unschedulable pods.
 
-        With us as with kube-scheduler some pods miss their event: a preemptor, if the event came
-        while its victims were still being deleted; a pod with affinity to pods like itself, which may go
-        anywhere once the last of those is gone; and a pod that found no volume because another pod had
-        assumed it and then released it. So does a pod that waits for devices which were in flight for a claim
-        that was deleted before the informer told of it: nobody is told that they are free.
+        Here as in kube-scheduler some pods miss their event: a preemptor, if the event came while its victims
+        were still being deleted; a pod with affinity to pods like itself, which may go anywhere once the last
+        of those is gone; and a pod that found no volume because another pod had assumed it and then released
+        it. So does a pod that waits for devices which were in flight for a claim that was deleted before the
+        informer reported it: there is no event that they are free.
         """
         queue = self._scheduler.context.queue
         for pod, node in self._schedulable_pending():
@@ -128,10 +128,10 @@ class FinalChecks:
         ]
 
     def _is_preempted_in_vain(self, pod: Pod, nodes: Sequence[str]) -> bool:
-        """Whether a pod is preempted each time while it waits to be bound, for one that an extender rejects.
+        """True if a pod is preempted each time while it waits to be bound, for one that an extender rejects.
 
-        So it goes in kube-scheduler, too, if the extender is not asked about preemption: one of higher
-        priority waits that an extender of this kind keeps off a node where the pod could go.
+        This happens in kube-scheduler, too, if the extender does not take part in preemption: a pod of higher
+        priority waits that such an extender keeps off a node where this pod could go.
         """
         if not any(PREEMPTED in one.message for one in pod.status.conditions):
             return False
@@ -142,7 +142,8 @@ class FinalChecks:
         )
 
     def _is_kept_off(self, pod: Pod, node: str, *, asked: bool = True) -> bool:
-        """Whether an extender rejects a node for a pod; not `asked`: one not asked about preemption."""
+        """True if an extender rejects a node for a pod; not `asked`: one that does not take part in
+        preemption."""
         return any(
             one.filters
             and (asked or not one.preempts)
@@ -152,7 +153,7 @@ class FinalChecks:
         )
 
     def _was_rejected_by(self, pod: Pod, plugins: frozenset[str]) -> bool:
-        """Whether one of these plugins was among the pod's last rejectors."""
+        """True if one of these plugins was among the pod's last rejectors."""
         queued = self._scheduler.context.queue.get(pod.key)
         return queued is not None and not plugins.isdisjoint(queued.unschedulable_plugins)
 
@@ -210,11 +211,11 @@ class FinalChecks:
     def _check_nominations(self) -> None:
         """Only pending pods are nominated, and no nomination lasts for ever.
 
-        Some do, with us as with kube-scheduler: those of pods that are gated, may not preempt, are members of
-        a group or are rejected for their claims whatever the node, those of nodes that an extender rejects,
-        those of pods for which extenders reject every node that preemption could free, and all while one of
-        the pods that are only preempted together is on a node that is gone: then preemption ends with an
-        error, in kube-scheduler 1.37 as here, which leaves nominations as they are.
+        Exceptions, here as in kube-scheduler: nominations of pods that are gated, may not preempt, are
+        members of a group or are rejected for their claims on every node, those of nodes that an extender
+        rejects, those of pods for which extenders reject every node that preemption could free, and all while
+        one of the pods that are only preempted together is on a node that is gone: then preemption ends with
+        an error, in kube-scheduler 1.37 as here, which leaves nominations as they are.
         """
         pending = {pod.metadata.uid: pod for pod in self._pending}
         for node, pods in self._scheduler.context.queue.nominator.by_node.items():
@@ -236,7 +237,7 @@ class FinalChecks:
                 self._violated("nominations end", f"{pod.status.nominated_node_name} to {pod.key}")
 
     def _has_lost_member(self) -> bool:
-        """Whether one of the pods that are only preempted together is on a node that is not there."""
+        """True if one of the pods that are only preempted together is on a node that does not exist."""
         try:
             Units(self._scheduler.context.cache.table).check_nodes()
         except UnknownNodeError:
@@ -309,7 +310,7 @@ class StorageFinalChecks:
         return ours and not waits and not self._world.plan.extenders
 
     def _is_used(self, pod: Pod, placed: Sequence[Pod]) -> bool:
-        """Whether a placed pod uses a ReadWriteOncePod claim of this pod."""
+        """True if a placed pod uses a ReadWriteOncePod claim of this pod."""
         known = self._storage.claims
         exclusive = {key for key in claims_of(pod) if key in known and is_exclusive(known[key])}
         return any(exclusive & set(claims_of(other)) for other in placed)

@@ -1,8 +1,8 @@
-"""What must hold of pod groups: no gang is bound in part by a decision, and none that fits is left waiting.
+"""Invariants of pod groups: no gang is bound in part by a decision, and none that fits is left waiting.
 
-A gang can end up bound in part without anybody's fault: a member is deleted, its binding fails and others
-take the room, the minimum is raised. What a scheduler can be held to is that it does not begin to bind a gang
-before as many members as it needs have a node, and that it places the rest if that is possible.
+A gang can end up bound in part without a fault: a member is deleted, its binding fails and others take the
+room, the minimum is raised. A scheduler is only responsible for not binding a gang before enough members have
+a node, and for placing the rest if that is possible.
 """
 
 from collections.abc import Callable, Iterator
@@ -119,9 +119,9 @@ class GroupFinalChecks:
         yield from found.values()
 
     def _fits(self, group: QueuedGroup) -> bool:
-        """Whether the group would find a place now, on its own.
+        """True if the group alone would find a place now.
 
-        Members that do not agree with their group are never tried, and extenders are not asked.
+        Members that do not agree with their group are never tried, and extenders are not called.
         """
         context, cycle = self._scheduler.context, self._scheduler.groups
         tree = context.cache.groups.tree(group.root)
@@ -143,7 +143,7 @@ class GroupFinalChecks:
 
 
 def partly_bound(world: ChaosWorld) -> bool:
-    """Whether some but not all pods of a group have a node at this moment."""
+    """True if some but not all pods of a group have a node at this moment."""
     nodes: dict[str, list[bool]] = {}
     for obj in world.store.list(PODS).items:
         group = obj["spec"].get("schedulingGroup")

@@ -20,7 +20,7 @@ _CREATED_TOGETHER: Final = 0.7
 def plan_of(seed: int, *, groups: bool | None = None, claims: bool = False) -> ChaosPlan:
     """The plan of a seed, the same on every machine.
 
-    With `groups` or `claims` it has pod groups or resource claims whatever the seed.
+    With `groups` or `claims` it has pod groups or resource claims for any seed.
     """
     plan = make_plan(Random(f"plan {seed}"), seed, claims=claims)
     if groups is None:

@@ -1,10 +1,10 @@
-"""What must hold during a run: checked at every scheduling cycle, binding and storage write.
+"""Invariants of a run: checked at every scheduling cycle, binding and storage write.
 
-A scheduler can only be held to what it could know. So every decision is kept with what the scheduler knew
-when its cycle began, and a node counts as overcommitted by the scheduler only if the pods the decision had
-to count do not fit together: those it knew of, and those it had itself sent there before without an error.
-A node that shrank meanwhile, a pod bound by somebody else, a binding that took effect though its answer was
-an error are not the scheduler's fault.
+A scheduler is only responsible for what it could know. So every decision is kept with the scheduler's
+knowledge when its cycle began, and a node counts as overcommitted by the scheduler only if the pods the
+decision had to count do not fit together: those it knew of, and those it had itself sent there before without
+an error. A node that shrank meanwhile, a pod bound by another scheduler, a binding that took effect though
+its answer was an error are not the scheduler's fault.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ WITHIN_REACH = "no pod is bound out of reach of its volumes"
 
 
 class _KnownThen(NamedTuple):
-    """What the scheduler knew when it chose a node: uids of the pod's claims, labels of the node."""
+    """Knowledge of the scheduler when it chose a node: uids of the pod's claims, labels of the node."""
 
     claims: Mapping[str, str]
     labels: Mapping[str, str]
@@ -228,7 +228,7 @@ class Bindings:
                 self._world.violated("a ReadWriteOncePod claim has one user", detail)
 
     def _had_to_count(self, decision: ObservedDecision, other: Pod, known: Set[str], latest: str) -> bool:
-        """Whether a decision had to count another pod on the node."""
+        """True if a decision had to count another pod on the node."""
         uid = other.metadata.uid
         if uid == decision.uid:
             return False
@@ -299,7 +299,7 @@ class AssumedVolumes:
     def _check_needed(self, assumed: list[Object]) -> None:
         """Nothing is assumed without an assumed pod that needs it.
 
-        What has been written stays assumed until the watch delivers it; and a deleted pod keeps what it has
+        Written objects stay assumed until the watch delivers them; and a deleted pod keeps its assumptions
         until its binding cycle notices.
         """
         pods = self._cache.table.pods
@@ -316,7 +316,7 @@ class AssumedVolumes:
 
 
 def _is_binding() -> bool:
-    """Whether a pod is being bound that needs a task of its own."""
+    """True if a pod is being bound that needs a separate task."""
     return any(task.get_name() == "binding" for task in asyncio.all_tasks())
 
 
@@ -406,10 +406,10 @@ class CycleChecks(Instrument):
             self._world.violated("no pod is bound to an infeasible node", f"{pod.key} to {node}: {problem}")
 
     def _lost_a_member(self) -> bool:
-        """Whether a member of the group that is being placed was given a node and has lost it.
+        """True if a member of the group that is being placed was given a node and has lost it.
 
         The others get the nodes that were found with it, which topology spread or affinity may forbid without
-        it: with us as with kube-scheduler, which goes on with them when one fails Reserve or Permit.
+        it: here as in kube-scheduler, which continues with them when one fails Reserve or Permit.
         """
         placed = self.scheduler.context.cache.table.pods
         return any(uid not in placed for uid in self._assumed_in_cycle)

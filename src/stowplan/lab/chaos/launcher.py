@@ -1,7 +1,7 @@
 """Runs `stowplan` with a wall clock that can be set from outside, for the process campaign.
 
 Run as a script: `python launcher.py OFFSET_FILE run …`. The file holds a double, the seconds by which this
-process's `time.time()` is ahead of the machine; whoever writes to it steps the clock. Nothing of stowplan is
+process's `time.time()` is ahead of the machine; writing to it steps the clock. Nothing of stowplan is
 imported before the clock is in place, and stowplan knows nothing of it.
 """
 

@@ -1,8 +1,8 @@
-"""Two independent judgements of where a pod may go.
+"""Two independent checks of feasible nodes.
 
 `Oracle` runs the profile's own filters over a table built from scratch, so nothing cached can be wrong. The
 functions below it use none of the scheduler's code: resources, host ports, taints, node affinity and volumes,
-as far as the objects of a run (objects.py) use them.
+to the extent that the objects of a run (objects.py) use them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ class _Time:
     clock: Clock
 
     def count_volume_error(self, operation: str) -> None:
-        """It was counted when the scheduler came to it."""
+        """Already counted by the scheduler."""
 
 
 class Oracle:
@@ -71,7 +71,7 @@ class Oracle:
         """The nodes that no filter of the pod's profile rejects, and no extender's rule.
 
         `nominated` pods count as if they were on their nodes. During faults an ignorable extender may have
-        been skipped, so its rule does not count. A filter that fails ends the attempt, whatever the nodes.
+        been skipped, so its rule does not count. A filter that fails ends the attempt for all nodes.
         """
         settings = self._scheduler.settings
         name = pod.spec.scheduler_name
@@ -125,9 +125,9 @@ def thousandths(amount: Any) -> int:
 
 
 def overcommitment(node: Node, newcomer: Pod, others: Iterable[Pod]) -> str | None:
-    """What a node lacks for a pod beside the pods on it; None if the pod fits.
+    """Resource that a node lacks for a pod in addition to the pods on it; None if the pod fits.
 
-    Every pod of a run requests some of every resource, so a pod more is wrong even if the others alone
+    Every pod of a run requests some of every resource, so one more pod is wrong even if the others alone
     exceed the node.
     """
     others = list(others)
@@ -144,7 +144,7 @@ def overcommitment(node: Node, newcomer: Pod, others: Iterable[Pod]) -> str | No
 
 
 def rejection(pod: Pod, node: Node) -> str | None:
-    """Why a node rejects a pod whatever else is on it; None if it does not."""
+    """Why a node rejects a pod regardless of the pods on it; None if it does not."""
     if node.spec.unschedulable:
         return "the node is unschedulable"
     for taint in node.spec.taints:
@@ -211,7 +211,7 @@ class StorageObjects:
     classes: Mapping[str, StorageClass]
 
     def allows(self, pod: Pod, labels: Mapping[str, str]) -> bool | None:
-        """Whether a pod's claims allow a node with these labels; None where these rules cannot tell."""
+        """True if a pod's claims allow a node with these labels; None where these rules cannot tell."""
         open_claims: list[PersistentVolumeClaim] = []
         for key in claims_of(pod):
             claim = self.claims.get(key)
@@ -251,12 +251,12 @@ def is_bound(claim: PersistentVolumeClaim) -> bool:
 
 
 def is_exclusive(claim: PersistentVolumeClaim) -> bool:
-    """Whether only one pod may use a claim (ReadWriteOncePod)."""
+    """True if only one pod may use a claim (ReadWriteOncePod)."""
     return READ_WRITE_ONCE_POD in claim.spec.access_modes
 
 
 def reaches(volume: PersistentVolume, labels: Mapping[str, str]) -> bool:
-    """Whether a volume's node affinity matches a node with these labels."""
+    """True if a volume's node affinity matches a node with these labels."""
     affinity = volume.spec.node_affinity
     if affinity is None or affinity.required is None:
         return True
@@ -267,7 +267,7 @@ def reaches(volume: PersistentVolume, labels: Mapping[str, str]) -> bool:
 
 
 def _is_free(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether a volume is unclaimed and matches a claim."""
+    """True if a volume is unclaimed and matches a claim."""
     spec = volume.spec
     return (
         spec.claim_ref is None
@@ -280,7 +280,7 @@ def _is_free(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def ignores_other_pods(pod: Pod) -> bool:
-    """Whether a pod has no constraints on other pods."""
+    """True if a pod has no constraints on other pods."""
     affinity = pod.spec.affinity
     interpod = affinity is not None and (affinity.pod_affinity or affinity.pod_anti_affinity)
     return not interpod and not pod.spec.topology_spread_constraints

@@ -134,7 +134,7 @@ _NODE_CHANGES = (
 
 
 def make_plan(rng: Random, seed: int, *, claims: bool = False) -> ChaosPlan:
-    """A random plan. `seed` is that of the run; with `claims` it has devices whatever the seed."""
+    """A random plan. `seed` is that of the run; with `claims` it has devices for any seed."""
     end = rng.choice((20.0, 40.0, 90.0))
     profiles = PROFILES if rng.random() < 0.4 else PROFILES[:1]
     plan = ChaosPlan(

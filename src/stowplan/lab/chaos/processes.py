@@ -131,7 +131,7 @@ class _Connection:
 
 
 class SchedulerProcess(Process):
-    """`stowplan run` behind a link of its own, with a wall clock of its own."""
+    """`stowplan run` behind a separate link, with a separate wall clock."""
 
     def __init__(self, number: int, folder: Path, server_port: int) -> None:
         super().__init__(f"scheduler-{number}")
@@ -171,18 +171,18 @@ class SchedulerProcess(Process):
         )
 
     def step_clock(self, seconds: float) -> None:
-        """Set the wall clock of the process so many seconds ahead of the machine's."""
+        """Set the wall clock of the process ahead of the machine's."""
         with self._clock.open("r+b") as file:
             file.write(struct.pack("d", seconds))
 
     @property
     def is_candidate(self) -> bool:
-        """Whether it has synced its caches and takes part in the election."""
+        """True if it has synced its caches and takes part in the election."""
         return any("Attempting to acquire leader lease" in line for line in self.lines)
 
     @property
     def leads(self) -> bool:
-        """Whether the last it said about the lease is that it has it."""
+        """True if its last message about the lease is that it has it."""
         for line in reversed(self.lines):
             if "Successfully acquired lease" in line:
                 return True

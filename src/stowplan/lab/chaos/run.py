@@ -49,7 +49,7 @@ QUIET: Final = 480.0
 """Seconds after which every schedulable pod is bound: longer than the flush of unschedulable pods takes."""
 
 QUIET_WITH_DEVICES: Final = QUIET + 330.0
-"""The same with devices: a flush may delete a claim left from before, and nobody is told of its devices."""
+"""QUIET with devices: a flush may delete an earlier claim, and no event reports its devices."""
 
 WATCHED_FOR: Final = 3.0
 WATCHED_EVERY: Final = 0.02
@@ -57,7 +57,7 @@ WATCHED_EVERY: Final = 0.02
 SLOW: Final = 1.0
 """Up to how many seconds requests take at that time."""
 DEVICES_READY_WITHIN: Final = "20s"
-"""What devices get for becoming ready before a pod's binding fails."""
+"""Time devices have to become ready before a pod's binding fails."""
 
 PATIENCE: Final = 200_000
 """Turns of the event loop without time passing before a run counts as stuck."""
@@ -96,7 +96,7 @@ def execute_recorded(plan: ChaosPlan, recording: Recording) -> ChaosOutcome:
 def _execute_once(
     plan: ChaosPlan, keep_log: bool, recording: Recording | None = None
 ) -> tuple[ChaosOutcome, ChaosFinding | None]:
-    """What a run came to, and the longest hold of the event loop if it was too long."""
+    """Result of a run, and the longest hold of the event loop if it was too long."""
     watchdog = LoopWatchdog(by_cpu=True)
 
     async def main(clock: VirtualClock) -> ChaosOutcome:
@@ -276,7 +276,7 @@ class SchedulerHost:
         self._world.violated("the run is recorded", why)
 
     def _log(self, level: int, message: str, values: Mapping[str, object]) -> None:
-        """Note what the scheduler logs. An exception that nobody expected is a finding."""
+        """Note log lines of the scheduler. An unexpected exception is a finding."""
         self._world.note(f"log {message} {_shown(values)}")
         self._world.counts[UNSEEN_CLAIMS] += message == "Claim not stored in assume cache"
         if "traceback" in values:
@@ -300,7 +300,7 @@ class SchedulerHost:
         self.start()
 
     def binds_group(self) -> bool:
-        """Whether some but not all members of a group are bound, and more are about to be."""
+        """True if some but not all members of a group are bound, and more are about to be."""
         if not self._world.plan.groups or not partly_bound(self._world):
             return False
         return any(state.assumed for state in self.scheduler.context.cache.groups)

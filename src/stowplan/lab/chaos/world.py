@@ -1,4 +1,4 @@
-"""What the parts of a run share: the store, the faults injected right now, the log and the findings."""
+"""Shared state of a run: the store, the current faults, the log and the findings."""
 
 import hashlib
 from collections import Counter
@@ -97,7 +97,7 @@ class ChaosWorld:
         self.log = RunLog(keep_log)
         self.counts: Counter[str] = Counter()
         self.bound: set[str] = set()
-        """The uids of the pods that the schedulers of the run bound, and nobody else."""
+        """Uids of the pods bound by the schedulers of the run."""
         self.phase_listeners: list[Callable[[FaultPhase], None]] = []
         for resource in _LOGGED:
             self._log_changes(resource)

@@ -63,12 +63,12 @@ WIRE: Final = "wire"
 
 
 class FuzzCase(NamedTuple):
-    """Writes under one name. What they create is deleted afterwards.
+    """Writes under one name. The objects they create are deleted afterwards.
 
-    `route` is how they reach a scheduler in this process. `half` is the case at half the size: the whole may
+    `route` is their way to a scheduler in this process. `half` is the case at half the size: the whole may
     cost twice as much. `groups`: the scheduler needs the feature gates of groups of pods. `lies`: no API
-    server would admit it, only a faulty one sends it. `hold_ms`: how long it may hold the event loop,
-    whatever the run allows.
+    server would admit it, only a faulty one sends it. `hold_ms`: the time it may hold the event loop, in
+    place of the run's limit.
     """
 
     name: str

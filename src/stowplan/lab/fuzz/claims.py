@@ -1,8 +1,8 @@
-"""Histories of claims and devices: what is allocated on every node is compared with the slow allocator.
+"""Histories of claims and devices: allocations on every node are compared with the slow allocator.
 
-Slices are replaced and removed, devices tainted, claims allocated and given up in between. On every node the
+Slices are replaced and removed, devices tainted, claims allocated and released in between. On every node the
 same devices must be found for the same requests, by the scheduler that lives through the history and by one
-that is started anew; that one is of the other release, wherever releases do not differ.
+that is started afresh; that one is of the other release, where releases do not differ.
 """
 
 from random import Random
@@ -30,7 +30,7 @@ Devices = dict[str, list[tuple[str, str, str]]]
 
 
 class ComparedClaims(NamedTuple):
-    """What came of a history: comparisons, and how they differed."""
+    """Result of a history: number of comparisons, and the differences."""
 
     claims: int
     differences: list[str]
@@ -116,6 +116,6 @@ def _asks_for_all(spec: Json) -> bool:
 
 
 def _is_same_in_all_releases(spec: Json) -> bool:
-    """Whether no choice of releases matters for a claim."""
+    """True if a claim has the same result in all releases."""
     distinct = any("distinctAttribute" in one for one in spec["devices"].get("constraints") or ())
     return not distinct and not _asks_for_all(spec)

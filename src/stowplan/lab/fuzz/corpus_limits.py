@@ -144,7 +144,7 @@ def deep_kinds(size: int) -> Iterable[FuzzStep]:
 
 
 def deep_parameters(size: int) -> Iterable[FuzzStep]:
-    """Parameters of a driver, which nobody else reads, as deep as 10 KiB allow."""
+    """Parameters of a driver, opaque to everything else, as deep as 10 KiB allow."""
     parameters = nested(2_000, b'{"":')
     config = [{"opaque": {"driver": DRIVER, "parameters": parameters}}]
     field = "spec.config[].opaque.parameters"
@@ -164,7 +164,7 @@ def deep_parameters(size: int) -> Iterable[FuzzStep]:
     yield FuzzStep("create", catalogue.PODS, using)
 
 
-# What no API server sends, but a faulty one may
+# Objects that no API server sends, except a faulty one
 
 
 _POISON: Final[dict[str, Any]] = {
@@ -221,7 +221,7 @@ def summed_exponents(size: int) -> Iterable[FuzzStep]:
 
 
 def exponents_elsewhere(size: int) -> Iterable[FuzzStep]:
-    """Large exponents wherever there is a quantity that a scheduler reads."""
+    """Large exponents in every quantity that a scheduler reads."""
     vast = f"1e{_LARGE}"
     wide = node("wide")
     wide["status"] = {"capacity": {**ROOM, "cpu": vast}, "allocatable": {**ROOM, "cpu": vast, "memory": vast}}

@@ -1,7 +1,7 @@
 """Cases that make a scheduler search: devices without end, groups of groups, budgets over many pods.
 
-What is written is small; what there is to try is not. kube-scheduler gives an attempt ten seconds for devices
-and goes on with the next pod.
+The objects are small; the search space is not. kube-scheduler gives an attempt ten seconds for devices and
+continues with the next pod.
 """
 
 from collections.abc import Iterable

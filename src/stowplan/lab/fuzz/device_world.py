@@ -116,7 +116,7 @@ class DeviceWorld:
 
     @property
     def has_incomplete_pool(self) -> bool:
-        """Whether a pool lacks a slice: then asking for all devices is an error."""
+        """True if a pool lacks a slice: then requesting all devices is an error."""
         counts: dict[str, list[int]] = {}
         for one in self.slices.values():
             pool = one["spec"]["pool"]
@@ -162,7 +162,7 @@ class DeviceWorld:
         return asked
 
     def new_claim(self, spec: Json) -> ResourceClaim:
-        """A claim of its own, which the table knows."""
+        """A new claim, known to the table."""
         self._claims += 1
         metadata = {"name": f"c{self._claims}", "namespace": "default", "uid": f"c{self._claims}"}
         claim = convert({"metadata": metadata, "spec": spec}, ResourceClaim)
@@ -193,6 +193,6 @@ class DeviceWorld:
 
 
 def options(spec: Json) -> Iterator[Json]:
-    """What the requests of a claim ask for, alternatives one by one."""
+    """Requests of a claim, alternatives one by one."""
     for request in spec["devices"]["requests"]:
         yield from [request["exactly"]] if "exactly" in request else request["firstAvailable"]

@@ -1,9 +1,9 @@
-"""Whether a node may take a pod: the rules of Kubernetes over JSON objects, one node and pod at a time.
+"""Feasibility of a node for a pod: the rules of Kubernetes over JSON objects, one node and pod at a time.
 
 Nothing here is shared with the scheduler: no table, no decoded types, no numpy, amounts as integers of any
-size. It is slow and meant to be read next to the Kubernetes documentation. Known to it are resources (init
-containers, sidecars, pod level, overhead), the pod count, taints, cordons, node selectors and affinity,
-host ports, affinity and anti-affinity between pods, hard topology spread constraints, and of volumes node
+size. It is slow and meant to be read next to the Kubernetes documentation. It covers resources (init
+containers, sidecars, pod level, overhead), the pod count, taints, cordons, node selectors and affinity, host
+ports, affinity and anti-affinity between pods, hard topology spread constraints, and for volumes node
 affinity, zone labels and ReadWriteOncePod.
 """
 
@@ -105,7 +105,7 @@ def whole(resource: str, raw: Any) -> int:
 
 
 def requests_of(pod: Json) -> dict[str, int]:
-    """What a pod takes of every resource."""
+    """Amounts a pod takes of every resource."""
     spec = pod["spec"]
     running: dict[str, int] = {}
     sidecars: dict[str, int] = {}
@@ -166,7 +166,7 @@ def _resources(cluster: FeasibleCluster, pod: Json, node: Json) -> str | None:
     return None
 
 
-# What the node is
+# Rules about the node
 
 
 def _taints(cluster: FeasibleCluster, pod: Json, node: Json) -> str | None:
@@ -200,7 +200,7 @@ def _node_labels(cluster: FeasibleCluster, pod: Json, node: Json) -> str | None:
 
 
 def _may_run_on(pod: Json, node: Json) -> bool:
-    """Whether nodeSelector and required node affinity allow a node."""
+    """True if nodeSelector and required node affinity allow a node."""
     labels = node["metadata"].get("labels") or {}
     for key, value in (pod["spec"].get("nodeSelector") or {}).items():
         if labels.get(key) != value:
@@ -246,7 +246,7 @@ def _int64(text: str | None) -> int | None:
     return value if -(2**63) <= value < 2**63 else None
 
 
-# What is on the node
+# Rules about pods on the node
 
 
 def _host_ports(cluster: FeasibleCluster, pod: Json, node: Json) -> str | None:
@@ -278,7 +278,7 @@ def _collide(one: tuple[str, str, int], other: tuple[str, str, int]) -> bool:
 
 
 def selects(selector: Json | None, labels: Mapping[str, str]) -> bool:
-    """Whether a label selector matches; none selects nothing, an empty one everything."""
+    """True if a label selector matches; none selects nothing, an empty one everything."""
     if selector is None:
         return False
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
@@ -287,7 +287,7 @@ def selects(selector: Json | None, labels: Mapping[str, str]) -> bool:
 
 
 def _term_selects(cluster: FeasibleCluster, owner: Json, term: Json, other: Json) -> bool:
-    """Whether an affinity term of one pod selects another pod."""
+    """True if an affinity term of one pod selects another pod."""
     here = other["metadata"]["namespace"]
     names, by_labels = term.get("namespaces") or (), term.get("namespaceSelector")
     if not names and by_labels is None:
@@ -407,7 +407,7 @@ def _is_counted(pod: Json, other: Json, selector: Json | None) -> bool:
 
 
 def _counts(pod: Json, node: Json, constraint: Json, keys: list[str]) -> bool:
-    """Whether pods on a node count for a constraint."""
+    """True if pods on a node count for a constraint."""
     labels = node["metadata"].get("labels") or {}
     if any(key not in labels for key in keys):
         return False

@@ -1,9 +1,9 @@
 """Requests made from the OpenAPI documents that the embedded API server publishes, with schemathesis.
 
-Every operation of every document gets requests that follow its schema and requests that do not. No answer
-may be an error of the server, break off, be late or break its own schema, nothing may be logged as an error,
-and the server still answers afterwards. What is published says little about names, so a request would hit
-nothing: documents are `sharpened` first, so that names are few and bodies are about objects that may exist.
+Every operation of every document gets requests that follow its schema and requests that do not. No answer may
+be a server error, break off, be late or violate its own schema, no error may be logged, and the server must
+still answer afterwards. The documents say little about names, so a request would miss all objects: they are
+`sharpened` first, so that names are few and bodies are about objects that may exist.
 """
 
 import asyncio

@@ -1,8 +1,9 @@
-"""An API server that checks nothing: it lists and watches bodies as they are, text that nobody has decoded.
+"""An API server without validation: it lists and watches bodies as they are, as undecoded text.
 
-The embedded API server refuses what it could not handle itself, so objects at the limits of another server
+The embedded API server refuses objects it could not handle itself, so objects at the limits of another server
 never reach a scheduler through it. This one has them in its lists and watches byte by byte. It sets the
-scheduler's name of pods and binds them, takes every other write for done, and knows nothing else of the API.
+scheduler's name of pods and binds them, accepts every other write without effect, and knows nothing else of
+the API.
 """
 
 import asyncio
@@ -61,7 +62,7 @@ class RecordedServer:
     # Objects
 
     def put(self, resource: Resource, key: str, body: Json) -> None:
-        """Add an object or replace it, whatever its body is; `key` is unique within its kind."""
+        """Add or replace an object with any body; `key` is unique within its kind."""
         collection = _path_of(resource)
         kind = "MODIFIED" if key in self._objects[collection] else "ADDED"
         self._version += 1
@@ -129,7 +130,7 @@ class RecordedServer:
             await changed.wait()
 
     async def _without_end(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
-        """A list whose first item has a name that goes on and on."""
+        """A list whose first item has an endless name."""
         await response.prepare(request)
         piece, sent = b"x" * (1 << 20), 0
         await response.write(b'{"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"')

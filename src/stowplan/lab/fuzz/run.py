@@ -65,7 +65,7 @@ REUSED: Final = ("context.cache.table.resources._free", "context.cache.table.bud
 """Lists of numbers that will be used again: as long as the most that was ever needed at a time."""
 
 MOST_PATHS: Final = 5
-"""How many of the containers that grew are named, the largest first."""
+"""Number of grown containers that are named, the largest first."""
 
 WRITTEN: Final = (
     *KINDS,
@@ -102,7 +102,8 @@ MORE: Final = 1.0
 """Seconds of virtual and CPU time together that an ordinary pod may wait longer than without the case."""
 
 LONGEST_HOLD: Final = 1.0
-"""Seconds of CPU time for which no turn may hold the loop, whatever the limit: /livez would not answer."""
+"""Seconds of CPU time for which no turn may hold the loop, regardless of the limit: /livez would not
+answer."""
 
 DOUBLED: Final = 2.5
 NOISE: Final = 0.05
@@ -122,11 +123,11 @@ EXPECTED_ERRORS: Final = (
     "pod does not exist any more",
     "Error updating pod",
 )
-"""What kube-scheduler reports as errors, too: a score out of range, a PostFilter after an early rejection, a
-pod that was deleted while it was being bound."""
+"""Errors that kube-scheduler reports, too: a score out of range, a PostFilter after an early rejection, a pod
+that was deleted while it was being bound."""
 
 BOUNDED: Final = (ChangeLog, LastDecisions, EventRecorder, SchedulerMetrics, BatchMetrics, Distribution)
-"""Parts of a scheduler that keep up to a fixed number of entries whatever the cluster holds."""
+"""Parts of a scheduler that keep up to a fixed number of entries regardless of the cluster's size."""
 
 
 class FuzzFinding(NamedTuple):
@@ -151,7 +152,8 @@ class Hold(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FuzzRun:
-    """What to run. `size` is the length of extreme lists, `limit_ms` how long the loop may be held."""
+    """Parameters of a run. `size` is the length of extreme lists, `limit_ms` the time the loop may be
+    held."""
 
     nodes: int = 20
     size: int = 300
@@ -162,7 +164,7 @@ class FuzzRun:
 
 @dataclass(slots=True)
 class FuzzResult:
-    """What came of it."""
+    """Result of a run."""
 
     cases: int = 0
     counts: Counter[str] = field(default_factory=Counter)
@@ -253,7 +255,7 @@ class _Fuzz:
             try:
                 async with scheduler.running():
                     await self._run_with(scheduler, left)
-            except Exception as failure:  # noqa: BLE001 - whatever ended it is the finding
+            except Exception as failure:  # noqa: BLE001 - any exception is the finding
                 last = traceback.extract_tb(failure.__traceback__)[-1]
                 where = f"{last.filename.rpartition('/')[2]}:{last.lineno}"
                 self._find(SURVIVES, f"{type(failure).__name__}: {failure} ({where})")
@@ -302,7 +304,7 @@ class _Fuzz:
         return time.thread_time() - self._unwatched
 
     async def _warm_up(self, scheduler: Scheduler) -> None:
-        """What the first pods make a scheduler allocate is not growth."""
+        """Allocate what the first pods make a scheduler allocate, which does not count as growth."""
         labels = node("node-1", generation="1")["metadata"]["labels"]
         for number, selector in enumerate(({}, {}, labels, labels, {})):
             steps = (FuzzStep("create", PODS, pod(f"warm-{number}", nodeSelector=selector)), FuzzStep("wait"))
@@ -370,7 +372,7 @@ class _Fuzz:
         self._find(GROWS, f"{min(whole):.2f} s of CPU time, half of it {min(half):.2f} s")
 
     async def _schedule_ordinary_pods(self) -> None:
-        """Who has dealt with a pod may keep the last one, or the last with a volume: let them be ordinary."""
+        """Caches may keep the last pod, or the last with a volume: make those ordinary pods."""
         self._store.create(PODS, pod(PROBE))
         volume = {"name": "v", "persistentVolumeClaim": {"claimName": "nowhere"}}
         self._store.create(PODS, pod(f"{PROBE}-with-volume", volumes=[volume]))
@@ -388,7 +390,7 @@ class _Fuzz:
         except ApiError as refusal:
             self._result.counts["refused"] += 1
             self._result.refusals[f"{step}: {refusal.message[:160]}"] += 1
-        except Exception as failure:  # noqa: BLE001 - whatever an API server does not answer is a finding
+        except Exception as failure:  # noqa: BLE001 - any failure of an API server to answer is a finding
             self._find(ANSWERS, f"{step}: {type(failure).__name__}: {failure}")
         took = time.thread_time() - began
         if took > MORE:
@@ -498,9 +500,9 @@ class _Fuzz:
             self._before[path] = after[path]
 
     def _sizes(self, scheduler: Scheduler) -> dict[str, int]:
-        """Without the results kept for classes of pods, which are bounded by a budget of their own.
+        """Sizes without the results kept for classes of pods, which have a separate budget.
 
-        Tables that are swept now and then are swept when they are asked for their sizes.
+        Tables that are swept now and then are swept when their sizes are read.
         """
         for profile in scheduler.context.profiles.values():
             profile.framework.forget_classes()
@@ -512,7 +514,7 @@ class _Fuzz:
         )
 
     def judge(self, scheduler: Scheduler, info: PodInfo, node: str) -> None:
-        """Whether a node is feasible for a pod by rules that share nothing with the scheduler."""
+        """Check a decision by rules that share nothing with the scheduler."""
         self._result.counts["decisions"] += 1
         body = self._versions.body(PODS, info.pod)
         problem = objection(self._versions.known(scheduler), body, node)

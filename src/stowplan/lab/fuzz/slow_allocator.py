@@ -1,8 +1,8 @@
 """A plain, slow allocator on stored objects: it tries choices in order, with none of the plugin's code.
 
-It knows exact requests and alternatives, counts and all, admin access, selectors of the form
-`...model == "a"`, taints, matchAttribute and distinctAttribute, counters, and capacity with its policies.
-After every choice all rules are checked again from the beginning.
+It knows exact requests and alternatives, counts and all, admin access, selectors of the form `...model ==
+"a"`, taints, matchAttribute and distinctAttribute, counters, and capacity with its policies. After every
+choice all rules are checked again from the beginning.
 """
 
 from collections import Counter
@@ -65,11 +65,11 @@ def offers(slices: Sequence[Json], node: str) -> list[SlowOffer]:
 
 
 class SlowAllocator:
-    """The first choice of devices for a claim on a node, beside what other claims have.
+    """The first choice of devices for a claim on a node, given the devices of other claims.
 
     `all_without_full`: a request for all devices leaves out those with too little capacity left.
-    `distinct_from_last`: distinctAttribute compares a device with the last one of each request, and nothing
-    with a request any more of which a device was given up. Both are so in 1.36.
+    `distinct_from_last`: distinctAttribute compares a device with the last one of each request, and with
+    nothing for a request whose device was released. Both are so in 1.36.
     """
 
     def __init__(
@@ -198,7 +198,8 @@ class SlowAllocator:
         return all(taint["key"] in tolerated for taint in offer.device.get("taints") or ())
 
     def _capacity_holds(self, choices: Sequence[SlowChoice]) -> bool:
-        """What is chosen beside what others have, also of a device that is not shared any more."""
+        """True if the chosen devices fit in addition to others' use, also of a device that is no longer
+        shared."""
         total = Counter(self._consumed)
         for one in choices:
             for name, capacity in one.offer.capacity.items():
@@ -210,7 +211,7 @@ class SlowAllocator:
         )
 
     def _counters_hold(self, choices: Sequence[SlowChoice]) -> bool:
-        """What is drawn beside the devices of the pool that others have."""
+        """True if the counters suffice in addition to the devices of the pool that others have."""
         for pool in {one.offer.pool for one in choices if one.offer.device.get("consumesCounters")}:
             drawing = [one.offer.device for one in choices if one.offer.pool == pool]
             counters = next(one.offer.counters for one in choices if one.offer.pool == pool)
@@ -282,7 +283,8 @@ def _selects(asked: Json, offer: SlowOffer) -> bool:
 
 
 def _has_room(asked: Json, offer: SlowOffer, consumed: Mapping[tuple[str, str, str], int]) -> bool:
-    """Whether what others have of a device leaves what a request consumes, and its policies allow that."""
+    """True if others' use of a device leaves the amount that a request consumes, and its policies allow
+    that."""
     wanted = (asked.get("capacity") or {}).get("requests") or {}
     return wanted.keys() <= offer.capacity.keys() and all(
         _is_allowed(amount := _amount(asked, name, capacity), capacity.get("requestPolicy") or {})
@@ -292,7 +294,7 @@ def _has_room(asked: Json, offer: SlowOffer, consumed: Mapping[tuple[str, str, s
 
 
 def _amount(asked: Json, name: str, capacity: Json) -> int:
-    """What a request consumes of a capacity: what it asks for, rounded up, or else the default or all."""
+    """Amount a request consumes of a capacity: its own, rounded up, or else the default or all."""
     policy = capacity.get("requestPolicy") or {}
     wanted = ((asked.get("capacity") or {}).get("requests") or {}).get(name)
     if wanted is None:

@@ -111,7 +111,7 @@ class _Wire:
                     await self._schedule_probe(server)
         except TimeoutError:
             self._find(GOES_ON, f"an ordinary pod was not bound within {NEVER:g} s")
-        except Exception as failure:  # noqa: BLE001 - whatever ended it is the finding
+        except Exception as failure:  # noqa: BLE001 - any exception is the finding
             self._find(SURVIVES, f"{type(failure).__name__}: {failure}")
 
     async def _schedule_probe(self, server: RecordedServer) -> None:

@@ -39,7 +39,7 @@ def replay_line(line: Line, report: VerifyReport) -> None:
 
 
 def outcome(document: str, gates: FeatureGates = DEFAULT_GATES) -> dict[str, Any]:
-    """What comes of a document, in the form in which it is recorded."""
+    """Result of a document, in the form in which it is recorded."""
     try:
         built = build(load(document, gates))
     except ConfigError as error:

@@ -1,8 +1,8 @@
 """Recorded decisions: scenarios replayed and compared, fact by fact.
 
-A fact is what one decision says on one subject: everything `filter TaintToleration` said about the nodes it
-rejected, all scores of `score NodeResourcesFit`, the message. What takes a plugin that is not built is
-counted apart, never as equal.
+A fact is the statement of one decision on one subject: all results of `filter TaintToleration` for the nodes
+it rejected, all scores of `score NodeResourcesFit`, the message. Facts that need a missing plugin are counted
+separately, never as equal.
 """
 
 from collections import defaultdict

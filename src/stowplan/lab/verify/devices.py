@@ -42,7 +42,7 @@ EXTENDED = "<extended resources>"
 
 
 class ClaimServer:
-    """Claims as an API server keeps them; whatever is written is known to the table at once."""
+    """Claims as an API server keeps them; every write is visible in the table at once."""
 
     def __init__(self, table: ClusterTable) -> None:
         self._table = table
@@ -120,7 +120,7 @@ def _json(value: Any) -> Any:
 
 
 def _driven(claim: ResourceClaim) -> ResourceClaim:
-    """What the simulated driver reports of devices that were just allocated."""
+    """Report of the simulated driver about newly allocated devices."""
     allocation = claim.allocation
     if allocation is None:
         return claim
@@ -152,7 +152,7 @@ def _reported(result: DeviceRequestAllocationResult) -> AllocatedDeviceStatus:
 
 
 class ReplayServices:
-    """What plugins find of a scheduler while a scenario is replayed: the API server for claims, and time."""
+    """Services for plugins while a scenario is replayed: the API server for claims, and time."""
 
     def __init__(self, table: ClusterTable) -> None:
         self.client: Any = ClaimServer(table)
@@ -172,7 +172,7 @@ class ReplayServices:
     deletions = AwaitedDeletions()
 
     async def in_turn(self, pod: Pod) -> None:
-        """There is nobody else."""
+        """No other tasks run."""
 
     def objects(self, kind: str) -> Mapping[str, Object]:
         raise LookupError(f"a replay has no informer of {kind}")
@@ -209,7 +209,7 @@ async def reserve_and_pre_bind(framework: Framework, cycle: Cycle, pod: PodInfo,
     return status
 
 
-# What became of the claims, in the form of a recording
+# Resulting claims, in the form of a recording
 
 
 class ClaimFacts:

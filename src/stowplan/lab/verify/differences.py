@@ -1,9 +1,9 @@
-"""The same inputs under two releases: what differs, and which of their differences explains it.
+"""The same inputs under two releases: the differences, and the documented changes that explain them.
 
-What differs between releases comes from what their data names: the table of plugins, a gate with another
-default, a choice in a rule. A fact that differs is explained by a change if it already differs between the
-older release and the older release with that change alone, or between the newer one and the newer one
-without it. documented.py says which subjects each change may concern.
+Differences between releases come from their data: the table of plugins, a gate with another default, a choice
+in a rule. A fact that differs is explained by a change if it already differs between the older release and
+the older release with that change alone, or between the newer one and the newer one without it. documented.py
+lists the subjects each change may concern.
 """
 
 from collections import Counter
@@ -49,12 +49,12 @@ Changes = Mapping[str, Release]
 
 @dataclass(slots=True)
 class ReleaseComparison:
-    """What was found: facts stated, those that differ, what explains them, and those nothing explains."""
+    """Result: facts stated, those that differ, their explanations, and unexplained ones."""
 
     stated: int = 0
     differing: int = 0
     by_change: dict[str, Counter[str]] = field(default_factory=dict)
-    """How many facts of each subject a change explains."""
+    """Number of facts of each subject that a change explains."""
     unexplained: list[Fact] = field(default_factory=list)
 
     @property
@@ -120,7 +120,7 @@ class Comparer:
             self.found.by_change.setdefault(change, Counter()).update(subjects)
 
     def _can_be_both(self, line: Line) -> bool:
-        """Whether both releases have the gates that a case turns on."""
+        """True if both releases have the gates that a case turns on."""
         named = {setting.partition("=")[0] for setting in line.head.gates or ()}
         return all(named <= release.gates.keys() for release in (self.old, self.new))
 
@@ -139,7 +139,7 @@ def _changes(old: Release, new: Release) -> dict[str, Release]:
 
 
 def kind_of(line: Line) -> str | None:
-    """What kind of recording a line is of; None if it says nothing about releases."""
+    """Kind of recording of a line; None if it is independent of releases."""
     head = line.head
     if head.kind is not None:
         return DOCUMENTS if head.kind == "config" else HINTS if head.kind in hints.KINDS else None
@@ -183,7 +183,7 @@ def _scenario(data: bytes) -> RecordedScenario:
 
 
 class _Collected(VerifyReport):
-    """Collects what was found, whatever was recorded."""
+    """Collects results, without comparing them with the recording."""
 
     def __init__(self, line: Line) -> None:
         super().__init__()

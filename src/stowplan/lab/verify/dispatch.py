@@ -28,7 +28,7 @@ def replay(
 
 
 def replayer_of(line: Line) -> Replayer:
-    """What replays a line. Raises RecordingError."""
+    """Replayer of a line. Raises RecordingError."""
     head = line.head
     if head.kind is not None:
         if head.kind not in _BY_KIND:

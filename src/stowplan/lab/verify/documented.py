@@ -1,7 +1,7 @@
-"""Where two releases may differ: which subjects of recorded facts each change concerns.
+"""Allowed differences of two releases: the subjects of recorded facts that each change concerns.
 
-docs/versions.md has this table. What follows from other results is not listed: a node that a filter rejects
-has no score, and the message is another one (`FOLLOWS`).
+docs/versions.md has this table. Consequences of other results are not listed: a node that a filter rejects
+has no score, and the message differs (`FOLLOWS`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -110,7 +110,7 @@ FOLLOWS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def is_documented(change: str, subject: str) -> bool:
-    """Whether a change may concern a subject, itself or by what follows."""
+    """True if a change may concern a subject, itself or as a consequence."""
     named = DIFFERENCES.get(change, ())
     return subject in named or _matches(subject, following(named))
 

@@ -41,7 +41,7 @@ def replay_line(line: Line, report: VerifyReport) -> None:
 
 
 def outcome(case: dict[str, Any], release: Release) -> dict[str, Any]:
-    """What comes of a case as a release, in the form in which it is recorded."""
+    """Result of a case in a release, in the form in which it is recorded."""
     features = features_of(release.behaviour.devices)
     result, refusal = _evaluated(case, features), _new_refusal(case["expression"], features)
     told = result.get("error") if result["result"] == "compileError" else None

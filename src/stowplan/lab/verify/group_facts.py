@@ -1,4 +1,4 @@
-"""What a group's scheduling came to, in the form of recordings."""
+"""Results of a group's scheduling, in the form of recordings."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,7 +24,7 @@ Json = dict[str, Any]
 
 
 class _Run:
-    """One run of the algorithm, as it goes on."""
+    """State of one run of the algorithm."""
 
     def __init__(self, root: PodGroupInfo) -> None:
         self.root = root
@@ -32,9 +32,9 @@ class _Run:
         self.scores: list[Json] = []
         self.result: GroupResult | None = None
         self.outcomes: dict[str, Json] = {}
-        """What is recorded of groups without placements."""
+        """Recorded results of groups without placements."""
         self.open: dict[str, Json] = {}
-        """What is known of the attempt of each group that is being made."""
+        """Current attempt of each group."""
         self.where: list[tuple[str, str]] = []
 
 
@@ -127,7 +127,7 @@ class GroupFacts(Instrument):
     def group_decided(self, result: GroupResult, found: PodGroupPostFilterResult | None) -> None:
         self._final, self._found = result, found
 
-    # What a recording has
+    # Form of a recording
 
     def document(self, *, placements: bool) -> Json:
         """The facts of the cycle; `placements` says whether placements are recorded."""

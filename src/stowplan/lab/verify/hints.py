@@ -222,7 +222,7 @@ class _RecordingQueue:
     """A queue that notes the calls to it, in the words of a recording."""
 
     has_waiting_or_in_flight = True
-    """Every event is told one by one."""
+    """Every event is recorded separately."""
 
     def __init__(self) -> None:
         self.calls: list[dict[str, Any]] = []

@@ -1,9 +1,9 @@
 """Replays whole runs of a scheduler with pod groups: a real queue, cache, plugins and bindings.
 
-As in the recordings time stands still but for a millisecond per object that is created and per pod that
-fails; when only groups in backoff are left it goes on to the next whole second. After each cycle everything
-that was written has taken effect before the next begins. Where a scheduler has a choice among equals, it
-takes the first by name.
+As in the recordings time stands still except for a millisecond per object that is created and per pod that
+fails; when only groups in backoff are left it advances to the next whole second. After each cycle all writes
+have taken effect before the next begins. Where a scheduler has a choice among equals, it takes the first by
+name.
 """
 
 import asyncio
@@ -163,9 +163,9 @@ class _FirstOnes(Random):
 
 
 class _Server(InProcessClient):
-    """An API server where pods that are deleted are gone at once.
+    """An API server where deleted pods are gone at once.
 
-    While `told` is not set nobody hears of changes.
+    While `told` is not set, watchers get no changes.
     """
 
     def __init__(self, store: Store) -> None:
@@ -220,8 +220,8 @@ class _Server(InProcessClient):
         status = patch.get("status") if isinstance(patch, dict) else None
         if resource is PODS and isinstance(status, dict) and status.get("nominatedNodeName", "") is None:
             assert isinstance(patch, dict)
-            # kube-scheduler patches the difference to what its informer knows. As nobody is told before the
-            # cycle is over, it does not know of the nomination that it wrote before binding.
+            # kube-scheduler patches the difference to its informer's object. As watchers get no events before
+            # the cycle is over, it does not know of the nomination that it wrote before binding.
             if not self.told.is_set() and f"{namespace}/{name}" not in self.nominated:
                 patch = {**patch, "status": {k: v for k, v in status.items() if k != "nominatedNodeName"}}
         return await super().patch(resource, namespace, name, patch, kind, subresource=subresource)
@@ -329,7 +329,7 @@ class GroupReplay:
                 await self._schedule(batch)
             return self._end()
 
-    # What happens around the scheduler
+    # Environment of the scheduler
 
     def _load(self, obj: Json) -> None:
         resource = self._catalogue.of_kind(obj["apiVersion"], obj["kind"])
@@ -361,7 +361,7 @@ class GroupReplay:
             await _settle()
 
     def _start_pods(self, bound: Mapping[str, str], order: list[str], cycle: int) -> None:
-        """What a kubelet does: pods that have a node run, and are no longer nominated."""
+        """The kubelet's part: pods that have a node run, and are no longer nominated."""
         for key in bound:
             namespace, name = key.split("/")
             pod = self._store.get(PODS, namespace, name)
@@ -390,7 +390,7 @@ class GroupReplay:
                 return
 
     def _wait(self, batch: int) -> bool:
-        """Go on to the next whole second if somebody's backoff ends some time; False if nobody is left."""
+        """Advance to the next whole second if some backoff is still running; False if none is left."""
         queue = self._scheduler.context.queue
         if not queue.counts()["backoff"]:
             return False
@@ -449,7 +449,7 @@ class GroupReplay:
         return [member for leaf in tree.leaves for member in queued.members.get(leaf.key, ())]
 
     def _events(self, known: set[str]) -> list[Json]:
-        """What was told of but that pods were scheduled or failed."""
+        """Events other than those of scheduled or failed pods."""
         found = []
         for one in self._store.all(EVENTS):
             if one["metadata"]["uid"] in known or one["reason"] in ("Scheduled", "FailedScheduling"):

@@ -74,8 +74,8 @@ class Line:
 
     @cached_property
     def family(self) -> str:
-        """What the facts of this recording are reported under: the name of the file without its endings, with
-        the release if it is not the first."""
+        """Name for reports of the facts of this recording: that of the file without its endings, with the
+        release if it is not the first."""
         name = family_of(self.path)
         return name if self.release is FIRST_RELEASE else f"{name} ({self.release.name})"
 
@@ -100,7 +100,7 @@ class Line:
             raise self.error(f"not a case of this kind: {error}") from error
 
     def error(self, message: object) -> VerifyError:
-        """What is wrong with this line."""
+        """An error with the place of this line."""
         return VerifyError(f"{self.path}: line {self.number}: {' '.join(str(message).split())}")
 
 

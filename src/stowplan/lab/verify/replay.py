@@ -1,9 +1,9 @@
 """Recorded scenarios and their replay: the same cluster, the same pods in the same order, attempt by attempt.
 
-A scenario is a cluster, pods to place in order, and what came of each. The same types hold what stowplan
-makes of an attempt, so that the two can be compared. After each attempt the recorded outcome is put into
-effect, whatever came out here: one difference does not bring others after it, and pods that need something
-not built yet still stand where they should.
+A scenario is a cluster, pods to place in order, and the result of each. The same types hold stowplan's result
+of an attempt, so that the two can be compared. After each attempt the recorded outcome is applied, regardless
+of the result here: one difference does not cause others after it, and pods that need a missing plugin still
+stand where they should.
 """
 
 import asyncio
@@ -95,7 +95,7 @@ class RecordedCandidate(_Recorded):
 
 
 class RecordedPreemption(_Recorded):
-    """What the PostFilter plugins came to."""
+    """Result of the PostFilter plugins."""
 
     code: str
     nominated_node: str | None
@@ -204,11 +204,11 @@ def _located(where: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What came of one attempt here.
+    """Result of one attempt here.
 
     `attempt` is None where the pod needs a plugin that is not built (`missing`). With an attempt, `missing`
-    names the first PostFilter plugin that is not built: then the message ends before what it would say, and
-    `message_alone` is the message without the words of any PostFilter plugin.
+    names the first PostFilter plugin that is not built: then the message ends before its part, and
+    `message_alone` is the message without the text of any PostFilter plugin.
     """
 
     attempt: ReplayAttempt | None
@@ -314,7 +314,7 @@ class ScenarioReplay:
         return nominations
 
     def _result(self, expected: ReplayAttempt, framework: Framework, found: ScheduleResult) -> Replayed:
-        """What was found, in the form of a recording."""
+        """Result in the form of a recording."""
         evaluation = found.evaluation
         names = self._names(evaluation.feasible_rows.tolist())
         best = sorted(self._names(found.best_rows().tolist())) if names else []
@@ -449,7 +449,7 @@ class ScenarioReplay:
         self._running[info.key] = info.uid
 
     def _reserve(self, info: PodInfo, node: str) -> None:
-        """What the pod needs beside room is taken; recordings end there, nothing of it is ever bound."""
+        """Take the pod's resources besides room; recordings end there, the pod is never bound."""
         if self._evaluated is None or self._evaluated[0] != info.key or self._services is not None:
             return
         Lifecycle(self._framework(info)).reserve(self._evaluated[1].cycle, info, node)

@@ -1,9 +1,8 @@
-"""What a comparison with recorded facts found: counts, and the first differences in full.
+"""Result of a comparison with recorded facts: counts, and the first differences in full.
 
-A *family* is what is replayed (`primitives`, `spread`, `config`), a *subject* one kind of fact in it
+A *family* is the kind of recording (`primitives`, `spread`, `config`), a *subject* one kind of fact in it
 (`quantity`, `scores`, `fitError`). Replayers call `VerifyReport.add` once per fact compared, or
-`VerifyReport.not_built` for facts about something stowplan does not do yet; only differences make a report
-fail.
+`VerifyReport.not_built` for facts about missing features; only differences make a report fail.
 """
 
 import json
@@ -19,7 +18,7 @@ _LONGEST_VALUE = 2000
 
 @dataclass(slots=True)
 class FactCounts:
-    """How many facts of one subject were compared, were equal, or were left out as not built."""
+    """Number of facts of one subject that were compared, were equal, or were left out as not built."""
 
     compared: int = 0
     equal: int = 0

@@ -42,17 +42,17 @@ _VERSION: Final = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class ArrivalRun:
-    """What arrives."""
+    """Arriving objects."""
 
     nodes: int = 10_000
     pods: int = 1_000_000
     watch_lists: bool = False
-    """Whether it arrives as the initial events of watches."""
+    """True if they arrive as the initial events of watches."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArrivalFigures:
-    """What was measured; CPU time is that of the scheduler alone."""
+    """Measured figures; CPU time is that of the scheduler alone."""
 
     seconds: float
     cpu_s: float
@@ -146,7 +146,7 @@ class _Collections:
 
 @asynccontextmanager
 async def _server(run: ArrivalRun) -> AsyncIterator[int]:
-    """The server in a process of its own; gives its port."""
+    """The server in a separate process; yields its port."""
     code = f"from stowplan.lab.bench.engine.arrival import serve; serve({run.nodes}, {run.pods})"
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None

@@ -18,7 +18,7 @@ SERVICES, JOBS = 0.36, 0.54
 
 @dataclass(frozen=True, slots=True)
 class DayRun:
-    """What to simulate."""
+    """Parameters of the simulation."""
 
     nodes: int = 5000
     pods: int = 200_000

@@ -25,14 +25,14 @@ T = TypeVar("T", bound=Object)
 DRIVER: Final = "gpu.example.com"
 DEVICES_PER_NODE: Final = 10
 HELD_PER_NODE: Final = 5
-"""How many of its pods hold devices on a node from the beginning."""
+"""Number of pods on each node that hold devices from the beginning."""
 CLASS: Final = "gpu"
 TEMPLATE: Final = "one-gpu"
 RESOURCE: Final = "example.com/gpu"
 SHARERS: Final = 10
-"""How many pods use one claim in `dra-shared`, or one device in `dra-capacity`."""
+"""Number of pods that use one claim in `dra-shared`, or one device in `dra-capacity`."""
 ENTRY: Final = "gpu"
-"""What pods call their claim."""
+"""Name of the claim in pods."""
 
 _API_VERSION: Final = "resource.k8s.io/v1"
 _encode = msgspec.json.Encoder().encode

@@ -33,7 +33,7 @@ from stowplan.scheduler.table.table import ClusterTable, load
 
 @dataclass(frozen=True, slots=True)
 class EngineRun:
-    """What to measure."""
+    """Parameters of a measurement."""
 
     workload: str
     nodes: int = 5000
@@ -45,7 +45,7 @@ class EngineRun:
 
 @dataclass(frozen=True, slots=True)
 class EngineFigures:
-    """What was measured. Times of pods are in microseconds."""
+    """Measured figures. Times of pods are in microseconds."""
 
     us_per_pod: float
     us_per_pod_mean: float

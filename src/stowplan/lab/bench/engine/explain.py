@@ -1,8 +1,8 @@
-"""How long explanations take: from the start of the command to its answer, and from a running scheduler.
+"""Duration of explanations: from the start of the command to its answer, and from a running scheduler.
 
-The cluster is in a process of its own: an API server with a scheduler in it, no controllers and no kubelets.
-Besides the pods that run there are pods that fit nowhere, of some templates. Commands are started as a person
-starts them, so that their figures have everything in them: Python, imports, lists over HTTPS, the table.
+The cluster is in a separate process: an API server with a scheduler in it, no controllers and no kubelets.
+Besides the running pods there are pods that fit nowhere, of some templates. Commands are started as a person
+starts them, so that their figures include everything: Python, imports, lists over HTTPS, the table.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ _SERVE: Final = "import sys; from stowplan.lab.bench.engine.explain import serve
 
 @dataclass(frozen=True, slots=True)
 class ExplainRun:
-    """What to measure."""
+    """Parameters of a measurement."""
 
     nodes: int = 5000
     pods: int = 50_000
@@ -159,7 +159,7 @@ def _cpu_of_children() -> float:
     return used.ru_utime + used.ru_stime
 
 
-# The cluster, in a process of its own
+# The cluster, in a separate process
 
 
 @asynccontextmanager
@@ -183,7 +183,7 @@ async def _cluster(run: ExplainRun) -> AsyncIterator[Path]:
 
 
 def serve(arguments: list[str]) -> None:
-    """The other process: a cluster until it is told to end."""
+    """The other process: a cluster until it is terminated."""
     kubeconfig, *figures = arguments
     asyncio.run(_serve(Path(kubeconfig), ExplainRun(*map(int, figures))))
 

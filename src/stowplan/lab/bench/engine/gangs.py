@@ -57,18 +57,18 @@ class GangWorkload(BenchWorkload):
         return BenchWorkload((basic,)).existing(node, count)
 
     def node_labels(self, number: int) -> dict[str, str]:
-        """Labels of a node beside those that all nodes have."""
+        """Labels of a node in addition to the common ones."""
         if self.too_large:
             return {POOL: "gang"} if number < self.group_size * POOL_SHARE else {}
         return {RACK: f"rack-{number % DOMAINS:03}"} if self.topology else {}
 
     def unbindable(self, pods: int) -> int:
-        """How many of the pods are never bound."""
+        """Number of pods that are never bound."""
         return min(self.too_large * self.group_size, pods)
 
     @property
     def config(self) -> LoadedConfig:
-        """What a scheduler of these pods is set up with."""
+        """Configuration of a scheduler of these pods."""
         gates = {"GenericWorkload": True, "TopologyAwareWorkloadScheduling": self.topology}
         return default_config(FeatureGates(gates, RELEASES["1.37"]))
 

@@ -40,13 +40,13 @@ from stowplan.scheduler import Scheduler, Settings
 from stowplan.scheduler.recording import Recording, recorded_scheduler
 
 MAX_UNBOUND = 500
-"""How many pods may be created and not yet bound."""
+"""Maximum number of pods created but not bound."""
 
 UNSCHEDULABLE_EVERY = 10
-"""With churn one pod in so many asks for more than any node has."""
+"""With churn one pod in this many requests more than any node has."""
 
 NODE_UPDATES_PER_BURST = 20
-"""With churn so many nodes are updated whenever pods are created."""
+"""Number of nodes updated with each burst of created pods, with churn."""
 
 _IDLE_TIMEOUT = 5.0
 """Seconds without a binding after which the pods that are left are taken for those that fit nowhere."""
@@ -54,7 +54,7 @@ _IDLE_TIMEOUT = 5.0
 
 @dataclass(frozen=True, slots=True)
 class LoopRun:
-    """What to measure."""
+    """Parameters of a measurement."""
 
     workload: str = "basic"
     nodes: int = 5000
@@ -63,12 +63,12 @@ class LoopRun:
     seed: int = 0
     churn: bool = False
     group_size: int = 64
-    """How many pods are a group, in workloads with groups."""
+    """Number of pods in a group, in workloads with groups."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoopFigures:
-    """What was measured."""
+    """Measured figures."""
 
     pods_per_s: float
     cpu_us_per_pod: float
@@ -93,10 +93,11 @@ class LoopFigures:
 
 @dataclass(frozen=True, slots=True)
 class InspectedFigures:
-    """What the API and the page cost while nobody looks: CPU time in microseconds a pod, in turns.
+    """Cost of the API and the page when unused: CPU time in microseconds a pod, in turns.
 
-    Other work on the machine makes turns slower, never faster, so the quicker quarter of the turns says most:
-    `without_us` and `with_us` are the lower quartiles. `median_ratio` is that of neighbouring turns.
+    Other work on the machine makes turns slower, never faster, so the quicker quarter of the turns is most
+    accurate: `without_us` and `with_us` are the lower quartiles. `median_ratio` is that of neighbouring
+    turns.
     """
 
     without_us: float
@@ -111,7 +112,7 @@ class InspectedFigures:
 
 @dataclass(frozen=True, slots=True)
 class RecordedFigures:
-    """What recording costs: CPU time in microseconds a pod, in turns, as `InspectedFigures` has them."""
+    """Cost of recording: CPU time in microseconds a pod, in turns, as in `InspectedFigures`."""
 
     without_us: float
     with_us: float
@@ -306,7 +307,7 @@ async def running_scheduler(
 
 
 def _claim_controller(store: Store, seed: int) -> AbstractAsyncContextManager[ControllerManager]:
-    """What makes claims from templates and takes reservations back, as beside every scheduler."""
+    """Controller that creates claims from templates and releases reservations, as in every cluster."""
     context = ControllerContext.of(InProcessClient(store), RealClock(), random.Random(seed))
     return ControllerManager(context, [ResourceClaimController(context)]).running()
 

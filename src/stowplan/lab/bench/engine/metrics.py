@@ -1,8 +1,8 @@
-"""What counting and timing costs one pod that is scheduled at the first attempt.
+"""Cost of counting and timing one pod that is scheduled at the first attempt.
 
-Everything is touched that kube-scheduler touches for a pod without constraints under the default profile:
+This covers everything that kube-scheduler measures for a pod without constraints under the default profile:
 handlers of three events, PreEnqueue, the queue, a signature, ten extension points, thirteen plugins that
-judge it, the attempt as a whole, and for every tenth pod the durations of single plugins. The same is done
+evaluate it, the attempt as a whole, and for every tenth pod the durations of single plugins. The same is done
 with the classes of prometheus_client, whose series are kept by their label values so that none is looked up
 twice.
 """
@@ -97,7 +97,7 @@ Kind = TypeVar("Kind", Counter, Gauge, Histogram)
 
 
 class MetricsSeries(dict[tuple[str, ...], Kind], Generic[Kind]):
-    """The series of one family; one that is asked for comes into being."""
+    """The series of one family, created on first use."""
 
     def __init__(self, family: Kind) -> None:
         super().__init__()
@@ -206,7 +206,7 @@ class ClientMetrics:
 
 
 class Maker:
-    """Makes families of the catalogue in a registry of its own."""
+    """Makes families of the catalogue in a separate registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -237,7 +237,7 @@ class MetricsBatching(Protocol):
 
 
 class PodMetrics(Protocol):
-    """What is touched: the scheduler's own metrics, or something like them."""
+    """Measured interface: the scheduler's own metrics, or something like them."""
 
     @property
     def batches(self) -> MetricsBatching: ...
@@ -258,14 +258,14 @@ class PodMetrics(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MetricsFigures:
-    """What was measured: microseconds per pod, the best of some rounds."""
+    """Measured figures: microseconds per pod, the best of some rounds."""
 
     us_per_pod: float
     us_per_pod_prometheus_client: float
 
 
 def measure_metrics(pods: int) -> MetricsFigures:
-    """Count and time so many pods, with our metrics and with those of prometheus_client, in turn."""
+    """Count and time pods with our metrics and with those of prometheus_client, in turn."""
     queued = QueuedPod(ClusterTable().info(WORKLOADS["basic"].pod(0)), 0.0)
     ours = SchedulerMetrics(perf_counter, DEFAULT_GATES, Random(0))
     theirs = ClientMetrics(perf_counter, Random(0))

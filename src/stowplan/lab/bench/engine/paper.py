@@ -29,7 +29,7 @@ POD_LIST: Final = "openb_pod_list_{}.csv"
 FIRST_SEED: Final = 42
 INFLATED_TO: Final = 1.3
 SCALE: Final = range(0, 131, 10)
-"""At which percentages of requested GPUs the allocation is told."""
+"""Percentages of requested GPUs at which the allocation is reported."""
 _SELECTION: Final = {"Random": "random", "FGD": "fgd"}
 _NODE_COLUMNS: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 _POD_COLUMNS: Final = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec")
@@ -41,7 +41,7 @@ class TraceError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PaperRun:
-    """What to measure: a policy on the pods of `workload`, once for each seed."""
+    """Parameters of a measurement: a policy on the pods of `workload`, once for each seed."""
 
     trace: Path
     policy: str
@@ -91,7 +91,7 @@ class PaperTrace:
 
     @property
     def gpus(self) -> int:
-        """How many GPUs the nodes have."""
+        """Number of GPUs of all nodes."""
         return sum(int(node.status.allocatable[COUNT]) for node in self.nodes)
 
 

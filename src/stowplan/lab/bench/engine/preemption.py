@@ -1,14 +1,14 @@
-"""How long preemption takes: the decision alone, and through the whole scheduler.
+"""Duration of preemption: the decision alone, and through the whole scheduler.
 
-Every node is filled with pods of low priority that share its CPU evenly; preemptors ask for more than all but
-one of their victims leave behind. First only the decision is measured. Pods and nodes are decoded before the
-clock starts, which then runs while the template of a pod is worked out, all nodes are filtered, PostFilter
-decides, victims are taken out of the table and the pod is assumed in their place; no API server is asked to
+Every node is filled with pods of low priority that share its CPU evenly; preemptors request more than all but
+one of their victims leave free. First only the decision is measured. Pods and nodes are decoded before the
+clock starts, which then runs while the template of a pod is computed, all nodes are filtered, PostFilter
+decides, victims are taken out of the table and the pod is assumed in their place; no API server is called to
 delete anything.
 
 Then the whole scheduler: each preemptor is tried, finds no node, has victims deleted, is requeued when they
-are gone, tried again and bound. Victims end at once, as if a kubelet had stopped them. Everything is on that
-a scheduler does; the clock runs until the last pod is bound.
+are gone, tried again and bound. Victims end at once, as if a kubelet had stopped them. All parts of a
+scheduler are on; the clock runs until the last pod is bound.
 """
 
 import asyncio
@@ -45,8 +45,8 @@ NODE_MILLI_CPU = 32_000
 
 _IDLE_TIMEOUT = 5.0
 _IDLE_CPU = 0.2
-"""After so many seconds without a binding, in which the scheduler used less CPU time than this, the pods that
-are left are taken for those that cannot be helped. On a busy machine it may be at work for longer."""
+"""Seconds without a binding, in which the scheduler used less CPU time than this, after which the remaining
+pods count as impossible to help. On a busy machine it may be at work for longer."""
 
 _PRIORITIES = 5
 _STARTED = "2025-01-{day:02}T{hour:02}:{minute:02}:00Z"
@@ -55,10 +55,11 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class PreemptionRun:
-    """What to measure. With `budgets` every unimportant pod is under one of so many disruption budgets.
+    """Parameters of a measurement. With `budgets` every unimportant pod is under one of this number of
+    disruption budgets.
 
     Each preemptor needs the room of `victims` pods; `concurrent` of them wait at the same time. The API
-    server deletes `deletions_per_s` pods at most; 0: as many as it is asked to.
+    server deletes `deletions_per_s` pods at most; 0: without a limit.
     """
 
     nodes: int = 5000
@@ -73,7 +74,7 @@ class PreemptionRun:
 
 @dataclass(frozen=True, slots=True)
 class DecisionFigures:
-    """What was measured. Times of preemptors are in milliseconds."""
+    """Measured figures. Times of preemptors are in milliseconds."""
 
     ms_per_preemptor: float
     ms_per_preemptor_mean: float
@@ -87,7 +88,7 @@ class DecisionFigures:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerFigures:
-    """What was measured."""
+    """Measured figures."""
 
     preemptors_per_s: float
     cpu_ms_per_preemptor: float
@@ -222,7 +223,7 @@ def _create_running(store: Store, body: Json) -> None:
 
 
 class _Client(InProcessClient):
-    """A client of an API server that deletes so many objects in a second at most."""
+    """A client of an API server that limits deletions per second."""
 
     def __init__(self, store: Store, deletions_per_s: int) -> None:
         super().__init__(store)

@@ -43,7 +43,7 @@ _SPREAD: Final = """\
 
 @dataclass(frozen=True, slots=True)
 class QuestionsRun:
-    """What to ask about: nodes with some pods each, of which `drained` are drained."""
+    """Parameters of a question: nodes with some pods each, of which `drained` are drained."""
 
     nodes: int = 5000
     existing_per_node: int = 10

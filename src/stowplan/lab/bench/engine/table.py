@@ -1,7 +1,7 @@
-"""How long the cluster table takes to build, and what it costs in memory on top of the decoded objects.
+"""Build time of the cluster table, and its memory on top of the decoded objects.
 
 Objects are made twice: once for the clock, and once more with every allocation traced (tracemalloc), which is
-exact but slows everything down. What the process as a whole held at most is read before the tracing starts.
+exact but slows everything down. The maximum size of the process is read before the tracing starts.
 """
 
 import gc
@@ -23,7 +23,7 @@ from stowplan.scheduler.table.table import ClusterTable, load
 
 @dataclass(frozen=True, slots=True)
 class TableRun:
-    """What to measure."""
+    """Parameters of a measurement."""
 
     nodes: int = 5000
     pods_per_node: int = 10
@@ -31,7 +31,7 @@ class TableRun:
 
 @dataclass(frozen=True, slots=True)
 class TableFigures:
-    """What was measured. Bytes are those of live Python objects and arrays."""
+    """Measured figures. Bytes are those of live Python objects and arrays."""
 
     build_s: float
     decoded_bytes_per_node: float

@@ -1,9 +1,9 @@
-"""What an event costs while many pods wait for one: how long until the queue has dealt with it.
+"""Cost of an event while many pods wait for one: the time until the queue has handled it.
 
-Pods of some templates are rejected by NodeResourcesFit. Nodes that help nobody come first, then one that
+Pods of some templates are rejected by NodeResourcesFit. Nodes that help no pod come first, then one that
 helps all of them, once while they are backing off and once when they have waited so long that no backoff is
-left. Measured is the CPU time until the first of them is taken out of the queue, with metrics on; then all
-others are taken out and rejected again.
+left. Measured is the CPU time until the first of them is popped from the queue, with metrics on; then all
+others are popped and rejected again.
 """
 
 import gc
@@ -35,7 +35,7 @@ _LONG = 60.0
 
 @dataclass(frozen=True, slots=True)
 class WakingRun:
-    """What to measure."""
+    """Parameters of a measurement."""
 
     pods: int = 50_000
     templates: int = 50
@@ -43,10 +43,10 @@ class WakingRun:
 
 @dataclass(frozen=True, slots=True)
 class WakingFigures:
-    """What was measured."""
+    """Measured figures."""
 
     useless_event_ms: float
-    """A node comes that helps nobody."""
+    """A node is added that helps no pod."""
     first_pod_ms: float
     """From the event that helps all pods until the first of them is taken out."""
     first_backing_off_ms: float

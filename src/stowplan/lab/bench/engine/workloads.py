@@ -56,11 +56,11 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class WorkloadShape:
-    """What distinguishes one kind of pod from another: its labels and constraints.
+    """Properties that distinguish one kind of pod from another: its labels and constraints.
 
     With `own_claim` every pod has a volume, through a claim that has the pod's name. `device_claim` is the
     name of a claim for devices, "{pod}" in it the pod's name; with `templated` it is made from a template.
-    `amounts` are requested beside CPU and memory.
+    `amounts` are requested in addition to CPU and memory.
     """
 
     labels: dict[str, str]
@@ -237,7 +237,7 @@ class BenchWorkload:
     existing_of_kind: int = 1
 
     def objects(self, nodes: int, existing_per_node: int, pods: int) -> list[Object]:
-        """What there is beside nodes and pods."""
+        """Objects other than nodes and pods."""
         return [] if self.around is None else list(self.around(self, nodes, existing_per_node, pods))
 
     def pod(self, number: int, node_name: str = "") -> Pod:
@@ -249,21 +249,21 @@ class BenchWorkload:
         return make_pod(f"new-{number}", kind(number, own), milli_cpu, node_name)
 
     def node_labels(self, number: int) -> dict[str, str]:
-        """Labels of a node beside those that all nodes have."""
+        """Labels of a node in addition to the common ones."""
         return {}
 
     def unbindable(self, pods: int) -> int:
-        """How many of so many pods to place are never bound."""
+        """Number of the given pods that are never bound."""
         return 0
 
     @property
     def config(self) -> LoadedConfig | None:
-        """What a scheduler of these pods is set up with; None: as by default."""
+        """Configuration of a scheduler of these pods; None: the default."""
         return None
 
     @property
     def together(self) -> int:
-        """How many pods have to be there before any of them is scheduled."""
+        """Number of pods that have to exist before any of them is scheduled."""
         return 1
 
     def existing(self, node: int, count: int) -> Iterator[Pod]:
@@ -387,7 +387,7 @@ def _claim_device(shape: WorkloadShape, name: str, spec: Document, status: Docum
 
 
 def csi_node(name: str) -> CSINode:
-    """What the driver says of a node."""
+    """CSINode of a node."""
     driver = {"name": CSI_DRIVER, "nodeID": name, "topologyKeys": [], "allocatable": {"count": CSI_LIMIT}}
     document = {
         "apiVersion": "storage.k8s.io/v1",

@@ -1,7 +1,7 @@
 """Made-up features that nodes declare: upstream's benchmark of NodeDeclaredFeatures adds them in Go.
 
-The parameter `numNodeDeclaredFeatures` of a workload says how many there are. Every node declares all of
-them, and a pod with resources of its own, as all pods of that benchmark have them, needs all of them.
+The parameter `numNodeDeclaredFeatures` of a workload is their number. Every node declares all of them, and a
+pod with pod-level resources, as all pods of that benchmark have them, needs all of them.
 """
 
 from collections.abc import Sequence

@@ -26,7 +26,7 @@ class DefinitionError(Exception):
 class _Base(
     msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=True, kw_only=True, tag_field="opcode"
 ):
-    """What all operations have in common: how fields are written."""
+    """Common base of all operations: the notation of fields."""
 
 
 class LabelNodes(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=True):
@@ -37,13 +37,13 @@ class LabelNodes(msgspec.Struct, rename="camel", forbid_unknown_fields=True, fro
 
 
 class UniqueLabel(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=True):
-    """One label on the new nodes, a value of its own for each."""
+    """One label on the new nodes, with a distinct value for each."""
 
     label_key: str
 
 
 class PerfNodeAllocatable(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=True):
-    """What the new nodes offer besides, and the volumes that can be attached to them."""
+    """Additional allocatable resources of the new nodes, and the volumes that can be attached to them."""
 
     node_allocatable: dict[str, str] = {}
     csi_node_allocatable: dict[str, dict[str, int]] = {}
@@ -268,7 +268,7 @@ class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
         return self.folder / relative
 
     def operations(self) -> list[Operation]:
-        """What the workload does, one after the other. Raises DefinitionError."""
+        """Operations of the workload in order. Raises DefinitionError."""
         return list(self._unrolled())
 
     def _unrolled(self) -> Iterator[Operation]:

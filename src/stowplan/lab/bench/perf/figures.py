@@ -19,7 +19,7 @@ from stowplan.lab.bench.perf.definitions import THROUGHPUT, MetricSelector
 INTERVAL: Final = 1.0
 """Seconds between two samples of the throughput."""
 _INTERVALS: Final = 10
-"""How many there are at least."""
+"""Minimum number of intervals."""
 
 HISTOGRAMS: Final = (
     "scheduler_scheduling_attempt_duration_seconds",
@@ -30,7 +30,7 @@ HISTOGRAMS: Final = (
     "scheduler_podgroup_scheduling_attempt_duration_seconds",
     "scheduler_podgroup_scheduling_algorithm_duration_seconds",
 )
-"""What is collected where a test case does not name metrics."""
+"""Metrics collected for test cases that name none."""
 _QUANTILES: Final = {"Perc50": 0.50, "Perc90": 0.90, "Perc95": 0.95, "Perc99": 0.99}
 
 Series = Mapping[tuple[tuple[str, str], ...], "Buckets"]
@@ -142,7 +142,7 @@ def durations(before: Mapping[str, Series], after: Mapping[str, Series], name: s
 
 @dataclass(frozen=True, slots=True)
 class PerfVerdict:
-    """A figure beside its threshold; without a threshold (0) it always holds."""
+    """A figure with its threshold; without a threshold (0) it always holds."""
 
     value: float
     threshold: float
@@ -156,7 +156,7 @@ class PerfVerdict:
 
     @property
     def times(self) -> float | None:
-        """How many times better than the threshold it is."""
+        """Factor by which it is better than the threshold."""
         if not self.threshold or not self.value:
             return None
         return self.threshold / self.value if self.expect_lower else self.value / self.threshold

@@ -55,7 +55,7 @@ class PerfManifests:
         return found
 
     def many(self, path: Path, count: int, params: Mapping[str, Any] | None = None) -> Iterator[Json]:
-        """So many objects, numbered by `.Index`; read only once where they are all alike."""
+        """`count` objects, numbered by `.Index`; read only once if they are all identical."""
         varies = bool(self._template(path).fields & _VARYING)
         if count and not varies:
             encoded = msgspec.json.encode(self.one(path, params))

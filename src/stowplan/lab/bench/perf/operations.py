@@ -33,9 +33,9 @@ from stowplan.lab.bench.servers.http import BenchError
 from stowplan.scheduler import Scheduler
 
 WORKERS: Final = 30
-"""How many objects are created at the same time."""
+"""Number of objects that are created at the same time."""
 _IN_A_ROW: Final = 20
-"""So many objects are created before everybody else gets a turn."""
+"""Number of objects created before other tasks get a turn."""
 _AT_ONCE: Final = DeleteOptions(grace_period_seconds=0, propagation="Background")
 _ALREADY_EXISTS: Final = "AlreadyExists"
 _MIGRATED: Final = "storage.alpha.kubernetes.io/migrated-plugins"
@@ -98,7 +98,7 @@ class WorkloadExecutor:
         self.cpu = 0.0
         """CPU time of this process meanwhile."""
         self.measured = 0
-        """How many pods got a node meanwhile."""
+        """Number of pods that got a node meanwhile."""
         self.created: list[tuple[Resource, str, str]] = []
 
     async def run(self) -> None:
@@ -412,7 +412,7 @@ class WorkloadExecutor:
             turn += 1
 
     async def _churn_by_recreating(self, operation: ops.Churn, namespace: str, bodies: list[Json]) -> None:
-        """So many turns of creating objects, then as many of deleting them, and so on."""
+        """A number of rounds of creating objects, then as many of deleting them, and so on."""
         names: list[list[str]] = [[""] * operation.number for _ in bodies]
         turn = 0
         while True:

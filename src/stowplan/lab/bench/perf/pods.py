@@ -73,7 +73,7 @@ class PodTracker:
         ]
 
     async def wait_scheduled(self, namespace: str, selector: Selector, wanted: int) -> None:
-        """Wait until so many pods of a namespace have a node. Raises BenchError if nothing changes."""
+        """Wait until `wanted` pods of a namespace have a node. Raises BenchError if nothing changes."""
 
         def count() -> int:
             if not selector:
@@ -83,7 +83,7 @@ class PodTracker:
         await self._wait(count, wanted, f"pods in namespace {namespace} to get nodes")
 
     async def wait_attempted(self, namespace: str, selector: Selector, wanted: int) -> None:
-        """Wait until so many pods of a namespace were tried, or are gated."""
+        """Wait until `wanted` pods of a namespace were tried, or are gated."""
 
         def count() -> int:
             return sum(1 for pod in self.within(namespace, selector) if _is_attempted(pod))
@@ -91,11 +91,11 @@ class PodTracker:
         await self._wait(count, wanted, f"pods in namespace {namespace} to be tried")
 
     async def wait_known(self, namespace: str, wanted: int) -> None:
-        """Wait until so many pods of a namespace are known here."""
+        """Wait until `wanted` pods of a namespace are known here."""
         await self._wait(lambda: len(self.within(namespace, {})), wanted, f"pods in namespace {namespace}")
 
     def _waiting_why(self) -> str:
-        """What the scheduler says of one of the pods that wait."""
+        """Scheduler's message about one of the waiting pods."""
         for pod in self._pods.values():
             for condition in () if pod.spec.node_name else pod.status.conditions:
                 if condition.type == "PodScheduled" and condition.message:

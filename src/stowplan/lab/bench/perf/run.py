@@ -37,14 +37,14 @@ _CLAIMS: Final = "DynamicResourceAllocation"
 """With this gate upstream runs the claim controller, and so do we with what takes claims away again."""
 _CONNECTIONS: Final = 32
 _HISTORY: Final = 1 << 18
-"""So many changes may wait for a watcher: pods are created faster than anybody schedules them."""
+"""Number of changes that may wait for a watcher: pods are created faster than they are scheduled."""
 _DISABLED: Final = ("ServiceAccount", "TaintNodesByCondition", "Priority")
 """Admission plugins that upstream switches off: what they need is not there."""
 
 
 @dataclass(frozen=True, slots=True)
 class PerfOutcome:
-    """What came of a workload; with a `reason` it did not run."""
+    """Result of a workload; with a `reason` it did not run."""
 
     name: str
     reason: str = ""
@@ -123,7 +123,7 @@ def _settings(benchmark: Benchmark) -> Settings:
 
 
 def _lacks(name: str, wanted: Mapping[str, bool], emulated: Release) -> bool:
-    """Whether a gate is switched off, or one that it needs."""
+    """True if a gate is switched off, or one that it needs."""
     if name in wanted:
         return not wanted[name]
     gate = emulated.gates.get(name)
@@ -138,7 +138,7 @@ def _config(benchmark: Benchmark, gates: FeatureGates) -> LoadedConfig:
 def _controllers(
     client: Client, gates: FeatureGates, seed: int
 ) -> AbstractAsyncContextManager[ControllerManager]:
-    """What runs beside the scheduler: claims from templates, and objects that go with their owners."""
+    """Controllers that run with the scheduler: claims from templates, and garbage collection."""
     context = ControllerContext.of(client, RealClock(), random.Random(seed))
     claims = ResourceClaimController(context, groups=GroupFeatures.of(gates).claims)
     return ControllerManager(context, [claims, GarbageCollector(context)]).running()

@@ -128,7 +128,7 @@ def printed(value: Any) -> str:
 
 
 def is_true(value: Any) -> bool:
-    """What `if` takes for true: anything that is not empty or zero."""
+    """Truth of a value in `if`: anything that is not empty or zero."""
     return bool(value)
 
 

@@ -58,7 +58,7 @@ BOUNDED: Final = (
     BatchMetrics,
     Distribution,
 )
-"""Parts of a scheduler that keep up to a fixed number of entries whatever the cluster holds."""
+"""Parts of a scheduler that keep up to a fixed number of entries regardless of the cluster's size."""
 
 BOUNDED_PATHS: Final = ("context.profiles[].framework._classes._met",)
 """Containers with a limit of their own; what is inside them is looked at all the same."""
@@ -69,7 +69,7 @@ SLACK: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class GrowthRun:
-    """What to simulate."""
+    """Parameters of the simulation."""
 
     pods: int = 50_000
     weeks: int = 26
@@ -91,7 +91,7 @@ class Week:
 
 @dataclass(slots=True)
 class GrowthFigures:
-    """What was seen. `grown` are containers larger than the living objects need: fresh and actual size."""
+    """Measured figures. `grown` are containers larger than the living objects need: fresh and actual size."""
 
     pods: int = 0
     nodes: int = 0
@@ -161,9 +161,9 @@ def _forget_classes(scheduler: Scheduler) -> None:
 def _all_sizes(scheduler: Scheduler) -> dict[str, int]:
     """Entries of every container that the scheduler can reach, without results kept for classes of pods.
 
-    Tables that are swept now and then are swept when they are asked for their sizes. What is worked out for a
-    pod when it is tried, and kept as long as pods like it live, is worked out for all of them first: a fresh
-    scheduler has tried only those that wait.
+    Tables that are swept now and then are swept when their sizes are read. Data computed when a pod is tried,
+    and kept as long as pods like it live, is computed for all of them first: a fresh scheduler has tried only
+    the waiting ones.
     """
     table = scheduler.context.cache.table
     for profile in scheduler.context.profiles.values():
@@ -204,7 +204,7 @@ class _Months:
             self._add_node()
 
     async def week(self, pods: int) -> None:
-        """Seven days, at whose end so many pods have been created in all."""
+        """Simulate seven days, after which `pods` pods have been created in all."""
         missing = pods - self.created
         for day in range(1, 8):
             self._begin_day()

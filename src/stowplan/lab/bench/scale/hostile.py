@@ -1,7 +1,7 @@
-"""Pods as large as an API server accepts them, each tried once on a large cluster: how long an attempt takes.
+"""Pods as large as an API server accepts them, each tried once on a large cluster: duration of an attempt.
 
-Whoever may create pods may create these, and a scheduler that spends seconds on one of them does nothing else
-meanwhile. Every case is a pod of a class of its own, so nothing that was worked out before can be reused.
+Anyone with the right to create pods may create these, and a scheduler that spends seconds on one of them does
+nothing else meanwhile. Every case is a pod of a separate class, so no earlier result can be reused.
 """
 
 import gc
@@ -25,11 +25,11 @@ from stowplan.scheduler.table.table import ClusterTable, load
 
 Document = dict[str, Any]
 Case = Callable[[int], Document]
-"""Makes the spec of a pod, given how many of whatever it has many of."""
+"""Makes the spec of a pod, given the number of its repeated parts."""
 
 NAMESPACE = "bench"
 SIZE = "example.com/size"
-"""A label with a number of its own on every node."""
+"""A label with a distinct number on every node."""
 LADEN = "laden"
 """The node that has as many labels as the pods ask for."""
 
@@ -38,7 +38,7 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class HostileAttempt:
-    """What was measured of one case, in CPU milliseconds: the first attempt, and one more like it."""
+    """Measured figures of one case, in CPU milliseconds: the first attempt, and one more like it."""
 
     case: str
     first_ms: float

@@ -1,6 +1,6 @@
-"""How the cost of a pod, the start and the memory grow with the number of nodes.
+"""Growth of the cost of a pod, the start and the memory with the number of nodes.
 
-Each size runs in a process of its own, so that no size finds what another one left behind.
+Each size runs in a separate process, so that no size is affected by the one before.
 """
 
 import subprocess
@@ -19,7 +19,7 @@ _WIDTH: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class ScaleRun:
-    """What to measure."""
+    """Parameters of a measurement."""
 
     nodes: tuple[int, ...] = (5_000, 15_000, 50_000, 100_000)
     existing_per_node: int = 10
@@ -29,7 +29,7 @@ class ScaleRun:
 
 @dataclass(frozen=True, slots=True)
 class ScaleFigures:
-    """What was measured at one size. Memory is that of scheduler and store together."""
+    """Measured figures at one size. Memory is that of scheduler and store together."""
 
     nodes: int
     existing: int

@@ -1,8 +1,8 @@
-"""What the API server manages over loopback HTTPS while watchers follow: creates and binds per second.
+"""Throughput of the API server over loopback HTTPS while watchers follow: creates and binds per second.
 
-The server runs in a process of its own, as it does for everybody; this process plays all clients. Requests
-go over several connections that are kept, one at a time on each. Every watcher has to see every change, in
-order; if one does not, there are no figures.
+The server runs in a separate process, as usual; this process plays all clients. Requests go over several
+connections that are kept, one at a time on each. Every watcher has to see every change, in order; if one does
+not, there are no figures.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _NODES: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class ServerRun:
-    """How much to do: pods to create and bind, watchers that follow, connections that write.
+    """Amount of work: pods to create and bind, watchers that follow, connections that write.
 
     With a `data_dir` (a folder that need not exist) the server keeps everything there.
     """
@@ -153,7 +153,8 @@ async def _request(
 
 
 async def _watch(server: _Server, expected: int) -> tuple[int, float]:
-    """Watch pods until so many changes were seen, in order; gives their number and when it was reached."""
+    """Watch pods until `expected` changes were seen, in order; returns their number and when it was
+    reached."""
     reader, writer = await server.connect()
     writer.write(server.head("GET", "/api/v1/pods?watch=true&timeoutSeconds=600"))
     await reader.readuntil(b"\r\n\r\n")

@@ -25,9 +25,9 @@ _AT_ONCE: Final = 64
 
 
 def main(kubeconfig: str, namespace: str, victims: int) -> None:
-    """Bind all pods of a namespace that wait, and stay until the process is ended.
+    """Bind all waiting pods of a namespace, and stay until the process is terminated.
 
-    They go to one node after the other; so many `victims` that run on the node make room for each.
+    They go to one node after the other; `victims` pods that run on the node make room for each.
     """
     asyncio.run(_main(kubeconfig, namespace, victims))
 

@@ -1,8 +1,8 @@
-"""What it costs to keep everything on a disk: the same work with a data directory and without.
+"""Cost of keeping everything on a disk: the same work with a data directory and without.
 
 First in this process: pods are created as fast as the store takes them, and the time counts until all of them
-are kept. Then over loopback HTTPS, where every answer waits for its commit. Last, how long it takes to have
-the store back.
+are kept. Then over loopback HTTPS, where every answer waits for its commit. Last, the time to load the store
+again.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _BURST = 100
 
 @dataclass(frozen=True, slots=True)
 class DurableRun:
-    """How much to do, and in which folder the data directories are made (none: where temporary files go)."""
+    """Amount of work, and the folder for the data directories (default: the temporary folder)."""
 
     pods: int = 5000
     connections: int = 16

@@ -36,7 +36,7 @@ from stowplan.runtime.clock import RealClock
 NAMESPACE: Final = "default"
 PREFIX: Final = "stowplan-bench-"
 MAX_UNBOUND: Final = 1000
-"""How many pods may be created and not yet bound."""
+"""Maximum number of pods created but not bound."""
 
 WARM_UP: Final = f"{PREFIX}warm-up"
 
@@ -77,12 +77,12 @@ class BenchError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HttpRun:
-    """What to measure. Without a `kubeconfig` an API server of our own is started.
+    """Parameters of a measurement. Without a `kubeconfig` an embedded API server is started.
 
-    `command` starts another scheduler; `{config}` in it stands for the configuration file. `rate` is how many
-    pods are created in a second; 0: as many as can be. With `waiting` all pods are created first, and CPU and
-    rate count from the start of the scheduler. With `unschedulable` every tenth pod fits nowhere. `bare`
-    measures a client that sends a scheduler's requests and decides nothing (`bare_client`).
+    `command` starts another scheduler; `{config}` in it stands for the configuration file. `rate` is the
+    number of pods created per second; 0: as many as possible. With `waiting` all pods are created first, and
+    CPU and rate count from the start of the scheduler. With `unschedulable` every tenth pod fits nowhere.
+    `bare` measures a client that sends a scheduler's requests and decides nothing (`bare_client`).
     """
 
     workload: str = "basic"
@@ -95,15 +95,15 @@ class HttpRun:
     unschedulable: bool = False
     bare: bool = False
     stall_timeout: float = 60.0
-    """After so many seconds in which no pod is bound it is given up."""
+    """Seconds without a binding after which the measurement is aborted."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpFigures:
-    """What was measured; `cpu_s` is the CPU time of the scheduler's process alone.
+    """Measured figures; `cpu_s` is the CPU time of the scheduler's process alone.
 
-    `late_ms` is by how much pods were created later than the rate says, the 99th percentile. `first_s` is
-    when the first pod was bound, from the beginning.
+    `late_ms` is the delay of pod creations against the rate, the 99th percentile. `first_s` is when the first
+    pod was bound, from the beginning.
     """
 
     pods_per_s: float
@@ -155,7 +155,7 @@ async def _measure(run: HttpRun) -> HttpFigures:
 
 
 def _command(run: HttpRun, kubeconfig: str) -> Sequence[str]:
-    """What to start as the scheduler."""
+    """Command line of the scheduler."""
     if run.bare:
         arguments = f"{kubeconfig!r}, {NAMESPACE!r}, {VICTIMS if run.workload == PREEMPTION else 0}"
         return (
@@ -202,7 +202,7 @@ class MeasuredProcess:
 
 @asynccontextmanager
 async def scheduler_process(command: Sequence[str], kubeconfig: str) -> AsyncIterator[MeasuredProcess]:
-    """Run a scheduler for as long as the block takes. If it fails, its last word is told.
+    """Run a scheduler for the duration of the block. If it fails, its last line is shown.
 
     It may keep the bytecode of its modules, as that of an installation is kept.
     """
@@ -341,7 +341,7 @@ class LoadGenerator:
             creating.cancel()
 
     async def _why_pending(self) -> str:
-        """What the scheduler says of a pod that is not bound; "" if it says nothing."""
+        """Scheduler's message about a pod that is not bound; "" if there is none."""
         listed = await self._client.list(PODS, Pod, namespace=NAMESPACE)
         for pod in listed.items:
             if not pod.spec.node_name and pod.name.startswith(PREFIX):
@@ -351,7 +351,7 @@ class LoadGenerator:
         return ""
 
     async def _create_all(self, resource: Resource, bodies: Iterator[Json], ahead: int = 0) -> None:
-        """Create objects, several at a time; with `ahead` no more than so many before pods are bound."""
+        """Create objects, several at a time; with `ahead`, at most that many more than bound pods."""
         made = 0
 
         async def worker() -> None:

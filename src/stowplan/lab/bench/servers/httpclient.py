@@ -1,8 +1,8 @@
-"""What a request costs the client: CPU per create, bind and patch over loopback HTTPS.
+"""Cost of a request for the client: CPU per create, bind and patch over loopback HTTPS.
 
-The server runs in a process of its own, so this process's CPU time is the client's alone: building the
-request, TLS, the event loop, reading the answer. The answers are as large as a server sends them. The same is
-done by way of aiohttp, for comparison.
+The server runs in a separate process, so this process's CPU time is the client's alone: building the request,
+TLS, the event loop, reading the answer. The answers are as large as a server sends them. The same is done by
+way of aiohttp, for comparison.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ class ClientUnderTest(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ClientRun:
-    """How much to do: pods to create, bind and patch, by so many at once."""
+    """Amount of work: pods to create, bind and patch, and the concurrency."""
 
     pods: int = 3000
     at_once: int = 16
@@ -79,7 +79,7 @@ class ClientFigures:
 
 
 def measure(run: ClientRun) -> dict[str, ClientFigures]:
-    """What each of the clients costs, by name. Each has a server of its own, in a process of its own."""
+    """Cost of each client by name. Each has its own server, in a separate process."""
     clients: dict[str, Callable[[Path], AbstractAsyncContextManager[ClientUnderTest]]] = {
         "stowplan": _stowplan,
         "aiohttp": _aiohttp,

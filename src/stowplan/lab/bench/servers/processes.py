@@ -1,4 +1,4 @@
-"""Processes of a benchmark: the memory and event loop of this one, and an API server in one of its own."""
+"""Processes of a benchmark: the memory and event loop of this one, and an API server in another one."""
 
 import asyncio
 import resource
@@ -49,11 +49,12 @@ _START_TIMEOUT: Final = 20.0
 async def server_process(
     data_dir: str | None = None, *, seconds: float = _START_TIMEOUT
 ) -> AsyncIterator[Path]:
-    """Run `stowplan apiserver` for as long as the block takes; gives the path of its kubeconfig.
+    """Run `stowplan apiserver` for the duration of the block; yields the path of its kubeconfig.
 
-    It has to listen within so many `seconds`.
+    It has to listen within `seconds`.
 
-    No controllers run with it, so what waits for them is switched off: accounts of pods, taints of new nodes.
+    No controllers run with it, so features that wait for them are switched off: accounts of pods, taints of
+    new nodes.
     """
     with tempfile.TemporaryDirectory() as folder:
         kubeconfig = Path(folder, "kubeconfig")

@@ -1,7 +1,7 @@
-"""Does memory stay flat? Pods come and go for a long time at a steady number, and memory is looked at.
+"""Does memory stay flat? Pods come and go for a long time at a steady number, and memory is sampled.
 
-Every pod is created, scheduled and bound, and deleted when enough newer ones are there. A tenth never fits
-and is deleted while it waits. What is left behind for a pod would show: a million of them pass through.
+Every pod is created, scheduled and bound, and deleted when enough newer ones exist. A tenth never fits and is
+deleted while it waits. A leak per pod would show: a million of them pass through.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ UNSCHEDULABLE_EVERY = 10
 
 @dataclass(frozen=True, slots=True)
 class SoakRun:
-    """What to do: so many pods in all, so many at a time."""
+    """Amount of work: pods in all, and at a time."""
 
     pods: int = 1_000_000
     population: int = 5_000
@@ -37,7 +37,7 @@ class SoakRun:
 
 @dataclass(slots=True)
 class SoakFigures:
-    """What was seen: memory in MiB, and what was remembered, each time a share of the pods had passed."""
+    """Measured figures: memory in MiB, and remembered objects, each time a share of the pods had passed."""
 
     pods_per_s: float = 0.0
     rss_mib: list[float] = field(default_factory=list)

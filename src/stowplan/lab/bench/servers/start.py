@@ -1,9 +1,9 @@
-"""How long `stowplan run` takes from its start to being ready, and to its first binding.
+"""Time of `stowplan run` from its start to being ready, and to its first binding.
 
-An API server in a process of its own has nodes with running pods on them (`running`), and one pod that waits.
-Then the scheduler is started, a few times in a row, each time anew: Python, imports, configuration, secure
-port, lease, lists. The first start, for which nothing is in the system's file cache, does not count. CPU time
-and memory are those of its process.
+An API server in a separate process has nodes with running pods on them (`running`), and one pod that waits.
+Then the scheduler is started, a few times in a row, each time from scratch: Python, imports, configuration,
+secure port, lease, lists. The first start, for which nothing is in the system's file cache, does not count.
+CPU time and memory are those of its process.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ FIRST: Final = "stowplan-bench-first"
 """The pod whose binding is waited for."""
 
 _GIVEN: Final = ("name", "namespace", "labels", "annotations", "ownerReferences", "generateName")
-"""What an API server is told of an object; it makes up the rest of its metadata."""
+"""Metadata sent to an API server for an object; it generates the rest."""
 
 _CONNECT_EVERY: Final = 0.01
 _ASK_EVERY: Final = 0.05
@@ -51,11 +51,11 @@ _AT_ONCE: Final = 48
 
 @dataclass(frozen=True, slots=True)
 class StartRun:
-    """What to measure. Without a `kubeconfig` an API server of our own is started and filled.
+    """Parameters of a measurement. Without a `kubeconfig` an embedded API server is started and filled.
 
     With one, the cluster is taken as it is, and a pod is created that is deleted afterwards; with `fill`
     nodes and running pods are, too. `command` starts another scheduler; `{config}` in it stands for the
-    configuration file, and `{port}` for the port at which it says that it is ready.
+    configuration file, and `{port}` for the port of its readiness endpoint.
     """
 
     nodes: int = 5000

@@ -1,8 +1,8 @@
-"""What the store and a watch of it cost one pod, from its creation to its end.
+"""Cost of the store and a watch of it for one pod, from its creation to its end.
 
 The pods are those of the basic workload, handed over as JSON data. A reflector follows with the scheduler's
-own selection and decodes every change. Garbage collection is on, with what was alive before frozen. What is
-measured is time of the CPU: nothing here waits.
+own selection and decodes every change. Garbage collection is on, with all earlier objects frozen. Measured is
+CPU time: nothing here waits.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class _Counting:
 
 
 def measure_store(pods: int = 10_000, nodes: int = 100) -> StoreFigures:
-    """Create, bind, start and delete so many pods while a reflector follows."""
+    """Create, bind, start and delete pods while a reflector follows."""
 
     async def main(clock: VirtualClock) -> StoreFigures:
         return await _measure(clock, pods, nodes)

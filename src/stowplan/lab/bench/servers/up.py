@@ -1,9 +1,9 @@
-"""How fast `stowplan up` is with many nodes and pods: from nothing until ready, and from a dump of that.
+"""Speed of `stowplan up` with many nodes and pods: from nothing until ready, and from a dump of that.
 
-First a cluster starts with its nodes and a Deployment of so many replicas. Then everything that it holds is
-dumped as JSON, and a second cluster starts with that dump. The time of each runs from reading the manifests
-until every pod is ready; importing Python modules is not in it. Afterwards all pods are listed once through
-HTTPS, and the cluster is left alone to see what it needs when nothing happens.
+First a cluster starts with its nodes and a Deployment. Then all its objects are dumped as JSON, and a second
+cluster starts with that dump. The time of each runs from reading the manifests until every pod is ready;
+importing Python modules is not in it. Afterwards all pods are listed once through HTTPS, and the cluster is
+left alone to measure its cost when idle.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ _ZONES: Final = ("a", "b", "c")
 
 @dataclass(frozen=True, slots=True)
 class UpRun:
-    """What to measure; `idle` is for how many seconds each cluster is left alone."""
+    """Parameters of a measurement; `idle` is the number of seconds each cluster is left alone."""
 
     nodes: int = 5000
     pods: int = 20_000
@@ -48,7 +48,7 @@ class UpRun:
 
 @dataclass(frozen=True, slots=True)
 class UpFigures:
-    """What was measured of one cluster."""
+    """Measured figures of one cluster."""
 
     ready_s: float
     cpu_s: float
@@ -91,7 +91,7 @@ def deployment(replicas: int) -> Json:
 
 
 def dump_of(store: Store) -> bytes:
-    """What a cluster holds, as `kubectl get -o json` prints it."""
+    """Objects of a cluster, as `kubectl get -o json` prints them."""
     items = [obj for resource in _DUMPED for obj in store.list(resource).items]
     return msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items}, enc_hook=plain_json)
 

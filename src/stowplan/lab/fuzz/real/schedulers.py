@@ -1,7 +1,7 @@
 """Schedulers as processes: `stowplan run` or another program that takes kube-scheduler's flags.
 
 A scheduler that exits is started again, as a kubelet would do it, and its exits are counted. Its `/livez` is
-asked twice a second, with a second to answer, as by a strict kubelet.
+probed twice a second, with a second to answer, as by a strict kubelet.
 """
 
 import asyncio

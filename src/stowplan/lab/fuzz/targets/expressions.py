@@ -55,7 +55,7 @@ def _compare_with_celpy(text: str, matched: bool) -> None:
     try:
         environment = celpy.Environment()
         value: Any = environment.program(environment.compile(text)).evaluate({})
-    except Exception:  # noqa: BLE001 - what it does not understand it refuses with whatever comes up
+    except Exception:  # noqa: BLE001 - refuses input it does not understand with any exception
         return
     if isinstance(value, int) and type(value).__name__ == "BoolType":
         expect("the value is that of cel-python", matched, bool(value))

@@ -140,7 +140,7 @@ def _answer_of(parts: Iterable[bytes], *, stream: bool) -> _Seen:
 
 
 def _streamed(body: Body, loop: ManualLoop) -> tuple[str, bytes]:
-    """True if a body came to its end, and its content. Only a body that has ended has its whole content."""
+    """True if a body is complete, and its content. Only a complete body has all of its content."""
     completed = body._completed
     assert completed is not None
     if not completed.done():

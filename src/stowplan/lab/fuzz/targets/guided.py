@@ -1,4 +1,4 @@
-"""Campaigns guided by coverage, with atheris: a process of its own, in which the parsers are instrumented.
+"""Campaigns guided by coverage, with atheris: a separate process, in which the parsers are instrumented.
 
 The process runs this file by its path, because a module is instrumented only while it is imported for the
 first time, and importing the package would import the parsers.
@@ -27,7 +27,7 @@ _INSTRUMENTED: Final = (
     "stowplan.gocompat.regexps",
     "stowplan.gocompat.yamltext",
 )
-"""The parsers. What they import is instrumented, too. The rest is not: instrumenting takes long."""
+"""The parsers. Their imports are instrumented, too. The rest is not: instrumenting takes long."""
 _MEMORY_MB: Final = 3000
 _PATIENCE: Final = 300.0
 """Seconds beyond the time of the campaign, for the start and the last input."""

@@ -31,7 +31,7 @@ _GROWTH_EVERY: Final = 400
 
 _SMALL, _LARGE = 4_000, 32_000
 _GROWTH: Final = 3.0
-"""How many times the CPU time may grow beyond the size, when an input is made eight times as long."""
+"""Allowed growth of the CPU time beyond that of the size, for an input eight times as long."""
 _ROUNDS: Final = (0, 1, 0, 1, 0, 1)
 """Which of the two is measured, one after the other. The least counts: caches of the machine are shared."""
 _NOTICED: Final = 0.05
@@ -73,7 +73,7 @@ class TargetRun:
 
 
 class _OverrunError(BaseException):
-    """An input that takes too long. Not an Exception, so that no parser takes it for an error of its own."""
+    """An input that takes too long. Not an Exception, so that no parser catches it."""
 
 
 def tried(target: FuzzTarget, data: bytes) -> tuple[str, TargetFinding | None]:
@@ -86,7 +86,7 @@ def tried(target: FuzzTarget, data: bytes) -> tuple[str, TargetFinding | None]:
         return "", TargetFinding(
             target.name, IN_TIME, f"more than {CPU_LIMIT:g} s of CPU", _place(error), data
         )
-    except Exception as error:  # noqa: BLE001 - whatever is not documented is the finding
+    except Exception as error:  # noqa: BLE001 - any undocumented exception is the finding
         detail = f"{type(error).__name__}: {error}"[:300]
         return "", TargetFinding(target.name, NO_ESCAPE, detail, _place(error), data)
 

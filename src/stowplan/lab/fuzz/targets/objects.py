@@ -105,7 +105,7 @@ def _readable_items(text: bytes) -> list[Any] | None:
 
 
 def refuse(name: str) -> None:
-    """Refuse what the standard library takes for JSON and nobody else does, such as NaN."""
+    """Refuse values that only the standard library accepts as JSON, such as NaN."""
     raise ValueError(name)
 
 
