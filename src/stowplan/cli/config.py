@@ -142,7 +142,7 @@ def _migrated(file: str | None, provider: str | None, release: str, gates: Featu
 
 
 def echo_notes(notes: Iterable[str]) -> None:
-    """What there is to say about a configuration that is valid."""
+    """Print notes about a valid configuration."""
     for note in notes:
         say(f"note: {note}", err=True)
 

@@ -7,7 +7,7 @@ import click
 
 
 class Commands(MutableMapping[str, click.Command]):
-    """Commands by name, loaded when they are asked for.
+    """Commands by name, loaded on first use.
 
     Most of them need NumPy and take their time; `stowplan run --version` does not.
     """

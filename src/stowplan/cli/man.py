@@ -125,7 +125,7 @@ def _see_also(words: tuple[str, ...], command: click.Command) -> Page:
 
 
 def _paragraphs(text: str) -> Page:
-    """Help text as roff: what click is told not to wrap stays as it is."""
+    """Help text as roff: paragraphs that click does not wrap stay as they are."""
     lines: Page = []
     for part in re.split(r"\n\s*\n", inspect.cleandoc(text)):
         lines.append(".PP")

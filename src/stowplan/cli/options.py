@@ -38,7 +38,7 @@ _GATE_OPTIONS = (
 def gates_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that choose the release and switch its feature gates.
 
-    The command is given `gates`: FeatureGates, or None if none of the options was used.
+    The command gets `gates`: FeatureGates, or None if none of the options was used.
     """
 
     @wraps(command)

@@ -32,7 +32,7 @@ def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def say(text: str, *, err: bool = False, nl: bool = True, color: bool | None = None) -> None:
-    """Print text for people. Names and messages in it come from anybody: see `layout.safe`."""
+    """Print text for people. Names and messages in it are untrusted: see `layout.safe`."""
     click.echo(safe(text, coloured=bool(color)), err=err, nl=nl, color=color)
 
 

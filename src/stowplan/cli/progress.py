@@ -1,4 +1,4 @@
-"""Progress on everything that takes longer than two seconds, if somebody watches: how far, rate, rest."""
+"""Progress of everything that takes longer than two seconds, on a terminal: count, rate, remaining time."""
 
 import sys
 import time
@@ -81,7 +81,7 @@ class Progress:
             self._stream.flush()
 
     def line(self, seconds: float, detail: str = "") -> str:
-        """What is shown after so many seconds."""
+        """Progress line at this time."""
         rate = self.done / seconds if seconds > 0 else 0.0
         figures = f"{self.done:,}" if self._total is None else f"{self.done:,}/{self._total:,}"
         parts = [f"{figures} {self._unit}".rstrip()] if self.done or self._total else []
@@ -107,7 +107,7 @@ class Progress:
 
 @contextmanager
 def ticking(progress: Progress) -> Iterator[Progress]:
-    """A line that goes on while the work does not say anything: something is read, parsed or waited for."""
+    """A line that continues while the work reports nothing: reading, parsing or waiting."""
     with progress:
         if not progress.is_shown:
             yield progress

@@ -24,7 +24,7 @@ DEPENDENCIES: Final = (
     "PyYAML",
     "yarl",
 )
-"""What pyproject.toml requires."""
+"""Requirements in pyproject.toml."""
 
 
 @click.command("version")

@@ -1,4 +1,4 @@
-"""Reserve, Permit, PreBind and PostBind in a cluster without a scheduler: at once, by a clock of its own."""
+"""Reserve, Permit, PreBind and PostBind in a cluster without a scheduler: at once, by a separate clock."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -109,7 +109,7 @@ class HeldPods:
 
 @dataclass(slots=True)
 class TestServices:
-    """What plugins find in `handle.scheduler`: waiting pods, a clock, events; but no API server."""
+    """Services in `handle.scheduler`: waiting pods, a clock, events; but no API server."""
 
     __test__ = False
 
@@ -125,7 +125,7 @@ class TestServices:
         raise LookupError("cluster() has no API server: use live_cluster() or a Scheduler")
 
     async def in_turn(self, pod: Pod) -> None:
-        """There is nobody else."""
+        """No other tasks run."""
 
     def objects(self, kind: str) -> Mapping[str, Object]:
         raise LookupError(f"cluster() has no informer of {kind}: use live_cluster() or a Scheduler")
@@ -161,7 +161,7 @@ class Binder:
         """Why pods were turned away that waited at Permit, by key."""
 
     def hold(self, framework: Framework, cycle: Cycle, pod: PodInfo, node: str) -> Status:
-        """Reserve, Permit, and PreBind unless the pod has to wait. What is not success is undone."""
+        """Reserve, Permit, and PreBind unless the pod has to wait. Undone if they do not succeed."""
         lifecycle = self._lifecycle(framework)
         status, waits = lifecycle.run_reserve_and_permit(cycle, pod, node)
         if status.code is Code.WAIT:
@@ -215,7 +215,7 @@ class Binder:
 
 
 def run_now(coroutine: Any) -> Any:
-    """What a coroutine comes to, also for a caller that is in an event loop itself."""
+    """Result of a coroutine, also for a caller inside an event loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

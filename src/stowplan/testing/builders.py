@@ -124,7 +124,7 @@ class NodeBuilder:
         return self.node
 
     def capacity(self, resources: Mapping[str, RawQuantity] | None = None, /, **named: RawQuantity) -> Self:
-        """What the node has and offers. What is not mentioned stays: 4 CPU, 16Gi, 110 pods."""
+        """Capacity and allocatable amounts of the node. Others keep their defaults: 4 CPU, 16Gi, 110 pods."""
         status = self.node.status
         more = quantities(resources or {}, named)
         return self._status(capacity={**status.capacity, **more}, allocatable={**status.allocatable, **more})
@@ -132,7 +132,7 @@ class NodeBuilder:
     def allocatable(
         self, resources: Mapping[str, RawQuantity] | None = None, /, **named: RawQuantity
     ) -> Self:
-        """What of its capacity the node offers to pods."""
+        """Part of its capacity that the node offers to pods."""
         return self._status(
             allocatable={**self.node.status.allocatable, **quantities(resources or {}, named)}
         )
@@ -206,7 +206,7 @@ class PodBuilder:
             return self.pod
         return self._meta(uid=uid_of("Pod", self.pod.key)).pod
 
-    # What it is
+    # Metadata
 
     def namespace(self, name: str) -> Self:
         return self._meta(namespace=name)
@@ -245,7 +245,7 @@ class PodBuilder:
         """The PodGroup that the pod is a member of."""
         return self.spec(scheduling_group=PodSchedulingGroup(pod_group_name=name))
 
-    # What it takes
+    # Resources
 
     def requests(self, resources: Mapping[str, RawQuantity] | None = None, /, **named: RawQuantity) -> Self:
         """`requests(cpu="100m", memory="1Gi")`; for other names `requests({"example.com/gpu": 1})`."""
@@ -278,7 +278,7 @@ class PodBuilder:
         sidecar: bool = False,
         **named: RawQuantity,
     ) -> Self:
-        """One more init container with these requests; a sidecar keeps running beside the others."""
+        """Add an init container with these requests; a sidecar keeps running with the containers."""
         had = self.pod.spec.init_containers
         container = Container(
             name=f"init-{len(had)}",
@@ -339,7 +339,7 @@ class PodBuilder:
         return self.spec(topology_spread_constraints=(*self.pod.spec.topology_spread_constraints, one))
 
     def tolerates(self, key: str = "", value: str | None = None, effect: str = "") -> Self:
-        """Tolerates a taint with this key (any, if empty), whatever its value if none is given."""
+        """Tolerates a taint with this key (any, if empty), and any value if none is given."""
         operator = "Exists" if value is None else "Equal"
         toleration = Toleration(key=key, operator=operator, value=value or "", effect=effect)
         return self.spec(tolerations=(*self.pod.spec.tolerations, toleration))
@@ -393,7 +393,7 @@ def pod(name: str) -> PodBuilder:
 
 
 def builder_text(obj: Node | Pod) -> str:
-    """An object in one line of builders. What no method makes is shown as `spec(...)` or a comment."""
+    """An object in one line of builders. Parts without a method are shown as `spec(...)` or a comment."""
     return _node_text(obj) if isinstance(obj, Node) else _pod_text(obj)
 
 
@@ -501,7 +501,7 @@ def _compact(value: Any) -> str:
 
 
 def _is_set(value: Any, field: structs.FieldInfo) -> bool:
-    """Whether a field says anything: an empty affinity does not."""
+    """True if a field has an effect: an empty affinity does not."""
     default = field.default_factory() if field.default_factory is not NODEFAULT else field.default
     if value == default:
         return False

@@ -228,7 +228,7 @@ def tuples(strategy: SearchStrategy, min_size: int = 1, max_size: int = 2) -> Se
     return st.lists(strategy, min_size=min_size, max_size=max_size).map(tuple)
 
 
-# What a pod can ask for, one thing at a time. Affinities are put together below.
+# Requests of a pod, one at a time. Affinities are put together below.
 FEATURES: dict[str, SearchStrategy] = {
     "topology_spread_constraints": tuples(spread_constraints, max_size=3),
     "required_affinity": tuples(affinity_terms),

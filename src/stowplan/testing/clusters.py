@@ -64,7 +64,7 @@ class Cluster:
             self._host.remove(given.obj() if isinstance(given, NodeBuilder | PodBuilder) else given)
 
     def evaluate(self, pod: AnyPod) -> Evaluation:
-        """Filter and score every node. What is returned is good until the cluster changes.
+        """Filter and score every node. The result is valid until the cluster changes.
 
         Raises PluginError if a plugin fails.
         """
@@ -74,7 +74,7 @@ class Cluster:
         return self._framework(obj).evaluate(self.table.info(obj), nominated_row=row)
 
     def decide(self, pod: AnyPod, top: int = 5) -> Decision:
-        """What would be done with a pod now. Changes nothing but the random choices to come."""
+        """Decision for a pod in the current state. Changes nothing except later random choices."""
         return decide(self.evaluate(pod), self._rng.randrange, top)
 
     def schedule(self, pod: AnyPod, top: int = 5) -> Decision:

@@ -18,7 +18,7 @@ from stowplan.scheduler.framework.interface import Victims
 from stowplan.scheduler.framework.status import SUCCESS, Code, Status, unresolvable, unschedulable
 
 LEFT_OUT: Final = None
-"""What a rule says of a node that is to be left out of the answer without a word."""
+"""Result of a rule for a node that is left out of the answer without a reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class RuleExtender(ConfiguredExtender):
         return {node: found for node, found in victims.items() if self.rules.agrees(node)}
 
     async def close(self) -> None:
-        """There is nothing to let go of."""
+        """Nothing to release."""
 
     def _fail(self, verb: str, *, says_no: bool = False) -> None:
         if self.rules.broken:

@@ -20,11 +20,11 @@ R = TypeVar("R")
 
 @dataclass
 class Faults:
-    """How likely each thing is to go wrong, from 0 to 1, and how long things take.
+    """Probability of each fault, from 0 to 1, and durations.
 
     `refused`: a request fails and has no effect. `lost`: it has its effect, but the answer is an error.
     `cut`: a watch ends before an event. `forgotten`: a watch ends with 410 instead. `lifetime`: the mean of
-    seconds after which a watch is cut though nothing happens. `delay`: a request takes up to so long.
+    seconds after which a watch is cut without any event. `delay`: the longest duration of a request.
     """
 
     refused: float = 0.0
@@ -142,7 +142,7 @@ class FaultyClient(Client):
         return result
 
     async def _open_watch(self) -> None:
-        """What opening a watch risks: the same as a request for nothing. Raises ApiError."""
+        """Faults of opening a watch: the same as for a request. Raises ApiError."""
         await self._tried(_nothing)
 
     def _answer_lost(self) -> None:

@@ -66,7 +66,7 @@ class LiveCluster:
         """The path of a kubeconfig with an administrator's token."""
         self.url = cluster.server.url
         self.problems = problems
-        """What components reported to have gone wrong."""
+        """Problems reported by components."""
 
     @property
     def env(self) -> dict[str, str]:
@@ -75,7 +75,7 @@ class LiveCluster:
 
     @property
     def load_report(self) -> LoadReport:
-        """What of `load` was loaded, and what was not."""
+        """Loaded and skipped objects of `load`."""
         return self._cluster.load_report
 
     def api_client(self) -> "ApiClient":
@@ -128,12 +128,13 @@ def live_cluster(
     seed: int | None = 0,
     release: str = DEFAULT.name,
 ) -> Iterator[LiveCluster]:
-    """A cluster as `stowplan up` runs it, in a thread of its own, for as long as the block takes.
+    """A cluster as `stowplan up` runs it, in a separate thread, for the duration of the block.
 
-    `nodes` is how many (3 unless some are loaded), or a list of shapes as in the file of `--shapes`. `load`
-    has paths of manifests, or objects. `config` is a KubeSchedulerConfiguration, as a path or text; `plugins`
-    are classes or references such as `file.py:Class`. `pretend` is what the file of `--pretend` says; with
-    `fast` pods start and stop at once where it says nothing. `release` is that of Kubernetes, such as "1.36".
+    `nodes` is their number (3 unless some are loaded), or a list of shapes as in the file of `--shapes`.
+    `load` has paths of manifests, or objects. `config` is a KubeSchedulerConfiguration, as a path or text;
+    `plugins` are classes or references such as `file.py:Class`. `pretend` is the content of the file of
+    `--pretend`; with `fast` pods start and stop at once by default. `release` is that of Kubernetes, such as
+    "1.36".
     """
     manifests = _manifests(load)
     plan = ClusterPlan(

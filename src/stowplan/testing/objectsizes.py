@@ -36,9 +36,9 @@ def sizes_of(
     without_types: tuple[type, ...] = (),
     array_unit: int = 1,
 ) -> dict[str, int]:
-    """Entries by path. What is reached twice counts where it was met first.
+    """Entries by path. An object that is reached twice counts at its first path.
 
-    `without` are objects and `without_types` types of objects that are not looked into. Arrays count one
+    `without` are objects and `without_types` types of objects that are not descended into. Arrays count one
     entry for every `array_unit` elements: with the number of rows of a table, a column counts one.
     """
     found: dict[str, int] = {}
@@ -79,7 +79,7 @@ def _size(value: object, array_unit: int) -> int | None:
 
 
 def _children(value: object) -> Iterator[tuple[str, object]]:
-    """What an object refers to. API objects are data of the cluster and not looked into."""
+    """References of an object. API objects are data of the cluster and not descended into."""
     if isinstance(value, msgspec.Struct | BuiltinFunctionType):
         return
     if isinstance(value, np.ndarray):

@@ -62,7 +62,7 @@ class NotComparableError(Exception):
 
 @dataclass
 class CheckedPlugin:
-    """The plugin under check; whatever it raises becomes a finding."""
+    """The plugin under check; its exceptions become findings."""
 
     instance: Plugin
     fail: Callable[..., NoReturn]
@@ -102,11 +102,11 @@ class CheckedPlugin:
 
 @dataclass
 class Answers:
-    """What the plugin says of a pod over a table as it is now.
+    """Answers of the plugin for a pod over the current table.
 
-    `codes` are the filter's by row: numbers of a filter by column, statuses of one by node. `feasible` is
-    what the whole profile lets pass, `raw` and `final` are scores by row. The states are what the plugin
-    is asked with which rows changed since.
+    `codes` are the filter's by row: numbers of a filter by column, statuses of one by node. `feasible` are
+    the rows that the whole profile lets pass, `raw` and `final` are scores by row. The states are those
+    passed to the plugin to get the rows that changed since.
     """
 
     plugin: CheckedPlugin
@@ -153,7 +153,7 @@ class Answers:
 
     @property
     def is_filtered(self) -> bool:
-        """Whether the plugin's filter is asked about this pod."""
+        """True if the plugin's filter runs for this pod."""
         said = self.pre_filter
         return not isinstance(said, Status) or said.is_success
 
@@ -167,7 +167,7 @@ class Answers:
         return {}
 
     def filter_rows(self, nodes: NodeRows) -> dict[int, int]:
-        """What `filter` says of some rows, without those whose node is gone."""
+        """Results of `filter` for some rows, without those whose node is gone."""
         answer = self.plugin.ask("filter", self.cycle, self.pod, nodes)
         return self._by_row("filter", answer, nodes)
 
@@ -182,7 +182,7 @@ class Answers:
         return SUCCESS if answer.is_success else answer
 
     def status(self, code: int | Status) -> Status:
-        """What a code of `filter` means."""
+        """Status of a code of `filter`."""
         if isinstance(code, Status):
             return code
         if not code:
@@ -280,6 +280,6 @@ def describe_answer(answer: object) -> str:
 
 
 def two_columns(said: Mapping[str, Any]) -> list[str]:
-    """What was said, in two columns."""
+    """Answers in two columns."""
     width = max(map(len, said), default=0)
     return ["said:", *(f"    {form:<{width}}  {answer}" for form, answer in said.items())] if said else []

@@ -1,9 +1,9 @@
-"""`check_plugin`: what we hold our own plugins to, for yours.
+"""`check_plugin`: the checks of our own plugins, for yours.
 
-A plugin is put into random small clusters beside the default plugins. In each, every form of its rules is
-asked about every node, then something changes and it is asked again (plugin_contract.py). After that it lives
-through random histories in which what is reused is compared with what is found from scratch
-(reuse_machine.py). What fails is reported as the smallest cluster in which it does.
+A plugin is put into random small clusters together with the default plugins. In each, every form of its rules
+is called for every node, then something changes and it is called again (plugin_contract.py). After that it
+lives through random histories in which reused results are compared with results from scratch
+(reuse_machine.py). A failure is reported as the smallest cluster in which it occurs.
 """
 
 import warnings
@@ -57,12 +57,12 @@ def check_plugin(
 ) -> None:
     """Check a plugin as we check our own. Raises PluginCheckError with the smallest counter-example.
 
-    `plugin` is a class or a reference such as `module:Class`, `args` its arguments. It runs beside the
-    default plugins, or as `config` (see `cluster`) says. `pods` and `nodes` are builders to choose from, or
-    hypothesis strategies of objects or builders: give those with the labels and annotations the plugin looks
-    at. Names are of no account, every object gets one of its own. `examples` is how many clusters, and how
-    many histories, are tried; they are the same in every run, and others with another `seed`. What could be
-    compared in no cluster, because the plugin says that it failed or needs a running scheduler, is a warning.
+    `plugin` is a class or a reference such as `module:Class`, `args` its arguments. It runs together with the
+    default plugins, or as in `config` (see `cluster`). `pods` and `nodes` are builders to choose from, or
+    hypothesis strategies of objects or builders: give those with the labels and annotations the plugin reads.
+    Their names are replaced by unique ones. `examples` is the number of clusters, and of histories, to try;
+    they are the same in every run, and others with another `seed`. Answers that could be compared in no
+    cluster, because the plugin failed or needs a running scheduler, cause a warning.
     """
     subject = subject_of(plugin, args, config)
     coverage = Coverage()
@@ -192,7 +192,7 @@ class _HistoryMachine(ReuseMachine):
 
 
 def _differences(kept: Any, anew: Any, where: str = "") -> Iterator[str]:
-    """What differs, by what it is about."""
+    """Differences, by subject."""
     if isinstance(kept, dict) and isinstance(anew, dict):
         for key in {**kept, **anew}:
             if kept.get(key) != anew.get(key):

@@ -50,12 +50,12 @@ from stowplan.testing.plugin_scenarios import Change, Scenario, Subject, named
 from stowplan.testing.reuse_machine import describe_usage
 
 _RESERVATIONS = 24
-"""How many pods in a row are reserved and unreserved."""
+"""Number of pods in a row that are reserved and unreserved."""
 
 
 @dataclass
 class Coverage:
-    """Which groups of checks came to an end in some scenario, and why the others did not."""
+    """Groups of checks that were completed in some scenario, and why the others were not."""
 
     compared: set[str] = field(default_factory=set)
     given_up: dict[str, str] = field(default_factory=dict)
@@ -231,7 +231,7 @@ class ContractCheck:
                 said["score"] = score
                 self._fail_about("score-range", f"node {self.table.name_of(row)} gets score {score}", said)
 
-    # What is declared
+    # Declarations
 
     def _signs_template(self) -> bool:
         return self.plugin.instance.contract.signs in (Signs.TEMPLATE, Signs.TEMPLATE_WITHOUT_LABELS)
@@ -368,7 +368,7 @@ class ContractCheck:
             if (constant or SKIP_CLASS in answers) and _kind(answers[0]) != _kind(answers[1]):
                 yield point, f"constant_{point}" if constant else "SKIP_CLASS"
 
-    # What the plugin may not do
+    # Forbidden effects of the plugin
 
     def _snapshot(self) -> dict[str, Any]:
         """All that a plugin is given, by name, encoded."""
@@ -461,7 +461,7 @@ class ContractCheck:
     # Hints
 
     def _check_hints(self, change: Change) -> None:
-        """On a table of its own, with this plugin as the only one that can reject."""
+        """Check hints on a separate table, with this plugin as the only one that can reject."""
         table = self.scenario.table()
         pod = self.scenario.pods[0]
         self._about = (pod,)
@@ -502,7 +502,7 @@ class ContractCheck:
             self._fail("queueing-hints", "the pod was rejected, fits now, and is not requeued", lines)
 
     def _fits(self, table: ClusterTable, pod: Pod) -> tuple[bool, frozenset[str]]:
-        """Whether the plugin alone lets a pod run, and who is against it."""
+        """True if the plugin alone lets a pod run, and the plugins that reject it."""
         info = table.info(pod)
         gate = self.plugin.ask("pre_enqueue", info) if self.plugin.has("pre_enqueue") else None
         if isinstance(gate, Status) and not gate.is_success:
@@ -552,7 +552,7 @@ class _Touched:
 
 
 def _kind(answer: Status | PreFilterResult | None) -> Any:
-    """What of an answer counts when it is given for other pods as well."""
+    """Part of an answer that counts when it is used for other pods as well."""
     if isinstance(answer, PreFilterResult):
         return answer.node_names
     return Code.SUCCESS if answer is None else answer.code

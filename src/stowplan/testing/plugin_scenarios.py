@@ -39,7 +39,7 @@ Nodes = st.SearchStrategy[Any] | Iterable[AnyNode] | None
 
 @dataclass(frozen=True)
 class Subject:
-    """The plugin and the profiles it is run in: beside the others, and alone."""
+    """The plugin and its profiles: together with the others, and alone."""
 
     cls: type[Plugin]
     profile: ProfileSpec
@@ -171,8 +171,8 @@ class Change:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A cluster, two pods to schedule that may be alike, others that may be nominated, and changes, each of
-    which may be the next one."""
+    """A cluster, two pods to schedule that may be identical, others that may be nominated, and changes, each
+    of which may be the next one."""
 
     nodes: list[Node]
     running: list[Pod]

@@ -17,9 +17,10 @@ _numbers = count()
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody uses, and that no connection is given meanwhile.
+    """An unused port of the loopback interface, which no connection is assigned meanwhile.
 
-    A port that the system picks may be gone before a process listens on it: it is as good for any connection.
+    A port that the system picks may be taken before a process listens on it: connections get ports from the
+    same range.
     """
     try:
         end = int(_FOR_CONNECTIONS.read_text().split()[0])

@@ -32,13 +32,13 @@ _BROKEN: Final = (
 
 @dataclass
 class WireFaults:
-    """How likely each thing is, from 0 to 1, and how many seconds things take.
+    """Probability of each fault, from 0 to 1, and durations in seconds.
 
-    Of a request: `reset` breaks the connection before the server hears of it, `lost` after the server did as
-    asked, `stalled` leaves it without an answer for `stall` seconds, `busy` answers 429 and `broken` 500,
-    `slow` holds the answer back for up to `delay` seconds, `twice` has the server hear it twice. Of a watch,
+    For a request: `reset` breaks the connection before the server gets it, `lost` after the server has
+    processed it, `stalled` leaves it without an answer for `stall` seconds, `busy` answers 429 and `broken`
+    500, `slow` delays the answer by up to `delay` seconds, `twice` sends it to the server twice. For a watch,
     for each piece of it: `cut` ends it in the middle of a line, `silent` forwards nothing more though the
-    connection stays. `overtaken` lets a connection wait for up to `delay`, so that later ones come first.
+    connection stays. `overtaken` delays a connection by up to `delay`, so that later ones come first.
     """
 
     reset: float = 0.0
@@ -78,9 +78,9 @@ class _Line(NamedTuple):
 
 
 class MisbehavingProxy:
-    """Stands before the server at `port` of this machine, whose certificate is `certificate`.
+    """A proxy for the server at `port` of this machine, whose certificate is `certificate`.
 
-    `async with` begins and ends it. `struck` counts what it did, by the names in `WireFaults`.
+    `async with` begins and ends it. `struck` counts its faults, by the names in `WireFaults`.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class MisbehavingProxy:
 
     @property
     def connections(self) -> int:
-        """How many clients are connected."""
+        """Number of connected clients."""
         return len(self._tasks)
 
     def kubeconfig(self, token: str | None) -> str:
@@ -249,7 +249,7 @@ class MisbehavingProxy:
 class OutageProxy:
     """Passes bytes on to the server at `port` of this machine, and can make it seem gone in two ways.
 
-    `refuse` closes all connections and lets nobody connect. `vanish` is a half-open network: connections stay
+    `refuse` closes all connections and refuses new ones. `vanish` is a half-open network: connections stay
     established and new ones can be made, but nothing comes through. `restore` lets new connections through;
     those from before a `vanish` stay dead, as behind a firewall that has lost its state.
     """

@@ -46,7 +46,7 @@ class MirroredCluster:
         self._uids = 0
 
     def named(self, template: Pod, name: str = "") -> Pod:
-        """A pod of its own made from a template."""
+        """A new pod made from a template."""
         self._uids += 1
         name = name or f"p{self._uids}"
         return replace(template, metadata=replace(template.metadata, name=name, uid=f"u{self._uids}"))
@@ -150,7 +150,7 @@ def nominations_by_row(table: ClusterTable, nominated: dict[str, list[Pod]]) -> 
     return found
 
 
-# What an evaluation says
+# Results of an evaluation
 
 
 def describe_evaluation(framework: Framework, evaluation: Evaluation) -> dict[str, Any]:
@@ -184,9 +184,9 @@ def describe_evaluation(framework: Framework, evaluation: Evaluation) -> dict[st
 
 
 def verdicts_as_pods_go(framework: Framework, evaluation: Evaluation, most: int = 3) -> dict[str, Any]:
-    """What is said of the first few nodes that have pods as these are taken away one by one.
+    """Verdicts on the first few nodes that have pods as these are removed one by one.
 
-    With none taken away it is what the evaluation says, unless that left the node out.
+    With none removed it is the evaluation's verdict, unless that left the node out.
     """
     table = framework.table
     crowded = sorted((name, row) for row, name in rows_by_name(table) if table.pods_on[row])
@@ -212,9 +212,9 @@ def rows_by_name(table: ClusterTable) -> list[tuple[int, str]]:
 def _codes(
     framework: Framework, evaluation: Evaluation, rows: dict[str, int]
 ) -> dict[str, dict[str, Status]]:
-    """What each filter says of each node it rejects, by plugin, also where an earlier one rejects it too.
+    """Verdict of each filter on each node it rejects, by plugin, also where an earlier one rejects it too.
 
-    Plugins asked node by node are left out: they are not asked about nodes that others rejected.
+    Plugins by node are left out: they do not run for nodes that others rejected.
     """
     by_column = {p.name: p for p in framework.at(ExtensionPoint.FILTER) if hasattr(p, "filter")}
     cycle = evaluation.cycle
@@ -254,7 +254,7 @@ def _picked(table: ClusterTable, evaluation: Evaluation, nth: int) -> str:
 
 
 def describe_usage(table: ClusterTable) -> dict[str, Any]:
-    """What the table counts on each node."""
+    """Counts of the table for each node."""
     found = {}
     for row, name in rows_by_name(table):
         found[name] = {
@@ -285,13 +285,13 @@ def _line(table: ClusterTable, matrix: Any, row: int) -> dict[str, int]:
 indexes = st.integers(0, 40)
 whiches = st.integers(0, 2)
 periods = st.sampled_from([1, 1, 2, 3, 7])
-"""Every how many steps a pod is asked about."""
+"""Number of steps between two queries for a pod."""
 profile_names: st.SearchStrategy[str] = st.runner().flatmap(
     lambda machine: st.sampled_from(machine.asked_profiles)
 )
 pod_templates: st.SearchStrategy[Pod] = st.runner().flatmap(lambda machine: machine.pods)
 cluster_nodes: st.SearchStrategy[Node] = st.runner().flatmap(lambda machine: machine.nodes)
-"""What the machine at hand says: subclasses bring their own."""
+"""Nodes of the current machine: subclasses bring their own."""
 
 
 def ballast(count: int) -> list[Node]:
@@ -309,14 +309,14 @@ def ballast(count: int) -> list[Node]:
 
 
 class ReuseMachine(RuleBasedStateMachine):
-    """Several profiles over one table, each asked time and again about the same pending pods.
+    """Several profiles over one table, each queried time and again for the same pending pods.
 
-    A pair of profile and pending pod is asked every so many steps, so that results are kept over one change
-    or over several. Some pending pods stay known to the table between attempts, as in a queue; others come
-    as if for the first time.
+    A pair of profile and pending pod is queried at intervals of some steps, so that results are kept over one
+    change or over several. Some pending pods stay known to the table between attempts, as in a queue; others
+    appear new each time.
 
-    A subclass says which `profiles` of which `registry` there are, and which of them to draw from
-    (`asked_profiles`); it may bring strategies of its own for `pods` (templates) and `nodes`.
+    A subclass lists the `profiles` of its `registry`, and those to draw from (`asked_profiles`); it may bring
+    strategies of its own for `pods` (templates) and `nodes`.
     """
 
     profiles: ClassVar[Mapping[str, ProfileSpec]]
@@ -506,7 +506,7 @@ class ReuseMachine(RuleBasedStateMachine):
         pod = self._pending(which)
         self.queued[pod.metadata.uid] = self.world.table.info(pod)
 
-    # What must hold
+    # Invariants
 
     @invariant()
     def compare_with_scratch(self) -> None:
@@ -531,7 +531,7 @@ class ReuseMachine(RuleBasedStateMachine):
         raise AssertionError(f"profile {profile}, pod {pod.key}: {difference(kept, anew)}")
 
     def failed(self, error: PluginError, pod: Pod) -> dict[str, Any]:
-        """What is compared where a plugin fails."""
+        """Result to compare where a plugin fails."""
         return {"error": error.message}
 
     def _outcome(self, framework: Framework, pod: PodInfo) -> dict[str, Any]:

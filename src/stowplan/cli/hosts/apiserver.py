@@ -121,7 +121,7 @@ def _gates(settings: tuple[str, ...], emulated: tuple[str, ...], compatible: tup
 
 
 def _names_any(settings: tuple[str, ...], gates: Collection[str]) -> bool:
-    """Whether any of some gates is switched, on or off."""
+    """True if any of some gates is switched, on or off."""
     return any(one.partition("=")[0].strip() in gates for text in settings for one in text.split(","))
 
 

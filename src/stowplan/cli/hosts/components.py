@@ -162,7 +162,7 @@ def kubelets(
 
 
 def _shapes(nodes: int | None, path: Path | None, *, adopt: bool) -> Sequence[NodeShape]:
-    """The nodes there shall be; who adopts others needs none of their own."""
+    """Shapes of the nodes; with `adopt` there are none by default."""
     if path is not None:
         return read_shapes(path)
     if nodes is None:

@@ -44,7 +44,7 @@ class RecordedAttempt:
 
     @property
     def worth(self) -> int:
-        """How much there is to see: reasons against nodes, plugins that tell nodes apart, a clear winner."""
+        """Interest of an attempt: reasons against nodes, plugins that distinguish nodes, a clear winner."""
         attempt = self.attempt
         if attempt.error is not None or attempt.total is None:
             return 0
@@ -56,7 +56,7 @@ class RecordedAttempt:
 
 @dataclass(slots=True)
 class _Seen:
-    """What a run over recordings has seen."""
+    """Results of a run over recordings."""
 
     report: VerifyReport = field(default_factory=VerifyReport)
     scenarios: Counter[str] = field(default_factory=Counter)

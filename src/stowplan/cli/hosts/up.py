@@ -54,7 +54,7 @@ _OFTEN = 0.2
 """Seconds between two looks at the progress in a terminal."""
 
 _SELDOM = 5.0
-"""Seconds between two lines where nobody watches."""
+"""Seconds between two lines without a terminal."""
 
 _ZONES = ("a", "b", "c")
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -64,7 +64,7 @@ _UNTIL = ("ready",)
 
 @dataclass(frozen=True, slots=True)
 class UpOptions:
-    """What the command does besides running a cluster; `command` is run in it, and its end is the end."""
+    """Actions of the command besides running a cluster; `command` is run in it, and its end is the end."""
 
     kubeconfig_out: Path | None = None
     serving: ServingSettings | None = None
@@ -291,7 +291,7 @@ def _serving(bind: str, port: int) -> ServingSettings:
 def _other_schedulers(
     given: Sequence[str], plugins: tuple[str, ...], gates: FeatureGates, first: Settings
 ) -> list[SchedulerSource]:
-    """The schedulers beside the first one; each is built once to see that it can be."""
+    """The additional schedulers; each is built once to validate it."""
     names = {profile.scheduler_name for profile in first.config.profiles}
     sources: list[SchedulerSource] = []
     for text in given:
@@ -313,7 +313,7 @@ def _logger(verbosity: int | None) -> ProcessLogger | None:
 
 
 def _shapes(nodes: int | None, path: Path | None, *, has_nodes: bool) -> Sequence[NodeShape]:
-    """The nodes there shall be; if some are loaded or kept, none but those that are asked for."""
+    """Shapes of the nodes; if some are loaded or kept, none by default."""
     if path is not None:
         return read_shapes(path)
     if nodes is None:
@@ -322,7 +322,7 @@ def _shapes(nodes: int | None, path: Path | None, *, has_nodes: bool) -> Sequenc
 
 
 def _tell_loaded(cluster: LocalCluster, loaded: Sequence[Manifest]) -> None:
-    """What was loaded and what was not. Raises LoadError if nothing was."""
+    """Print the loaded and skipped objects. Raises LoadError if nothing was loaded."""
     report = cluster.load_report
     if not loaded:
         return
@@ -387,7 +387,7 @@ def _greet(cluster: LocalCluster, path: Path, wishes: UpOptions, page: PageServe
 
 
 async def _work(cluster: LocalCluster, wishes: UpOptions, path: Path) -> int:
-    """Do what is asked for, and end with an exit code; otherwise show the progress for ever."""
+    """Do the requested actions, and end with an exit code; otherwise show the progress for ever."""
     if wishes.until_ready:
         code = await _wait_until_ready(cluster, wishes.timeout)
         if code or not wishes.command:

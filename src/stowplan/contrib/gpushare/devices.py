@@ -1,7 +1,7 @@
-"""What pods ask of GPUs, and how much of each GPU is free: a column per GPU.
+"""GPU requests of pods, and the free part of each GPU: a column per GPU.
 
-A GPU is divided into 1,000 parts. A pod asks for part of one GPU, or for a number of whole ones, perhaps of
-certain models. Which GPUs it got stands in its annotation once it is bound; until then it is remembered here.
+A GPU is divided into 1,000 parts. A pod requests part of one GPU, or a number of whole ones, perhaps of
+certain models. Its annotation lists its GPUs once it is bound; until then they are remembered here.
 """
 
 from functools import lru_cache
@@ -18,7 +18,7 @@ from stowplan.gocompat.numbers import parse_count
 MILLI: Final = 1000
 """The parts of a GPU."""
 COUNT: Final = "alibabacloud.com/gpu-count"
-"""How many GPUs a pod asks for (annotation) or a node has (allocatable resource)."""
+"""Number of GPUs that a pod requests (annotation) or a node has (allocatable resource)."""
 PARTS: Final = "alibabacloud.com/gpu-milli"
 """The parts of each GPU that a pod asks for (annotation)."""
 MODEL: Final = "alibabacloud.com/gpu-card-model"
@@ -33,7 +33,7 @@ Milli = npt.NDArray[np.int64]
 
 
 class GpuRequest(NamedTuple):
-    """What a pod asks for: so many GPUs, so many parts of each, of one of these models (none: any)."""
+    """GPU request of a pod: number of GPUs, parts of each, and accepted models (none: any)."""
 
     number: int = 0
     milli: int = 0
@@ -41,7 +41,7 @@ class GpuRequest(NamedTuple):
 
     @property
     def is_shared(self) -> bool:
-        """Whether it asks for part of one GPU."""
+        """True if it requests part of one GPU."""
         return self.number == 1 and self.milli < MILLI
 
     @property
@@ -60,7 +60,7 @@ NO_GPU: Final = GpuRequest()
 
 
 def request_of(pod: PodInfo) -> GpuRequest:
-    """What a pod asks for. Numbers that are not numbers count as 0: such a pod asks for no GPU."""
+    """GPU request of a pod. Malformed numbers count as 0: such a pod requests no GPU."""
     annotations = pod.annotations
     if COUNT not in annotations or PARTS not in annotations:
         return NO_GPU
@@ -85,7 +85,7 @@ def indices_of(pod: PodInfo) -> tuple[int, ...]:
 
 
 class Gpus:
-    """How much of every GPU is free, by row and GPU; -1 where a node has no such GPU.
+    """Free parts of every GPU, by row and GPU; -1 where a node has no such GPU.
 
     One for each table, shared by the plugins of all profiles. `sync` before reading.
     """
@@ -148,14 +148,14 @@ class Gpus:
         self.kinds[row] = kinds
 
     def fits(self, request: GpuRequest, nodes: NodeRows) -> npt.NDArray[np.bool_]:
-        """Which rows have the free GPUs that a pod asks for, whatever the model."""
+        """Rows with enough free GPUs for a pod, regardless of the model."""
         free = self.free[nodes.rows]
         room: Milli = (np.maximum(free, 0) // request.milli).sum(axis=1)
         return room >= request.number
 
 
 def gpus_of(node: Node) -> int:
-    """How many GPUs a node has."""
+    """Number of GPUs of a node."""
     return _number(str(node.status.allocatable.get(COUNT, "0")))
 
 

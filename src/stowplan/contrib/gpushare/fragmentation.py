@@ -93,7 +93,7 @@ class Usual:
             self._weights[accepted, first:, column] += pod.weight / total
 
     def model_ids(self, nodes: NodeRows) -> npt.NDArray[np.intp]:
-        """By row, the number of its model here; the last one is that of models that nobody names."""
+        """By row, the number of its model here; the last one stands for all models that are not named."""
         column = nodes.table.label_column(MODEL)
         ids = np.full(max(column.index.values(), default=0) + 1, len(self._models), dtype=np.intp)
         for number, model in enumerate(self._models):
@@ -109,8 +109,9 @@ class Usual:
     def fragmented(self, total: Milli, hosts: Milli, small: Milli, weights: Amounts) -> Amounts:
         """The fragmentation of rows.
 
-        `total` is what is free of their GPUs, `hosts` how many GPUs have at least so many parts (by `parts`),
-        and `small` what is free of GPUs that have fewer. All may have more axes in front of that of `parts`.
+        `total` is the free part of their GPUs, `hosts` the number of GPUs with at least each number of parts
+        (by `parts`), and `small` the free part of GPUs that have fewer. All may have more axes in front of
+        that of `parts`.
         """
         usable = (hosts[..., self._of_part] >= self._counts) * weights
         lost: Amounts = total * (1.0 - usable.sum(axis=-1)) + (usable * small[..., self._of_part]).sum(
@@ -146,7 +147,7 @@ class FGD(Policy):
         return int(points(self._growth(pod, request_of(pod), nodes)[0]).argmax())
 
     def _growth(self, pod: PodInfo, request: GpuRequest, nodes: NodeRows) -> Amounts:
-        """How much fragmentation would grow by row; for a pod that shares a GPU by row and GPU."""
+        """Growth of fragmentation by row; for a pod that shares a GPU by row and GPU."""
         usual, cpu_asked = self._usual, pod.requests.non_zero_milli_cpu
         known = gpus(nodes.table)
         free, total = np.maximum(known.free[nodes.rows], 0), known.total[nodes.rows]
@@ -171,7 +172,7 @@ class FGD(Policy):
 
 
 def _taken(free: Milli, request: GpuRequest) -> Milli:
-    """What is free after a pod got its GPUs: those with the least left that is enough."""
+    """Free parts after a pod got its GPUs: those with the least sufficient remainder."""
     order = np.argsort(np.where(free >= request.milli, free, 1 << 40), axis=1, kind="stable")
     left = free.copy()
     chosen = order[:, : request.number]

@@ -29,7 +29,7 @@ LARGEST_GPU: Final = 8 * MILLI
 
 
 class Policy(Plugin):
-    """Scores rows by what they hold; alike to it are pods that ask for the same CPU and GPUs."""
+    """Scores rows by their pods; pods with equal CPU and GPU requests are equal to it."""
 
     contract = Contract(reads=Reads.USAGE)
 
@@ -54,7 +54,7 @@ class RandomNode(Plugin):
 
 
 class BestFit(Policy):
-    """The node that has the least left, CPU and GPU alike."""
+    """The node with the least CPU and GPU left."""
 
     def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores | None:
         cpu = free_cpu(nodes) - pod.requests.non_zero_milli_cpu
@@ -119,7 +119,7 @@ class GpuPacking(Policy):
 
 
 def free_cpu(nodes: NodeRows) -> Scores:
-    """Millicores that nobody has requested, by row."""
+    """Unrequested millicores by row."""
     return nodes.allocatable("cpu") - nodes.requested("cpu")
 
 

@@ -1,4 +1,4 @@
-"""What the benchmarks have in common: options, JSON on the last line, and the limit of a turn of the loop."""
+"""Common options of the benchmarks, JSON on the last line, and the limit of a turn of the loop."""
 
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ def echo_json(values: dict[str, Any]) -> None:
 
 
 def check_hold(milliseconds: float, held_by: str) -> None:
-    """Fail if the event loop was held for too long: whatever else it serves was late by that."""
+    """Fail if the event loop was held for too long: everything else it serves was late by that."""
     if milliseconds > LIMIT * 1e3:
         click.echo(f"Error: the event loop was held for {milliseconds:,.0f} ms by {held_by}", err=True)
         raise SystemExit(1)

@@ -83,7 +83,7 @@ def perf(
 
 
 def _has(benchmark: Benchmark, labels: str) -> bool:
-    """Whether a workload has the labels it must have and none that it must not."""
+    """True if a workload has the labels it must have and none that it must not."""
     for label in filter(None, (part.strip() for part in labels.split(","))):
         wanted = not label.startswith("-")
         if (label.lstrip("+-") in benchmark.labels) is not wanted:
