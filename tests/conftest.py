@@ -25,12 +25,12 @@ pytest.register_assert_rewrite("scheduler.comparable_writes", "scheduler.compara
 
 
 class Frozen:
-    """Leaves all tests and what they import out of garbage collection.
+    """Leaves all tests and their imports out of garbage collection.
 
-    That is a million objects: without this, a test that collects garbage ten times takes seconds. What tests
-    leave behind (caches, modules) is left out some tests later. The code under test freezes and unfreezes
-    too (`stowplan.runtime.gc_tuning`); here that is only noted, or each test after it would go through the
-    million again. Tests of the collector have processes of their own.
+    That is a million objects: without this, a test that collects garbage ten times takes seconds. Objects
+    that tests leave behind (caches, modules) are left out some tests later. The code under test freezes and
+    unfreezes too (`stowplan.runtime.gc_tuning`); here that is only noted, or each test after it would scan
+    the million again. Tests of the collector run in separate processes.
     """
 
     EVERY = 200

@@ -7,10 +7,10 @@ STOWPLAN_LONG_TESTS=10 it gets ten times as many as it asks for, and other ones 
 import os
 
 LONG = int(os.environ.get("STOWPLAN_LONG_TESTS", "0"))
-"""How many times the usual examples; 0 for a run of the suite."""
+"""Factor for the number of examples; 0 for a run of the suite."""
 _SHARE = 0.6
 
 
 def examples(usual: int) -> int:
-    """How many examples to try, where this many are usual."""
+    """Number of examples to try, where `usual` is the usual one."""
     return usual * LONG if LONG else max(1, round(usual * _SHARE))

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Lazily:
-    """A module, or as much of one as is asked for."""
+    """A module that is imported at the first access."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -1,7 +1,7 @@
 """The releases that tests run under.
 
-What is compared with recordings of kube-scheduler 1.36 takes its release, gates or flags from here. A test
-that shall hold in every release asks for the fixture `each_release`, or is parametrized with EACH.
+Comparisons with recordings of kube-scheduler 1.36 take their release, gates or flags from here. A test that
+shall hold in every release uses the fixture `each_release`, or is parametrized with EACH.
 """
 
 from stowplan.api.gates.feature_gates import FeatureGates

@@ -23,7 +23,7 @@ def until(holds: Callable[[], object], why: Callable[[], object] = lambda: "") -
 
 
 async def eventually(holds: Callable[[], object], why: Callable[[], object] = lambda: "") -> None:
-    """Wait until something holds while the loop goes on."""
+    """Wait until something holds while the loop runs."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + PATIENCE
     while not holds():

@@ -1,4 +1,4 @@
-"""What a pod takes of a node."""
+"""Resources that a pod takes on a node."""
 
 from typing import Any
 

@@ -29,7 +29,7 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 
 @pytest.fixture(scope="module")
 def api() -> Iterator[Served]:
-    """A server where `scheduler` may what kube-scheduler may, `reader` may read, `nobody` may nothing."""
+    """A server where `scheduler` has kube-scheduler's rights, `reader` may read, `nobody` has no rights."""
     with serving() as served:
         for name, roles in {
             "scheduler": ("system:kube-scheduler", "system:volume-scheduler"),
@@ -60,13 +60,13 @@ def bound(name: str, role: str, kind: str = "ClusterRole") -> dict[str, Any]:
 
 
 def examined(api: Served, folder: Path, *options: str, who: str = "", token: str = "") -> Result:
-    """What the doctor says to somebody."""
+    """Output of the doctor for a user."""
     api_as(api, folder / "kubeconfig", who, token)
     return CliRunner().invoke(stowplan, ["doctor", "--kubeconfig", str(folder / "kubeconfig"), *options])
 
 
 def api_as(api: Served, file: Path, who: str = "", token: str = "") -> None:
-    """A kubeconfig of somebody."""
+    """A kubeconfig of a user."""
     config = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -81,7 +81,7 @@ def api_as(api: Served, file: Path, who: str = "", token: str = "") -> None:
 
 
 def configured(folder: Path, lease: str, **more: Any) -> Path:
-    """A configuration with a lease of its own."""
+    """A configuration with a separate lease."""
     kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
     file = folder / "config.yaml"
     file.write_text(yaml.safe_dump({**kind, "leaderElection": {"resourceName": lease}, **more}))

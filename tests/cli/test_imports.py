@@ -1,4 +1,5 @@
-"""What commands load: a person waits for it, so who only asks does not load what answers."""
+"""Modules that commands load: users wait for it, so a command that only asks a server does not load the
+engine."""
 
 import json
 import subprocess
@@ -38,7 +39,7 @@ ENGINE = (
     "stowplan.config",
 )
 EXTRAS = ("distributed", "hypothesis", "kubernetes", "pyarrow", "pytest")
-"""What only some installations have."""
+"""Packages that only some installations have."""
 
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "who only ask": (
@@ -66,8 +67,8 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "with everything": ("bench lab up", EXTRAS),
 }
-"""All commands, and what the help of none of a group loads. Those that only ask load the rest when they know
-what they are asked."""
+"""All commands, and the modules that no help of a group loads. Commands that only ask load the rest when they
+know the request."""
 
 
 def loaded(*commands: list[str]) -> set[str]:
@@ -106,7 +107,7 @@ def test_every_command_has_a_summary_that_is_shown_without_loading_it() -> None:
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_the_help_of_commands_does_not_load_what_they_do_not_use(group: str) -> None:
-    """A group in one process: what all of them together have not loaded none of them has."""
+    """A group in one process: modules that all of them together have not loaded, none of them has."""
     names, never = GROUPS[group]
     found = loaded(*([name, "--help"] for name in names.split()))
     assert not {module for module in found for one in never if module == one or module.startswith(f"{one}.")}
@@ -121,7 +122,7 @@ print(json.dumps(sorted(run)), file=sys.stderr)
 
 
 def test_a_scheduler_loads_no_http_server_and_no_expressions_before_it_needs_them() -> None:
-    """Modules that are there but have not run are of another type until somebody uses them."""
+    """Lazy modules that have not run are of another type until their first use."""
     done = subprocess.run([sys.executable, "-c", _STARTED], capture_output=True, text=True, check=True)
     found = set(json.loads(done.stderr.splitlines()[-1]))
     never = (

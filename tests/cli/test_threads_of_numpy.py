@@ -1,4 +1,4 @@
-"""NumPy starts threads for linear algebra, which nothing here uses, unless it is told not to."""
+"""NumPy starts threads for linear algebra, which is not used here, unless they are disabled."""
 
 import os
 

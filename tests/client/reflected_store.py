@@ -1,4 +1,4 @@
-"""A store, a client of it that can be made to fail, and a handler that checks what it is told."""
+"""A store, a client of it that can be made to fail, and a handler that checks its calls."""
 
 import asyncio
 import random
@@ -47,10 +47,10 @@ class Checked:
 
 
 class Moody(InProcessClient):
-    """A client that notes what is asked of it and answers as it is told to.
+    """A client that notes its requests and answers as scripted.
 
     `moods` are errors for the next requests, None for an answer. `hang_up` ends all watches in progress;
-    `stop_after` ends every watch by itself after so many events.
+    `stop_after` ends every watch after that number of events.
     """
 
     def __init__(self, store: Store, clock: VirtualClock, **options: Any) -> None:
@@ -76,7 +76,7 @@ class Moody(InProcessClient):
     def watch(self, resource: c.Resource, cls: type[Any], **options: Any) -> GeneratorWatch[Any]:  # type: ignore[override]
         return GeneratorWatch(self._events(resource, cls, **options))
 
-    async def _events(  # a generator, so that a refusal shows when the first event is asked for
+    async def _events(  # a generator, so that a refusal is raised when the first event is read
         self, resource: c.Resource, cls: type[Any], **options: Any
     ) -> AsyncGenerator[WatchEvent[Any], None]:
         how = "stream" if options["initial_events"] else "watch"
@@ -98,7 +98,7 @@ class Moody(InProcessClient):
 
 
 class World:
-    """What a test of a reflector has at hand."""
+    """Setup of a reflector test."""
 
     def __init__(
         self, clock: VirtualClock, *, stream: bool = False, without: str = "", **options: Any

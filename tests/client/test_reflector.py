@@ -385,7 +385,7 @@ def test_what_changes_while_the_first_state_is_streamed_is_taken_in(
 
 
 def test_the_first_list_is_worked_off_while_it_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What came before the stream broke is known; what the next one does not show is gone."""
+    """Events before the stream broke are known; objects that the next one does not show are gone."""
     many = [event("ADDED", f"p{number}", str(number + 1)) for number in range(100)]
     whole = [*many[1:], event("BOOKMARK", "", "200", synced=True)]
     known: list[tuple[int, bool]] = []

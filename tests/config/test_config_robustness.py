@@ -118,10 +118,10 @@ STAGES = ("decode", "validation", "build")
 
 
 def _refusal(document: str | bytes) -> str:
-    """What is wrong with a document, empty if it is accepted; either outcome is checked.
+    """Error message for a document, empty if it is accepted; either outcome is checked.
 
-    Any other exception than the one for refused configurations fails the test. What is accepted is written
-    out, and has to be accepted again with the same meaning.
+    Any other exception than the one for refused configurations fails the test. An accepted document is
+    written out, and has to be accepted again with the same meaning.
     """
     built = _outcome(document)
     if isinstance(built, ConfigError):

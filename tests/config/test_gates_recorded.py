@@ -88,7 +88,7 @@ def test_removed_gates_are_unknown() -> None:
 
 
 def test_gates_that_are_marked_as_read_are_read_and_no_others() -> None:
-    """A gate that changes nothing is told of when it is set. One that is locked everywhere cannot be."""
+    """Setting a gate without effect causes a warning. One that is locked everywhere cannot be set."""
     sources = Path(stowplan.__file__).parent.rglob("*.py")
     text = "".join(one.read_text() for one in sources if one.parent.name != "gates")
     unread = {name for name in EVERY_GATE if f'"{name}"' not in text}

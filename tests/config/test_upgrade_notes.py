@@ -1,4 +1,4 @@
-"""`config migrate --to`: what somebody notices who moves to another release."""
+"""`config migrate --to`: visible changes of a move to another release."""
 
 from pathlib import Path
 

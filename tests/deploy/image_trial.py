@@ -59,7 +59,7 @@ def unpack(image: Path, manifest: Any, folder: Path) -> Path:
 
 
 def licensed(root: Path, component: Any) -> bool:
-    """Whether the terms of a component are in the image, or named in its bill of materials."""
+    """True if the licence of a component is in the image, or named in its bill of materials."""
     if component["purl"].startswith("pkg:pypi"):
         return bool(component.get("licenses"))
     return bool((root / "usr/share/doc" / component["name"] / "copyright").exists())

@@ -22,7 +22,7 @@ Object = dict[str, Any]
 
 
 class Right(NamedTuple):
-    """One thing somebody may do. No namespace: everywhere. No name: with all objects."""
+    """One right. No namespace: everywhere. No name: with all objects."""
 
     namespace: str
     verb: str
@@ -33,7 +33,7 @@ class Right(NamedTuple):
 
 @cache
 def built(overlay: str) -> tuple[Object, ...]:
-    """What `kubectl apply -k` would apply. It must not be changed."""
+    """Objects that `kubectl apply -k` would apply. They must not be changed."""
     kubectl = shutil.which("kubectl")
     assert kubectl is not None, "kubectl is not installed; `make test` installs it"
     done = subprocess.run(
@@ -72,7 +72,7 @@ def rights(rules: Iterable[Any], namespace: str = "") -> Iterator[Right]:
 
 
 def granted(overlay: str) -> set[Right]:
-    """What the roles of an overlay allow to its account."""
+    """Rights that the roles of an overlay grant its account."""
     found: set[Right] = set()
     for binding in of_kind(overlay, "ClusterRoleBinding").values():
         role = of_kind(overlay, "ClusterRole")[binding["roleRef"]["name"]]

@@ -1,9 +1,9 @@
-"""Walk the way of a new user, as the README has it, and time each step (`make newcomer`).
+"""Walk through a new user's steps, as in the README, and time each step (`make newcomer`).
 
     python tests/deploy/newcomer.py dist/stowplan-0.1.0-py3-none-any.whl
 
 Commands and files are those of the section "From nothing to your own scheduler"; kubectl has to be installed.
-What runs until Ctrl-C runs beside the rest, and is ended at the end.
+Commands that run until Ctrl-C run concurrently with the rest, and are terminated at the end.
 """
 
 import os
@@ -31,7 +31,7 @@ SAID: Final = {
     "stowplan doctor": "stowplan run would work here",
     "kubectl why pod/web": "is on node-1",
 }
-"""What commands have to say; a question is asked again until the cluster is that far."""
+"""Expected output of commands; a question is repeated until the cluster has got that far."""
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"# (\S+\.(?:py|yaml))\n")
@@ -76,7 +76,7 @@ class Walk:
 
     @contextmanager
     def _running(self, command: str, said: str) -> Iterator[str]:
-        """A command that runs beside the rest, from when it has said something."""
+        """A command that runs concurrently with the rest, after its first expected output."""
         log = self.folder / f"{command.split()[1]}.log"
         with log.open("w") as written:
             process = subprocess.Popen(

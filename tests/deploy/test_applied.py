@@ -1,4 +1,5 @@
-"""The manifests applied with real kubectl to a cluster in one process: taken, and pods come of them."""
+"""The manifests applied with real kubectl to a cluster in one process: accepted, and their pods are
+created."""
 
 import json
 import os
@@ -60,7 +61,7 @@ def named(found: dict[str, Any]) -> tuple[str, str]:
 
 
 def versions(kept: dict[tuple[str, str], Any]) -> dict[tuple[str, str], str]:
-    """The versions of what nobody changes by writing a status."""
+    """Versions of objects that status writes do not change."""
     return {
         (kind, name): found["metadata"]["resourceVersion"]
         for (kind, name), found in kept.items()

@@ -43,7 +43,7 @@ def helm(*words: str, values: Object | None = None) -> "subprocess.CompletedProc
 
 
 def rendered(values: Object, release: str = "stowplan", namespace: str = NAMESPACE) -> list[Object]:
-    """What `helm install` would create with these values."""
+    """Objects that `helm install` would create with these values."""
     done = helm("template", release, str(CHART), "--namespace", namespace, "--values", "-", values=values)
     assert done.returncode == 0, done.stderr
     return [found for found in yaml.safe_load_all(done.stdout) if found]

@@ -1,4 +1,4 @@
-"""What the package needs is what pyproject.toml says it needs."""
+"""The package's imports match the dependencies in pyproject.toml."""
 
 import ast
 import re

@@ -20,7 +20,7 @@ def all_of(name: str) -> list[str]:
 
 
 def ignored(path: str) -> bool:
-    """Whether a file at the top is kept from the image: the last line that fits counts."""
+    """True if a file at the top is kept from the image: the last line that matches counts."""
     verdict = False
     for line in (ROOT / ".dockerignore").read_text().splitlines():
         if line and not line.startswith("#") and fnmatch.fnmatch(path, line.removeprefix("!")):

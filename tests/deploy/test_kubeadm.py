@@ -18,9 +18,9 @@ from waiting import PATIENCE
 
 PAGE = ROOT / "docs" / "kubeadm.md"
 ON_A_CLUSTER = ("stowplan doctor", "kubectl -n", "kubectl get", "kubeadm ")
-"""What the files are not concerned by."""
+"""Commands outside of the files' scope."""
 
-# As kubeadm 1.36 writes it, and somebody who has added a configuration file.
+# As kubeadm 1.36 writes it, with a configuration file added by an administrator.
 MANIFEST = """apiVersion: v1
 kind: Pod
 metadata:
@@ -96,7 +96,7 @@ def steps() -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class Node:
-    """The files of a control-plane node, and a checkout beside them."""
+    """The files of a control-plane node, and a checkout next to them."""
 
     root: Path
 

@@ -1,4 +1,4 @@
-"""Whether the parts of the manifests fit each other, the configuration and the package."""
+"""The parts of the manifests fit each other, the configuration and the package."""
 
 from pathlib import Path
 from typing import Any

@@ -23,11 +23,11 @@ COMPOSITE_GROUPS = {
     )
     for verb in verbs
 }
-"""What 1.37 adds with the gate CompositePodGroup; the recording is of 1.36."""
+"""Additional rights in 1.37 with the gate CompositePodGroup; the recording is of 1.36."""
 
 
 def recorded_rights(*, of_leases: bool = True) -> set[Right]:
-    """What kube-scheduler may do, but for reading how to authenticate."""
+    """Rights of kube-scheduler, except reading how to authenticate."""
     roles = recorded("rbac/kube-scheduler")
     found = set(rights(roles["system:kube-scheduler"])) | set(rights(roles["system:volume-scheduler"]))
     found |= set(rights(roles["system::leader-locking-kube-scheduler"], NAMESPACE))
@@ -35,7 +35,7 @@ def recorded_rights(*, of_leases: bool = True) -> set[Right]:
 
 
 def allows(held: set[Right], verb: str, resource: str, name: str, namespace: str = NAMESPACE) -> bool:
-    """Whether one may do something with a lease or the like."""
+    """True if an action on a lease or the like is allowed."""
     return any(
         (right.verb, right.resource) == (verb, resource)
         and right.namespace in ("", namespace)

@@ -1,4 +1,4 @@
-"""What is built from the checkout: all of the package and nothing else, the same from the sdist."""
+"""Builds from the checkout: all of the package and nothing else, the same from the sdist."""
 
 import re
 import subprocess

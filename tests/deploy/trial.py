@@ -1,6 +1,6 @@
 """The wheel as its users get it: installed alone into an empty virtualenv, then used (`make wheel-trial`).
 
-It downloads the dependencies and takes a minute, so it is a program of its own and no test:
+It downloads the dependencies and takes a minute, so it is a separate program and no test:
 
     python tests/deploy/trial.py dist/stowplan-0.1.0-py3-none-any.whl python3.11 python3.12
 
@@ -61,7 +61,7 @@ class Trial:
         (folder / "second.yaml").write_text(SECOND)
 
     def run(self, command: Sequence[str], *, code: int = 0) -> str:
-        """What a command prints. Its exit code must be as expected."""
+        """Output of a command. Its exit code must be as expected."""
         done = subprocess.run(
             command, cwd=self.folder, capture_output=True, text=True, timeout=LIMIT, check=False
         )

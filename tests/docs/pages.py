@@ -50,9 +50,9 @@ def commands(page: Path) -> list[str]:
 
 
 def shown(page: Path) -> dict[str, str]:
-    """The output that a page shows of commands: a block of text right behind the one of the command.
+    """The output that a page shows of commands: a block of text right after the command's block.
 
-    Not one with commands of its own: that is what happens elsewhere meanwhile.
+    Blocks with commands are left out: they show what happens elsewhere meanwhile.
     """
     text = page.read_text()
     return {

@@ -47,9 +47,9 @@ FEW = 5
 def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a command line as a reader would.
 
-    What runs until Ctrl-C, takes long or installs something is run with `--help`, which still refuses unknown
-    options. `make` only prints what it would do, and pytest what it would test. Our own commands and scripts
-    run in this process unless they need a shell: importing everything takes longer than what most of them do.
+    Commands that run until Ctrl-C, take long or install something are run with `--help`, which still refuses
+    unknown options. `make` only prints its commands, and pytest its tests. Our own commands and scripts run
+    in this process unless they need a shell: importing everything takes longer than most of them do.
     """
     words = shlex.split(command)
     if command.startswith((*LASTING, *LONG, *INSTALLING)):

@@ -16,7 +16,7 @@ SEARCHED = {
     "kubeadm": "docs/kubeadm.html",
     "drain": "docs/whatif.html",
 }
-"""What is searched for, and a page that has to be among the results."""
+"""Search terms, and a page that has to be among the results."""
 
 _LINK = re.compile(r'<a\b[^>]*\bhref="([^"]*)"')
 _ANCHOR = re.compile(r'\bid="([^"]+)"')
@@ -40,7 +40,7 @@ def broken(site: Path) -> list[str]:
 
 
 def searched(site: Path) -> list[str]:
-    """What a search finds in a browser, for each of the words; fails if it is not what is expected."""
+    """Results of a search in a browser, for each of the words; fails if an expected one is missing."""
     found = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])

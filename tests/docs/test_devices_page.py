@@ -97,7 +97,7 @@ def test_the_story_goes_as_it_is_told(tmp_path: Path) -> None:
 
 
 def check_devices(run: Run) -> None:
-    """What the page says of who got what, after all of it."""
+    """The allocations on the page, after all of it."""
     until(lambda: len(allocated(run, "training")) == 3 and not uses_broken_gpu(run))
     for results in allocated(run, "training"):
         groups = {int(one["device"].removeprefix("gpu-")) // 4 for one in results}

@@ -60,7 +60,7 @@ def racks_of(run: Run, job: str) -> set[str]:
 
 
 def same_names(text: str) -> str:
-    """A text in which random parts of names are alike."""
+    """A text in which random parts of names are replaced."""
     return re.sub(r"training-[a-z0-9]{5}\b", "training-xxxxx", text)
 
 

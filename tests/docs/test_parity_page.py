@@ -39,7 +39,7 @@ def cells(line: str) -> list[str]:
 
 
 def named(cell: str) -> tuple[str, ...]:
-    """What a cell names, in backticks, one per line; nothing where there is a dash."""
+    """Names in a cell, in backticks, one per line; none for a dash."""
     if cell == NOTHING:
         return ()
     parts = cell.split("<br>")

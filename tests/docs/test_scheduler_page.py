@@ -1,4 +1,4 @@
-"""What a page shows as the output of a program is what the program prints."""
+"""The output of a program on a page is the program's real output."""
 
 from pathlib import Path
 

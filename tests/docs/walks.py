@@ -30,7 +30,7 @@ class Tracer:
 
     @property
     def is_on(self) -> bool:
-        """Whether the last function has not been called yet."""
+        """True if the last function has not been called yet."""
         return self._last in self._ahead
 
     @property

@@ -1,4 +1,4 @@
-"""A report with one of everything, and names that somebody chose to do harm."""
+"""A report with one of everything, and malicious names."""
 
 from stowplan.explain.report import (
     Bar,

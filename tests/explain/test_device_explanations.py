@@ -1,4 +1,4 @@
-"""What explanations say about devices: which request, which selector, who has the device, and what helps."""
+"""Explanations of devices: the request, the selector, the pod that has the device, and remedies."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What preemption would do for a group that waits, as data and in words."""
+"""Preemption for a waiting group, as data and in words."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What an explanation says holds: for random clusters and pods, checked on engines that were built anew."""
+"""Explanations are true: for random clusters and pods, checked on engines built from scratch."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -138,7 +138,7 @@ def _preempts(nodes: list[Node], pods: list[Pod], pod: Pod, change: Change) -> b
 def test_near_misses_are_the_nodes_that_one_filter_rejects(
     cluster: tuple[list[Node], list[Pod], Pod],
 ) -> None:
-    """Each filter is asked alone, on an engine of its own."""
+    """Each filter runs alone, on a separate engine."""
     nodes, pods, wanting = cluster
     found = explained(nodes, pods, wanting)
     if found.state != PENDING or (len(found.funnel) == 1 and not found.funnel[0].examples):

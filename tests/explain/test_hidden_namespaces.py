@@ -37,7 +37,7 @@ async def _reads_team(plural: str, namespace: str) -> bool:
 
 
 async def looked_at(clock: VirtualClock) -> dict[str, dict[str, Any]]:
-    """All documents, as everybody and as somebody who may only read the pods of `team`."""
+    """All documents, for an administrator and for a user who may only read the pods of `team`."""
     store = Store(clock, Random(1))
     for name in ("n0", "n1"):
         store.create(NODES, to_builtins(node(name).capacity(cpu=4).obj()))

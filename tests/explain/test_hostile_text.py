@@ -1,4 +1,4 @@
-"""Names and messages come from anybody: no command lets one of them act upon the terminal."""
+"""Names and messages are untrusted: no command lets one of them act upon the terminal."""
 
 import ast
 import json

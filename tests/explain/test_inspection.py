@@ -71,7 +71,7 @@ subjects: [{kind: ServiceAccount, name: looker, namespace: default}]
 
 
 class Api:
-    """The API of a cluster, asked as somebody."""
+    """The API of a cluster, with a user's token."""
 
     def __init__(self, running: Up) -> None:
         config = yaml.safe_load(running.kubeconfig.read_text())

@@ -1,4 +1,4 @@
-"""How much many nodes lack at once is what is said of each of them."""
+"""The shortfalls computed for many nodes at once equal those of each node."""
 
 from typing import Any
 

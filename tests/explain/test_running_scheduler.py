@@ -208,7 +208,7 @@ def test_top_shows_lanes_and_causes(kubeconfig: Path) -> None:
 
 
 def follow(kubeconfig: Path, command: str, wanted: bytes) -> bytes:
-    """What a command shows on a terminal until it has shown something."""
+    """Output of a command on a terminal until it contains some text."""
     ours, theirs = pty.openpty()
     program = "from stowplan.cli.main import main; main()"
     process = subprocess.Popen(

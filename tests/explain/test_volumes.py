@@ -1,4 +1,4 @@
-"""What explanations say about volumes and claims: which claim, which zone, which limit, who uses the disk."""
+"""Explanations of volumes and claims: the claim, the zone, the limit, and the pod that uses the disk."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""One server for the tests of a module; each test makes objects of its own."""
+"""One server for the tests of a module; each test makes its own objects."""
 
 from collections.abc import Iterator
 

@@ -1,6 +1,6 @@
-"""The garbage collector leaves alone what is loaded, and is as it was afterwards.
+"""The garbage collector leaves loaded objects alone, and is as it was afterwards.
 
-Each test has a process of its own: the one of the tests leaves them all alone (`conftest.py`).
+Each test runs in a separate process: that of the tests excludes all objects (`conftest.py`).
 """
 
 import subprocess

@@ -36,7 +36,7 @@ def _pods(found: list[Json], names: tuple[str, ...]) -> dict[str, Json]:
 
 
 def _pod(pod: Json) -> Json:
-    """What a scheduler has to do with: where the pod is, what is nominated to it, and what it is told."""
+    """Relevant parts of a pod: its node, its nomination, and its conditions."""
     status, metadata = pod.get("status", {}), pod["metadata"]
     return {
         "labels": metadata.get("labels"),

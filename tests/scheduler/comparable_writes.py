@@ -16,7 +16,7 @@ RECORDED = configured(gates=GATES_1_36)
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _EVENT_NAME = re.compile(r"^(.*)\.[0-9a-f]{16}$")
 _ENVELOPE = ("kind", "apiVersion")
-"""What a client adds when it puts a body on the wire."""
+"""Fields that a client adds to a body on the wire."""
 
 _PATCH = "application/strategic-merge-patch+json"
 
@@ -55,14 +55,14 @@ def of_recording(written: Iterable[Any]) -> list[Request]:
 
 
 def of_requests(writes: Iterable[Write]) -> list[Request]:
-    """Writes with neutral names. Who was who, and when something changed, is still told apart."""
+    """Writes with neutral names that keep identities and the times of changes apart."""
     written = list(writes)
     names = _Names(written)
     return [names.request(write) for write in written]
 
 
 def by_pod(requests: Sequence[Request]) -> dict[str, dict[str, list[Request]]]:
-    """What was written about each pod, events apart: an event and a status patch race each other."""
+    """Writes about each pod, events apart: an event and a status patch race each other."""
     found: dict[str, dict[str, list[Request]]] = {}
     for request in requests:
         streams = found.setdefault(request.pod, {"events": [], "others": []})
@@ -147,7 +147,7 @@ def _without_envelope(write: Write) -> Any:
 
 
 def _of_scheduling(whole: Any) -> Any:
-    """What a scheduler may change of a volume or claim, and what it must leave as it is."""
+    """Parts of a volume or claim that a scheduler may change, and those it must leave as they are."""
     spec = dict(whole["spec"])
     if "claimRef" in spec:
         spec["claimRef"] = {**spec["claimRef"], "uid": "", "resourceVersion": ""}
@@ -206,7 +206,7 @@ def _without_preconditions(own: Sequence[Write]) -> list[Write]:
 
 
 def _check_order(requests: Sequence[Request]) -> None:
-    """Who is told of a binding or a deletion is told after it."""
+    """The event of a binding or a deletion is written after it."""
     for number, request in enumerate(requests):
         if not request.is_event or request.method != "POST":
             continue

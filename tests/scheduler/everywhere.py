@@ -1,7 +1,7 @@
-"""A plugin as a user would write it, at every extension point, with an event source of its own.
+"""A plugin as a user would write it, at every extension point, with its own event source.
 
 Every pod labelled `ticket` needs a Ticket object of that name. It is let into the queue, filtered, scored and
-so on by a plugin that writes down what it was asked.
+so on by a plugin that notes its calls.
 """
 
 from typing import Any

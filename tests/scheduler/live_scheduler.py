@@ -37,9 +37,10 @@ HOSTNAME = "vm"
 
 
 class World:
-    """A store, a scheduler of it, and what the scheduler wrote and complained about.
+    """A store, a scheduler of it, and the scheduler's writes and problems.
 
-    Plugins are enabled wherever they have a method, beside the default ones, unless there is a configuration.
+    Plugins are enabled wherever they have a method, in addition to the default ones, unless there is a
+    configuration.
     """
 
     def __init__(
@@ -163,7 +164,7 @@ class World:
 
     @property
     def problems(self) -> list[str]:
-        """What went wrong; of a watch that failed only why it did."""
+        """Errors; for a watch that failed only the reason."""
         problems = [(message, about) for _, level, message, about in self.told if level == ERROR]
         return [str(about["err"]) if said == "Failed to watch" else said for said, about in problems]
 
@@ -238,7 +239,8 @@ def configured(
 
 
 def enabling(*plugins: type[Plugin], name: str = "default-scheduler", **points: Any) -> Json:
-    """A profile with plugins beside the default ones at every point they have; `points` add to that."""
+    """A profile with plugins in addition to the default ones at every point they have; `points` add to
+    that."""
     enabled = [{"name": plugin.name} for plugin in plugins]
     return {"schedulerName": name, "plugins": {"multiPoint": {"enabled": enabled}, **points}}
 

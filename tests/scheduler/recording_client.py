@@ -46,8 +46,8 @@ class Wire(InProcessClient):
     """A client of a store. A request takes `seconds`: half of them before the server acts, half after.
 
     `instead` has answers to the next requests by method and end of the path, such as `POST pods/p/binding`;
-    `always` has those that never change. News of deletions come `late` by so many seconds, and what follows
-    them with them.
+    `always` has those that never change. Events of deletions arrive `late` by that many seconds, and later
+    events with them.
     """
 
     def __init__(self, store: Store, clock: Clock, seconds: float = 0.0) -> None:

@@ -44,7 +44,7 @@ def not_ready(message: str, type: str = "PodScheduled") -> PodCondition:
 
 
 async def dispatcher_and_pod(world: World) -> tuple[ApiDispatcher, Pod]:
-    """A pod that nobody schedules, and who calls about it."""
+    """A pod without a scheduler, and the dispatcher of calls about it."""
     await world.add_pod("p", schedulerName="somebody-else")
     known, dispatcher = world.scheduler.pod("d/p"), world.scheduler.context.dispatcher
     assert known is not None

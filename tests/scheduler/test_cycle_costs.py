@@ -25,7 +25,7 @@ SLOW = "Scheduling attempts take long"
 
 
 class Stopwatch:
-    """A timer that goes on by what `slow` pods cost when they are looked at."""
+    """A timer that advances by the cost of `slow` pods when they are evaluated."""
 
     def __init__(self, **costs: float) -> None:
         self.costs = costs
@@ -165,7 +165,7 @@ def test_the_api_and_the_metrics_tell_who_costs_the_time() -> None:
     world(story, watch)
 
 
-# What is kept
+# State
 
 
 def costs() -> tuple[CycleCosts, StoppedClock]:

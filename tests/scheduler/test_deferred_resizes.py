@@ -24,7 +24,7 @@ async def _two_pods(world: World, **about: Any) -> None:
 
 
 def _resize(world: World, name: str, cpu: str, reason: str = "Deferred") -> None:
-    """What the API server and the kubelet do when a pod is resized; without a reason it is done."""
+    """Writes of the API server and the kubelet when a pod is resized; without a reason the resize is done."""
     [container] = world.pod(name)["spec"]["containers"]
     grown = {**container, "resources": {"requests": {"cpu": cpu, "memory": "128Mi"}}}
     world.patch_pod(name, {"spec": {"containers": [grown]}})

@@ -1,4 +1,4 @@
-"""What a watch event means for the cache and the queue."""
+"""Effect of a watch event on the cache and the queue."""
 
 from typing import Any
 
@@ -55,7 +55,7 @@ class Notebook:
 
 
 def calls(handler: str, *objects: Object, **about: Any) -> list[Call]:
-    """What a handler has the cache and the queue do; `assumed` is a pod that is."""
+    """Calls of a handler to the cache and the queue; `assumed` is an assumed pod."""
     assumed = about.pop("assumed", None)
     notebook = Notebook(*([assumed] if assumed else []), **about)
     getattr(notebook.handlers, handler)(*objects)

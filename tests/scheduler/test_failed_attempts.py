@@ -1,4 +1,4 @@
-"""What becomes of a pod whose attempt failed: queue, nomination, event and status."""
+"""Handling of a pod whose attempt failed: queue, nomination, event and status."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from stowplan.scheduler.framework.status import error, unschedulable
 from stowplan.scheduler.status_writer import StatusWriter
 
 LIMIT = 1024
-"""How many bytes an event's note may have."""
+"""Maximum size of an event's note in bytes."""
 
 
 def _says(message: str, *, wrong: bool = False) -> Any:

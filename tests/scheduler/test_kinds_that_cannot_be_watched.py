@@ -76,7 +76,7 @@ def test_a_kind_is_watched_if_a_plugin_of_any_profile_looks_it_up(text: str, wat
 
 
 class Gate:
-    """Stands before a world's server and refuses kinds until it is told otherwise."""
+    """Refuses kinds in front of a world's server until they are allowed."""
 
     def __init__(self, world: World, refused: set[str], code: int = 403) -> None:
         self.refused = refused

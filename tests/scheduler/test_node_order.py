@@ -1,4 +1,4 @@
-"""Nodes are visited zone by zone in turn, and only so many of them."""
+"""Nodes are visited zone by zone in turn, up to a number."""
 
 import pytest
 from hypothesis import given

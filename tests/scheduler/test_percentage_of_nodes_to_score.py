@@ -1,4 +1,5 @@
-"""percentageOfNodesToScore: the search stops when enough nodes are found, and goes on there the next time."""
+"""percentageOfNodesToScore: the search stops when enough nodes are found, and continues there the next
+time."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Plugins from a user's file: every extension point, and events of objects nobody else knows."""
+"""Plugins from a user's file: every extension point, and events of custom kinds."""
 
 import asyncio
 from pathlib import Path
@@ -122,7 +122,7 @@ def test_what_it_keeps_out_of_the_queue_is_told_nothing() -> None:
         assert (world.place_of("p"), world.wire.writes) == ("gated", [])
         world.patch_pod("p", {"metadata": {"labels": {"locked": "no", "ticket": None}}})
         await world.settle()
-        assert world.place_of("p") == "gated"  # nobody registered for labels
+        assert world.place_of("p") == "gated"  # no registration for labels
         world.patch_pod("p", {"metadata": {"labels": {"ticket": "t2"}}})
         _plugin_of(world).args["valid"].append("t2")
         await world.settle()

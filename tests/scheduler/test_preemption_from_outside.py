@@ -1,4 +1,4 @@
-"""A preemption plugin from outside has the rights of ours: its victims are evicted, and it is told so."""
+"""An out-of-tree preemption plugin has the rights of ours: its victims are evicted, and its hooks run."""
 
 from collections.abc import Mapping
 from typing import Any

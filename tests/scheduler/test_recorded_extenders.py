@@ -1,4 +1,4 @@
-"""Extenders over real sockets, as recorded: what they are asked, and what the scheduler writes then."""
+"""Extenders over real sockets, as recorded: their requests, and the scheduler's writes after them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +23,7 @@ STEPS = ("bind", "refused", "filter-error", "bind-error", "fill", "preempt")
 
 
 class Answers:
-    """What the recorded extender answered, by the names of pods and nodes."""
+    """Answers of the recorded extender, by the names of pods and nodes."""
 
     def __init__(self, names_only: bool) -> None:
         self._names_only = names_only
@@ -146,7 +146,7 @@ def _recorded_questions(kind: str) -> list[Any]:
 
 
 def _asked(verb: str, body: Any) -> Any:
-    """Who was asked about, and about which nodes, in any order."""
+    """Pod and nodes of a request, in any order."""
     if verb == "bind":
         return verb, body["PodName"], [body["Node"]]
     nodes = body.get("NodeNames") or body.get("NodeNameToVictims") or body.get("NodeNameToMetaVictims")
@@ -174,7 +174,7 @@ def test_an_extender_that_cannot_be_reached_is_an_error_unless_it_may_be_ignored
 
 
 class Unreachable(RuleExtender):
-    """An extender that nobody answers for, without sockets."""
+    """An unreachable extender, without sockets."""
 
     def __init__(self) -> None:
         super().__init__(ExtenderConfig(url_prefix="http://127.0.0.1:1/sched", filter_verb="filter"), Rules())

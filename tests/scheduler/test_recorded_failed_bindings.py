@@ -1,4 +1,4 @@
-"""Bindings that fail, as recorded: what the server says, what the pod is told, and what comes next."""
+"""Bindings that fail, as recorded: the server's error, the pod's message, and the next attempt."""
 
 from collections.abc import Callable
 
@@ -103,7 +103,7 @@ def test_the_server_refuses_once(scenario: str, objects: str, name: str, node: s
 
 
 def test_a_binding_that_takes_a_second_is_no_failure() -> None:
-    """A client that is told to come back later does so by itself (429): the scheduler sees a slow answer."""
+    """A client retries a 429 by itself: the scheduler sees a slow answer."""
 
     async def story(world: World) -> None:
         world.namespace = "obs-k"

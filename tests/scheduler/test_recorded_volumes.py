@@ -1,4 +1,4 @@
-"""Pods with volumes, as recorded: what is written for their claims, and what they are told."""
+"""Pods with volumes, as recorded: writes about their claims, and their messages."""
 
 from typing import Any
 
@@ -123,7 +123,7 @@ def test_a_volume_that_comes_later_is_claimed_and_waited_for() -> None:
 
 
 def _provisioned(world: World, name: str, claim: str) -> None:
-    """What a provisioner and the controller do."""
+    """Writes of a provisioner and the controller."""
     held = world.store.get(c.PERSISTENT_VOLUME_CLAIMS, world.namespace, claim)
     reference = {"namespace": world.namespace, "name": claim, "uid": held["metadata"]["uid"]}
     spec = {

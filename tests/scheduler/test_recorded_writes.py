@@ -11,7 +11,7 @@ ZONE = {"topology.kubernetes.io/zone": "z1"}
 
 
 async def _soon(world: World) -> None:
-    """Time enough for every answer to arrive, and too little for anybody's patience to end."""
+    """Time enough for every answer to arrive, and too short for any timeout."""
     await world.settle(0.2)
 
 
@@ -134,7 +134,7 @@ def _taint(value: str) -> dict[str, str]:
 
 
 def _begin_to_run(world: World, name: str) -> None:
-    """What a kubelet says of a pod it has started."""
+    """A kubelet's status of a started pod."""
     world.patch_pod(name, {"status": {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}}, "status")
 
 

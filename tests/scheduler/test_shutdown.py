@@ -1,4 +1,4 @@
-"""A scheduler that stops: what is under way ends or is undone, and nobody is left half placed."""
+"""A scheduler that stops: work in progress ends or is undone, and no pod is left half placed."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -47,7 +47,7 @@ def _nothing_held() -> None:
 def end(
     story: Callable[[World], Awaitable[None]], *, grace: float = GRACE, **options: Any
 ) -> tuple[World, Unbound, float]:
-    """Let a scheduler run, then end it. Returns the world, whom it let go, and how long that took."""
+    """Let a scheduler run, then end it. Returns the world, the unbound pods, and the duration."""
 
     async def life(clock: VirtualClock) -> tuple[World, Unbound, float]:
         world = World(clock, **{"plugins": [Holding, SlowlyPrepared], **options})
@@ -135,7 +135,7 @@ def test_whoever_may_not_schedule_leaves_pods_in_the_queue() -> None:
 
 
 def test_pods_that_were_given_up_are_never_bound_later() -> None:
-    """What a reload in the middle of a burst does: hundreds of bindings wait for their turn."""
+    """As in a reload in the middle of a burst: hundreds of bindings wait for their turn."""
     pods = 3 * WORKERS
 
     async def story(world: World) -> None:

@@ -1,4 +1,4 @@
-"""What nobody expected: one pod, one object or one binding fails, and the scheduler goes on."""
+"""Unexpected errors: one pod, one object or one binding fails, and the scheduler continues."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from stowplan.scheduler.table.table import ClusterTable
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, *, once: bool = True) -> None:
-    """Have a method raise what nobody expects: once, or for ever."""
+    """Have a method raise an unexpected exception: once, or for ever."""
     real = getattr(owner, name)
     left = [1]
 

@@ -94,7 +94,7 @@ class World:
         }
 
     def by_node(self, prefix: str = "") -> dict[str, int]:
-        """How many pods of a name are on each node."""
+        """Number of pods of a name by node."""
         return dict(
             Counter(
                 node

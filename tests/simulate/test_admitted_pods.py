@@ -46,7 +46,7 @@ scheduling = st.sampled_from(
 
 @st.composite
 def surroundings(draw: st.DrawFn) -> list[Json]:
-    """What admission reads."""
+    """Objects that admission reads."""
     found: list[Json] = []
     for number, items in enumerate(draw(st.lists(limit_ranges, max_size=2))):
         if items:
@@ -125,7 +125,7 @@ def workloads(draw: st.DrawFn) -> Json:
 
 
 def stored(around: list[Json], workload: Json) -> World:
-    """What controllers and API server make of it; no scheduler."""
+    """Result of controllers and API server; no scheduler."""
 
     async def story(world: World) -> None:
         world.create(*around)

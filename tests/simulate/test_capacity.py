@@ -48,7 +48,7 @@ def written(folder: Path, name: str, text: str) -> Path:
 
 
 def placed_for_real(objects: list[Object], text: str, sets: int, folder: Path) -> dict[str, int]:
-    """Pods by node when the pods of so many sets come one after the other."""
+    """Pods by node when the pods of `sets` sets come one after the other."""
     mix = read_mix(written(folder, "mix.yaml", text))
 
     async def story(world: World) -> None:

@@ -1,4 +1,4 @@
-"""`stowplan fit`: what it says is what happens when it is done, and mistakes are told with file and line."""
+"""`stowplan fit`: its answer is the result of doing it, and mistakes are reported with file and line."""
 
 import json
 from pathlib import Path

@@ -234,7 +234,7 @@ OPENB = (
 
 
 def test_a_scenario_begins_with_the_cluster_of_a_dump(tmp_path: Path) -> None:
-    """What is there counts: the node is full until the pod of the higher class preempts."""
+    """Existing pods count: the node is full until the pod of the higher class preempts."""
     (tmp_path / "dump.yaml").write_text(DUMP)
     (tmp_path / "pods.csv").write_text(OPENB)
     found = result(

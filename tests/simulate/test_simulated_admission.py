@@ -1,4 +1,4 @@
-"""What a manifest becomes is decided by the API server's admission: `fit` says what doing it comes to."""
+"""The API server's admission decides about a manifest: `fit` gives the result of applying it."""
 
 import json
 from pathlib import Path
@@ -239,7 +239,7 @@ def test_the_commands_say_what_ends_it(dump: Path, tmp_path: Path) -> None:
 
 
 def test_pods_of_a_workload_differ_only_in_their_names(tmp_path: Path) -> None:
-    """Admission is asked once for all of them: the API server stores them alike, too."""
+    """Admission runs once for all of them: the API server stores them identically, too."""
     done = really(LIMITS, WEB.replace("200", "5"))
     bodies = []
     for pod in done.store.list(PODS).items:

@@ -39,7 +39,7 @@ def replicas(name: str, count: int, cpu: str = "500m", **more: Any) -> list[Pod]
 
 
 def scheduled_for_real(objects: Sequence[Node], waiting: Sequence[Pod], seed: int) -> dict[str, str]:
-    """What a whole scheduler with an API server makes of it."""
+    """Placement by a whole scheduler with an API server."""
 
     async def main(clock: VirtualClock) -> dict[str, str]:
         store = Store(clock, Random(0))

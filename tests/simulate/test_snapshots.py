@@ -1,4 +1,5 @@
-"""Snapshots as files: nothing is lost, damage is told, a redacted one names nobody and decides the same."""
+"""Snapshots as files: nothing is lost, damage is reported, a redacted one has no names and the same
+decisions."""
 
 import tarfile
 from collections.abc import Callable

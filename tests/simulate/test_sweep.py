@@ -1,4 +1,4 @@
-"""`stowplan sweep`: every combination once, wherever it is carried out, and never twice."""
+"""`stowplan sweep`: every combination once, on any worker, and never twice."""
 
 import itertools
 import json

@@ -10,7 +10,7 @@ from stowplan.testing import cluster, node, pod
 
 
 class Tracing(Plugin):
-    """Says no where a pod's label says so, and writes down what it is asked."""
+    """Rejects pods by their label, and notes its calls."""
 
     def __init__(self, args: Any, handle: Any) -> None:
         super().__init__(args, handle)

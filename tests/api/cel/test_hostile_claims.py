@@ -27,7 +27,7 @@ DRIVER: Final = "d"
 
 
 def explained(expression: str, *, in_class: bool = False, nodes: int = 2) -> tuple[str, str]:
-    """What a pod is told whose claim or class has an expression, and what an explanation says of it."""
+    """Message for a pod whose claim or class has an expression, and the explanation of it."""
     table = ClusterTable()
     selectors = [{"cel": {"expression": expression}}]
     asked: dict[str, Any] = {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1}

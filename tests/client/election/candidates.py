@@ -37,7 +37,7 @@ class Request(NamedTuple):
 
 
 class Watched(InProcessClient):
-    """A client that notes all requests and takes a moment for each; `hangs` makes it answer nobody."""
+    """A client that notes all requests and takes a moment for each; with `hangs` it never answers."""
 
     def __init__(self, store: Store, clock: Clock, wire: list[Request]) -> None:
         super().__init__(store)
@@ -127,7 +127,7 @@ class World:
         return self.store.get(LEASES, NAMESPACE, NAME)
 
     async def steal(self, holder: str = "somebody-else") -> None:
-        """Put somebody else's name into the lease."""
+        """Put another holder's name into the lease."""
         lease = self.lease()
         await InProcessClient(self.store).update(
             LEASES, {**lease, "spec": {**lease["spec"], "holderIdentity": holder}}
@@ -179,7 +179,7 @@ def _passed_on(waited: Any) -> Generator[Any, Any, None]:
 
 
 def _caught(steps: Generator[Any, Any, None]) -> Generator[Any, Any, BaseException | None]:
-    """What the loop throws in, a cancellation or what a future ended with, to be passed on later."""
+    """The exception thrown in by the loop, a cancellation or a future's error, to be passed on later."""
     try:
         yield from steps
     except GeneratorExit:

@@ -34,7 +34,7 @@ def world_of(clock: VirtualClock) -> tuple[World, InProcessClient, Candidate]:
 
 
 async def put_in(client: InProcessClient, elector: Elector, **more: str) -> None:
-    """What the server does when it has made its choice."""
+    """Write the server's choice into the lease."""
     spec = {
         "holderIdentity": elector.identity,
         "leaseDurationSeconds": 15,
@@ -147,7 +147,7 @@ class Electorate:
         return [emulation for emulation, elector in self.electors.items() if elector.is_leader]
 
     async def passes(self, seconds: float) -> list[str]:
-        """Let time pass; whoever led meanwhile, in order. There is never more than one."""
+        """Let time pass; returns the leaders in order. There is never more than one at a time."""
         led: list[str] = []
         for _ in range(int(seconds * 4)):
             await asyncio.sleep(0.25)

@@ -1,4 +1,5 @@
-"""Endpoints and ConfigMaps as locks, alone and beside a Lease: old and new candidates exclude each other."""
+"""Endpoints and ConfigMaps as locks, alone and combined with a Lease: old and new candidates exclude each
+other."""
 
 import asyncio
 import json

@@ -44,7 +44,7 @@ class Skewed:
 
 
 class Distant(FaultyClient):
-    """Requests that take a while there and back, and arrive although nobody waits for them any more."""
+    """Requests that take a while there and back, and arrive although their caller has stopped waiting."""
 
     def __init__(self, world: World, faults: Faults, rng: random.Random, far: "Far") -> None:
         super().__init__(InProcessClient(world.store), faults, rng)

@@ -1,4 +1,4 @@
-"""What candidates wrote and said when a real scheduler was recorded, and what ours do."""
+"""Writes and log lines of candidates as recorded with a real scheduler, and those of ours."""
 
 import asyncio
 import re
@@ -147,7 +147,7 @@ def test_a_deleted_lease_is_created_again_and_life_goes_on() -> None:
 
 
 def lines(world: World) -> list[Any]:
-    """What was said by the election itself, without what only ours says."""
+    """Log lines of the election itself, without the ones that only ours has."""
     return [
         {"severity": "E" if level < 0 else "I", "message": message, "keys": list(values)}
         for level, message, values in world.lines

@@ -1,4 +1,4 @@
-"""When a lease may be taken, how long it is held, and what ends it; every rule in virtual time."""
+"""When a lease may be taken, its duration, and its end; every rule in virtual time."""
 
 import asyncio
 import random

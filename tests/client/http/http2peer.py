@@ -1,4 +1,4 @@
-"""A small server that speaks HTTP/2, and answers as it is told; who wants HTTP/1.1 gets that."""
+"""A small scripted HTTP/2 server; clients of HTTP/1.1 get that."""
 
 import asyncio
 import contextlib
@@ -40,12 +40,12 @@ def context(*protocols: str) -> ssl.SSLContext:
 
 
 def act(given: Http2Act) -> Act:
-    """What a server of HTTP/2 does with a request, as a script."""
+    """Script for an HTTP/2 server's answer to a request."""
     return cast(Act, given)
 
 
 class Http2Writer:
-    """One stream of a connection. What is written as HTTP/1.1 is sent as HTTP/2 when it is complete."""
+    """One stream of a connection. Output written as HTTP/1.1 is sent as HTTP/2 when it is complete."""
 
     def __init__(
         self, link: asyncio.StreamWriter, connection: H2Connection, stream: int, request: bytes

@@ -1,4 +1,4 @@
-"""A small server that answers as it is told, also in ways no server should."""
+"""A small scripted server, which can also answer in ways no server should."""
 
 import asyncio
 import contextlib
@@ -142,7 +142,7 @@ class NastyServer:
 
 
 class ChoosingServer(NastyServer):
-    """Chooses its script by what is asked for: the method and the target of a request."""
+    """Chooses its script by the method and the target of a request."""
 
     def __init__(self, choose: Callable[[str, str], bytes | Act], tls: ssl.SSLContext | None = None) -> None:
         super().__init__(tls=tls)

@@ -137,7 +137,7 @@ class World:
 
 
 def held() -> Counter[str]:
-    """What the scheduler and its client hold, by kind."""
+    """Objects that the scheduler and its client hold, by kind."""
     gc.collect()
     modules = [(str(type(one).__module__), type(one).__name__) for one in gc.get_objects()]
     return Counter(

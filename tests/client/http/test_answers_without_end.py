@@ -19,7 +19,7 @@ from waiting import eventually
 
 LIMIT: Final = 512 * 1024
 FAR: Final = 64 * 1024 * 1024
-"""What a server could send over a connection whose ends buffer some megabytes, if it were read for ever."""
+"""Bytes a server could send over a connection whose ends buffer some megabytes, if it were read for ever."""
 
 LIST: Final = b'{"kind":"NodeList","metadata":{"resourceVersion":"1"},"items":['
 TOO_LARGE: Final = "the limit of one object"
@@ -32,7 +32,7 @@ def small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def endless(first: bytes, more: bytes, sent: list[int], head: str = "Transfer-Encoding: chunked") -> Act:
-    """An answer that goes on for as long as somebody reads it; notes how far it came."""
+    """An answer that continues as long as it is read; notes the bytes sent."""
 
     async def act(writer: asyncio.StreamWriter) -> None:
         sent.append(0)

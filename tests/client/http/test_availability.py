@@ -1,4 +1,4 @@
-"""What one object per API server makes of what its clients see; hours of outage in virtual time."""
+"""One availability object per API server and its clients; hours of outage in virtual time."""
 
 import asyncio
 import random
@@ -75,7 +75,7 @@ class World:
         self.availability.begin_watching()
 
     async def wakes(self, count: int) -> list[float]:
-        """When each of so many who wait out a long pause goes on."""
+        """Times at which `count` tasks in a long pause continue."""
 
         async def one() -> float:
             await self.availability.pause(24 * 60 * MINUTE)

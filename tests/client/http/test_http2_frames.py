@@ -331,7 +331,7 @@ def long_head(head: bytes, flags: int = 0) -> bytes:
 
 
 def string_of(size: int) -> bytes:
-    """A Huffman-coded string of so many bytes, each of which takes eight steps to read."""
+    """A Huffman-coded string of `size` bytes, each of which takes eight steps to read."""
     return hpack.number(size, 7, 0x80) + bytes(size)
 
 

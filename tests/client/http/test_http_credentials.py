@@ -208,7 +208,7 @@ def test_a_command_is_ended_when_it_prints_more_than_credentials(
 
 
 def is_alive(group: int) -> bool:
-    """Whether a group of processes has any that runs; what has ended may wait to be collected."""
+    """True if a group of processes has a running one; ended ones may wait to be collected."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):

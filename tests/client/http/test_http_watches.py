@@ -1,4 +1,4 @@
-"""Watches over HTTP: lines wherever they are cut, errors, ends, and what has come already."""
+"""Watches over HTTP: lines cut at any place, errors, ends, and events that have arrived already."""
 
 import asyncio
 from typing import Any

@@ -38,7 +38,7 @@ EXPIRED: Final = msgspec.json.encode(
 
 
 def pod_json(number: int, *, managed: int = 30) -> dict[str, Any]:
-    """A pod as a server has it, half of it fields that nobody here reads."""
+    """A pod as a server has it, half of it fields that are not read here."""
     fields: dict[str, Any] = {f"f:field{one}": {".": {}, "f:type": {}} for one in range(managed)}
     return {
         "metadata": {
@@ -86,10 +86,10 @@ def serving(
     resumed: threading.Event | None = None,
     halts: threading.Event | None = None,
 ) -> Iterator[Address]:
-    """An HTTP server in threads of its own. It ignores `limit`, as one that answers from its watch cache.
+    """An HTTP server in separate threads. It ignores `limit`, as one that answers from its watch cache.
 
     With `expires` it has forgotten the version of the first watch; `resumed` is set with the next one. It
-    `halts` in the middle of a list until told to go on.
+    `halts` in the middle of a list until it is released.
     """
     over = threading.Event()
     forgotten = iter([EXPIRED] if expires else [])
@@ -230,7 +230,7 @@ def test_a_reflector_that_syncs_with_30000_pods_does_not_hold_the_loop(
 def test_a_reflector_that_lists_30000_unchanged_pods_again_does_not_hold_the_loop(
     many: tuple[bytes, bytes],
 ) -> None:
-    """The second copies are not needed: they are let go little by little, too."""
+    """The second copies are not needed: they are freed little by little, too."""
     handler, resumed = Counting(), threading.Event()
     with serving(*many, expires=True, resumed=resumed) as address:
 
@@ -321,7 +321,7 @@ def test_a_list_in_slices_is_what_it_is_in_one_piece(items: list[Any], data: st.
 
 
 def parts_of(decoding: Decoding[AnyObject], pieces: list[bytes]) -> list[Page[AnyObject]]:
-    """What is decoded of a list that comes in these pieces."""
+    """Decoded parts of a list that arrives in these pieces."""
     found: list[Page[AnyObject]] = []
     coming = iter([*pieces, b""])
     steps = decoding.parts()

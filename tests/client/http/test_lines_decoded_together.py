@@ -43,7 +43,7 @@ OTHERS = st.sampled_from(
 
 
 def seen(lines: bytes, places: list[int], cls: type[Object], at_once: int) -> list[object]:
-    """What a watch shows of what comes cut at these places, and how it ends."""
+    """Events and end of a watch whose data arrives cut at these places."""
     ends = sorted({place % (len(lines) + 1) for place in places} | {len(lines)})
     shown: list[object] = []
 

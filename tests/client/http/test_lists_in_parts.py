@@ -1,4 +1,4 @@
-"""A list that comes in pages and pieces is shown as it comes, and what comes of it is always the whole."""
+"""A list that arrives in pages and pieces is shown as it arrives, and the result is always complete."""
 
 import asyncio
 import json
@@ -51,7 +51,7 @@ def numbered(begin: int, end: int) -> list[str]:
 
 
 class Paged:
-    """Answers to lists, one after the other; a watch goes on and on."""
+    """Answers to lists, one after the other; a watch never ends."""
 
     def __init__(self, *answers: bytes | Act) -> None:
         self._answers = list(answers)
@@ -65,7 +65,7 @@ class Paged:
 
 
 async def shown_by(paged: Paged, problems: list[str]) -> tuple[Checked, Reflector[Pod]]:
-    """What a reflector has shown when it is synced."""
+    """Objects of a reflector when it is synced."""
     handler = Checked()
     server = ChoosingServer(paged)
     async with server, server.client() as client:

@@ -79,7 +79,7 @@ def obj(name: str, metadata: bytes = b"", *, version: int = 1, top: bytes = b"")
 
 
 def readable(cls: type[Object]) -> dict[str, bytes]:
-    """Objects that look poisoned and are none of our business."""
+    """Objects that look poisoned and are valid."""
     found = {f"fine-{number}": obj(f"fine-{number}", text) for number, text in enumerate(PLACES.values())}
     if cls is not AnyObject:
         for number, value in enumerate(UNDECLARED.values()):

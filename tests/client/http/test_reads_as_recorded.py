@@ -1,8 +1,8 @@
-"""What a real scheduler asked its API server for, and what it did when that misbehaved: ours does the same.
+"""Requests of a real scheduler to its API server, and its reactions to failures: ours does the same.
 
 The recorded answers are given again by a server with a real socket; requests are compared by path and query.
-Differences that are meant: ours reads JSON, and after a failed watch it goes on from what it has
-(kube-scheduler takes everything anew after a 503 or a broken connection).
+Intended differences: ours reads JSON, and after a failed watch it continues from its last version
+(kube-scheduler lists everything again after a 503 or a broken connection).
 """
 
 import asyncio
@@ -58,7 +58,7 @@ async def until_asked(server: NastyServer, count: int) -> None:
 
 
 def open_watch(*lines: bytes) -> Act:
-    """A watch that goes on and on."""
+    """A watch that never ends."""
 
     async def act(writer: asyncio.StreamWriter) -> None:
         writer.write(chunked(*lines, end=False))
@@ -153,7 +153,7 @@ async def brief_watch(writer: asyncio.StreamWriter) -> None:
 
 
 def go_through(answers: list[bytes | Act], **options: Any) -> tuple[list[Query], NastyServer]:
-    """What a reflector of pods asks a server that gives these answers, then goes on without trouble."""
+    """Requests of a reflector of pods to a server that gives these answers, then continues normally."""
     told: list[str] = []
 
     class Handler:
@@ -225,7 +225,7 @@ WATCH = {
 
 @pytest.mark.parametrize("name", ["w5-all-answered-503-for-20s", "w7-connection-dropped-for-10s"])
 def test_trouble_is_outlived_without_taking_everything_anew(name: str) -> None:
-    """Here kube-scheduler streams and lists again and again; ours goes on from the version it has."""
+    """Here kube-scheduler streams and lists again and again; ours continues from the version it has."""
     answers, _ = scenario(name)
     queries, _ = go_through([chunked(SYNCED), *answers])
     assert queries[1:] == [{**WATCH, "resourceVersion": "205"}] * (len(answers) + 1)

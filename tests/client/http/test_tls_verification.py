@@ -1,4 +1,4 @@
-"""Which servers the client trusts, each beside one that differs in nothing else and is trusted."""
+"""Servers that the client trusts, each next to one that differs in a single detail and is not trusted."""
 
 import asyncio
 import random
@@ -117,7 +117,7 @@ def got(server: NastyServer, trust: Trust, host: str = "127.0.0.1") -> Any:
 
 
 def check(tls: ssl.SSLContext, trust: Trust, problem: str, host: str = "127.0.0.1") -> None:
-    """A server is asked, or is not trusted, and then has seen nothing of the request."""
+    """Send a request to a server; if it is not trusted, it must not have seen any of the request."""
 
     async def run() -> None:
         async with NastyServer(OK, tls=tls) as server:

@@ -1,4 +1,4 @@
-"""KubeSchedulerConfiguration in the versions before v1: what they come to, and what they refuse."""
+"""KubeSchedulerConfiguration in the versions before v1: their meaning, and refused ones."""
 
 import json
 from pathlib import Path

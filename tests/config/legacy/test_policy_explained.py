@@ -1,4 +1,4 @@
-"""What a person sees of a profile made of predicates and priorities."""
+"""Explanations for a profile made of predicates and priorities."""
 
 from config.legacy.documents import policy, profile_of, sample
 from scheduler.live_scheduler import World, live

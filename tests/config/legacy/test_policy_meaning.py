@@ -1,4 +1,4 @@
-"""What the names in a Policy come to: plugins, their order, weights and arguments."""
+"""Meaning of the names in a Policy: plugins, their order, weights and arguments."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Whatever is wrong with a file, it is told in one line."""
+"""Every error in a file is reported in one line."""
 
 import copy
 import json
@@ -75,7 +75,7 @@ def test_text_that_is_nothing_is_refused(text: str) -> None:
 
 
 def complaint(text: str) -> str:
-    """What is said against a text; nothing if it is good."""
+    """Error message for a text; empty if it is valid."""
     try:
         assert load_any(text).config.profiles
     except ConfigError as error:

@@ -1,6 +1,6 @@
-"""What a released version left behind is taken by this one: data directories, configuration, leases.
+"""Files of a released version are accepted by this one: data directories, configuration, leases.
 
-The folder of a release has what that release wrote; docs/releasing.md says when one is added.
+The folder of a release has the files it wrote; docs/releasing.md describes when one is added.
 """
 
 import gzip

@@ -83,7 +83,7 @@ def test_the_table_is_measured_per_node_and_per_pod() -> None:
         "peak_rss_mib",
     ):
         assert figures[name] > 0, name
-    # Pods alike share what they were decoded to, so that the table may take less than nothing.
+    # Identical pods share their decoded parts, so the table may take less than nothing.
     assert -figures["decoded_bytes_per_pod"] < figures["table_bytes_per_pod"] < 600
 
 

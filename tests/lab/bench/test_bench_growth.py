@@ -14,7 +14,7 @@ SMALL = GrowthRun(pods=2000, weeks=5, nodes=15, population=80)
 
 @pytest.fixture(scope="module")
 def months() -> tuple[GrowthFigures, list[Week]]:
-    """What was found, and the weeks that were shown meanwhile."""
+    """The result, and the weeks that were shown meanwhile."""
     weeks: list[Week] = []
     return measure(SMALL, weeks.append), weeks
 

@@ -1,4 +1,4 @@
-"""`stowplan bench http` when pods are not bound, or nobody decides where.
+"""`stowplan bench http` when pods are not bound, or without a scheduler.
 
 The runs in docs/perf.md are tested with the docs.
 """

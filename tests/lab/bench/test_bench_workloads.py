@@ -35,7 +35,7 @@ def test_every_pod_asks_for_a_tenth_of_a_cpu(name: str) -> None:
 
 
 def wish(pod: Pod) -> str:
-    """What kind of pod this is, told from its spec."""
+    """Kind of a pod, by its spec."""
     affinity = pod.spec.affinity
     if pod.spec.topology_spread_constraints:
         return "spread"

@@ -36,7 +36,7 @@ def _assume_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def _overwrite(patch: pytest.MonkeyPatch) -> None:
-    """Volumes are written whatever their version, and nobody remembers whose they are."""
+    """Volumes are written with any version, without a record of their owners."""
 
     async def put(client: Any, resource: Any, obj: Any, changes: Any) -> Any:
         current = await client.get(resource, obj.namespace, obj.name)
@@ -60,7 +60,7 @@ def _wait_for_nobody(patch: pytest.MonkeyPatch) -> None:
 
 
 def _find_nothing(patch: pytest.MonkeyPatch) -> None:
-    """No node has ever what a claim needs, in nobody's opinion."""
+    """No node ever has the volumes for a claim."""
     sync = VolumeResults.sync
 
     def full(self: VolumeResults) -> None:
@@ -83,7 +83,7 @@ SABOTAGES: Final[dict[str, tuple[Break, str, int]]] = {
     "claims are not waited for": (_wait_for_nobody, "no pod is bound before its claims are", 21),
     "volumes are never found": (_find_nothing, "every pod that fits is bound", 16),
 }
-"""What is broken, the invariant that notices, and a seed whose run shows it."""
+"""The break, the invariant that notices, and a seed whose run shows it."""
 
 
 @pytest.mark.parametrize("name", SABOTAGES)

@@ -1,4 +1,5 @@
-"""Real processes through kills, pauses and outages: pods are bound once, and somebody leads."""
+"""Real processes through kills, pauses and outages: pods are bound once, and there is always a leader
+again."""
 
 import asyncio
 import json
@@ -31,7 +32,7 @@ def test_pods_are_bound_once_and_somebody_leads() -> None:
 
 
 async def _sabotage(running: Any, rng: Random) -> None:
-    """Too many pods on one node, a process that ends unasked, and nobody who leads for a while."""
+    """Too many pods on one node, a process that ends by itself, and a while without a leader."""
     leader = await running.leader()
     for one in running.schedulers:
         one.signal(signal.SIGSTOP)

@@ -1,4 +1,4 @@
-"""What campaigns say of claims that are wrong."""
+"""Campaigns' messages about wrong claims."""
 
 import asyncio
 from pathlib import Path

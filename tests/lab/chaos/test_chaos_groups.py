@@ -22,7 +22,7 @@ def test_nothing_is_broken_in_runs_with_groups(seed: int) -> None:
 
 
 def test_a_pod_is_not_expected_where_its_devices_did_not_get_ready_in_time() -> None:
-    """Nor may they be taken away: somebody else has bound a pod with the same claim to another node."""
+    """Nor may they be taken away: another scheduler has bound a pod with the same claim to another node."""
     plan = msgspec.structs.replace(plan_of(1015, groups=True), faulty_profiles=(), extenders=())
     assert execute(plan).findings == []
 
@@ -34,7 +34,7 @@ def test_some_runs_have_groups_and_leaders_change_in_them() -> None:
 
 
 def _never_wait(patch: pytest.MonkeyPatch) -> None:
-    """Members are bound one by one, and a placement is good if anybody has a place in it."""
+    """Members are bound one by one, and a placement is good if any member has a place in it."""
     patch.setattr(GangScheduling, "permit", lambda self, cycle, pod, node: None)
     patch.setattr(GangScheduling, "placement_feasible", lambda self, cycle, group, progress: None)
 

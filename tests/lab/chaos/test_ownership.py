@@ -1,4 +1,4 @@
-"""When a volume has two claims or a claim two volumes, whoever wrote that."""
+"""A volume with two claims or a claim with two volumes, and the writer of that."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ class Still:
 
 
 class Desk:
-    """Volumes v and w, claims c and d, and whoever writes to them."""
+    """Volumes v and w, claims c and d, and their writers."""
 
     def __init__(self) -> None:
         self.world = ChaosWorld(plan_of(0), Still())

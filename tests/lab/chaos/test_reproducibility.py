@@ -1,4 +1,4 @@
-"""A failing seed reproduces: a run is the same, write for write, wherever and whenever it is made."""
+"""A failing seed reproduces: a run is the same, write for write, anywhere and at any time."""
 
 import os
 import subprocess

@@ -78,7 +78,7 @@ def test_sharpened_documents_hit_objects(documents: dict[str, Any]) -> None:
 
 
 class Scripted(FuzzedServer):
-    """Answers as it is told to."""
+    """Answers as scripted."""
 
     def __init__(self, answer: Response | Exception, *logged: str) -> None:
         self._answer = answer

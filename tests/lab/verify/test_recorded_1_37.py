@@ -42,7 +42,7 @@ FACTS_1_37 = {
     "hints": 2_220,
     "podgroups": 10_966,
 }
-"""How many facts are compared when every line is replayed."""
+"""Number of facts that are compared when every line is replayed."""
 
 WHOLE = {"cel", "config", "hints", "podgroups"}
 STEP = 4

@@ -178,7 +178,7 @@ COMPARED = {
         "newExpressionCompileError": 4,
     },
 }
-"""How many facts were compared when this was written. Fewer would mean that some are passed over."""
+"""Number of facts compared when this was written. Fewer would mean that some are skipped."""
 
 FACTS = {
     "resources": 15_728,

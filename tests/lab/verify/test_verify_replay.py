@@ -1,4 +1,4 @@
-"""Recorded outcomes are put into effect one after the other, whatever came out here."""
+"""Recorded outcomes are applied one after the other, regardless of the result here."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is filled in, resolved and refused before an object is kept."""
+"""Defaults, resolved references and refusals before an object is kept."""
 
 import random
 from typing import Any

@@ -1,4 +1,4 @@
-"""Pods of one template share what admission makes of their specs: nobody can tell by the result."""
+"""Pods of one template share their admitted specs, with the same result as without sharing."""
 
 import copy
 import random
@@ -71,7 +71,7 @@ def forget() -> None:
 
 
 def outcome(store: Store, name: str, namespace: str, spec: Any) -> Any:
-    """What is stored but for what is the server's own, or why it is refused."""
+    """The stored object without the server's own fields, or why it is refused."""
     body = {"metadata": {"name": name, "labels": {"own": name}}, "spec": copy.deepcopy(spec)}
     try:
         made = store.create(c.PODS, body, namespace)

@@ -1,4 +1,4 @@
-"""What is wrong with an object, or with a change of one: fields and messages as kube-apiserver gives them."""
+"""Validation of objects and their changes: fields and messages as from kube-apiserver."""
 
 # ruff: noqa: E501 - messages stand on one line each, as they are searched for
 

@@ -1,4 +1,4 @@
-"""A server in a thread of its own, and the plainest of clients."""
+"""A server in a separate thread, and the plainest of clients."""
 
 import asyncio
 import http.client
@@ -30,7 +30,7 @@ PODS = "/api/v1/namespaces/default/pods"
 
 
 class Answer(NamedTuple):
-    """What came back."""
+    """Answer of the server."""
 
     code: int
     body: Any
@@ -111,7 +111,8 @@ def serving(
     gates: FeatureGates = DEFAULT_GATES,
     **store_options: Any,
 ) -> Iterator[Served]:
-    """A server of the release of the gates for a while; without TLS if nobody asks for it, to be quick."""
+    """A server of the release of the gates for the duration of the block; without TLS by default, to be
+    quick."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()

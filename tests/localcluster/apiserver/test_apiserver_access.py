@@ -1,4 +1,4 @@
-"""Who gets in, and what is said to those who do not or who send what cannot be read."""
+"""Access: the callers that get in, and the errors for others or for unreadable requests."""
 
 import gzip
 import json

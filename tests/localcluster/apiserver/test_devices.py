@@ -381,7 +381,7 @@ def test_taints_of_a_slice_are_dated_when_they_come(api: Served) -> None:
     assert taint["timeAdded"] >= shown["metadata"]["creationTimestamp"]
 
 
-# Who may write what
+# Rights to write
 
 
 def test_allocations_and_reports_of_drivers_need_rights_of_their_own(api: Served) -> None:

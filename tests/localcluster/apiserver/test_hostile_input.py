@@ -1,4 +1,4 @@
-"""Requests that nobody in their right mind sends: each gets an answer, and nothing is left half written."""
+"""Malicious requests: each gets an answer, and nothing is left half written."""
 
 import http.client
 import json
@@ -309,7 +309,7 @@ def api() -> Iterator[Served]:
 
 
 def whole(store: Store) -> list[str]:
-    """What is wrong with what is kept."""
+    """Problems of the stored objects."""
     problems = []
     for resource in BUILT_IN:
         type_ = the_schema().of_kind(resource.group, resource.version, resource.kind)

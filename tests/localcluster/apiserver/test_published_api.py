@@ -1,4 +1,4 @@
-"""What a server says of its API is what its release has: discovery, OpenAPI documents, `kubectl explain`."""
+"""A server's API documents match its release: discovery, OpenAPI documents, `kubectl explain`."""
 
 import os
 import subprocess
@@ -124,7 +124,7 @@ def in_discovery(api: Served) -> set[str]:
 
 
 def in_documents(api: Served) -> set[str]:
-    """All fields of all types in the documents, which both versions of OpenAPI have to have alike."""
+    """All fields of all types in the documents, which must be the same in both versions of OpenAPI."""
     second = _fields(api.ask("GET", "/openapi/v2").body["definitions"])
     third: set[str] = set()
     for entry in api.ask("GET", "/openapi/v3").body["paths"].values():
@@ -278,7 +278,7 @@ def _versions_with(resource: Resource, path: tuple[str, ...]) -> set[Version]:
 
 
 def _has(release: Release, type_: TypeDef | None, path: tuple[str, ...]) -> bool:
-    """Whether a field is at the end of a path of fields, in which `*` is any element."""
+    """True if there is a field at the end of a path of fields, in which `*` is any element."""
     for name in (part for part in path if part != "*"):
         if type_ is None or name not in type_.fields:
             return False

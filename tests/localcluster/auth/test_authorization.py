@@ -1,4 +1,4 @@
-"""Who may do what: roles, impersonation, access reviews, and the checks on handing rights on."""
+"""Authorization: roles, impersonation, access reviews, and the checks on granting rights."""
 
 from collections.abc import Iterator
 from typing import Any

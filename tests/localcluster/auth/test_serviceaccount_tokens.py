@@ -150,7 +150,7 @@ def test_relying_parties_find_the_key(api: Served) -> None:
 
 
 class Issued:
-    """An issuer on a store of its own with one account, and a clock to turn."""
+    """An issuer on a separate store with one account, and a clock set by hand."""
 
     def __init__(self, key: SigningKey | None = None) -> None:
         self.clock = HandClock()

@@ -113,7 +113,7 @@ def live(
     faults: Faults | None = None,
     seed: int = 1,
 ) -> World:
-    """Run control loops while the story happens; `beside` makes something else to run, such as kubelets."""
+    """Run control loops during the story; `beside` makes something else to run, such as kubelets."""
 
     async def begin(clock: VirtualClock) -> World:
         world = World(clock, seed, faults)

@@ -1,4 +1,4 @@
-"""Volumes that nobody deletes, provisioners that are not installed, resource claims, quotas, namespaces."""
+"""Volumes that are never deleted, missing provisioners, resource claims, quotas, namespaces."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -36,7 +36,7 @@ from stowplan.localcluster.controllers.storage.provisioner import ProvisionerSet
 
 
 def told(world: World, reason: str) -> list[str]:
-    """What events with a reason say."""
+    """Messages of events with a reason."""
     return [
         str(event.get("message") or event.get("note"))
         for event in world.all(EVENTS)

@@ -267,7 +267,7 @@ def test_a_budget_over_pods_whose_owner_has_no_size_cannot_be_worked_out() -> No
     play(story)
 
 
-# What belongs to what
+# Ownership
 
 
 def delete_held(world: World, resource: Any, name: str, finalizer: str) -> None:

@@ -1,4 +1,4 @@
-"""What all control loops have in common: writes are for the version looked at, failures stop nobody else."""
+"""Common rules of control loops: writes name the version they are based on, failures stop no other key."""
 
 import asyncio
 import random

@@ -105,7 +105,7 @@ def test_schedules_that_make_no_sense(schedule: str, why: str) -> None:
     assert why in str(told.value)
 
 
-# What is due
+# Due times
 
 
 def cron_job(schedule: str = "* * * * *", last: str = "", **spec: Any) -> Json:

@@ -1,4 +1,4 @@
-"""What control loops decide, by tables: no store, no waiting."""
+"""Decisions of control loops, by tables: no store, no waiting."""
 
 from typing import Any
 
@@ -449,7 +449,7 @@ def test_pods_that_nobody_else_removes() -> None:
     ]
 
 
-# What belongs to what
+# Ownership
 
 
 @pytest.mark.parametrize(

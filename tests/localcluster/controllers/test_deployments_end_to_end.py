@@ -1,4 +1,4 @@
-"""Deployments with everything around them: pods get created, placed and run, rollouts come to their end."""
+"""Deployments with everything around them: pods get created, placed and run, rollouts complete."""
 
 import random
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is behind services: EndpointSlices, Endpoints, and the mirror of one in the other."""
+"""Objects for services: EndpointSlices, Endpoints, and the mirror of one in the other."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the Job controller decides, by tables: no store, no waiting."""
+"""Decisions of the Job controller, by tables: no store, no waiting."""
 
 from typing import Any
 
@@ -273,7 +273,7 @@ def test_when_a_job_is_complete(completions: int | None, succeeded: int, active:
     assert is_complete(JobPods(job({"succeeded": succeeded}, **spec), []), active) == complete
 
 
-# How many pods
+# Number of pods
 
 
 @pytest.mark.parametrize(

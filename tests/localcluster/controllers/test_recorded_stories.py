@@ -1,8 +1,8 @@
-"""Controllers do what those of kube-controller-manager 1.36.4 were recorded doing.
+"""Controllers act as those of kube-controller-manager 1.36.4 were recorded.
 
 All stories are played at once in virtual time. `stories/differing.txt` lists those that still differ, each
 with the reason: a story that is not listed must go as recorded, one that is must not. `make stories` plays
-them in real time against a `stowplan up` of its own.
+them in real time against a separate `stowplan up`.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ def test_stories_that_differ_are_listed_with_a_reason() -> None:
 
 @pytest.mark.stories
 def test_all_stories_in_real_time(tmp_path: Path) -> None:
-    """One that differs is played once more, on a cluster of its own: a busy machine is late."""
+    """One that differs is played once more, on a separate cluster: a busy machine is late."""
     stories = [story for story in recorded_stories() if story.name not in reasons()]
     for attempt in ("first", "second"):
         folder = tmp_path / attempt

@@ -1,4 +1,4 @@
-"""How many pods each ReplicaSet of a Deployment is to have, by tables; and invariants of every rollout."""
+"""Number of pods of each ReplicaSet of a Deployment, by tables; and invariants of every rollout."""
 
 from typing import Any
 

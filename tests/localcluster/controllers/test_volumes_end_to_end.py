@@ -1,4 +1,5 @@
-"""Claims get their volumes: static and made, at once or when a scheduler has chosen, whatever fails."""
+"""Claims get their volumes: static and provisioned, at once or when a scheduler has chosen, despite
+failures."""
 
 from typing import Any
 

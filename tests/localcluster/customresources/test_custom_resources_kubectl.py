@@ -1,4 +1,4 @@
-"""The real kubectl and custom resources: what somebody does who installs an operator's definitions."""
+"""The real kubectl and custom resources: the steps of installing an operator's definitions."""
 
 # ruff: noqa: E501 - YAML in short
 
@@ -92,7 +92,7 @@ def kubectl(api: Served, tmp_path_factory: pytest.TempPathFactory) -> Run:
     environment = {**os.environ, "KUBECONFIG": str(config), "HOME": str(home)}
 
     def run(*words: str, text: str = "", fails: bool = False) -> str:
-        """What kubectl prints; what it complains of, if it is to fail."""
+        """Output of kubectl; its error message, if it is to fail."""
         done = subprocess.run(
             ["kubectl", *words], input=text, capture_output=True, text=True, timeout=PATIENCE, env=environment
         )

@@ -54,7 +54,7 @@ def everything(store: Store) -> dict[str, list[Json]]:
 
 
 def seen_since(store: Store, resource: Resource, version: int) -> Seen:
-    """What a watch that resumes from a version is shown, or the code it is refused with."""
+    """Events of a watch that resumes from a version, or the code it is refused with."""
     try:
         watcher = store.watch(resource, _ignore, since=version)
     except ApiError as error:

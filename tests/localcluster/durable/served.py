@@ -15,7 +15,7 @@ _START = "from stowplan.cli.hosts.apiserver import apiserver; apiserver()"
 
 
 class Server:
-    """`stowplan apiserver --data-dir` in a process of its own."""
+    """`stowplan apiserver --data-dir` in a separate process."""
 
     def __init__(self, folder: Path) -> None:
         command = [sys.executable, "-c", _START, "--data-dir", str(folder / "data"), "--insecure-http"]

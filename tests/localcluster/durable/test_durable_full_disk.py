@@ -23,7 +23,7 @@ URL = "/api/v1/namespaces/default/configmaps"
 
 
 def _limit(life: Life, pages: int) -> None:
-    """Let the database have no more pages than so many; SQLite takes that for a full disk."""
+    """Limit the number of the database's pages; SQLite takes that for a full disk."""
     life.database._connection.execute(f"PRAGMA max_page_count = {pages}")
 
 

@@ -17,10 +17,10 @@ NOBODY = http.client.HTTPException, OSError
 
 
 class Writer(threading.Thread):
-    """Creates, updates and deletes config maps of its own until nobody answers any more.
+    """Creates, updates and deletes config maps of its own until there is no answer any more.
 
-    `known` is what was answered: the value, uid and version by name. `doubtful` is the one request that got
-    no answer: a name and the value it is to have, None if it is to be deleted.
+    `known` are the answers: the value, uid and version by name. `doubtful` is the one request that got no
+    answer: a name and the value it is to have, None if it is to be deleted.
     """
 
     def __init__(self, number: int, seed: int) -> None:

@@ -10,7 +10,7 @@ from stowplan.localcluster.apply.shapes import shape_of
 
 
 def written(times: int) -> ManagedFields:
-    """The managed fields of an object that so many managers have written, one after the other."""
+    """The managed fields of an object written by `times` managers, one after the other."""
     fields = NOBODY
     for number in range(times):
         shape = shape_of(None)
@@ -24,7 +24,7 @@ def written(times: int) -> ManagedFields:
 def test_who_shows_an_object_is_not_disturbed_by_who_does_so_at_the_same_time(
     turn: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other one comes in between at some step, and has finished when the first one goes on."""
+    """The other one comes in between at some step, and has finished when the first one continues."""
     fields, expected = written(4), written(4).entries()
     real, steps = managedfields.after_update, 0
     others: list[Any] = []

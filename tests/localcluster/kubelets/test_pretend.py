@@ -23,7 +23,7 @@ PREFIX = "pretend.stowplan.io/"
 
 
 class Place:
-    """Two nodes, whose pods start at once unless they are told otherwise."""
+    """Two nodes, whose pods start at once by default."""
 
     def __init__(self, clock: VirtualClock, rules: Any, **settings: Any) -> None:
         self.clock = clock

@@ -58,7 +58,7 @@ class Selected:
         )
 
     def sees(self, before: Json | None, after: Json | None) -> str | None:
-        """What a change from one state to another is called, if it shows."""
+        """Watch event of a change from one state to another, if it shows."""
         match self.has(before), self.has(after):
             case False, True:
                 return "ADDED"
@@ -81,7 +81,7 @@ selections = st.builds(
 
 @dataclass(frozen=True)
 class Known:
-    """What the model knows of a pod."""
+    """The model's state of a pod."""
 
     version: int
     app: str
@@ -133,7 +133,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.given.append((change.object, copy.deepcopy(change.object)))
 
     def _try(self, reason: str | None, action: Callable[[], Json], changes: int = 1) -> Json | None:
-        """Act, and see it refused for the reason foreseen or done with so many changes."""
+        """Act, and see it refused for the reason foreseen or done with that number of changes."""
         refusal, result = attempt(action)
         assert refusal == reason, f"refused with {refusal}, foreseen {reason}"
         self.version += changes if reason is None else 0
@@ -353,7 +353,7 @@ def attempt(action: Callable[[], T]) -> tuple[str | None, T | None]:
 
 
 def _deleted(known: Known, asked: int | None) -> tuple[Known, bool, int]:
-    """What the model knows after a deletion, whether the pod is gone, and how many changes that took."""
+    """The model's state after a deletion, True if the pod is gone, and the number of changes."""
     if known.deleting:
         assert known.grace is not None
         if known.grace == 0 and known.held:

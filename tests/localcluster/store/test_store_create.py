@@ -106,7 +106,7 @@ def test_a_generated_name_begins_as_asked_and_is_not_too_long() -> None:
 
 
 class Loaded:
-    """Chance that gives the suffixes it is told to."""
+    """A random source with given suffixes."""
 
     def __init__(self, *suffixes: str) -> None:
         self._suffixes = iter(suffixes)

@@ -1,4 +1,4 @@
-"""Whatever happens to a store, nobody is told anything wrong, twice, late or not at all."""
+"""Watchers of a store never get anything wrong, twice, late or not at all."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a real kube-apiserver 1.36 answered to a real kube-scheduler, asked of the store.
+"""A real kube-apiserver 1.36's answers to a real kube-scheduler, compared with the store's.
 
 `recorded.json` holds status patches with the status before and after, one binding with its pod before and
 after, and refusals with the request that met them. Uids and versions are the store's own.

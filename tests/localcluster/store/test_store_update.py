@@ -1,4 +1,4 @@
-"""Updates: who read an old version is refused, and nobody changes what is not theirs to change."""
+"""Updates: a writer of an old version is refused, and writers cannot change fields that are not theirs."""
 
 from typing import Any
 

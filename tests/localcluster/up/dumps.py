@@ -14,7 +14,7 @@ from stowplan.localcluster.store import Store
 
 PRETEND = "pretend.stowplan.io/"
 MOVING = ("lastHeartbeatTime", "renewTime")
-"""What goes on changing in a cluster in which nothing happens: the heartbeats of nodes."""
+"""Fields that change in an idle cluster: the heartbeats of nodes."""
 
 
 def dump(store: Store) -> list[Json]:
@@ -52,7 +52,7 @@ def _without_moving(data: Any) -> Any:
 
 
 def _without_times(managed: Any) -> Any:
-    """Who manages what, but for heartbeats, and when it was last written, which moves with them."""
+    """Managed fields without heartbeats, and without the times of writes, which move with them."""
     kept = [{key: value for key, value in one.items() if key != "time"} for one in managed]
     for one in kept:
         one["fieldsV1"] = _without_heartbeats(one.get("fieldsV1"))
@@ -188,7 +188,7 @@ STORAGE_CLASS: Json = {
 
 
 def manifests() -> SearchStrategy[list[Json]]:
-    """What is applied to a cluster."""
+    """Manifests to apply to a cluster."""
 
     def all_of(count: int) -> SearchStrategy[list[Json]]:
         made = st.tuples(*(workloads(number) for number in range(count)))

@@ -59,7 +59,7 @@ class Cluster:
         )
 
     def __call__(self, *words: str) -> str:
-        """What a command prints, warnings included. It has to succeed."""
+        """Output of a command, warnings included. It has to succeed."""
         done = self.run(*words)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""What a release and its gates know of devices decides where pods go in `stowplan up`, from kubectl on."""
+"""Device features of a release and its gates decide where pods go in `stowplan up`, from kubectl on."""
 
 import json
 import os

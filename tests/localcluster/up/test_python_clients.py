@@ -135,7 +135,7 @@ def test_a_kopf_operator_follows_its_custom_resources(kubeconfig: Path) -> None:
 
 @contextlib.contextmanager
 def operating(registry: Any, kubeconfig: Path) -> Iterator[None]:
-    """An operator in a thread of its own, as `kopf run` would start it."""
+    """An operator in a separate thread, as `kopf run` would start it."""
     import kopf
 
     stop, ready = threading.Event(), threading.Event()

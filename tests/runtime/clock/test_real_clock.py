@@ -1,4 +1,4 @@
-"""The wall clock and the time that passes, whatever somebody does to the machine's date."""
+"""The wall clock and the time that passes, despite changes of the machine's date."""
 
 import pytest
 

@@ -10,7 +10,7 @@ ZONE = {"topology.kubernetes.io/zone": "z1"}
 
 
 def said(verbosity: int) -> list[Line]:
-    """What a scheduler says in the scenarios."""
+    """Log lines of a scheduler in the scenarios."""
     return entries(log_of(LogSettings(verbosity=verbosity)))
 
 
@@ -95,7 +95,7 @@ async def _preempts(world: World) -> None:
 
 
 async def _removed(world: World, name: str) -> None:
-    """Deleted as a user would, then by whoever plays the kubelet."""
+    """Deleted as a user would, then by the simulated kubelet."""
     world.delete_pod(name, now=False)
     await world.settle(0.05)
     if world.has_pod(name):

@@ -22,7 +22,7 @@ Told = tuple[int, str, dict[str, Any]]
 
 
 def about(world: World, name: str) -> list[Told]:
-    """What was said of a pod or of nobody, with levels and values."""
+    """Log lines about a pod or without a pod, with levels and values."""
     return [
         (level, message, {key: value for key, value in values.items() if key != "pod"})
         for _, level, message, values in world.told

@@ -74,7 +74,7 @@ def own(level: int) -> list[Line]:
 
 
 def shapes(level: int) -> dict[str, Any]:
-    """What was recorded at a verbosity, by message, without what the scheduler does not say."""
+    """Recorded lines at a verbosity, by message, without those that the scheduler does not log."""
     return {
         shape["message"]: shape
         for shape in recorded("logs/shapes")

@@ -1,4 +1,4 @@
-"""What messages look like: klog's text, and its JSON."""
+"""Rendering of messages: klog's text, and its JSON."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What flags say of the log, and what of it is shown."""
+"""Log flags, and the lines that they show."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Lines leave the process soon, in order and together, and nobody waits for a reader."""
+"""Lines leave the process soon, in order and together, without waiting for a reader."""
 
 import os
 import subprocess

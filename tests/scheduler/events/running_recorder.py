@@ -67,7 +67,7 @@ def at_work(
     seconds: float = 0.0,
     gather: float = 0.0,
 ) -> Office:
-    """Run the recorder in virtual time beside `main`."""
+    """Run the recorder in virtual time concurrently with `main`."""
 
     async def begin(clock: VirtualClock) -> Office:
         office = Office(clock, *answers, seconds=seconds, gather=gather)

@@ -1,4 +1,4 @@
-"""What a real kube-scheduler wrote as events, written again by ours."""
+"""Events of a real kube-scheduler, written again by ours."""
 
 import asyncio
 import random

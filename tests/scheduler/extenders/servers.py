@@ -72,7 +72,7 @@ async def serving(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIte
 
 @asynccontextmanager
 async def raw_server(reply: bytes, *, close: bool = True) -> AsyncIterator[str]:
-    """A server that reads a request and sends these bytes, whatever they are."""
+    """A server that reads a request and sends exactly these bytes."""
 
     open_ends: list[asyncio.StreamWriter] = []
 

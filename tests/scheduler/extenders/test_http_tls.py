@@ -102,7 +102,7 @@ def server_context(pair: Pair, folder: Path, *, wants_client: bool = False) -> s
 
 
 def outcome(context: ssl.SSLContext, **settings: Any) -> str:
-    """What comes of asking: `fine`, or why not."""
+    """Result of a request: `fine`, or why not."""
     seen: list[str] = []
 
     async def main() -> None:

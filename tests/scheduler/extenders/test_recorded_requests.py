@@ -1,4 +1,4 @@
-"""What kube-scheduler sent to extenders, and what we send for the same pods and nodes."""
+"""Requests of kube-scheduler to extenders, and ours for the same pods and nodes."""
 
 import json
 from collections.abc import Mapping

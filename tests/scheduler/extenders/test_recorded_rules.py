@@ -1,7 +1,7 @@
-"""Decisions recorded with extenders that follow rules: the same rules come to the same, round by round.
+"""Decisions recorded with extenders that follow rules: the same rules give the same results, round by round.
 
-The nodes that extenders were asked about can be told from the recording: those they rejected and those that
-were feasible in the end.
+The recording shows the nodes that were sent to extenders: those they rejected and those that were feasible in
+the end.
 """
 
 import gzip

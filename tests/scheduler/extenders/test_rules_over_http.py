@@ -1,4 +1,4 @@
-"""The same rules over a real connection and in this process: nobody can tell the difference."""
+"""The same rules over a real connection and in this process, with identical results."""
 
 import json
 from collections.abc import Awaitable

@@ -1,4 +1,4 @@
-"""Who is asked about which nodes, and how often."""
+"""Calls of plugins by node, and their number."""
 
 from collections import Counter
 from typing import Any, ClassVar
@@ -59,7 +59,7 @@ class Columns(Counting):
 
 
 class Skipping(Counting):
-    """Skips every pod, or all that are alike, before Filter and before Score."""
+    """Skips every pod, or all that are equal, before Filter and before Score."""
 
     answer: ClassVar[Status] = SKIP
 

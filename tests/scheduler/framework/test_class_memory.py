@@ -1,4 +1,4 @@
-"""What is kept for classes of pods is bounded and given back."""
+"""Memory for classes of pods is bounded and released."""
 
 import gc
 
@@ -13,7 +13,7 @@ NODES = [node(name).zone(zone) for name, zone in (("a", "1"), ("b", "2"), ("c", 
 
 
 def unlike_any_other(number: int) -> PodBuilder:
-    """A pod with a group of its own, spread and kept apart, so that counters are made for it."""
+    """A pod with a unique group, spread and kept apart, so that counters are made for it."""
     group = {"group": f"g{number}"}
     return pod(f"p{number}").labels(**group).spread(ZONE, group).anti_affinity(HOSTNAME, group)
 

@@ -95,7 +95,7 @@ def test_pods_nominated_to_a_node_that_was_asked_for_do_matter() -> None:
 
 
 def test_a_node_that_was_taken_out_twice_comes_back_once() -> None:
-    """It was not asked for, and had no room beside a pod nominated to it."""
+    """It was excluded by PreFilter, and had no room together with a pod nominated to it."""
     world = small_cluster(Idle)
     nominated = world.table.info(pod("big").requests(cpu="4").priority(1).obj())
     row = world.table.row_of("a")

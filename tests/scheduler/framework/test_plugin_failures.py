@@ -16,7 +16,7 @@ NODES = [node("a"), node("b"), node("c")]
 
 
 class Moody(Plugin):
-    """Does as it is told by a label of the pod; signs it, so that results are reused between moods."""
+    """Acts as a label of the pod says; signs it, so that results are reused between moods."""
 
     contract = Contract(reads=Reads.ANYTHING)
 

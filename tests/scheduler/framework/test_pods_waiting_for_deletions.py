@@ -1,4 +1,4 @@
-"""Who waits for a deletion is told once, and when a pod counts as going."""
+"""Callbacks for deletions run once, and the rule for terminating pods."""
 
 import pytest
 from msgspec.structs import replace

@@ -1,4 +1,4 @@
-"""What PreFilter plugins can say together, and what comes of it."""
+"""Combined answers of PreFilter plugins, and their effects."""
 
 from typing import Any, ClassVar
 

@@ -1,4 +1,4 @@
-"""Kept results equal results from scratch, whatever happens to the cluster in between."""
+"""Kept results equal results from scratch after any changes of the cluster."""
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings

@@ -26,7 +26,7 @@ def seen(framework: Framework, wanting: PodBuilder) -> dict[str, Any]:
 
 
 def holds(wanting: PodBuilder, *steps: Step) -> bool:
-    """Is what is kept after each step what is found from scratch? The pod is let go in between."""
+    """True if results kept over each step equal those from scratch. The pod is released in between."""
     world = MirroredCluster()
     kept = Framework(default_profile(), world.table, in_tree_registry())
     agree = True
@@ -117,7 +117,7 @@ def test_soft_spreading_weighs_zones_by_how_many_are_left() -> None:
 
 
 def test_scores_are_measured_by_the_extremes_of_now() -> None:
-    """Pods leave the node that had the most, and come to the one that had the fewest."""
+    """Pods leave the node that had the most, and enter the one that had the fewest."""
     there = {name: [pod(f"{name}{n}").labels(app="x").on(name) for n in range(5)] for name in "abcd"}
     wanting = pod("p").affinity(HOSTNAME, {"app": "x"}, weight=10)
     leaving = [removing(one) for one in there["a"]]

@@ -30,9 +30,10 @@ WISHES = (
 """With scores that are the same everywhere, by node, by zone, by what stands on a node, and by the two."""
 
 zones = st.lists(st.tuples(st.integers(17, 24), st.integers(0, 2)), min_size=2, max_size=3)
-"""How many nodes each zone has, more than are gone through one by one, and how many taints they have."""
+"""Number of nodes in each zone, more than are visited one by one, and of their taints."""
 steps = st.lists(st.tuples(st.sampled_from((True, True, False)), st.integers(0, 60)), min_size=4, max_size=14)
-"""Whether a pod is placed (else one leaves), and which of the feasible nodes it gets, or which pod leaves."""
+"""True if a pod is placed (else one leaves), and the index of its feasible node, or of the pod that
+leaves."""
 
 
 def filled(zones: list[tuple[int, int]]) -> MirroredCluster:

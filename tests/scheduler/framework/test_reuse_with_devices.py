@@ -1,9 +1,9 @@
-"""Kept results hold while devices, rules, classes and claims come, change and go.
+"""Kept results hold while devices, rules, classes and claims are added, changed and removed.
 
-As in test_reuse_is_exact.py: after every step what the reusing runtime says is compared with a table made
-anew and a runtime that reuses nothing. Claims are asked for by name, by two at once, by several pods and as
-extended resources; they are in flight, written, assumed, shared, reserved, waiting for their devices,
-deallocated, being deleted and gone.
+As in test_reuse_is_exact.py: after every step results of the reusing runtime are compared with a new table
+and a runtime that reuses nothing. Claims are requested by name, two at once, by several pods and as extended
+resources; they are in flight, written, assumed, shared, reserved, waiting for their devices, deallocated,
+being deleted and gone.
 """
 
 import random
@@ -43,7 +43,7 @@ def framework_of(table: ClusterTable, *, reuse: bool) -> Framework:
 
 
 class LivingClaims(DeviceWorld):
-    """Devices and claims with few names, whose life goes on in steps."""
+    """Devices and claims with few names, whose life advances in steps."""
 
     def __init__(self, rng: random.Random, release: Release) -> None:
         self.rules: dict[str, DeviceTaintRule] = {}
@@ -83,7 +83,7 @@ class LivingClaims(DeviceWorld):
                 table.devices.claims.signal_pending(pending.claim)
         return framework_of(table, reuse=False)
 
-    # What happens
+    # Events
 
     def step(self) -> None:
         often = (self.put_claim, self.reserve, self.end_flight)
@@ -181,7 +181,7 @@ class LivingClaims(DeviceWorld):
         self.cpu[name] = self.rng.choice(("1", "100"))
         self.table.put_node(node(name).capacity(cpu=self.cpu[name], memory="100Gi", pods="110").obj())
 
-    # What is compared
+    # Comparison
 
     def pods(self) -> list[Pod]:
         def using(name: str, *claims: str) -> Pod:

@@ -197,7 +197,7 @@ def test_what_is_kept_is_what_is_found_from_scratch(data: st.DataObject) -> None
 
 
 def counted(table: ClusterTable) -> dict[str, Any]:
-    """What is counted of volumes, by node."""
+    """Counts of volumes, by node."""
     in_use = table.volumes_in_use
     attached = in_use.attached
     found: dict[str, Any] = {"claims": in_use.claims}

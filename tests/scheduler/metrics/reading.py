@@ -15,7 +15,7 @@ ALL_GATES = gates_with(DEFAULT.gates)
 
 
 class Timer:
-    """Seconds that pass when somebody says so."""
+    """A timer set by hand."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -70,7 +70,7 @@ def touch_everything(metrics: SchedulerMetrics) -> None:
 
 
 def touch_queue(metrics: SchedulerMetrics) -> None:
-    """A pod comes, is rejected, and an event makes somebody ask for a hint."""
+    """Add a pod that is rejected, and an event that makes the queue call a hint."""
     r = rig(Patient, instrument=metrics)
     r.waiting(pod("p"), "Patient")
     r.queue.move_all(NODE_ADD, None, node("n").obj())

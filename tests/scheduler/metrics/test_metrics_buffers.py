@@ -1,4 +1,4 @@
-"""What is put aside for every pod and counted by the hundred comes out as if each value had been counted."""
+"""Buffered values counted by the hundred give the same result as counting each value."""
 
 from typing import Any, ClassVar
 
@@ -21,7 +21,7 @@ POINTS = (("Filter", "Success"), ("Bind", "Success"), ("Bind", "Error"))
 POINT_SECONDS = "framework_extension_point_duration_seconds"
 
 exact = st.integers(0, 1 << 22).map(lambda number: number / (1 << 20))
-"""Seconds whose sums floats hold exactly, in whatever order they are added."""
+"""Seconds whose sums floats hold exactly, added in any order."""
 
 points = st.tuples(st.just("point"), st.sampled_from(POINTS), st.sampled_from(PROFILES), exact)
 bindings = st.tuples(

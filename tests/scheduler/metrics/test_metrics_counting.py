@@ -1,4 +1,4 @@
-"""What the figures say after things happened."""
+"""Metrics after events."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Native histograms: where values go, and how they are written beside the classic buckets."""
+"""Native histograms: buckets of values, and their format next to the classic buckets."""
 
 from collections.abc import Iterator
 from math import inf, nan

@@ -1,4 +1,4 @@
-"""In a sample of the attempts every single plugin is timed, at every extension point it is asked at."""
+"""In a sample of the attempts every single plugin is timed, at every extension point where it runs."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ SECONDS = "plugin_execution_duration_seconds"
 
 
 class Ticks:
-    """A timer that goes on by a second whenever somebody looks."""
+    """A timer that advances by a second at each reading."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -25,7 +25,7 @@ class Ticks:
 
 
 class Everywhere(Plugin):
-    """Takes part at every point, and is asked again each time."""
+    """Takes part at every point, without reuse."""
 
     contract = Contract(constant_pre_filter=False)
 
@@ -55,7 +55,7 @@ class Everywhere(Plugin):
 
 
 class Hesitant(Plugin):
-    """Has a pod wait until somebody allows it."""
+    """Makes a pod wait until it is allowed."""
 
     def permit(self, cycle: Any, pod: Any, node: str) -> Wait:
         return Wait(1)
@@ -77,7 +77,7 @@ def counts(world: World, plugin: str) -> dict[tuple[str, str], float]:
 
 
 def scheduled(plugin: type[Plugin], *, drawn: float = 0.0, cpu: str = "1") -> dict[tuple[str, str], float]:
-    """What is timed of a plugin while one pod is tried on two nodes."""
+    """Timings of a plugin while one pod is tried on two nodes."""
     found: dict[tuple[str, str], float] = {}
 
     async def story(world: World) -> None:

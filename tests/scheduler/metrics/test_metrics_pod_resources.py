@@ -1,4 +1,4 @@
-"""What pods ask for and may use at most, by the rules for containers of all kinds."""
+"""Requests and limits of pods, by the rules for containers of all kinds."""
 
 import msgspec
 import pytest

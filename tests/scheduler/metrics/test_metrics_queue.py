@@ -1,4 +1,4 @@
-"""What a real queue with the metrics as its instrument leaves behind."""
+"""Metrics of a real queue with the metrics as its instrument."""
 
 from scheduler.metrics.reading import Timer, made, scraped
 from scheduler.queue.still_queue import Doorman, Patient, Rig, rig

@@ -1,4 +1,4 @@
-"""What a real client over real sockets leaves in the metrics of its requests."""
+"""Metrics of a real client's requests over real sockets."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ def shown(metrics: ProcessMetrics, server: NastyServer) -> dict[str, str]:
 
 
 def counted(*scripts: object, watching: bool = False, write: bool = False) -> dict[str, str]:
-    """What is shown after one request to a server that answers by scripts."""
+    """Metrics after one request to a server that answers by scripts."""
     metrics = ProcessMetrics(DEFAULT_GATES, timer=Timer())
 
     async def request(client: HttpClient) -> None:

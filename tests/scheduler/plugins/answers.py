@@ -1,4 +1,4 @@
-"""What plugins say of the nodes of a small cluster, by node name."""
+"""Plugins' answers for the nodes of a small cluster, by node name."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +17,7 @@ PASSES = SUCCESS
 
 
 def verdicts(world: Cluster, wanting: AnyPod) -> dict[str, Status]:
-    """What the filters say of every node: `PASSES`, or the first rejection."""
+    """Filter verdict on every node: `PASSES`, or the first rejection."""
     evaluation = world.evaluate(wanting)
     rows = np.flatnonzero(world.table.valid).tolist()
     return {world.table.name_of(row): evaluation.status(row) for row in rows}

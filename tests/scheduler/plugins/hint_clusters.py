@@ -94,7 +94,7 @@ class Maker:
         return made.obj()
 
     def load(self, name: str) -> PodBuilder:
-        """What a pod takes and is, wherever it runs."""
+        """Requests and labels of a pod, wherever it runs."""
         made = pod(name).labels(app=self.one("a", "b"))
         if self.rarely():
             made = made.labels(tier="x")
@@ -165,7 +165,7 @@ class Maker:
         return Change(world.waiting, self._update(world.waiting), own=True)
 
     def _update(self, old: Pod) -> Pod:
-        """What of a pod can change: labels, requests, and more tolerations."""
+        """Possible changes of a pod: labels, requests, and more tolerations."""
         what = self.one("labels", "requests", "tolerations")
         if what == "labels":
             return replace(old, metadata=replace(old.metadata, labels={"app": self.one("a", "b")}))

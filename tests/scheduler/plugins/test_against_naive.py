@@ -30,7 +30,7 @@ MANY = settings(max_examples=examples(120))
 
 
 class Answers:
-    """What the engine says of a pod."""
+    """The engine's answers for a pod."""
 
     def __init__(self, profile: ProfileSpec, cluster: AdmissionContext) -> None:
         self.table = ClusterTable()
@@ -51,7 +51,7 @@ class Answers:
         return {self.table.name_of(row) for row in self.evaluation.feasible_rows.tolist()}
 
     def rejected_by(self, plugin: str) -> dict[str, tuple[str, bool]]:
-        """What one plugin has against each node, whatever the others say, and whether that is hopeless."""
+        """Reasons of one plugin against each node, regardless of the others, and if they are unresolvable."""
         codes = self.evaluation.codes().get(plugin)
         if codes is None:
             return {}

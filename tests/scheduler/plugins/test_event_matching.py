@@ -1,4 +1,4 @@
-"""Who hears of which event, and what events are called."""
+"""Registrations that an event matches, and the names of events."""
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""What hints of plugins say of themselves holds.
+"""Declarations of plugins' hints hold.
 
-Where they ignore labels they give one answer whatever the labels of the waiting pod, and an event that has
-none of its keys does not help it.
+Hints that ignore labels give one answer for any labels of the waiting pod, and an event that has none of its
+keys does not help it.
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ def relabelled(waiting: Pod, **labels: str) -> Pod:
 
 
 def says_no(entry: Registered, waiting: PodInfo, old: object, new: object) -> bool:
-    """Whether a pod and an event have no keys in common."""
+    """True if a pod and an event have no keys in common."""
     if entry.keys is None:
         return False
     offered = entry.keys.of_event(old, new)

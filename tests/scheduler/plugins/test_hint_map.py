@@ -93,7 +93,7 @@ class Silent(Plugin):
 
 
 class Scorer(Plugin):
-    """Rejects nobody."""
+    """Rejects no pod."""
 
     def score_node(self, cycle: Any, pod: Any, node: Any) -> int:
         return 0

@@ -88,7 +88,7 @@ def things_that_help(world: World, changes: Iterable[Change], gates: FeatureGate
 
 
 def is_blind_spot(found: Helped) -> bool:
-    """Whether kube-scheduler's hints would not wake the pod either; each case has a test below."""
+    """True if kube-scheduler's hints would not wake the pod either; each case has a test below."""
     waiting, change = found.world.waiting, found.change
     about_nodes = isinstance(change.old or change.new, Node)
     if about_nodes and REASON_EXISTING in found.reasons:

@@ -125,6 +125,6 @@ def test_whether_every_node_has_room_is_known_after_pods_come_and_go() -> None:
 
 
 def feasible(world: Cluster, waiting: PodBuilder) -> int:
-    """How many nodes pass, for a class of pods that is met for the first time."""
+    """Number of nodes that pass, for a class of pods that is met for the first time."""
     world.frameworks["default-scheduler"].forget_classes()
     return world.evaluate(waiting).feasible_count

@@ -144,7 +144,7 @@ def claims_for_one(*pods: PodBuilder) -> Cluster:
 
 
 def tried_without(world: Cluster, wanting: PodBuilder, name: str) -> list[object]:
-    """What is said of a node as its pods are taken away one by one."""
+    """Verdicts on a node as its pods are removed one by one."""
     [framework] = world.frameworks.values()
     assert isinstance(framework, Framework)
     evaluation = world.evaluate(wanting)

@@ -28,7 +28,7 @@ TREES = ("GenericWorkload", "TopologyAwareWorkloadScheduling", "CompositePodGrou
 
 
 class StoppedClock:
-    """Time passes when somebody says so."""
+    """A clock set by hand."""
 
     def __init__(self) -> None:
         self.time = START

@@ -36,7 +36,7 @@ def chain(levels: int, *, circle: bool = False) -> list[GroupObject]:
 
 
 def calls(work: Callable[[], None]) -> int:
-    """How many functions a piece of work calls: unlike time, the same wherever it runs."""
+    """Number of function calls of a piece of work: unlike time, the same on every machine."""
     count = 0
 
     def seen(frame: object, event: str, argument: object) -> None:
@@ -207,7 +207,7 @@ def naive_minimum(groups: PodGroups, key: str, measure: int) -> bool:
 
 
 def naive_check(groups: PodGroups, name: str) -> str:
-    """What kube-scheduler finds on the way up from a PodGroup, and then on the way down."""
+    """kube-scheduler's findings on the way up from a PodGroup, and then on the way down."""
     key: str | None = f"podgroup/default/{name}"
     assert key is not None
     state = groups.group(key)

@@ -1,4 +1,4 @@
-"""The plugin Coscheduling: pod groups of scheduler-plugins, on a cluster that has no groups of its own."""
+"""The plugin Coscheduling: pod groups of scheduler-plugins, on a cluster without built-in groups."""
 
 import random
 from collections.abc import Awaitable, Callable

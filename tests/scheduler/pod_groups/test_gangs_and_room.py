@@ -46,12 +46,12 @@ class Gang:
         return sum(bool(pod["spec"].get("nodeName")) for pod in mine)
 
     def fits(self, free: list[int]) -> bool:
-        """Whether the minimum of the gang fits into what nodes have left; its pods are equal."""
+        """True if the minimum of the gang fits into the free room of nodes; its pods are equal."""
         return sum(room // self.cpu for room in free) >= self.minimum
 
 
 def free(world: World) -> list[int]:
-    """What every node has left."""
+    """Free CPUs of every node."""
     left = dict.fromkeys((f"n{number}" for number in range(NODES)), CPUS)
     for pod in world.store.list(PODS).items:
         node = pod["spec"].get("nodeName")

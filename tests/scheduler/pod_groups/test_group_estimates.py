@@ -26,7 +26,7 @@ RACK = "example.com/rack"
 
 
 class _FirstOnes(Random):
-    """Chance that always takes the first, so that two runs choose alike."""
+    """A random source that always takes the first, so that two runs choose the same."""
 
     def randrange(self, *args: object, **kwargs: object) -> int:
         return 0
@@ -78,7 +78,7 @@ def outcome(made: Framework, members: list[PodInfo], *, topology: bool, estimate
 
 
 def told(found: GroupOutcome) -> object:
-    """What is said of the group and of its members, and which rows those of a group that fits get."""
+    """Messages of the group and its members, and the rows of those of a group that fits."""
     fits = found.status.is_success
     return (
         found.status.code,

@@ -1,4 +1,4 @@
-"""What metrics say of groups: in the queue pods by size, entities by type; attempts and placements."""
+"""Metrics of groups: in the queue pods by size, entities by type; attempts and placements."""
 
 import random
 

@@ -28,7 +28,7 @@ def extender(rules: Rules, *verbs: str, **settings: Any) -> RuleExtender:
 
 
 class Scripted(RuleExtender):
-    """An extender that may fail or wait when it is asked about a pod."""
+    """An extender that may fail or wait when it is called for a pod."""
 
     def __init__(self, happens: Callable[[str], Any], **settings: Any) -> None:
         super().__init__(ExtenderConfig(url_prefix="http://x", filter_verb="filter", **settings), Rules())
@@ -44,7 +44,7 @@ class Scripted(RuleExtender):
 
 
 def holds_nothing(world: World) -> bool:
-    """No member stands on a node that it is not bound to, and nobody is on the way there."""
+    """No member is on a node that it is not bound to, or on the way there."""
     context = world.scheduler.context
     return not context.cache.assumed and not context.cache.table.pods and not len(context.waiting)
 
@@ -68,7 +68,8 @@ def test_members_go_where_extenders_let_them() -> None:
 
 
 def test_a_gang_that_an_extender_leaves_too_few_nodes_is_placed_as_a_whole_later() -> None:
-    """Where there would be room for two of three nobody is put; a node that the extender accepts helps."""
+    """Where there would be room for two of three no member is placed; a node that the extender accepts
+    helps."""
     refused = Rules(judge=lambda node, pod: unschedulable("full of ghosts") if node == "b" else SUCCESS)
 
     async def story(world: World) -> None:
@@ -171,7 +172,7 @@ def test_an_extender_that_fails_in_the_middle_of_a_group_leaves_nothing_held() -
 
 
 def test_an_extender_that_fails_while_victims_are_imagined_away_leaves_all_in_place() -> None:
-    """The gang is tried once more without pods of lower priority: then the extender is asked, and fails."""
+    """The gang is tried once more without pods of lower priority: then the extender is called, and fails."""
     failures = iter([True])
 
     async def fail() -> None:
@@ -216,7 +217,7 @@ def test_an_extender_that_may_be_ignored_does_not_stop_a_group() -> None:
 
 
 def test_while_an_extender_is_asked_nobody_sees_a_gang_that_is_placed_in_part() -> None:
-    """What happens meanwhile waits: a node that goes is gone for the group's next attempt."""
+    """Events meanwhile wait: a deleted node is gone for the group's next attempt."""
     asked = Scripted(lambda pod: asyncio.sleep(5) if pod == "g-2" else None)
 
     async def story(world: World) -> None:

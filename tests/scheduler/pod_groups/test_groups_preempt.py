@@ -1,4 +1,4 @@
-"""Groups that preempt in a running scheduler: what victims and members are told, what may come between."""
+"""Groups that preempt in a running scheduler: messages of victims and members, and interfering events."""
 
 from collections.abc import Awaitable, Generator
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is known of groups: members by state, trees, and the texts of failed lookups."""
+"""The view of groups: members by state, trees, and the texts of failed lookups."""
 
 import pytest
 

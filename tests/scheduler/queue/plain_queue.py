@@ -23,7 +23,7 @@ class Record:
     pending: frozenset[str] = frozenset()
     waits_since: float = 0.0
     happened: list[str] = field(default_factory=list)
-    """What the events since it was taken out give; `*` helps everybody."""
+    """Goods given by events since it was popped; `*` helps all pods."""
 
     @property
     def order(self) -> tuple[int, float]:
@@ -37,7 +37,7 @@ class Record:
         return floor(self.timestamp + min(1 << (failures - 1), 10))
 
     def helped(self, gives: str) -> str | None:
-        """Where the pod goes if an event helps it. Nothing given helps nobody."""
+        """Queue of the pod if an event helps it. An event that gives nothing helps no pod."""
         if gives == "*":
             return BACKOFF
         if not gives or self.gated:
@@ -49,7 +49,7 @@ class Record:
 
 
 class PlainQueue:
-    """What the queue has to do, said as simply as possible."""
+    """The specification of the queue, as simple as possible."""
 
     def __init__(self) -> None:
         self.now = 0.0

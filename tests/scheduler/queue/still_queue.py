@@ -19,7 +19,7 @@ START = 1_700_000_000.0
 
 
 class StoppedClock:
-    """Time passes when somebody says so."""
+    """A clock set by hand."""
 
     def __init__(self, start: float = START) -> None:
         self.time = start

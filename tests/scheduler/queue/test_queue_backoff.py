@@ -14,7 +14,7 @@ WINDOW = 1.0
 
 
 def failing(r: Rig, builder: PodBuilder, times: int, *plugins: str) -> QueuedPod:
-    """A pod that has failed so many times in a row, the last time just now."""
+    """A pod that has failed `times` times in a row, the last time just now."""
     r.add(builder)
     queued = r.queue.pop_specific(builder.obj())
     for _ in range(times - 1):
@@ -28,7 +28,7 @@ def failing(r: Rig, builder: PodBuilder, times: int, *plugins: str) -> QueuedPod
 
 
 def ready_after(r: Rig, name: str) -> float:
-    """How many seconds pass until a pod is ready, time going on in steps of a tenth of a second."""
+    """Seconds until a pod is ready, in steps of a tenth of a second."""
     began = r.clock.now()
     for step in range(1, 200):
         r.clock.time = began + step / 10
@@ -168,7 +168,7 @@ def test_a_limit_of_nothing_switches_the_backoff_off() -> None:
 
 
 class TestWithoutTheGate:
-    """SchedulerPopFromBackoffQ off: backoffs end when they end, and nobody is tried before that."""
+    """SchedulerPopFromBackoffQ off: no pod is tried before the end of its backoff."""
 
     gates = FeatureGates({"SchedulerPopFromBackoffQ": False})
 

@@ -1,6 +1,6 @@
-"""Hints are asked once for pods that differ in labels alone, and not at all for pods an event cannot help.
+"""Hints are called once for pods that differ in labels alone, and not for pods an event cannot help.
 
-The same pods are woken, in the same order, and as many hints are counted, as if each were asked about.
+The same pods are woken, in the same order, and as many hints are counted, as if they were called for each.
 """
 
 from collections.abc import Collection, Hashable, Sequence
@@ -36,11 +36,10 @@ def _wants(pod: PodInfo) -> str:
 
 
 class ByTemplate(Together):
-    """Rejects pods of which two and two have a label of their own; what they want is not among labels.
+    """Rejects pods of which each pair shares a label; the goods they want are not among labels.
 
-    New nodes help those that want what they give, but nobody gives z. So do pods that are gone, but for the
-    waiting pod itself.
-    New pods help by the label of the waiting ones, if they have one that says so, or help all.
+    New nodes help those that want what they give, but none gives z. So do deleted pods, except the waiting
+    pod itself. New pods help by the label of the waiting ones, if they have one that says so, or help all.
     """
 
     name = "Rule"

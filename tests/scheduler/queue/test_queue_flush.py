@@ -1,4 +1,4 @@
-"""Pods that have waited for an event long enough, and pods that somebody wants tried now."""
+"""Pods that have waited for an event long enough, and pods that are activated."""
 
 import pytest
 

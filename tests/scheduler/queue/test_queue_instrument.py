@@ -1,4 +1,4 @@
-"""What metrics and logs are told."""
+"""Calls of metrics and logs."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order, every pod is where the plain rules say it is."""
+"""After any events in any order, every pod is where the plain rules say it is."""
 
 from collections.abc import Sequence
 from itertools import count
@@ -22,7 +22,7 @@ from stowplan.testing import PodBuilder, cluster, node, pod
 
 
 class ByTemplate(Plugin):
-    """Rejected pods are helped by nodes that give what they want; asked once for pods alike."""
+    """Rejected pods are helped by nodes that give what they want; the hint is called once for equal pods."""
 
     by_template = True
 
@@ -68,7 +68,7 @@ class QueueMachine(RuleBasedStateMachine):
         pods=st.lists(st.tuples(st.integers(0, 2), goods, plugins, waiting_plugins), min_size=2, max_size=6)
     )
     def begin(self, pods: list[tuple[int, str, frozenset[str], frozenset[str]]]) -> None:
-        """Some pods have been tried in vain already."""
+        """Some pods have failed attempts already."""
         for priority, wants, rejected_by, pending in pods:
             self.add(priority, wants, False)
             self.pop_specific(0)
@@ -115,7 +115,7 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.among(FLYING))
     @rule(number=numbers)
     def tolerate_in_flight(self, number: int) -> None:
-        """An update that helps nobody but is kept like any event."""
+        """An update that helps no pod but is kept like any event."""
         name = self.pick(number, FLYING)
         self.change(name, self.built(name).tolerates(f"t{next(self.serial)}").obj())
         for record in self.plain.at(FLYING).values():
@@ -136,7 +136,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(events=st.lists(goods, max_size=2), rejected_by=plugins, pending=waiting_plugins)
     def attempt(self, events: list[str], rejected_by: frozenset[str], pending: frozenset[str]) -> None:
-        """A pod is tried in vain while things happen."""
+        """A failed attempt during events."""
         before = len(self.flying)
         self.pop(1)
         for gives in events:
@@ -237,7 +237,7 @@ class QueueMachine(RuleBasedStateMachine):
             before[name] != (self.plain.pods[name].place, self.plain.pods[name].waits_since) for name in due
         )
 
-    # What must hold
+    # Invariants
 
     @invariant()
     def every_pod_is_in_its_place_and_in_no_other(self) -> None:

@@ -1,5 +1,5 @@
-"""Pods that are alike are woken together, and pods sure to stay gated are not asked about: the same pods are
-woken, in the same order, as if each were asked about."""
+"""Identical pods are woken together, and pods sure to stay gated are skipped: the same pods are woken, in the
+same order, as if plugins were called for each."""
 
 import re
 from collections import Counter
@@ -33,7 +33,7 @@ from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.testing import PodBuilder, node, pod
 
 Step = tuple[str, int, str]
-"""What happens, to which pod, and with what good."""
+"""Event, pod, and the good it gives."""
 
 
 class OneByOne(Plugin):
@@ -126,11 +126,11 @@ class Side:
 
     @staticmethod
     def rejectors(number: int) -> Sequence[str]:
-        """Who rejects a pod."""
+        """Plugins that reject a pod."""
         return ("Rule",)
 
     def step(self, step: Step) -> object:
-        """Do something; the result is what somebody would see of it."""
+        """Do something; the result is its visible effect."""
         with patch.object(requeue, "MANY", self.many):
             return self._step(*step)
 
@@ -255,7 +255,7 @@ _STEPS = st.tuples(
 @settings(max_examples=200)
 @given(st.lists(_STEPS, max_size=60), st.sampled_from((2, 4096)))
 def test_the_same_pods_are_woken_in_the_same_order_as_one_by_one(steps: list[Step], remembered: int) -> None:
-    """However many of those that were let go are remembered."""
+    """For any number of remembered releases."""
     slow, fast = Side(OneByOne), Side(Together)
     many = [("reject", number, "x") for number in range(6)]
     with patch.object(held_pods, "_REMEMBERED", remembered):
@@ -353,7 +353,7 @@ def test_gated_pods_that_the_plugin_does_not_tell_of_are_asked_about() -> None:
 
 
 def test_pods_that_are_alike_stay_together_until_their_turn() -> None:
-    """When an event wakes them nothing is done for each: nobody is asked about one, nor told of it."""
+    """When an event wakes them no plugin or instrument is called for a single one."""
     side = Side(Together)
     for number in range(9):
         side.step(("reject", 8 - number, "x"))

@@ -31,7 +31,7 @@ def pod(name: str, cpu: str = "500m") -> dict[str, object]:
 def record_small(
     path: Path, report: Callable[[str], None] = print, size: int = 1 << 30, pods: int = 20
 ) -> Store:
-    """Pods come to three nodes, one a second; some do not fit until a fourth node comes."""
+    """Pods arrive on three nodes, one a second; some do not fit until a fourth node is added."""
 
     async def main(clock: VirtualClock) -> Store:
         store = Store(clock, Random(1))

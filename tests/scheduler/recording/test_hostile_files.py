@@ -1,4 +1,4 @@
-"""Recordings, snapshots, traces and archives that somebody made up: one line each, and little memory."""
+"""Forged recordings, snapshots, traces and archives: one line each, and little memory."""
 
 import gzip
 import io

@@ -1,4 +1,4 @@
-"""Many pods come to the table at once: it is as if they had come one after the other."""
+"""Many pods added to the table at once: the result is the same as one after the other."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def running(kind: str, number: int, on: str) -> Pod:
 
 
 class Seen:
-    """A cache, and all of its table that anybody can see."""
+    """A cache, and all visible parts of its table."""
 
     def __init__(self) -> None:
         table = ClusterTable()

@@ -1,4 +1,4 @@
-"""Node selectors over all rows say what they say of each node, whatever way they are found."""
+"""Node selectors over all rows give the same result as for each node, by every path of the search."""
 
 from collections.abc import Mapping
 from unittest import mock

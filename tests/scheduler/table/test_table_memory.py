@@ -26,7 +26,7 @@ ROWS = ("row capacity", "rows ever in use")
 
 
 def sizes(world: Cluster) -> dict[str, int]:
-    """What is there once nothing is kept for reuse. Plugins may keep the last pod: it is always the same."""
+    """Table sizes once nothing is kept for reuse. Plugins may keep the last pod: it is always the same."""
     with suppress(PluginError):
         world.decide(LAST)
     for frame in world.frameworks.values():

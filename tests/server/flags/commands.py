@@ -22,7 +22,7 @@ users: [{name: me, user: {token: secret}}]
 
 @dataclass
 class Called:
-    """What came of a command line."""
+    """Result of a command line."""
 
     code: int
     stdout: str

@@ -1,4 +1,4 @@
-"""What flags and file come to: the options a process starts with, and what they are after a reload."""
+"""Meaning of flags and file: the options a process starts with, and those after a reload."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -146,7 +146,7 @@ def arguments(name: str, folder: Path) -> list[str]:
 
 
 def failure(log: str) -> str:
-    """What the last message of a log says about the failure."""
+    """Last error message of a log."""
     _, found, message = log.partition('"command failed" err=')
     assert found, log
     return message

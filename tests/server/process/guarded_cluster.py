@@ -53,11 +53,11 @@ class Asked:
 
 @dataclass
 class Door:
-    """Stands between the sockets and the handler of an API server.
+    """A layer between the sockets and the handler of an API server.
 
-    A request whose path ends with a key of `rules` is answered by what stands there instead. Whether the
-    server is there at all, a client asks when it has heard nothing for a second, which on a loaded machine
-    may be at any time: such probes are counted apart.
+    A request whose path ends with a key of `rules` is answered by its rule instead. A client probes a server
+    it has not heard from for a second, which on a loaded machine may be at any time: such probes are counted
+    separately.
     """
 
     handler: Any
@@ -88,7 +88,7 @@ class Door:
 
 
 class WatchedServer(ApiServer):
-    """An API server with a door. Who somebody is, and what they may, is answered as it was recorded."""
+    """An API server with a door. Reviews of users and rights are answered as recorded."""
 
     handler: Any
 
@@ -187,7 +187,7 @@ def _json(body: bytes, content_type: str) -> Any:
 
 
 def _review(body: Any) -> web.Response:
-    """What was answered to the same question; nobody is known and nothing allowed that was not recorded."""
+    """Recorded answer to the same review; users and rights that were not recorded are denied."""
     same = (
         one["status"]
         for one in recorded("wire/reviews")

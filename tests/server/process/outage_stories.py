@@ -1,7 +1,7 @@
-"""Outages of an API server as schedulers live through them: real processes, real sockets.
+"""Outages of an API server as schedulers see them: real processes, real sockets.
 
-A pod is created while the scheduler cannot know of it, and what is measured is how long after the server's
-return it is bound. All stories run at the same time, each with a server and a scheduler of its own.
+A pod is created while the scheduler cannot know of it; measured is the time from the server's return to its
+binding. All stories run at the same time, each with its own server and scheduler.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class Outcome:
 
 @dataclass
 class Bindings:
-    """When pods were bound, as somebody sees it who was not cut off."""
+    """Times of bindings, as seen by a client that was not cut off."""
 
     at: dict[str, list[float]] = field(default_factory=dict)
 
@@ -203,7 +203,7 @@ async def _scheduler(*flags: str) -> AsyncIterator[RunningScheduler]:
         await scheduler.clear_away()
 
 
-# A server that is a process of its own
+# A server in a separate process
 
 
 class ServerProcess:
@@ -253,7 +253,7 @@ class ServerProcess:
 
 
 async def of_a_process(folder: Path, gone: Callable[[ServerProcess], Awaitable[None]]) -> Outcome:
-    """The server itself goes and comes; what it is asked the moment it is back is a pod to be bound."""
+    """The server itself stops and starts; the first event after its return is a pod to be bound."""
     server = ServerProcess(folder)
     await server.start()
     try:

@@ -1,7 +1,7 @@
-"""How schedulers ended in recordings, and the same stories with ours.
+"""Exits of schedulers in recordings, and the same stories with ours.
 
-Every story has a process of its own, but all have one API server: a lease of its own keeps each from waiting
-for the others.
+Every story has a separate process, but all share one API server: separate leases keep them from waiting for
+each other.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from waiting import eventually
 
 CASES: dict[str, dict[str, Any]] = {case["name"]: case for case in recorded("cli/cases")}
 AT_ONCE = 3
-"""So many processes are started at the same time."""
+"""Number of processes that are started at the same time."""
 
 SHORT = [
     "--leader-elect-lease-duration=4s",
@@ -168,7 +168,7 @@ async def all_endings(folder: Path) -> dict[str, Outcome]:
 
 
 def resolve_config(place: GuardedCluster) -> None:
-    """Files with the recorded names, and a lease that somebody else holds."""
+    """Files with the recorded names, and a lease with another holder."""
     for name in ("sched.kubeconfig", "sched-direct.kubeconfig"):
         place.kubeconfig(name)
     place.kubeconfig("badtok.kubeconfig", token="made-up")

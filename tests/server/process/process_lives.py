@@ -43,7 +43,7 @@ class Answer:
 
 
 Answers = dict[tuple[str, str], Answer]
-"""What a port answered, by caller and path."""
+"""Answers of a port, by caller and path."""
 
 
 @dataclass
@@ -258,7 +258,7 @@ async def _wrote(place: GuardedCluster, namespace: str, count: int) -> None:
 
 
 async def without_election(folder: Path) -> dict[str, Ended]:
-    """Three schedulers: one that knows nobody, one that shows metrics to all, one that cannot see pods."""
+    """Three schedulers: one without users, one that shows metrics to all, one that cannot see pods."""
     async with guarded_cluster(folder) as place:
         config = place.kubeconfig()
         blind = place.kubeconfig("blind")

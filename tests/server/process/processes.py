@@ -135,13 +135,13 @@ class Cluster:
         assert {name: self.scheduled(name) for name in names} == dict.fromkeys(names, 1)
 
     def lease(self) -> Json:
-        """What the lease says; nothing if there is none."""
+        """Spec of the lease; empty if there is none."""
         found = self.store.list(LEASES, LEASE[0]).items
         spec: Json = found[0]["spec"] if found else {}
         return spec
 
     def scheduled(self, name: str) -> int:
-        """How many events say that a pod was assigned."""
+        """Number of events about a pod's assignment."""
         events = self.store.list(EVENTS).items
         return sum(one["reason"] == "Scheduled" and one["regarding"]["name"] == name for one in events)
 

@@ -28,7 +28,7 @@ class Sleepy(Plugin):
 
 
 def holders(place: Cluster) -> list[tuple[str, int]]:
-    """Who holds the lease and after how many changes of hands, from now on, without repetition."""
+    """Holders of the lease with the number of transitions, from now on, without repetition."""
     seen: list[tuple[str, int]] = []
 
     def changed(change: StoreChange) -> None:

@@ -1,4 +1,4 @@
-"""Trouble that libraries report by themselves is told in the log, a line each."""
+"""Messages of libraries are logged, a line each."""
 
 import asyncio
 import logging

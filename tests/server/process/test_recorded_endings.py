@@ -1,6 +1,6 @@
-"""Schedulers end as kube-scheduler was recorded to: the exit code, the last line, and why.
+"""Schedulers exit as kube-scheduler was recorded to: the exit code, the last line, and why.
 
-Each case is a process of its own, or one of the lives that other tests look at, too.
+Each case is a separate process, or one of the lives that other tests check, too.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ CUT_SHORT = {
     "error retrieving resource lock": "a lost lease is given back only if that takes no longer than a second",
     "Failed to release lease": "said if it takes longer",
 }
-"""What is said of the lease depending on which comes first, an answer or the end of patience."""
+"""Log lines about the lease that depend on the race between an answer and a timeout."""
 DUMPED = ("nodes", "summary", "pods")
 PORT = re.compile(r"127\.0\.0\.1:\d+")
 
@@ -91,7 +91,7 @@ def test_longer_lives_end_as_recorded(name: str, lives: Lives, unelected: dict[s
 
 
 def dumped(log: str) -> dict[str, list[str]]:
-    """What was told of nodes and queue when somebody asked for it, from a log in either form."""
+    """Dump of nodes and queue on request, from a log in either form."""
     if log.startswith("{"):
         told = [json.loads(line) for line in log.splitlines()]
         values = {

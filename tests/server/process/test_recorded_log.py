@@ -1,4 +1,4 @@
-"""What a real process says from its first line to its last, compared with a log of kube-scheduler's."""
+"""Log of a real process from its first line to its last, compared with one of kube-scheduler."""
 
 import json
 import re

@@ -29,7 +29,7 @@ UNELECTED = {
     "always-allow-metrics-and-profiling-off": "open",
     "not-ready-pods-cannot-be-listed": "blind",
 }
-"""Who of the schedulers without election was as in a recorded case."""
+"""Life of a scheduler without election for each recorded case."""
 
 
 def types_of(metrics: Answer) -> dict[str, str]:

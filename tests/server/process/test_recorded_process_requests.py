@@ -1,9 +1,9 @@
-"""What the API server hears from a real process: the reads at its start, the lease, the recorded scenarios.
+"""Requests of a real process to the API server: the reads at its start, the lease, the recorded scenarios.
 
-Differences that are meant: ours speaks JSON; it reads the authentication settings once before it follows them
-(kube-scheduler twice, with three watches of the same object); it does not look whether events.k8s.io/v1 is
-served; it lists pods and nodes before it watches them, as kube-scheduler does with the gate WatchListClient
-off; and who it is says stowplan.
+Intended differences: ours speaks JSON; it reads the authentication settings once before it follows them
+(kube-scheduler twice, with three watches of the same object); it does not check for events.k8s.io/v1; it
+lists pods and nodes before it watches them, as kube-scheduler does with the gate WatchListClient off; and its
+identity is stowplan's.
 """
 
 import re

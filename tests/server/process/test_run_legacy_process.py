@@ -24,7 +24,7 @@ def lock(kind: str) -> str:
 
 
 def holder(place: Cluster, resource: Resource) -> str:
-    """Who holds a lock by the object of one kind."""
+    """Holder of a lock, by the object of one kind."""
     found = [one for one in place.store.list(resource, LEASE[0]).items if one["metadata"]["name"] == LEASE[1]]
     if not found:
         return ""

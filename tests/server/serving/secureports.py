@@ -89,7 +89,7 @@ class RecordedApi(InProcessClient):
 
 
 class AllowingApi(RecordedApi):
-    """An API server that knows one token and has a say of its own about paths."""
+    """An API server that knows one token and decides about paths by itself."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -158,7 +158,7 @@ class Answer:
 
 @dataclass
 class Caller:
-    """Sends requests as they are, over TLS, each on a connection of its own unless told otherwise."""
+    """Sends raw requests over TLS, each on a separate connection by default."""
 
     port: int
     token: str = ""
@@ -242,7 +242,7 @@ class Issued:
         return (self.certificate, *self.behind)
 
     def context(self, folder: Path) -> ssl.SSLContext:
-        """What a client shows it with."""
+        """TLS context of a client with this certificate."""
         path = folder / f"{self.certificate.serial_number}.pem"
         key = self.key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()

@@ -1,4 +1,4 @@
-"""Who gets what: each kind of caller on each path, compared with what a real kube-scheduler answered."""
+"""Access to the port: each kind of caller on each path, compared with a real kube-scheduler's answers."""
 
 import asyncio
 from collections import Counter

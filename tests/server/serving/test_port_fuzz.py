@@ -1,4 +1,4 @@
-"""Whatever is sent: the port goes on, and without credentials only what is always allowed is answered."""
+"""Arbitrary input: the port stays up, and without credentials only the public paths are answered."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ QUIET = 0.25
 
 
 class RunningPort:
-    """A port in a thread of its own, so that examples can use plain sockets."""
+    """A port in a separate thread, so that examples can use plain sockets."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -71,7 +71,7 @@ class RunningPort:
         return socket.create_connection(("127.0.0.1", self.number), timeout=PATIENCE)
 
     def send(self, data: bytes, secure: bool = True) -> bytes:
-        """What comes back, until the port closes the connection or has nothing more to say."""
+        """Answer until the port closes the connection or is silent."""
         got = b""
         with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
             sock = stack.enter_context(self.connect())

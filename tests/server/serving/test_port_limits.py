@@ -68,7 +68,7 @@ def test_who_connects_and_does_not_go_on_is_cut_off(tmp_path: Path, said: bytes)
 
 
 async def answers(server: SecureServer) -> bool:
-    """Whether it can be talked to; on a slow machine even a good handshake may take too long once."""
+    """True if it answers; on a slow machine even a good handshake may time out once."""
     try:
         return (await Caller(server.port).get("/healthz")).code == 200
     except LOST:

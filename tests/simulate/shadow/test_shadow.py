@@ -1,4 +1,4 @@
-"""Shadow beside another scheduler on one API server."""
+"""Shadow next to another scheduler on one API server."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -48,7 +48,7 @@ async def judge(
     theirs: Settings | None,
     count: int = 30,
 ) -> Tally:
-    """The report of a shadow with `ours` while a scheduler with `theirs` (None: nobody) places pods."""
+    """The report of a shadow with `ours` while a scheduler with `theirs` (None: no scheduler) places pods."""
     store = Store(clock, Random(1))
     nodes(store, count)
     report = Tally()
@@ -181,7 +181,7 @@ def test_a_scheduler_that_samples_nodes_agrees_within_what_it_looked_at() -> Non
 
 
 def test_of_a_few_nodes_a_scheduler_that_samples_looks_at_all() -> None:
-    """A node that is not best among less than a hundred is a disagreement, whatever the percentage."""
+    """Choosing a node that is not the best of fewer than a hundred is a disagreement, at any percentage."""
 
     async def bind(store: Store) -> None:
         store.create(PODS, to_builtins(pod("a").requests(cpu="8").on("n0").obj()))

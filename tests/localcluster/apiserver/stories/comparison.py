@@ -34,7 +34,7 @@ Differences = dict[str, dict[str, str]]
 
 @contextmanager
 def running_server() -> Iterator[Server]:
-    """`stowplan apiserver` as a process of its own."""
+    """`stowplan apiserver` in a separate process."""
     with tempfile.TemporaryDirectory(prefix="stowplan-stories-") as folder:
         kubeconfig = Path(folder) / "kubeconfig"
         options = ["--kubeconfig-out", str(kubeconfig), EMULATE_1_36]
@@ -80,7 +80,7 @@ def _differences_of(server: Server, story: Story) -> dict[str, str]:
 
 
 def _differing(expected: Any, got: Any, path: str) -> Iterator[str]:
-    """What differs, as `path: expected != got`."""
+    """Differences, as `path: expected != got`."""
     if isinstance(expected, Mapping) and isinstance(got, Mapping):
         for key in sorted(expected.keys() | got.keys()):
             below = f"{path}.{key}" if path else key
@@ -106,7 +106,7 @@ def listed_differences() -> Differences:
 
 
 def write_differences(found: Differences) -> None:
-    """Bring the list up to date. Who adds to it says why."""
+    """Bring the list up to date. Every addition needs a reason."""
     known = listed_differences()
     new = {
         story: {

@@ -24,7 +24,8 @@ _EXPLAINED: Final = re.compile(r"(?:GROUP|KIND|VERSION|FIELD):|\s+\w+\t<")
 
 
 class Normalizer:
-    """What differs from run to run becomes a placeholder; the same becomes the same throughout a story."""
+    """Replaces data that differs from run to run by placeholders; equal data gets the same one throughout a
+    story."""
 
     def __init__(self, ident: str, url: str) -> None:
         self._ident = ident
@@ -76,7 +77,7 @@ class Normalizer:
         return self._walk(data, "", sent, in_list=False)
 
     def output(self, text: str, keep: str = "") -> str:
-        """What a command has printed."""
+        """Output of a command."""
         if keep == "fields":
             text = "".join(line for line in text.splitlines(keepends=True) if _EXPLAINED.match(line))
         text = re.sub(r"/\S*/(LIVE|MERGED)-\d+", r"<tmp>/\1", self.text(text))

@@ -66,7 +66,7 @@ def numbered(steps: list[Json], prefix: str = "") -> Iterator[tuple[str, Json]]:
 
 @cache
 def _unverified() -> ssl.SSLContext:
-    """For a server whose certificate nobody has signed. Making one takes long."""
+    """For a server whose certificate is not signed. Making one takes long."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
@@ -311,7 +311,7 @@ class Player:
 
 
 def _shut(socket: Any) -> None:
-    """Wake up whoever reads from a connection: closing it would wait for them."""
+    """Wake up the reader of a connection: closing it would wait for them."""
     if socket is not None:
         with suppress(OSError):
             socket.shutdown(SHUT_RDWR)

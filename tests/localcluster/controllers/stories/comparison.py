@@ -1,4 +1,4 @@
-"""What is different between a story as it was recorded and as it was played."""
+"""Differences between a story as it was recorded and as it was played."""
 
 import re
 from collections import defaultdict

@@ -136,7 +136,7 @@ class StoryKubelet:
             self._plan(pod, "start", START_DELAY)
 
     def takes_no_start(self, pod: Json) -> None:
-        """The story itself says how this pod goes on."""
+        """The story itself determines this pod's progress."""
         self._planned.add((uid_of(pod), "start"))
 
     def _plan(self, pod: Json, action: str, delay: float) -> None:

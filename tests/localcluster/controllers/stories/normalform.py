@@ -63,7 +63,7 @@ def canonical(value: Any) -> str:
 
 
 class Names:
-    """What stands for generated names, hashes, uids, times and addresses of one namespace."""
+    """Placeholders for generated names, hashes, uids, times and addresses of one namespace."""
 
     def __init__(self, seen: Mapping[str, Iterable[Item]]) -> None:
         self._hashes: dict[str, str] = {}
@@ -121,7 +121,7 @@ def _hash_of(plural: str, obj: Item, owner: str) -> str:
 
 
 def _standing_name(plural: str, obj: Item) -> str:
-    """What stands for an object's name, empty if its name is the same in every run."""
+    """Placeholder for an object's name, empty if its name is the same in every run."""
     meta, owner = obj["metadata"], _owner(obj)
     name: str = meta["name"]
     if plural == "pods" and owner.get("kind") == "Job" and not meta.get("generateName"):
@@ -231,7 +231,7 @@ def _lean_node_spec(spec: Item) -> Item:
 
 
 def sorted_objects(plural: str, objects: Iterable[Item], names: Names) -> list[Item]:
-    """Objects with standing names; whatever is a set is sorted."""
+    """Objects with placeholder names; sets are sorted."""
     walked: list[Item] = [names.walk(obj) for obj in objects]
     for obj in walked:
         if isinstance(obj.get("endpoints"), list):

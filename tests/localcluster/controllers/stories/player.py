@@ -142,7 +142,7 @@ class Player:
             self._kubelet.hear(what, obj)
 
     async def play(self, story: Story) -> list[Observation]:
-        """What each step has led to; ends with the first one that did not lead where it should."""
+        """Result of each step; ends with the first one that did not have the expected result."""
         own = [node["name"] for node in story.nodes]
         await self._begin(story.name, own)
         found: list[Observation] = []
@@ -196,7 +196,7 @@ class Player:
         )
 
     async def _wait(self, namespace: str, step: Step) -> list[Json]:
-        """What still does not hold when the step's time is over."""
+        """Conditions that still do not hold when the step's time is over."""
         patience = min(DEFAULT_TIMEOUT, PATIENCE) if step.timeout is None else step.timeout
         end = self._clock.monotonic() + patience
         waits = list(step.until)
@@ -339,7 +339,7 @@ class Player:
         return {"code": (await self._kubelet.report(name, change.get("report") or {}))[0]}
 
     async def _undo(self, namespace: str, name: str, revision: str) -> Json:
-        """What `kubectl rollout undo` writes: the template of an older ReplicaSet."""
+        """Patch of `kubectl rollout undo`: the template of an older ReplicaSet."""
         sets = await self._items("replicasets", namespace)
         key = "deployment.kubernetes.io/revision"
         chosen = next(one for one in sets if one["metadata"]["annotations"].get(key) == revision)
@@ -390,7 +390,7 @@ def _is_chosen(pod: Json, chosen: Json) -> bool:
 
 
 def _fits(obj: Json, wanted: Json) -> bool:
-    """Whether the values at some paths are as wanted; None stands for nothing, and for zero."""
+    """True if the values at some paths are as wanted; None stands for nothing, and for zero."""
     found = ((_at(obj, path), value) for path, value in wanted.items())
     return all(not value if expected is None else value == expected for value, expected in found)
 

@@ -15,7 +15,7 @@ Item = dict[str, Any]
 
 
 class Observation(msgspec.Struct, kw_only=True):
-    """What a step has led to, in normal form."""
+    """Result of a step, in normal form."""
 
     title: str
     answers: list[Json]

@@ -62,7 +62,7 @@ def path_of(plural: str, namespace: str = "", name: str = "", subresource: str =
 
 
 class Transport(Protocol):
-    """What the player needs of a cluster."""
+    """The player's interface to a cluster."""
 
     async def call(self, method: str, path: str, body: Any = None, content_type: str = JSON) -> Answer:
         """One request: the status code and the decoded body."""
@@ -74,7 +74,7 @@ class Transport(Protocol):
 
 
 class _NoConnection(BaseProtocol):
-    """What a request asks of the connection that it came by."""
+    """The part of a connection that a request uses."""
 
     ssl_context = None
     peername = sockname = ("127.0.0.1", 0)

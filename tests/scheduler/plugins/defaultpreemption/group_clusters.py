@@ -72,7 +72,7 @@ class GroupWorld:
         self.nominations: dict[int, list[PodInfo]] = {}
         self.searches = 0
         self.observed = False
-        """Whether somebody follows every search, so that none may be left out."""
+        """True if an instrument follows every search, so that none may be skipped."""
         self.finder = finder = NodeFinder(NodeSampler(self.table), Random(0), Logger())
         finder.choose = _first_of_the_best
         self.algorithm = GroupAlgorithm(
@@ -125,7 +125,7 @@ class GroupWorld:
         return finish(self.algorithm.points.post_filter_steps(cycle, cycle.group, schedule))
 
     def picture(self) -> Any:
-        """What must be as before after whatever was imagined."""
+        """State that any simulation must restore."""
         table = self.table
         pods = [[*here] for here in table.pods_on[: table.rows_in_use]]
         counts = [table.requested_of("cpu").tolist(), table.pod_count.tolist()]

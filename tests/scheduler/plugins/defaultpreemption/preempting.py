@@ -81,7 +81,7 @@ def plugin_of(framework: Framework) -> DefaultPreemption:
 
 
 def preempt(world: Cluster, wanting: PodBuilder, nominated: Nominated | None = None) -> PostFilterResult:
-    """What DefaultPreemption says, the same whether nodes are tried together or one by one."""
+    """Result of DefaultPreemption, the same for nodes tried together or one by one."""
     result = preempt_in_one_way(world, wanting, nominated)
     again = preempt_in_one_way(world, wanting, nominated, one_by_one=True)
     assert told(result) == told(again)
@@ -91,7 +91,7 @@ def preempt(world: Cluster, wanting: PodBuilder, nominated: Nominated | None = N
 def preempt_in_one_way(
     world: Cluster, wanting: PodBuilder, nominated: Nominated | None = None, *, one_by_one: bool = False
 ) -> PostFilterResult:
-    """What DefaultPreemption says. Nodes tried together are not touched: what is known of them is kept."""
+    """Result of DefaultPreemption. Nodes tried together are not touched: their kept results stay."""
     framework, table = framework_of(world), world.table
     nominations = {}
     for name, pods in (nominated or {}).items():

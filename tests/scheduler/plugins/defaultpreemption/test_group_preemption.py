@@ -294,7 +294,7 @@ def test_what_holds_for_every_group_preemption(world: Any) -> None:
 def test_preemption_fails_while_a_group_that_only_goes_as_a_whole_has_lost_a_node(
     on: tuple[str, str], together: bool, told: str, more: dict[str, Any]
 ) -> None:
-    """Whatever its priority and whoever wants in, as in kube-scheduler."""
+    """At any priority and for any preemptor, as in kube-scheduler."""
     lost = [of("g", f"lost-{number}", node) for number, node in enumerate(on)]
     groups = [gang(count=2, **more), pod_group("g", priority=30, disrupted_together=together)]
     found = preempt([*lost, *FULL], groups, members(2, cpu=4), gates=["PodGroupPreemptionPolicy"])

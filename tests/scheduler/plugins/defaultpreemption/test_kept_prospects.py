@@ -1,4 +1,4 @@
-"""What one pod found out about nodes serves the next of its sort, as far as it still holds."""
+"""One pod's results about nodes are reused for the next of its sort, as far as they still hold."""
 
 from scheduler.plugins.answers import profile_with
 from scheduler.plugins.defaultpreemption.preempting import (
@@ -55,7 +55,7 @@ def test_more_sorts_of_pods_than_are_remembered_all_get_their_answer() -> None:
 
 
 def test_nodes_that_come_later_are_looked_at_as_well() -> None:
-    """So many that the table has to make room for them."""
+    """Enough nodes that the table has to grow."""
     everywhere = profile_with("DefaultPreemption", {"minCandidateNodesPercentage": 100})
     world = cluster(nodes=[small("n0")], pods=[low("v0", "n0", priority=2, cpu=4)], config=everywhere)
     assert victims(preempt_in_one_way(world, high(cpu=4))) == ["v0"]

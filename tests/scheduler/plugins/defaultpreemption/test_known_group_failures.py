@@ -44,7 +44,7 @@ def preempt(world: GroupWorld, name: str, count: int = 3, priority: int = 10) ->
 
 
 def is_searched(world: GroupWorld, name: str, count: int = 3, priority: int = 10) -> bool:
-    """Whether a group in vain wants in and is searched victims for."""
+    """True if a group that cannot be placed is searched victims for."""
     before = world.searches
     assert not preempt(world, name, count, priority).status.is_success
     return world.searches > before
@@ -147,7 +147,7 @@ def told(found: PodGroupPostFilterResult) -> Any:
 def test_what_is_known_is_what_a_new_search_would_find_out(
     changes: list[tuple[Any, ...]], in_zones: bool
 ) -> None:
-    """Random numbers included: whoever is scheduled next gets the same node either way."""
+    """Random numbers included: the next pod gets the same node either way."""
     nodes = [small(f"n{number}").zone("xy"[number % 2]) for number in range(3)]
     more: dict[str, Any] = {"topology": ZONE} if in_zones else {}
     groups = [gang("one", 3, **more), gang("two", 3, **more), gang("mixed", 2), gang("small", 2, 5)]

@@ -1,4 +1,4 @@
-"""Who may preempt at all, and on which nodes it is tried."""
+"""Eligibility of preemptors, and of nodes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How many nodes are tried: a share of those worth trying, from a random one on."""
+"""Number of nodes tried: a share of those worth trying, from a random one on."""
 
 import pytest
 

@@ -125,7 +125,7 @@ def test_budgets_are_charged_with_arrays_as_one_by_one(
 def test_selectors_are_not_matched_against_every_pod_and_never_very_many_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """40 budgets that none of 240 pods with a label of its own each can be kept from by an index."""
+    """40 budgets that an index cannot rule out for any of 240 pods with a distinct label each."""
     matched = 0
     plainly = Selector.matches
 

@@ -1,4 +1,4 @@
-"""What is said when preemption helps nowhere; tools and people read these sentences."""
+"""Messages when preemption helps nowhere; tools and people read these sentences."""
 
 from typing import Any
 

@@ -1,9 +1,9 @@
-"""What holds for every preemption, on random small clusters, and all ways of trying nodes come to the same.
+"""Invariants of every preemption, on random small clusters, and equality of all ways of trying nodes.
 
-Pods come one after the other. Who fits is placed; who preempts gets a nominated node, or is placed.
-So what is kept between attempts is put to the test, too: pods ask for the same as one before them, budgets
-change, pods go, and the cluster where nodes are tried together is not the one where they are tried one by
-one, which would touch them.
+Pods come one after the other. A pod that fits is placed; a preemptor gets a nominated node, or is placed. So
+results kept between attempts are tested, too: pods have the same requests as earlier ones, budgets change,
+pods go, and the cluster where nodes are tried together is not the one where they are tried one by one, which
+would touch them.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Who has to go from a node: the order of reprieve, disruption budgets, pods nominated to the node."""
+"""Victims on a node: the order of reprieve, disruption budgets, pods nominated to the node."""
 
 import pytest
 from msgspec.structs import replace

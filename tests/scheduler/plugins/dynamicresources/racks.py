@@ -54,7 +54,7 @@ def using(*claims: str) -> list[Json]:
 
 
 def is_quiet(world: World) -> bool:
-    """Whether nothing is in flight or assumed any more."""
+    """True if nothing is in flight or assumed any more."""
     claims = world.scheduler.context.cache.table.devices.claims
     return not claims.in_flight() and not claims.assumed()
 

@@ -85,7 +85,7 @@ def asking(table: ClusterTable, name: str) -> Any:
 
 
 def is_possible(table: ClusterTable, asked: ResourceClaim, name: str) -> bool:
-    """Whether any choice of free devices meets a claim on a node, tried one after the other."""
+    """True if any choice of free devices meets a claim on a node, tried one after the other."""
     taken = table.devices.claims.allocated.devices
     free = [
         ref for view in table.devices.slices.for_node(name) for ref in view.devices if ref.id not in taken

@@ -37,7 +37,8 @@ async def waiting_devices(world: World) -> None:
 
 @pytest.mark.parametrize(("release", "others"), [(V1_36, "cannot allocate"), (V1_37, "is in the process")])
 def test_until_when_a_claim_is_in_flight(release: Release, others: str) -> None:
-    """While its devices become ready somebody takes them away; who else wants the claim is told so."""
+    """While its devices become ready another client takes them away; other pods that want the claim get that
+    message."""
 
     async def story(world: World) -> None:
         add_claim(world)

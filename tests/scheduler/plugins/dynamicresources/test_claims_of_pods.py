@@ -204,7 +204,7 @@ def test_a_pod_waits_until_its_devices_are_ready() -> None:
 
 
 def report(world: World, condition: str, name: str = "c") -> None:
-    """What the driver says of the devices of a claim."""
+    """The driver reports about the devices of a claim."""
     body = claim_of(world, name)
     told = {
         "type": condition,

@@ -1,4 +1,4 @@
-"""What every gate of dynamic resource allocation switches, what its arguments limit, and what is counted."""
+"""Effects of every gate of dynamic resource allocation, limits of its arguments, and metrics."""
 
 from typing import Any
 
@@ -135,7 +135,7 @@ CASES: list[tuple[str, Json, Json, str, str]] = [
 
 @pytest.mark.parametrize(("gate", "device", "asked", "on", "off"), CASES, ids=[case[0] for case in CASES])
 def test_what_a_gate_switches(gate: str, device: Json, asked: Json, on: str, off: str) -> None:
-    """What a pod is told with the gate on and off; "": it gets its device."""
+    """Message for a pod with the gate on and off; "": it gets its device."""
 
     def check(wanted: str) -> Any:
         async def story(world: World) -> None:

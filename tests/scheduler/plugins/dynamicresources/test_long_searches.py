@@ -61,7 +61,7 @@ def unique(pool: str, number: int) -> Json:
 
 
 class Rack:
-    """Nodes with devices, each with attributes of its own, and a claim for some of them."""
+    """Nodes with devices, each with unique attributes, and a claim for some of them."""
 
     def __init__(self, asked: Json, *, nodes: int = 2, each: int = 16, shared: int = 0) -> None:
         self.table = ClusterTable()
@@ -94,7 +94,7 @@ class Rack:
         self.table.put(convert({"metadata": metadata, "spec": spec}, ResourceSlice))
 
     def steps(self) -> int:
-        """How many steps it takes to find out that no node has the devices."""
+        """Number of steps to find that no node has the devices."""
         budget = Budget(standing_still, 60.0)
         assert not self.framework.run_filters(self.pod, budget=budget).feasible_count
         return budget.limited(10.0).steps
@@ -266,7 +266,7 @@ def test_other_pods_are_scheduled_while_one_searches_and_its_attempt_times_out()
 
 
 class TickingTimer:
-    """A timer that goes on by a hundredth of a second whenever it is read."""
+    """A timer that advances by a hundredth of a second at each reading."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -32,7 +32,7 @@ BINDING = "POST pods/p/binding"
 
 
 def lost(world: World, act: Callable[[Any], object]) -> Callable[[], None]:
-    """The server does what is asked for, and the connection breaks before it can say so."""
+    """The server processes the request, and the connection breaks before the answer."""
 
     def answer() -> None:
         act(world.wire.writes[-1].body)
@@ -180,7 +180,7 @@ def test_a_reservation_from_before_a_restart_is_taken_back_if_the_pod_is_not_pla
 def test_a_write_that_is_under_way_when_its_pod_is_preempted_keeps_its_devices(
     each_release: Release,
 ) -> None:
-    """Also if the watch is late: nobody but the answer says that the claim has its devices."""
+    """Also if the watch is late: only the answer shows that the claim has its devices."""
 
     async def one_gpu(world: World) -> None:
         add_class(world)
@@ -324,7 +324,7 @@ def test_a_claim_that_comes_and_goes_at_once_is_not_waited_for() -> None:
 
 
 def test_a_claim_for_extended_resources_that_cannot_be_deleted_keeps_its_devices() -> None:
-    """Also if the watch is late: nobody but the answer says that the claim has its devices."""
+    """Also if the watch is late: only the answer shows that the claim has its devices."""
 
     async def one_gpu(world: World) -> None:
         add_class(world, extendedResourceName="example.com/gpu")

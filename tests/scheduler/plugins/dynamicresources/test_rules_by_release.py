@@ -1,4 +1,4 @@
-"""What the allocator of each release makes of the same devices and claims, with and without gates."""
+"""Results of the allocator of each release for the same devices and claims, with and without gates."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ class Rack:
         self.table.put(convert({"metadata": {"name": f"s{number}"}, "spec": spec}, ResourceSlice))
 
     def ask(self, name: str = "c", constraints: Any = (), **exactly: Any) -> AllocationResult | str:
-        """What a claim gets, from then on; or why nothing."""
+        """Devices that a claim gets from then on; or why it gets none."""
         asked = {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1, **exactly}
         spec = {"devices": {"requests": [{"name": "r", "exactly": asked}], "constraints": list(constraints)}}
         metadata = {"name": name, "namespace": "default", "uid": name}

@@ -12,7 +12,7 @@ OLD_SCALE = {"maxPriority": 10}
 
 
 def only(plugin: str, args: dict[str, Any] | None = None, *beside: str) -> dict[str, Any]:
-    """A configuration of today that uses one plugin, others beside it, and what no profile can do without."""
+    """A current configuration that uses one plugin, others with it, and the ones every profile needs."""
     profile = {
         "schedulerName": "default-scheduler",
         "plugins": {

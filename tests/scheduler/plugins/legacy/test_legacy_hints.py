@@ -1,4 +1,4 @@
-"""What wakes a pod that a plugin of an earlier release rejected, and what does not."""
+"""Events that wake a pod that a plugin of an earlier release rejected, and those that do not."""
 
 from typing import Any
 

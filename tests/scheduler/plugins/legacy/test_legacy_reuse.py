@@ -29,7 +29,7 @@ asked_of = st.tuples(whiches, st.sampled_from([1, 1, 2, 3]))
 
 
 class EarlierReleases(AllPlugins):
-    """The same as for all plugins, but only profiles of earlier releases are asked."""
+    """The machine of all plugins with profiles of earlier releases only."""
 
     @initialize(
         templates=st.lists(some.pods(), min_size=2, max_size=3),

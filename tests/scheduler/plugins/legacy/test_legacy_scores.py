@@ -18,7 +18,7 @@ Scores = dict[str, int]
 def both_scales(
     plugin: str, args: dict[str, Any], nodes: list[NodeBuilder], running: list[PodBuilder], **more: Any
 ) -> Any:
-    """What a plugin gives on the scale from 0 to 100, and on the old one."""
+    """Scores of a plugin on the scale from 0 to 100, and on the old one."""
     wanting = more.pop("wanting")
     new = given(world(plugin, nodes, running, args=args, **more), wanting, plugin)
     old = given(world(plugin, nodes, running, args={**args, **OLD_SCALE}, **more), wanting, plugin)
@@ -51,7 +51,7 @@ RESOURCES = [
     ("BalancedResourceAllocation", LOAD, {"small": 0, "large": 0}, {"small": 0, "large": 0}),
     # On the way from 10 at 0% to 0 at 100%: 25 and 50, 50 and 50.
     ("RequestedToCapacityRatio", [], {"small": 38, "large": 50}, {"small": 4, "large": 5}),
-    # What scores 0 does not count: only memory at 70% and at 60% does.
+    # A score of 0 does not count: only memory at 70% and at 60% does.
     ("RequestedToCapacityRatio", LOAD, {"small": 30, "large": 40}, {"small": 3, "large": 4}),
 ]
 

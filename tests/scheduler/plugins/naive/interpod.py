@@ -48,7 +48,7 @@ class Neighbourhood:
     # Filter
 
     def verdicts(self) -> dict[str, str]:
-        """What stands against each node, by its name; nodes that pass are left out."""
+        """Reason against each node, by its name; nodes that pass are left out."""
         affinity = _required(self.pod, "pod_affinity")
         joined, avoided, kept_off = self._joined(affinity), self._avoided(), self._kept_off()
         first = not joined and all(self._wants(term, self.pod) for term in affinity)
@@ -123,7 +123,8 @@ class Neighbourhood:
     def _contributions(
         self, other: Pod, labels: Mapping[str, str], hard_weight: int
     ) -> list[tuple[Pair, int]]:
-        """What one pod adds to the pairs of its node, by its own terms and by those of the incoming pod."""
+        """Amounts that one pod adds to the pairs of its node, by its own terms and by those of the incoming
+        pod."""
         weighed: list[tuple[PodAffinityTerm, int, bool]] = []
         for side, sign in (("pod_affinity", 1), ("pod_anti_affinity", -1)):
             for wish in _preferred(self.pod, side):

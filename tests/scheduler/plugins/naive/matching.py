@@ -1,4 +1,4 @@
-"""Who is meant: labels, namespaces, node affinity and tolerations, tested one object at a time."""
+"""Matching: labels, namespaces, node affinity and tolerations, tested one object at a time."""
 
 from collections.abc import Mapping, Sequence
 

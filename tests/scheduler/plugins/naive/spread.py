@@ -84,7 +84,7 @@ def _regards(rule: Rule, pod: Pod, node: Node) -> bool:
 
 
 def verdicts(cluster: Cluster, pod: Pod, rules: Sequence[Rule]) -> dict[str, str]:
-    """What stands against each node, by its name; nodes that pass are left out."""
+    """Reason against each node, by its name; nodes that pass are left out."""
     sums: list[dict[str, int]] = []
     for rule in rules:
         per_domain: dict[str, int] = {}

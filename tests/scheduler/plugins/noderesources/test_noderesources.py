@@ -29,7 +29,7 @@ ROOM: ResourceList = {
     GPU: 2,
     "hugepages-2Mi": "64Mi",
 }
-"""What a node has in these tests, of each resource twice as much as `HALF`."""
+"""Resources of a node in these tests, twice those of `HALF`."""
 HALF: ResourceList = {
     "cpu": "2",
     "memory": "4Gi",
@@ -70,7 +70,7 @@ def test_a_node_that_would_be_too_small_if_it_were_empty_is_a_hopeless_case() ->
 
 
 def free_cpu(*running: PodBuilder | Pod) -> int:
-    """How much CPU, in thousandths, is left on a node with 4 CPU."""
+    """Remaining CPU, in thousandths, of a node with 4 CPU."""
     world = cluster(nodes=[node("a").capacity(cpu="4")], pods=running)
     row = world.table.node("a")
     assert row is not None

@@ -1,4 +1,4 @@
-"""A living scheduler with two nodes, a claim, and whoever looks after claims and volumes."""
+"""A running scheduler with two nodes, a claim, and a controller for claims and volumes."""
 
 import random
 from collections.abc import AsyncGenerator
@@ -97,7 +97,7 @@ def change_volume(world: World, patch: Json, name: str = "v") -> None:
 
 
 def volume_errors(world: World, operation: str) -> int:
-    """How many times a stage has failed, as the metric tells."""
+    """Number of failures of a stage, according to the metric."""
     name, labels = "scheduler_volume_scheduling_stage_error_total", {"operation": operation}
     value = world.scheduler.context.metrics.registry.get_sample_value(name, labels)
     return int(value or 0)

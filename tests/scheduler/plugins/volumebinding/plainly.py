@@ -1,6 +1,6 @@
 """The rules of VolumeBinding node by node and volume by volume, without any of the shortcuts.
 
-Volumes of one size are taken to be alike: which of several equally small ones is taken is nobody's promise.
+Volumes of one size count as equal: the choice among several equally small ones is not specified.
 """
 
 from collections.abc import Iterable

@@ -82,7 +82,7 @@ class Server:
     def count_volume_error(self, operation: str) -> None:
         self.errors[operation] += 1
 
-    # What happens on the server
+    # Events on the server
 
     def create(self, *objects: Object) -> None:
         for obj in objects:
@@ -100,7 +100,7 @@ class Server:
         self.store.update(_resource(obj), {**current, **fields})
 
     def bind(self, claim: PersistentVolumeClaim, volume: str) -> None:
-        """What the volume controller does in the end: the claim has its volume for good."""
+        """The final step of the volume controller: the claim has its volume for good."""
         current = self.store.get(c.PERSISTENT_VOLUME_CLAIMS, claim.namespace, claim.name)
         meta = current["metadata"]
         noted = {**meta.get("annotations", {}), "pv.kubernetes.io/bind-completed": "yes"}

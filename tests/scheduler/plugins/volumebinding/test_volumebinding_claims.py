@@ -1,4 +1,4 @@
-"""Claims that stand in a pod's way whatever the node."""
+"""Claims that prevent scheduling on every node."""
 
 from collections.abc import Sequence
 

@@ -39,8 +39,8 @@ def nothing(world: World) -> None:
 class Case(NamedTuple):
     """`while_written` happens as the server is about to write for the pod, `while_waiting` after that.
 
-    `problem` is what the pod is told; `then` what it is told a while later if the cause has not gone, and
-    `remedy` makes the cause go.
+    `problem` is the pod's message; `then` its message a while later if the cause is still there, and `remedy`
+    removes the cause.
     """
 
     class_name: str
@@ -190,7 +190,7 @@ def has_given_up(world: World, problem: str) -> None:
 
 
 async def put_back(world: World, seconds: float) -> None:
-    """Wait until the pod is in the queue again, for so long at most, and all is written down."""
+    """Wait until the pod is in the queue again, at most `seconds`, and all writes are done."""
     ends = world.now + seconds + 0.001
     while world.place_of("p") is None:
         assert world.now < ends, "the pod is still being bound"

@@ -314,7 +314,7 @@ def test_a_node_that_was_not_asked_for_is_also_told_of_volumes_out_of_reach() ->
     }
 
 
-# What changes
+# Changes
 
 
 def test_every_change_is_noticed() -> None:

@@ -1,4 +1,4 @@
-"""What is taken for a pod once its node is chosen, and given back if it comes to nothing."""
+"""Volumes taken for a pod once its node is chosen, and released if the attempt fails."""
 
 from scheduler.plugins.volumebinding.binding import World, three_zones
 from scheduler.plugins.volumebinding.storageobjects import NAMESPACE, claim, storage_class, using, volume

@@ -34,7 +34,7 @@ ZONES = ["x", "y", "z"]
 CLAIMS = [f"c{number}" for number in range(5)]
 CLASSES = ["fast", "made"]
 SIZES = {"5Gi": "a", "10Gi": "b", "15Gi": "a", "20Gi": "c"}
-"""Sizes, and which kind of volume has the size: volumes of one size are alike but for where they are."""
+"""Sizes, and the kind of volume that has the size: volumes of one size differ only in place."""
 
 NEEDS: list[Mapping[str, list[str]] | None] = [
     None,
@@ -197,7 +197,7 @@ class StorageMachine(RuleBasedStateMachine):
             metadata = replace(found.metadata, resource_version=self._next())
             self.world.table.put(replace(found, metadata=metadata))
 
-    # What holds
+    # Invariants
 
     @invariant()
     def every_answer_is_right(self) -> None:

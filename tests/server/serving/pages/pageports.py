@@ -1,4 +1,4 @@
-"""All pages behind a real socket, without anybody to ask who is there."""
+"""All pages behind a real socket, without authentication."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -40,7 +40,7 @@ class StoppedClock:
 
 @dataclass
 class World:
-    """What the pages show, to be changed by a test."""
+    """State behind the pages, to be changed by a test."""
 
     electing: bool = True
     leading: bool = True
@@ -95,7 +95,7 @@ class World:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back."""
+    """Answer of the server."""
 
     code: int
     headers: CIMultiDict[str]

@@ -1,4 +1,4 @@
-"""Pages that Prometheus reads: forms, resetting, and pods by the thousand without holding anybody up."""
+"""Pages that Prometheus reads: formats, resetting, and thousands of pods without blocking the loop."""
 
 import asyncio
 import struct
@@ -15,7 +15,7 @@ MESSAGES = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFam
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
-    """The fields of a protobuf message, read by a reader of its own."""
+    """The fields of a protobuf message, read by an independent reader."""
     place = 0
 
     def varint() -> int:
@@ -123,7 +123,7 @@ def test_a_standby_says_nothing_of_pods() -> None:
 
 
 def test_pods_are_streamed_while_others_get_their_turn() -> None:
-    """The text of 40,000 pods takes its time; nobody else waits longer than a few hundred pods take."""
+    """The text of 40,000 pods takes its time; other tasks wait no longer than a few hundred pods take."""
     world = World(pods=[pod(f"p{n}").requests(cpu=f"{n % 7 + 1}").obj() for n in range(40_000)])
 
     async def run() -> tuple[int, int, float]:
