@@ -29,7 +29,8 @@ LASTING: Final = {"stowplan up": "export KUBECONFIG", "stowplan run": "Starting 
 SAID: Final = {
     "kubectl why deployment/train": "Insufficient cpu",
     "stowplan doctor": "stowplan run would work here",
-    "kubectl why pod/web": "is on node-1",
+    "kubectl why pod/web --config": "Price",
+    "kubectl why pod/web": "Scheduler cheap decided that",
 }
 """Expected output of commands; a question is repeated until the cluster has got that far."""
 

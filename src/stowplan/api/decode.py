@@ -32,6 +32,10 @@ KINDS: dict[str, type[Object]] = {
         workloads.ReplicationController,
         workloads.ReplicaSet,
         workloads.StatefulSet,
+        workloads.Deployment,
+        workloads.DaemonSet,
+        workloads.Job,
+        workloads.CronJob,
         workloads.PodDisruptionBudget,
         workloads.PriorityClass,
         admission.LimitRange,
@@ -42,6 +46,7 @@ KINDS: dict[str, type[Object]] = {
         coscheduling.CoschedulingPodGroup,
         writes.Binding,
         writes.Event,
+        writes.CoreEvent,
         writes.Lease,
     )
 }
@@ -58,9 +63,11 @@ class _Head(msgspec.Struct, rename="camel"):
 
 
 def _class_of(kind: str, api_version: Any) -> type[Object] | None:
-    """The type of a kind; the pod groups of scheduler-plugins have the same name as the built-in ones."""
+    """The type of a kind; pod groups of scheduler-plugins and events of v1 share the name of another one."""
     if kind == pod_groups.PodGroup.__name__ and api_version == coscheduling.POD_GROUPS.api_version:
         return coscheduling.CoschedulingPodGroup
+    if kind == writes.Event.__name__ and api_version == "v1":
+        return writes.CoreEvent
     return KINDS.get(kind)
 
 

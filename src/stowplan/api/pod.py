@@ -271,10 +271,36 @@ class PodCondition(Struct, frozen=True):
     observed_generation: int | None = None
 
 
+class ContainerWaiting(Struct, frozen=True):
+    """Reason why a container does not run yet."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class ContainerTerminated(Struct, frozen=True):
+    """End of a container."""
+
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+
+
+class ContainerState(Struct, frozen=True):
+    """State of a container; a running one has neither."""
+
+    waiting: ContainerWaiting | None = None
+    terminated: ContainerTerminated | None = None
+
+
 class ContainerStatus(Struct, frozen=True):
-    """Resources that a container has according to the kubelet: in-place resize accounting reads them."""
+    """Status of a container: in-place resize accounting reads the resources, explanations the rest."""
 
     name: str = ""
+    ready: bool = False
+    restart_count: int = 0
+    state: ContainerState | None = None
+    last_state: ContainerState | None = None
     resources: ResourceRequirements | None = None
     allocated_resources: ResourceList | None = None
 

@@ -18,6 +18,7 @@ from stowplan.explain.document.pending import PendingDocument
 from stowplan.explain.document.pod import GroupChange, Note, PodDocument, TooLarge
 from stowplan.explain.document.preemption import Eviction, GroupPreemption, Preemption, VictimUnit
 from stowplan.explain.layout import moment, plural, span
+from stowplan.explain.stages import stages_of
 from stowplan.explain.states import FITS, GONE, PENDING, PLACED, PLACES
 from stowplan.explain.wakes import objects_awaited, sentence
 
@@ -42,6 +43,13 @@ def told_pod(found: PodDocument, now: float | None = None) -> PodDocument:
     if now is not None:
         found = replace(found, time=timestamp(now))
     waits = found.state == PENDING
+    at_permit = found.queue is not None and found.queue.place == "waiting"
+    reason, helped = (cause(found), remedy(found)) if waits or at_permit else ("", "")
+    stages = stages_of(found, reason, helped)
+    found = replace(found, stages=stages)
+    stop = found.stopped
+    if stop is not None:
+        reason, helped = stop.text, stop.remedy
     if found.evictions is not None:
         found = replace(found, evictions=replace(found.evictions, headline=_made_room(found.evictions)))
     if found.evicted is not None:
@@ -49,8 +57,9 @@ def told_pod(found: PodDocument, now: float | None = None) -> PodDocument:
     return replace(
         found,
         headline=_headline(found),
-        cause=cause(found) if waits else "",
-        remedy=remedy(found) if waits else "",
+        cause=reason,
+        remedy=helped,
+        stopped_at=None if stop is None else stop.name,
         situation=tuple(_situation(found)),
         notes=tuple(_notes(found)),
         why=tuple(_why(found)),
@@ -66,6 +75,13 @@ def _headline(found: PodDocument) -> str:
         return f"{found.pod} would go to {found.would_go_to}: {count} of {found.nodes} fit"
     if found.state == GONE:
         return f"{found.pod} is gone: {found.message}"
+    stop = found.stopped
+    if stop is not None:
+        bound = found.queue is None or found.queue.place not in ("waiting", "binding")
+        verb = "is on" if bound else "is to go to"
+        return (
+            f"{found.pod} {verb} {found.node} and {'does not run' if bound else 'is not bound'}: {stop.text}"
+        )
     return f"{found.pod} is on {found.node}"
 
 
@@ -76,8 +92,12 @@ def _in_the_way(found: PodDocument) -> str:
         return f"held by scheduling {'gate' if len(found.gates) == 1 else 'gates'} {', '.join(found.gates)}"
     if found.group is not None and found.waits_for_group:
         return found.group.headline
+    if not found.is_ours:
+        return _undecided(found)
     if queue is not None and queue.place == "waiting":
         return f"{queue.node} is reserved, {', '.join(queue.held_by) or 'Permit'} holds it"
+    if not found.nodes and found.incomplete:
+        return found.incomplete[0]
     if not found.funnel:
         return found.message
     if found.too_large:
@@ -93,6 +113,8 @@ def cause(found: PodDocument) -> str:
         return f"{found.group.kind}: {found.group.reason}"
     if found.gates:
         return cause_of_gates(found.gates)[0]
+    if not found.is_ours:
+        return _undecided(found)
     if found.state == FITS:
         return "about to be scheduled: a node fits"
     if not found.funnel or found.too_large or found.rejected_outright or found.feasible:
@@ -107,14 +129,47 @@ def remedy(found: PodDocument) -> str:
         return group_remedy(found.group.changes)
     if found.gates:
         return cause_of_gates(found.gates)[1]
+    if not found.is_ours:
+        return _remedy_elsewhere(found)
     if found.state == FITS:
         return "nothing: wait"
     texts = [change.text for change in found.changes[:SHOWN]]
     if found.too_large:
         texts = [*texts[: SHOWN - 1], "a larger node type"]
+    if not found.nodes and found.incomplete:
+        return "add what is missing to the dump"
     if not texts and found.rejected_outright:
         texts = objects_awaited(found.wakes)[:SHOWN]
     return ", or ".join(texts) or NO_CHANGE
+
+
+def _undecided(found: PodDocument) -> str:
+    """Why a pod waits that the scheduler that answers does not decide."""
+    decider = found.decider
+    if decider is None:
+        return ""
+    if decider.kind == "nobody":
+        return f"nobody answers to schedulerName {decider.scheduler}"
+    if decider.kind == "unknown":
+        return f"schedulerName {decider.scheduler} is none of the profiles here"
+    said = brief(found.message)
+    return (
+        f"scheduler {decider.scheduler} decides it and {f'says: {said}' if said else 'has said nothing yet'}"
+    )
+
+
+def _remedy_elsewhere(found: PodDocument) -> str:
+    """What helps a pod that the scheduler that answers does not decide."""
+    decider = found.decider
+    if decider is None or decider.kind == "other":
+        name = "" if decider is None else decider.scheduler
+        return f"ask scheduler {name}, or evaluate with its configuration (--config)"
+    if decider.kind == "unknown":
+        return (
+            f"see whether scheduler {decider.scheduler} runs, or evaluate with its configuration (--config)"
+        )
+    texts = [f"start scheduler {decider.scheduler}", *(change.text for change in found.changes[:1])]
+    return ", or ".join(texts)
 
 
 def cause_of_gates(gates: Sequence[str]) -> tuple[str, str]:
@@ -179,7 +234,9 @@ def _why(found: PodDocument) -> Iterator[str]:
     if found.state == GONE:
         return
     if node is None:
-        if found.state != PENDING and found.message:
+        if found.state != PENDING and not found.is_ours and found.decider is not None:
+            yield f"Scheduler {found.decider.scheduler} decided that; its plugins are not known here."
+        elif found.state != PENDING and found.message:
             yield found.message
         return
     count = f"{plural(found.feasible, 'node')} of {found.nodes}"
@@ -368,8 +425,28 @@ def group_remedy(changes: Sequence[GroupChange]) -> str:
 def told_pending(found: PendingDocument) -> PendingDocument:
     """The causes with the sentence above them."""
     waits = plural(found.pods, "pod waits", "pods wait")
-    headline = f"{waits} on {plural(len(found.causes), 'cause')}" if found.causes else "No pod waits."
-    return replace(found, headline=headline)
+    parts = [f"{waits} on {plural(len(found.causes), 'cause')}"] if found.causes else []
+    elsewhere, started, created = (
+        sum(cause.count for cause in causes)
+        for causes in (found.elsewhere, found.not_started, found.not_created)
+    )
+    if elsewhere:
+        parts.append(f"{plural(elsewhere, 'pod waits', 'pods wait')} and {_is(elsewhere)} not decided here")
+    if started:
+        parts.append(f"{plural(started, 'pod has', 'pods have')} a node and {_does(started)} not run")
+    if created:
+        parts.append(f"{plural(created, 'pod')} cannot be created")
+    if not parts and found.incomplete:
+        parts = [f"No waiting pod is known: {found.incomplete[0]}"]
+    return replace(found, headline="; ".join(parts) or "No pod waits.")
+
+
+def _is(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _does(count: int) -> str:
+    return "does" if count == 1 else "do"
 
 
 def pods_by_one_name(keys: Sequence[str]) -> str:

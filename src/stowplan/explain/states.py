@@ -57,3 +57,8 @@ LANES: Final = {
     "binding": PLACES["binding"].lane,
 }
 """The lanes of the queue, with their words."""
+
+NOT_OURS: Final = "Not decided by this scheduler"
+NOT_RUNNING: Final = "On a node and not running"
+NOT_CREATED: Final = "Not created"
+"""Headings above the causes of pods that do not wait for this scheduler."""

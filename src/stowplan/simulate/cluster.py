@@ -83,6 +83,8 @@ class Cluster(ClusterContents):
         """Where the objects come from, for explanations."""
         self.notes = list(notes)
         """What is missing of them, and why."""
+        self.unread: dict[str, str] = {}
+        """Resources of which it is not known what exists, with the reason."""
         self._tie_break = self._choice if ties == "random" else _First()
         listed = as_listed(objects)
         if ties == "fixed":
@@ -104,7 +106,7 @@ class Cluster(ClusterContents):
         if not isinstance(source, Snapshot):
             paths = [source] if isinstance(source, str | Path) else source
             source = read_files([Path(path) for path in paths])
-        return cls(
+        found = cls(
             source.objects,
             settings=settings,
             config=config,
@@ -113,6 +115,8 @@ class Cluster(ClusterContents):
             source=source.source,
             notes=source.notes,
         )
+        found.unread = dict(source.unread)
+        return found
 
     # Changes of nodes
 

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 _AGENT: Final = "stowplan-explain"
+_INCOMPLETE: Final = 3
+"""Exit code of --strict for an answer that is incomplete."""
 _NO_CLUSTER: Final = " (name a cluster with --kubeconfig or KUBECONFIG, or start one: stowplan up)"
 
 
@@ -143,6 +145,13 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return decorated
 
 
+strict_option = click.option(
+    "--strict",
+    is_flag=True,
+    help=f"Exit with code {_INCOMPLETE} if something that matters was not read or evaluated.",
+)
+
+
 @click.command("explain")
 @click.argument("targets", nargs=-1, metavar="[TYPE/NAME | NAME]…")
 @click.option("-n", "--namespace", default="", help="Namespace of the pods [default: that of the context].")
@@ -151,6 +160,7 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "-f", "--filename", type=_FILE, multiple=True, help="Manifest of something that does not exist yet."
 )
 @click.option("--all-nodes", is_flag=True, help="Show every near miss.")
+@strict_option
 @cluster_options
 def explain(
     targets: tuple[str, ...],
@@ -158,6 +168,7 @@ def explain(
     selector: str,
     filename: tuple[Path, ...],
     all_nodes: bool,
+    strict: bool,
     where: ClusterSource,
     output: str,
 ) -> None:
@@ -179,7 +190,9 @@ def explain(
     wanted = Targets(targets, namespace, selector, filename)
     found, notes = asyncio.run(_explanations(where, wanted))
     _show(found, output, all_nodes)
-    _tell(notes)
+    missing = [line for one in found for line in one.incomplete]
+    _tell([note for note in notes if note not in missing])
+    _end(strict, missing)
 
 
 @click.command("pending", context_settings=INTERVAL_SETTINGS)
@@ -193,25 +206,31 @@ def explain(
     metavar="SECONDS",
     help="Time between updates with --watch.",
 )
+@strict_option
 @cluster_options
 def pending(
     namespace: str,
     watch: bool,
     interval: float,
+    strict: bool,
     where: ClusterSource,
     output: str,
 ) -> None:
     """Group pending pods by cause.
 
     Each cause is listed with the changes that would place its pods; each change is tried on a copy of the
-    cluster.
+    cluster. Pods that another scheduler decides, or nobody, and pods that have a node and do not run are
+    listed separately.
     """
     if watch and where.files:
         raise click.UsageError("--watch follows a live cluster and cannot be used with --from")
+    if watch and strict:
+        raise click.UsageError("--strict is about one answer and cannot be used with --watch")
     if not watch:
         document, notes = asyncio.run(_pending_once(where, namespace))
         _show_pending(document, output)
-        _tell(notes)
+        _tell([note for note in notes if note not in document.incomplete])
+        _end(strict, document.incomplete)
         return
     with suppress(KeyboardInterrupt):
         asyncio.run(_follow_pending(where, namespace, interval, output))
@@ -253,8 +272,7 @@ async def _explanations(where: ClusterSource, wanted: "Targets") -> tuple[Sequen
     if where.files:
         from stowplan.cli.explain import offline
 
-        engine = offline.engine_of_files(where.files, where.configuration)
-        return offline.evaluated(engine, wanted, wanted.namespace or "default"), engine.notes
+        return await offline.explained_files(where.files, where.configuration, wanted)
     async with connect(where.kubeconfig, where.context, _AGENT) as (client, address, own_namespace):
         namespace = wanted.namespace or own_namespace
         if where.asks_running and not wanted.manifests:
@@ -297,7 +315,7 @@ async def _pending_once(where: ClusterSource, namespace: str) -> tuple[PendingDo
     if where.files:
         from stowplan.cli.explain import offline
 
-        return offline.causes_of(offline.engine_of_files(where.files, where.configuration), namespace)
+        return await offline.causes_of_files(where.files, where.configuration, namespace)
     async with connect(where.kubeconfig, where.context, _AGENT) as (client, address, _):
         return await pending_document(where, client, address, namespace)
 
@@ -313,8 +331,7 @@ async def pending_document(
             return only_of(document, namespace), []
     from stowplan.cli.explain import offline
 
-    engine = await offline.engine_of_cluster(client, address, where.configuration)
-    return offline.causes_of(engine, namespace)
+    return await offline.causes_of_cluster(client, address, where.configuration, namespace)
 
 
 async def _follow_pending(where: ClusterSource, namespace: str, interval: float, output: str) -> None:
@@ -356,6 +373,12 @@ def _show_pending(document: PendingDocument, output: str) -> None:
     else:
         dump(document, output)
     sys.stdout.flush()
+
+
+def _end(strict: bool, incomplete: Sequence[str]) -> None:
+    """Exit as --strict asks for."""
+    if strict and incomplete:
+        sys.exit(_INCOMPLETE)
 
 
 def _tell(notes: Sequence[str]) -> None:

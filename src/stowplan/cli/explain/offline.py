@@ -1,5 +1,6 @@
 """Explanations that are made here: of the lists of an API server, or of files."""
 
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,14 +19,20 @@ from stowplan.client.http import HttpClient
 from stowplan.config import default_config
 from stowplan.config.legacy import load_any_file
 from stowplan.explain.document.group import GroupDocument
+from stowplan.explain.document.layers import Decider
 from stowplan.explain.document.pending import PendingDocument
 from stowplan.explain.document.pod import PodDocument
 from stowplan.explain.document.preemption import Eviction
 from stowplan.explain.document.schema import Explained
-from stowplan.explain.explainers.causes import NEAREST, pending_document
+from stowplan.explain.explainers.causes import NEAREST, causes_of_documents, pending_document
+from stowplan.explain.explainers.elsewhere import unevaluated, with_profile_change
 from stowplan.explain.explainers.members import as_member, group_of_pod
+from stowplan.explain.layers.deciders import Deciders
+from stowplan.explain.layers.gaps import gaps_of
+from stowplan.explain.layers.reads import ClientReads, DumpReads, ObjectReads
+from stowplan.explain.layers.starting import late_stages, may_be_stopped
 from stowplan.explain.sentences import told_pod
-from stowplan.explain.states import GONE
+from stowplan.explain.states import GONE, PENDING, PLACED
 from stowplan.scheduler.framework.budget import run_at_once
 from stowplan.scheduler.framework.registry import installed_plugins, load_plugin
 from stowplan.scheduler.settings import Settings
@@ -68,6 +75,10 @@ def engine_of_files(files: Sequence[Path], configuration: "Configuration") -> Cl
     """The engine of a configuration over the cluster of files."""
     scheduler_settings(*configuration)
     snapshot = read_dump(files)
+    if not snapshot.objects:
+        raise click.ClickException(
+            f"{snapshot.source}: no objects: expected what `kubectl get nodes,pods,… -A -o yaml` writes"
+        )
     return _engine(snapshot, configuration)
 
 
@@ -101,8 +112,9 @@ async def explained(
 ) -> tuple[Sequence[Explained], list[str]]:
     """The explanations of pods of a cluster, and notes."""
     engine = await engine_of_cluster(client, address, configuration)
+    evaluation = Evaluation(engine, ClientReads(client), time.time())
     try:
-        found = evaluated(engine, wanted, namespace)
+        found = await evaluated(evaluation, wanted, namespace)
     except NoSuchPodError as error:
         gone = await _gone(client, engine, error.namespace, error.name)
         if gone is None:
@@ -111,8 +123,71 @@ async def explained(
     return [await _with_evictors(client, engine, one) for one in found], engine.notes
 
 
-def evaluated(engine: Cluster, wanted: "Targets", namespace: str) -> Sequence[Explained]:
+async def explained_files(
+    files: Sequence[Path], configuration: "Configuration", wanted: "Targets"
+) -> tuple[Sequence[Explained], list[str]]:
+    """The explanations of pods of a dump, and notes."""
+    engine = engine_of_files(files, configuration)
+    found = await evaluated(Evaluation.of_dump(engine), wanted, wanted.namespace or "default")
+    return found, engine.notes
+
+
+class Evaluation:
+    """Documents about pods, made here: evaluated if one of the profiles decides the pod."""
+
+    def __init__(self, engine: Cluster, reads: ObjectReads, now: float | None) -> None:
+        self.engine = engine
+        self._reads = reads
+        self._now = now
+        self._deciders = Deciders(engine.frameworks, engine.all_pods.values, reads, now)
+
+    @classmethod
+    def of_dump(cls, engine: Cluster) -> "Evaluation":
+        return cls(engine, DumpReads(engine.objects.values()), None)
+
+    def is_ours(self, pod: Pod) -> bool:
+        """True if one of the profiles decides the pod."""
+        return self._deciders.ours(pod) is not None
+
+    def ours(self, pod: Pod, nearest: int | None = None) -> PodDocument:
+        """The document about a pod of one of our profiles."""
+        found = self.engine.explainer_for(pod).explain(self.engine.info(pod), nearest=nearest)
+        return self._finished(found, pod, self._deciders.ours(pod))
+
+    def on_its_node(self, pod: Pod) -> PodDocument:
+        """The document about a pod on its node without why it is there."""
+        engine, info = self.engine, self.engine.info(pod)
+        found = unevaluated(info, engine.table, engine.source, self._deciders.ours(pod))
+        return self._finished(found, pod, found.decider)
+
+    async def document(self, pod: Pod) -> PodDocument:
+        """The document about any pod."""
+        if self.is_ours(pod):
+            return self.ours(pod)
+        engine, decider = self.engine, await self._deciders.of(pod)
+        found = unevaluated(engine.info(pod), engine.table, engine.source, decider)
+        if decider.kind == "nobody" and found.state == PENDING:
+            tried = engine.explainer_for(pod).explain(engine.info(pod), nearest=0)
+            found = with_profile_change(found, pod, tried, next(iter(engine.frameworks)))
+        return self._finished(found, pod, decider)
+
+    def _finished(self, found: PodDocument, pod: Pod, decider: Decider | None) -> PodDocument:
+        """The document with its decider, the layers after the decision, and what was not read."""
+        engine = self.engine
+        found = replace(found, decider=decider)
+        stages = late_stages(pod, found.node or "", engine.table, self._now, unread=engine.unread)
+        return told_pod(
+            replace(
+                found,
+                stages=stages if found.state == PLACED else (),
+                incomplete=gaps_of(found, pod, engine.unread, engine.settings.config.extenders),
+            )
+        )
+
+
+async def evaluated(evaluation: Evaluation, wanted: "Targets", namespace: str) -> Sequence[Explained]:
     """The explanations by an engine of our own."""
+    engine = evaluation.engine
     groups, targets = groups_and_rest(wanted.targets)
     found: list[Explained] = [_group(engine, kind, namespace, name) for kind, name in groups]
     if wanted.manifests:
@@ -125,7 +200,7 @@ def evaluated(engine: Cluster, wanted: "Targets", namespace: str) -> Sequence[Ex
     with Progress("explaining", len(alike), "pods") as progress:
         for pod in alike:
             progress.tick(pod.key)
-            document = engine.explainer_for(pod).explain(engine.info(pod))
+            document = await evaluation.document(pod)
             group = run_at_once(group_of_pod(engine.table.groups, pod, engine.group_steps))
             found.append(as_member(document, group))
             progress.advance()
@@ -183,13 +258,39 @@ def _key_of(engine: Cluster, uid: str) -> str:
 # Causes
 
 
-def causes_of(engine: Cluster, namespace: str) -> tuple[PendingDocument, list[str]]:
-    waiting = [pod for pod in engine.pending.values() if not namespace or pod.namespace == namespace]
+async def causes_of_files(
+    files: Sequence[Path], configuration: "Configuration", namespace: str
+) -> tuple[PendingDocument, list[str]]:
+    """The causes that pods of a dump wait for, and notes."""
+    return await _causes_of(Evaluation.of_dump(engine_of_files(files, configuration)), namespace)
+
+
+async def causes_of_cluster(
+    client: HttpClient, address: str, configuration: "Configuration", namespace: str
+) -> tuple[PendingDocument, list[str]]:
+    """The causes that pods of a cluster wait for, and notes."""
+    engine = await engine_of_cluster(client, address, configuration)
+    return await _causes_of(Evaluation(engine, ClientReads(client), time.time()), namespace)
+
+
+async def _causes_of(evaluation: Evaluation, namespace: str) -> tuple[PendingDocument, list[str]]:
+    engine = evaluation.engine
+    pods = [pod for pod in engine.all_pods.values() if not namespace or pod.namespace == namespace]
+    waiting = [pod for pod in pods if pod.key in engine.pending]
     with Progress("explaining", unit="templates") as progress:
+        elsewhere, not_started = [], []
+        for pod in pods:
+            if pod.key in engine.pending:
+                if not evaluation.is_ours(pod):
+                    elsewhere.append(await evaluation.document(pod))
+            elif may_be_stopped(pod):
+                document = evaluation.on_its_node(pod)
+                if document.stopped is not None:
+                    not_started.append(document)
 
         def explained(info: PodInfo) -> PodDocument:
             progress.tick(info.key)
-            found = engine.explainer_for(info.pod).explain(info, nearest=NEAREST)
+            found = evaluation.ours(info.pod, NEAREST)
             progress.advance()
             return found
 
@@ -201,8 +302,21 @@ def causes_of(engine: Cluster, namespace: str) -> tuple[PendingDocument, list[st
                 groups[key] = engine.explain_group(key)
             return None if key is None else groups[key]
 
-        found = pending_document(waiting, engine.info, explained, group_of, engine.source)
+        others = PendingDocument(
+            elsewhere=causes_of_documents(elsewhere),
+            not_started=causes_of_documents(not_started),
+            incomplete=(
+                *(engine.unread[plural] for plural in ("pods", "nodes") if plural in engine.unread),
+                *(line for one in elsewhere if _is_unknown(one) for line in one.incomplete),
+            ),
+        )
+        ours = [pod for pod in waiting if evaluation.is_ours(pod)]
+        found = pending_document(ours, engine.info, explained, group_of, engine.source, others)
     return found, engine.notes
+
+
+def _is_unknown(found: PodDocument) -> bool:
+    return found.decider is not None and found.decider.kind == "unknown"
 
 
 # Pods that do not exist yet, and those that are alike

@@ -21,7 +21,7 @@ from stowplan.cli.options import INTERVAL_SETTINGS
 from stowplan.cli.output import say
 from stowplan.client.http import HttpClient
 from stowplan.explain.document.cluster import Overview
-from stowplan.explain.document.pending import Cause
+from stowplan.explain.document.pending import PendingDocument
 from stowplan.explain.document.queue import (
     Board,
     CostsDocument,
@@ -112,7 +112,7 @@ class _Looking:
         self._where = where
         self._client = client
         self._address = address
-        self._causes: tuple[Cause, ...] = ()
+        self._pending = PendingDocument()
         self._looked = -_CAUSES_EVERY
         self._waited = -1
 
@@ -122,7 +122,14 @@ class _Looking:
         board = None if running is None else await self._told(running)
         if board is None:
             board = await self._listed()
-        return replace(board, causes=await self._current_causes(board.waiting))
+        found = await self._current_causes(board.waiting)
+        return replace(
+            board,
+            headline=found.headline,
+            causes=found.causes,
+            elsewhere=found.elsewhere,
+            not_started=found.not_started,
+        )
 
     async def _told(self, running: RunningScheduler) -> Board | None:
         overview = await running.ask("", Overview)
@@ -166,12 +173,12 @@ class _Looking:
             oldest=tuple(map(_entry, waiting[:_SHOWN])),
         )
 
-    async def _current_causes(self, waiting: int) -> tuple[Cause, ...]:
+    async def _current_causes(self, waiting: int) -> PendingDocument:
         now = time.monotonic()
         if now - self._looked >= _CAUSES_EVERY or (not waiting) != (not self._waited):
-            document, _ = await pending_document(self._where, self._client, self._address, "")
-            self._causes, self._looked, self._waited = document.causes, time.monotonic(), waiting
-        return self._causes
+            self._pending, _ = await pending_document(self._where, self._client, self._address, "")
+            self._looked, self._waited = time.monotonic(), waiting
+        return self._pending
 
 
 def _entry(pod: Pod) -> QueueEntry:

@@ -60,6 +60,9 @@ class GroupDocument(Part, frozen=True, kw_only=True, tag_field="document", tag="
     waits: tuple[str, ...] = ()
     """Where in the queue it is, how long, how often it was tried and when it is tried again."""
 
+    incomplete: tuple[str, ...] = ()
+    """What was not read or not evaluated although the answer depends on it."""
+
     reason: str = ""
     message: str = ""
     """Message of the last scheduling attempt."""

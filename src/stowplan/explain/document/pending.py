@@ -25,12 +25,25 @@ class Cause(Part, frozen=True):
     help: str
     explanation: PodDocument | None = None
     group: GroupOfCause | None = None
+    scheduler: str | None = None
+    """The scheduler that the pods name, if this one does not decide them."""
 
 
 class PendingDocument(Part, frozen=True, kw_only=True, tag_field="document", tag="pending"):
-    """The waiting pods of a cluster by cause, biggest cause first."""
+    """All pods of a cluster that do not run, by cause, biggest cause first.
+
+    `pods` and `causes` are those that this scheduler decides and that have no node.
+    """
 
     pods: int = 0
     causes: tuple[Cause, ...] = ()
     source: str = ""
     headline: str = ""
+    incomplete: tuple[str, ...] = ()
+    """What was not read or not evaluated although the answer depends on it."""
+    elsewhere: tuple[Cause, ...] = ()
+    """Pods without a node that another scheduler decides, or nobody."""
+    not_started: tuple[Cause, ...] = ()
+    """Pods that have a node and wait there: for a volume, an image, a container that keeps failing."""
+    not_created: tuple[Cause, ...] = ()
+    """Pods that a controller wants and cannot create. Each has the workload, instead of pods."""

@@ -5,6 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from stowplan.explain.document.decision import Decision
+from stowplan.explain.document.layers import Decider, Stage, StageName
 from stowplan.explain.document.part import Part, SparsePart
 from stowplan.explain.document.preemption import Eviction, Preemption
 
@@ -190,6 +191,15 @@ class PodDocument(Part, frozen=True, kw_only=True, tag_field="document", tag="po
     """Why it is on its node or would go there, and whether it would go there again."""
     awaits: tuple[str, ...] = ()
     """The events that would have it tried again, in words."""
+    incomplete: tuple[str, ...] = ()
+    """What was not read or not evaluated although the answer depends on it."""
+
+    decider: Decider | None = None
+    """The scheduler that decides the pod."""
+    stages: tuple[Stage, ...] = ()
+    """The layers that the pod has passed, and the one that stops it."""
+    stopped_at: StageName | None = None
+    """The layer that stops it; null if none does."""
 
     message: str = ""
     node: str | None = None
@@ -226,6 +236,16 @@ class PodDocument(Part, frozen=True, kw_only=True, tag_field="document", tag="po
     would_go_to: str | None = None
     priorities: dict[str, str] = msgspec.field(default_factory=dict)
     """The priorities that plugins stand for, if the profile was made of predicates and priorities."""
+
+    @property
+    def stopped(self) -> Stage | None:
+        """The layer that does not go on."""
+        return next((stage for stage in self.stages if stage.state == "stopped"), None)
+
+    @property
+    def is_ours(self) -> bool:
+        """True if the scheduler or configuration that answers decides the pod."""
+        return self.decider is None or self.decider.kind == "this"
 
     @property
     def rejected_outright(self) -> bool:

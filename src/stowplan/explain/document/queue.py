@@ -130,7 +130,13 @@ class Board(Part, frozen=True, kw_only=True, tag_field="document", tag="top"):
     assigned: int | None = None
     waiting: int = 0
     lanes: Mapping[str, int] = msgspec.field(default_factory=dict)
+    headline: str = ""
+    """The sentence above the causes."""
     causes: tuple[Cause, ...] = ()
+    elsewhere: tuple[Cause, ...] = ()
+    """Pods without a node that another scheduler decides, or nobody."""
+    not_started: tuple[Cause, ...] = ()
+    """Pods that have a node and do not run."""
     oldest: tuple[QueueEntry, ...] = ()
     rate: float | None = None
     latency: Latency | None = None

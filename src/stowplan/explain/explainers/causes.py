@@ -28,6 +28,7 @@ NEAREST: Final = 64
 """How many of the near misses of one plugin are looked at for a cause: it is one of many."""
 SHOWN_NEAREST: Final = 20
 """How many of them its explanation has."""
+_NO_OTHERS: Final = PendingDocument()
 
 
 @dataclass(slots=True)
@@ -38,6 +39,7 @@ class _Waiting:
     help: str
     explanation: PodDocument | None
     group: GroupDocument | None
+    scheduler: str | None = None
     pods: list[str] = field(default_factory=list)
 
     def document(self) -> Cause:
@@ -54,7 +56,29 @@ class _Waiting:
             group=None
             if group is None
             else GroupOfCause(group.group, group.kind, group.state, group.pods, group.scheduled),
+            scheduler=self.scheduler,
         )
+
+
+def causes_of_documents(found: Iterable[PodDocument]) -> tuple[Cause, ...]:
+    """Pods by what their documents say: those that nobody evaluates, or that wait on their nodes."""
+    known: dict[tuple[str, str, str], _Waiting] = {}
+    for one in found:
+        scheduler = None if one.decider is None or one.is_ours else one.decider.scheduler
+        key = (one.pod.partition("/")[0], _alike(one), scheduler or "")
+        if key not in known:
+            known[key] = _Waiting(one.cause, one.remedy, one, None, scheduler)
+        known[key].pods.append(one.pod)
+    return _by_size(known.values())
+
+
+def _alike(found: PodDocument) -> str:
+    """A cause without what only one pod has in it."""
+    return found.cause.replace(found.pod.partition("/")[2], "")
+
+
+def _by_size(causes: Iterable[_Waiting]) -> tuple[Cause, ...]:
+    return tuple(sorted((one.document() for one in causes), key=lambda one: (-one.count, one.name)))
 
 
 def pending_document(
@@ -63,11 +87,12 @@ def pending_document(
     explain: Callable[[PodInfo], PodDocument],
     group_of: Callable[[Pod], GroupDocument | None],
     source: str,
+    others: PendingDocument = _NO_OTHERS,
 ) -> PendingDocument:
     """The causes that pods wait for. `explain` is asked once for every template.
 
     `group_of` gives the explanation of the group that a pod belongs to: if that waits, it is the cause, and
-    each such group is one of its own.
+    each such group is one of its own. `others` has the pods that are not waiting for this scheduler.
     """
     by_template: dict[Any, PodDocument] = {}
     found: dict[tuple[str, str, str], _Waiting] = {}
@@ -92,5 +117,8 @@ def pending_document(
         if key not in found:
             found[key] = _Waiting(reason, helped, known, group)
         found[key].pods.append(pod.key)
-    causes = sorted((one.document() for one in found.values()), key=lambda one: (-one.count, one.name))
-    return told_pending(PendingDocument(pods=count, causes=tuple(causes), source=source))
+    explained = (*by_template.values(),)
+    missing = dict.fromkeys((*others.incomplete, *(line for one in explained for line in one.incomplete)))
+    return told_pending(
+        replace(others, pods=count, causes=_by_size(found.values()), source=source, incomplete=tuple(missing))
+    )

@@ -8,8 +8,8 @@ from typing import Final
 
 from stowplan.explain.document.pending import Cause
 from stowplan.explain.document.queue import Board, CostsDocument, QueueEntry
-from stowplan.explain.layout import PLAIN, Palette, cleaned, hanging, middle, moment, span, visible
-from stowplan.explain.states import LANES
+from stowplan.explain.layout import PLAIN, Palette, cleaned, hanging, middle, moment, plural, span, visible
+from stowplan.explain.states import LANES, NOT_OURS, NOT_RUNNING
 
 _BARS: Final = " ▁▂▃▄▅▆▇█"
 _SHADE: Final = {"unschedulable": "yellow", "gated": "cyan", "backoff": "yellow"}
@@ -50,7 +50,7 @@ def render(
     board, width = cleaned(board), min(width, 100)
     lines = [*_head(board, rate, history, palette, width), "", *_lanes(board, palette, width), ""]
     left = max(height - len(lines) - 1, 4)
-    causes = _causes(board.causes, palette, width)
+    causes = _causes(board, palette, width)
     oldest = _oldest(board.oldest, palette, now, width)
     costs = _costs(board.costs, palette, width)
     costs = costs[: max(left // 3, 3)] if left >= _ROOM_FOR_COSTS else []
@@ -108,13 +108,25 @@ def _lanes(board: Board, palette: Palette, width: int) -> list[str]:
     return lines
 
 
-def _causes(causes: Sequence[Cause], palette: Palette, width: int) -> list[str]:
-    if not causes:
-        return ["No pod waits."]
+def _causes(board: Board, palette: Palette, width: int) -> list[str]:
+    if not (board.causes or board.elsewhere or board.not_started):
+        return hanging("", board.headline, width)
+    lines: list[str] = []
+    for heading, causes in (
+        (plural(len(board.causes), "cause"), board.causes),
+        (NOT_OURS, board.elsewhere),
+        (NOT_RUNNING, board.not_started),
+    ):
+        if causes:
+            lines += [palette.paint(heading, "bold"), *_lines_of(causes, palette, width)]
+    return lines
+
+
+def _lines_of(causes: Sequence[Cause], palette: Palette, width: int) -> list[str]:
+    lines: list[str] = []
     figure = len(f"{causes[0].count:,}")
     names = [middle(cause.name, 30) for cause in causes]
     long = max(map(len, names))
-    lines = [palette.paint(f"{len(causes)} {'cause' if len(causes) == 1 else 'causes'}", "bold")]
     for name, cause in zip(names, causes, strict=True):
         begin = f"  {cause.count:>{figure},}  {name:<{long}}  "
         helped = f"{palette.paint('helped by:', 'green')} {cause.help}"

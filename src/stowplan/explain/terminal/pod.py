@@ -28,7 +28,14 @@ NAME: Final = 40
 def render(found: PodDocument, *, all_nodes: bool = False, palette: Palette = PLAIN) -> str:
     """The explanation as text."""
     found = cleaned(found)
-    lines = [*_headline(found, palette), *joined(found.situation), *_notes(found), ""]
+    lines = [
+        *_headline(found, palette),
+        *incomplete_lines(found.incomplete, palette),
+        *_stopped(found, palette),
+        *joined(found.situation),
+        *_notes(found),
+        "",
+    ]
     if found.state == PENDING:
         lines += _pending(found, all_nodes, palette)
     elif found.state != GONE:
@@ -43,12 +50,26 @@ def _headline(found: PodDocument, palette: Palette) -> list[str]:
     if found.state == PLACED or found.state == FITS:
         verb = " is on " if found.state == PLACED else " would go to "
         node = (found.node if found.state == PLACED else found.would_go_to) or ""
-        rest = says.removeprefix(f"{verb}{node}")
-        return [f"{palette.paint(found.pod, 'bold')}{verb}{palette.paint(node, 'bold', 'green')}{rest}"]
+        if not says.startswith(f"{verb}{node}"):
+            return hanging(palette.paint(found.pod, "bold"), says)
+        begin = f"{palette.paint(found.pod, 'bold')}{verb}{palette.paint(node, 'bold', 'green')}"
+        return hanging(begin, says.removeprefix(f"{verb}{node}"))
     styles = ("bold", "yellow") if found.state == PENDING else ("bold",)
     begin = f" is {found.state}: "
     state = palette.paint(found.state, *styles)
     return hanging(f"{palette.paint(found.pod, 'bold')} is {state}: ", says.removeprefix(begin))
+
+
+def incomplete_lines(incomplete: Sequence[str], palette: Palette) -> Iterator[str]:
+    """What the answer does not take into account: before everything else."""
+    for line in incomplete:
+        yield from hanging(palette.paint("incomplete: ", "yellow"), line)
+
+
+def _stopped(found: PodDocument, palette: Palette) -> Iterator[str]:
+    """What helps a pod that is stopped outside of scheduling."""
+    if found.remedy and (found.state != PENDING or not found.is_ours):
+        yield from hanging(palette.paint("helped by: ", "green"), found.remedy)
 
 
 def _notes(found: PodDocument) -> Iterator[str]:
@@ -84,7 +105,7 @@ def _pending(found: PodDocument, all_nodes: bool, palette: Palette) -> list[str]
     if found.near_misses:
         lines += ["", palette.paint("Closest: only one thing in the way", "bold")]
         lines += _near_misses(found.near_misses, all_nodes)
-    if found.changes:
+    if found.changes and found.is_ours:
         lines += ["", palette.paint("Any one of these would place it (each tried on this state)", "bold")]
         lines += _changes(found.changes, palette)
     elif found.funnel:

@@ -3,10 +3,14 @@
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
+from stowplan.api.catalogue import Resource
 from stowplan.api.status import ApiError
 
 MayRead = Callable[[str, str], Awaitable[bool]]
-"""Whether somebody may read objects of a resource (its plural) in a namespace, "" for the whole cluster."""
+"""Whether somebody may read objects of a resource in a namespace, "" for the whole cluster.
+
+Resources are named by their plural, with their group: `pods`, `deployments.apps`.
+"""
 
 
 class Viewer:
@@ -48,6 +52,12 @@ class Viewer:
         if not await self.may_see(namespace):
             text = f'pods "{name}" is forbidden: reading pods in the namespace "{namespace}" is not allowed'
             raise ApiError(403, "Forbidden", text)
+
+    async def may_list(self, resource: Resource, namespace: str) -> bool:
+        """Whether objects of a resource may be read in a namespace."""
+        return await self._may(resource.qualified, "") or (
+            bool(namespace) and await self._may(resource.qualified, namespace)
+        )
 
     async def _may(self, plural: str, namespace: str) -> bool:
         key = (plural, namespace)

@@ -29,6 +29,7 @@ from stowplan.explain.document.cluster import (
     SchedulerOverview,
 )
 from stowplan.explain.document.group import GroupDocument
+from stowplan.explain.document.layers import Decider
 from stowplan.explain.document.pending import PendingDocument
 from stowplan.explain.document.pod import PodDocument
 from stowplan.explain.document.queue import (
@@ -38,13 +39,18 @@ from stowplan.explain.document.queue import (
     Latency,
     QueueDocument,
 )
-from stowplan.explain.explainers.causes import NEAREST, pending_document
+from stowplan.explain.explainers.causes import NEAREST, causes_of_documents, pending_document
+from stowplan.explain.explainers.elsewhere import unevaluated, with_profile_change
 from stowplan.explain.explainers.group import GroupExplainer
 from stowplan.explain.explainers.members import as_member, group_of_pod
 from stowplan.explain.explainers.pod import Explainer
+from stowplan.explain.layers.deciders import Deciders
+from stowplan.explain.layers.gaps import gaps_of
+from stowplan.explain.layers.reads import ClientReads, ObjectReads
+from stowplan.explain.layers.starting import late_stages, may_be_stopped
 from stowplan.explain.recorded import attempts_of, queue_state
 from stowplan.explain.sentences import told_group, told_node, told_pod
-from stowplan.explain.states import LANES
+from stowplan.explain.states import LANES, PENDING, PLACED
 from stowplan.explain.web.evictions import SOURCE, explain_gone, with_evictions
 from stowplan.explain.web.groups import group_lines, group_map, namespaces, with_queue_and_members
 from stowplan.explain.web.history import EVERY, History, percentiles
@@ -236,22 +242,57 @@ class Inspection:
             cause=self._cause(scheduler, pod),
         )
 
-    async def pod(self, namespace: str, name: str) -> PodDocument | None:
-        """Everything about one pod; lets the scheduler go on between the steps."""
+    async def pod(self, namespace: str, name: str, reads: ObjectReads | None = None) -> PodDocument | None:
+        """Everything about one pod; lets the scheduler go on between the steps.
+
+        `reads` is for objects that the scheduler does not watch; without it they are read as the scheduler.
+        """
         scheduler = self.scheduler
         if scheduler is None:
             return None
         pod = scheduler.pod(f"{namespace}/{name}")
         if pod is None:
             return explain_gone(scheduler, f"{namespace}/{name}")
-        found = await self._explain(scheduler, self._info(scheduler, pod))
-        found = with_evictions(found, scheduler, pod)
+        reads = ClientReads(scheduler.context.client) if reads is None else reads
+        decider = await self._deciders(scheduler, reads).of(pod)
+        if decider.kind == "this":
+            found = await self._explain(scheduler, self._info(scheduler, pod))
+        else:
+            found = await self._unevaluated(scheduler, pod, decider)
+        found = with_evictions(replace(found, decider=decider), scheduler, pod)
         state, made = queue_state(scheduler.context, pod.key), scheduler.context.decisions.by_key(pod.key)
         if state.place != "unknown" or made is not None:
             attempts = () if made is None else attempts_of(made)
             found = replace(found, queue=state, attempts=attempts, wakes=state.wakers or found.wakes)
+        found = self._with_layers(scheduler, found, pod)
         found = as_member(found, await self._group_of(scheduler, pod))
         return told_pod(found, scheduler.context.clock.now())
+
+    @staticmethod
+    def _deciders(scheduler: Scheduler, reads: ObjectReads) -> Deciders:
+        context = scheduler.context
+        return Deciders(context.profiles, scheduler.informers.pods.objects.values, reads, context.clock.now())
+
+    async def _unevaluated(self, scheduler: Scheduler, pod: Pod, decider: Decider) -> PodDocument:
+        """A pod that this scheduler does not decide; if nobody does, with the result of our first profile."""
+        info = self._info(scheduler, pod)
+        found = unevaluated(info, scheduler.context.cache.table, SOURCE, decider)
+        if decider.kind != "nobody" or found.state != PENDING:
+            return found
+        tried = await self._explain(scheduler, info, nearest=0)
+        return with_profile_change(found, pod, tried, next(iter(scheduler.context.profiles)))
+
+    @staticmethod
+    def _with_layers(scheduler: Scheduler, found: PodDocument, pod: Pod) -> PodDocument:
+        """The document with the layers after the decision, and what was not evaluated."""
+        context = scheduler.context
+        now = context.clock.now()
+        stages = late_stages(pod, found.node or "", context.cache.table, now)
+        return replace(
+            found,
+            stages=stages if found.state == PLACED else (),
+            incomplete=gaps_of(found, pod, {}, scheduler.settings.config.extenders),
+        )
 
     # Groups of pods
 
@@ -345,8 +386,8 @@ class Inspection:
                 legend.append(RejectedBy(status.plugin, status.message, len(rows)))
         return PodMap(tuple(legend), column[node_rows(table)].tolist(), None)
 
-    async def pending(self, visible: Collection[str]) -> PendingDocument:
-        """All pods that wait now, by cause. Each group and template is explained once, with pauses.
+    async def pending(self, visible: Collection[str], reads: ObjectReads | None = None) -> PendingDocument:
+        """All pods that do not run, by cause. Each group and template is explained once, with pauses.
 
         Meanwhile pods may be placed and others come: those of the beginning are told of.
         """
@@ -366,14 +407,56 @@ class Inspection:
             info, group = infos[pod.metadata.uid], groups[whole_of[pod.metadata.uid]]
             told = pod.spec.scheduling_gates or (group is not None and group.is_waiting)
             if not told and info.template not in explained:
-                explained[info.template] = await self._explain(scheduler, info, NEAREST)
+                found = await self._explain(scheduler, info, NEAREST)
+                explained[info.template] = told_pod(self._with_layers(scheduler, found, pod))
+        reads = ClientReads(scheduler.context.client) if reads is None else reads
         return pending_document(
             waiting,
             lambda pod: infos[pod.metadata.uid],
             lambda info: explained[info.template],
             lambda pod: groups[whole_of[pod.metadata.uid]],
             SOURCE,
+            await self._not_waiting_here(scheduler, visible, reads),
         )
+
+    async def _not_waiting_here(
+        self, scheduler: Scheduler, visible: Collection[str], reads: ObjectReads
+    ) -> PendingDocument:
+        """Pods that do not run and are not in the queue: of other schedulers, or stopped on their nodes."""
+        context = scheduler.context
+        deciders = self._deciders(scheduler, reads)
+        elsewhere: list[PodDocument] = []
+        not_started: list[PodDocument] = []
+        async for pods in in_turns(list(scheduler.informers.pods.objects.values())):
+            for pod in pods:
+                if pod.is_finished or pod.namespace not in visible:
+                    continue
+                assumed = pod.metadata.uid in context.cache.assumed
+                if pod.spec.node_name or assumed:
+                    if assumed or may_be_stopped(pod):
+                        found = self._on_its_node(scheduler, pod, deciders.ours(pod))
+                        if found.stopped is not None:
+                            not_started.append(found)
+                elif deciders.ours(pod) is None:
+                    decider = await deciders.of(pod)
+                    found = unevaluated(self._info(scheduler, pod), context.cache.table, SOURCE, decider)
+                    elsewhere.append(told_pod(self._with_layers(scheduler, found, pod)))
+        return PendingDocument(
+            elsewhere=causes_of_documents(elsewhere),
+            not_started=causes_of_documents(not_started),
+            incomplete=tuple(
+                line
+                for one in elsewhere
+                if one.decider is not None and one.decider.kind == "unknown"
+                for line in one.incomplete
+            ),
+        )
+
+    def _on_its_node(self, scheduler: Scheduler, pod: Pod, decider: Decider | None) -> PodDocument:
+        """A pod on its node, or on the way to it, without why it is there."""
+        found = unevaluated(self._info(scheduler, pod), scheduler.context.cache.table, SOURCE, decider)
+        found = replace(found, queue=queue_state(scheduler.context, pod.key))
+        return told_pod(self._with_layers(scheduler, found, pod))
 
     # The queue and the decisions
 

@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from stowplan.api.status import ApiError
 from stowplan.explain.document.schema import json_schema
+from stowplan.explain.layers.reads import ClientReads, ObjectReads
 from stowplan.explain.web.access import Viewer
 from stowplan.explain.web.documents import MOST_PODS, Inspection
 from stowplan.explain.web.redaction import namespaces_in, redacted
@@ -64,11 +65,12 @@ class Routes:
                 return await self._node(viewer, name)
             case ["pods", namespace, name]:
                 await viewer.require_pod(namespace, name)
-                return _found(await self.inspection.pod(namespace, name), "pods", name)
+                found = await self.inspection.pod(namespace, name, self._reads(viewer))
+                return _found(found, "pods", name)
             case ["podgroups" | "compositepodgroups" as plural, namespace, name]:
                 await viewer.require_pod(namespace, name)
-                found = await self.inspection.group(plural.removesuffix("s"), namespace, name)
-                return _found(found, plural, name)
+                group = await self.inspection.group(plural.removesuffix("s"), namespace, name)
+                return _found(group, plural, name)
             case ["podgroups" | "compositepodgroups" as plural, namespace, name, "map"]:
                 await viewer.require_pod(namespace, name)
                 await viewer.require_nodes()
@@ -80,6 +82,11 @@ class Routes:
                 await viewer.require_nodes()
                 return _found(self.inspection.map(namespace, name), "pods", name)
         raise ApiError(404, "NotFound", "the server could not find the requested resource")
+
+    def _reads(self, viewer: Viewer) -> ObjectReads | None:
+        """Reading what the scheduler does not watch, as far as a viewer may."""
+        scheduler = self.inspection.scheduler
+        return None if scheduler is None else ClientReads(scheduler.context.client, viewer.may_list)
 
     # Routes
 
@@ -114,7 +121,8 @@ class Routes:
         return await viewer.visible({wanted} & namespaces if wanted else namespaces)
 
     async def _pending(self, viewer: Viewer, query: Query) -> Any:
-        return await self.inspection.pending(await viewer.visible(self.inspection.namespaces()))
+        visible = await viewer.visible(self.inspection.namespaces())
+        return await self.inspection.pending(visible, self._reads(viewer))
 
     async def _queue(self, viewer: Viewer, query: Query) -> Any:
         visible = await viewer.visible(self.inspection.namespaces())

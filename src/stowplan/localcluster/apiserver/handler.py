@@ -265,8 +265,9 @@ class RequestHandler:
         return document
 
     def _reading_rights(self, user: User) -> MayRead:
-        async def may_read(plural: str, namespace: str) -> bool:
-            return self._access.decide(Attributes(user, "get", "", plural, namespace=namespace)).allowed
+        async def may_read(resource: str, namespace: str) -> bool:
+            plural, _, group = resource.partition(".")
+            return self._access.decide(Attributes(user, "get", group, plural, namespace=namespace)).allowed
 
         return may_read
 

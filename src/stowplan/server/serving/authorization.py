@@ -85,13 +85,19 @@ class Authorizer:
         client = self._client
         return await self._cache.get(msgspec.json.encode(spec), lambda: _review(client, spec), self._ttl)
 
-    async def may_read(self, user: CertificateUser, plural: str, namespace: str) -> bool:
-        """True if a user may get objects of the core group. Raises `ReviewError`."""
+    async def may_read(self, user: CertificateUser, resource: str, namespace: str) -> bool:
+        """True if a user may get objects of a resource (`deployments.apps`). Raises `ReviewError`."""
         if not self._groups.isdisjoint(user.groups):
             return True
         if self._client is None:
             return False
-        wanted = {"verb": "get", "resource": plural, **({"namespace": namespace} if namespace else {})}
+        plural, _, group = resource.partition(".")
+        wanted = {
+            "verb": "get",
+            **({"group": group} if group else {}),
+            "resource": plural,
+            **({"namespace": namespace} if namespace else {}),
+        }
         spec = _subject(user, {"resourceAttributes": wanted})
         client = self._client
         decision = await self._cache.get(msgspec.json.encode(spec), lambda: _review(client, spec), self._ttl)

@@ -117,10 +117,10 @@ class SecureServer:
         self._address = ""
         self.port = 0
 
-    async def may_read(self, user: CertificateUser, plural: str, namespace: str) -> bool:
-        """True if a user may get objects of the core group; False if the review fails."""
+    async def may_read(self, user: CertificateUser, resource: str, namespace: str) -> bool:
+        """True if a user may get objects of a resource; False if the review fails."""
         try:
-            return await self._authorizer.may_read(user, plural, namespace)
+            return await self._authorizer.may_read(user, resource, namespace)
         except ReviewError as error:
             self._logger.error("Failed to make webhook authorizer request", err=str(error))
             return False

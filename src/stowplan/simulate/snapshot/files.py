@@ -23,11 +23,16 @@ class SnapshotError(ValueError):
 
 @dataclass(slots=True)
 class Snapshot:
-    """The objects of a cluster. `source` says where they come from, `notes` what is missing and why."""
+    """The objects of a cluster. `source` says where they come from, `notes` what is missing and why.
+
+    `unread` has resources of which it is not known what exists: lists that were forbidden, and kinds that a
+    dump does not contain.
+    """
 
     objects: list[Object]
     source: str
     notes: list[str] = field(default_factory=list)
+    unread: dict[str, str] = field(default_factory=dict)
 
 
 MAGIC: Final = b"stowplan snapshot, format "
@@ -53,6 +58,7 @@ class _Contents(msgspec.Struct):
     source: str
     notes: Annotated[list[str], _MOST_NOTES]
     objects: _Objects
+    unread: Annotated[dict[str, str], _MOST_NOTES] = {}
 
 
 _decoder = msgspec.msgpack.Decoder(_Contents)
@@ -63,7 +69,12 @@ def write_snapshot(snapshot: Snapshot, path: Path) -> int:
     by_kind: dict[str, list[Object]] = {}
     for obj in snapshot.objects:
         by_kind.setdefault(type(obj).__name__, []).append(obj)
-    contents = {"source": snapshot.source, "notes": snapshot.notes, "objects": by_kind}
+    contents = {
+        "source": snapshot.source,
+        "notes": snapshot.notes,
+        "objects": by_kind,
+        "unread": snapshot.unread,
+    }
     data = MAGIC + b"%d\n" % FORMAT + zlib.compress(msgspec.msgpack.encode(contents), LEVEL)
     unfinished = path.with_name(f".{path.name}.unfinished")
     unfinished.write_bytes(data)
@@ -96,4 +107,4 @@ def read_snapshot(path: Path) -> Snapshot:
     except ValueError as error:
         raise SnapshotError(f"{path}: {error}") from None
     objects = [obj for kind in KINDS for obj in getattr(contents.objects, kind)]
-    return Snapshot(objects, contents.source, contents.notes)
+    return Snapshot(objects, contents.source, contents.notes, contents.unread)

@@ -91,7 +91,8 @@ class Redactor:
             if kind == _NAMED_BY_DRIVER:
                 redacted["metadata"]["name"] = obj.name
             objects.append(msgspec.convert(redacted, KINDS[kind]))
-        return Snapshot(objects, "a redacted snapshot", ["names, labels and images are replaced"])
+        notes = ["names, labels and images are replaced"]
+        return Snapshot(objects, "a redacted snapshot", notes, dict(snapshot.unread))
 
     def document(self, document: Any) -> Any:
         """An object as plain data."""

@@ -74,6 +74,8 @@ KINDS: Final[Sequence[Watched]] = (NODES, PODS, *AROUND_PODS, *STORAGE, *DEVICES
 """Everything that decisions depend on."""
 
 _REQUIRED: Final = (NODES, PODS)
+_DUMPED: Final = (NODES, PODS, *STORAGE[:3], *DEVICES, *ADMISSION[:1], AROUND_PODS[0])
+"""Kinds that a dump should have. Of the others a cluster may well have none."""
 _DEFAULT_NAMESPACE: Final = "default"
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 
@@ -97,7 +99,7 @@ async def read_cluster(client: Reader, source: str, progress: Progress = _silent
         except ApiError as error:
             if kind in _REQUIRED or error.code not in (403, 404):
                 raise SnapshotError(f"list {kind.served.plural}: {error.message}") from None
-            found.notes.append(f"{kind.served.plural} could not be read: {kind.without or error.message}")
+            _note_unread(found, kind, error)
             continue
         _take(found, kind, listing, progress)
     await _read_taint_rules(client, found, progress)
@@ -112,7 +114,7 @@ async def _read_groups(client: Reader, found: Snapshot, progress: Progress) -> N
             listing = await client.list(kind.served, kind.cls, not_older_than="0")
         except ApiError as error:
             if error.code == 403:
-                found.notes.append(f"{kind.served.qualified} could not be read: {kind.without}")
+                _note_unread(found, kind, error, kind.served.qualified)
             elif error.code != 404:
                 raise SnapshotError(f"list {kind.served.qualified}: {error.message}") from None
             continue
@@ -130,10 +132,18 @@ async def _read_taint_rules(client: Reader, found: Snapshot, progress: Progress)
                 continue
             if error.code != 403:
                 raise SnapshotError(f"list {served.plural}: {error.message}") from None
-            found.notes.append(f"{served.plural} could not be read: {kind.without}")
+            _note_unread(found, kind, error)
             return
         _take(found, kind, listing, progress)
         return
+
+
+def _note_unread(found: Snapshot, kind: Watched, error: ApiError, name: str = "") -> None:
+    """Note a list that was refused. Of a kind that the server does not have there are no objects."""
+    text = f"{name or kind.served.plural} could not be read: {kind.without or error.message}"
+    found.notes.append(text)
+    if error.code == 403:
+        found.unread[kind.served.plural] = text
 
 
 def _take(found: Snapshot, kind: Watched, listing: Listing[Any], progress: Progress) -> None:
@@ -148,6 +158,7 @@ def read_files(paths: Sequence[Path], progress: Progress = _silent) -> Snapshot:
     names = ", ".join(map(str, paths))
     found = Snapshot([], names)
     skipped: dict[str, int] = {}
+    dumped = False
     for file in files:
         if is_trace(file):
             _take_trace(found, file, progress)
@@ -159,8 +170,10 @@ def read_files(paths: Sequence[Path], progress: Progress = _silent) -> Snapshot:
             kept = read_snapshot(file)
             found.objects += kept.objects
             found.notes += kept.notes
+            found.unread |= kept.unread
             progress(str(file), len(kept.objects))
             continue
+        dumped = True
         for place, document in _with_shapes(file, found):
             try:
                 obj = convert_any(document)
@@ -174,7 +187,15 @@ def read_files(paths: Sequence[Path], progress: Progress = _silent) -> Snapshot:
     if skipped:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(skipped.items()))
         found.notes.append(f"not needed for scheduling: {kinds}")
+    if dumped:
+        types = {type(obj) for obj in found.objects}
+        found.unread |= {kind.served.plural: _not_dumped(kind) for kind in _DUMPED if kind.cls not in types}
     return found
+
+
+def _not_dumped(kind: Watched) -> str:
+    effect = ": placement cannot be explained" if kind is NODES else ""
+    return f"the dump has no {kind.served.plural}{effect}"
 
 
 def _take_trace(found: Snapshot, file: Path, progress: Progress) -> None:

@@ -22,19 +22,25 @@ function podsOf(cause, opened, open) {
   return list;
 }
 
+function causesTable(caption, causes, open) {
+  const rows = causes.map((cause) => ({
+    key: cause.name,
+    cells: [number(cause.count), el("b", { class: "which", title: cause.name }, middle(cause.name, 40)), cause.reason, cause.help],
+    open: () => (cause.group ? open(cause.group.kind.toLowerCase(), cause.group.group) : open("pod", cause.pods[0])),
+  }));
+  return table(["pods", "which", "because", "helped by"], rows, { numeric: [0], caption });
+}
+
 export async function pending(place, { stream, open }) {
   const opened = new Set();
   const draw = async () => {
     const found = await get("/pending");
-    if (!found.pods) return redraw(place, el("h1", {}, "Pending"), empty(`${found.headline} Create one:`, "kubectl run hello --image=nginx"));
-    const rows = found.causes.map((cause) => ({
-      key: cause.name,
-      cells: [number(cause.count), el("b", { class: "which", title: cause.name }, middle(cause.name, 40)), cause.reason, cause.help],
-      open: () => (cause.group ? open(cause.group.kind.toLowerCase(), cause.group.group) : open("pod", cause.pods[0])),
-    }));
-    redraw(place, el("h1", {}, found.headline),
-      table(["pods", "which", "because", "helped by"], rows, { numeric: [0], caption: "Causes" }),
-      found.causes.map((cause) => cause.count > 1 && podsOf(cause, opened, open)));
+    const parts = [["Causes", found.causes], ["Not decided by this scheduler", found.elsewhere], ["On a node and not running", found.notStarted], ["Not created", found.notCreated]];
+    const shown = parts.filter(([, causes]) => causes.length > 0), unread = found.incomplete.map((line) => el("p", { class: "incomplete" }, `incomplete: ${line}`));
+    if (!shown.length) return redraw(place, el("h1", {}, "Pending"), unread, empty(`${found.headline} Create one:`, "kubectl run hello --image=nginx"));
+    redraw(place, el("h1", {}, found.headline), unread,
+      shown.map(([heading, causes]) => [heading !== "Causes" && el("h2", {}, heading), causesTable(heading, causes, open),
+        causes.map((cause) => cause.count > 1 && podsOf(cause, opened, open))]));
   };
   await draw();
   return following(stream, ["queue"], draw);

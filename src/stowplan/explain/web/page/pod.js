@@ -10,6 +10,9 @@ export async function pod(place, { name, open, close }) {
   show(place,
     el("div", { class: "bar-row" }, el("h1", { class: "grow" }, found.pod), el("button", { onclick: close, "aria-label": "Close" }, "Close")),
     el("p", { class: "headline" }, found.headline),
+    found.incomplete.map((line) => el("p", { class: "incomplete" }, `incomplete: ${line}`)),
+    found.remedy && (found.state !== "pending" || !found.changes.length) && el("p", {}, `Helped by: ${found.remedy}`),
+    stages(found),
     el("p", { class: "quiet" }, [...found.situation, ...facts(found)].join(" · ")),
     el("p", {}, found.node ? el("button", { class: "plain", onclick: () => open("node", found.node) }, found.node)
       : found.state !== "gone" && el("a", { href: `#/cluster?pod=${encodeURIComponent(found.pod)}~pod/${encodeURI(found.pod)}` }, "Show on the map")),
@@ -27,6 +30,12 @@ export async function pod(place, { name, open, close }) {
     found.wakes.length > 0 && [el("h2", {}, "Wakes it"), wakes(found)],
     found.attempts.length > 0 && [el("h2", {}, "Attempts"), attempts(found)],
     raw(found));
+}
+
+// The layers from a wish to running containers, up to the one that stops the pod.
+function stages(found) {
+  if (!found.stages.length) return null;
+  return el("ol", { class: "stages", "aria-label": "How far it came" }, found.stages.map((one) => el("li", { class: one.state, title: one.text ?? "" }, one.name)));
 }
 
 function facts(found) {

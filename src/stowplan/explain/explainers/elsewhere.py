@@ -1,0 +1,52 @@
+"""Pods that the scheduler or configuration that answers does not decide: none of its plugins is asked.
+
+Where nobody decides a pod, it is tried with the first profile: naming that one may be the remedy.
+"""
+
+from msgspec.structs import replace
+
+from stowplan.api.pod import Pod
+from stowplan.explain.document.layers import Decider
+from stowplan.explain.document.pod import Change, PodDocument
+from stowplan.explain.explainers.facts import with_facts
+from stowplan.explain.sentences import outcome
+from stowplan.explain.states import FITS, PENDING, PLACED
+from stowplan.scheduler.framework.nominations import NO_NOMINATIONS
+from stowplan.scheduler.table.podinfo import PodInfo
+from stowplan.scheduler.table.table import ClusterTable
+
+
+def unevaluated(info: PodInfo, table: ClusterTable, source: str, decider: Decider | None) -> PodDocument:
+    """What is known of a pod without evaluating it. Its sentences are still to be made."""
+    node = table.name_of(info.row) if info.row >= 0 else None
+    found = PodDocument(
+        pod=info.key,
+        state=PENDING if node is None else PLACED,
+        source=source,
+        node=node,
+        message=_last_word(info),
+        nodes=table.node_count,
+        decider=decider,
+    )
+    return with_facts(found, info, table, NO_NOMINATIONS)
+
+
+def with_profile_change(found: PodDocument, pod: Pod, tried: PodDocument, profile: str) -> PodDocument:
+    """The document of a pod that nobody decides, with the result of a profile (`tried`) as a change."""
+    if tried.state != FITS or tried.would_go_to is None:
+        return found
+    change = Change(
+        kind="schedulerName",
+        text=f"schedulerName {profile} (now {pod.spec.scheduler_name})",
+        node=tried.would_go_to,
+        nodes=tried.feasible,
+        patch={"spec": {"schedulerName": profile}},
+        outcome=outcome(tried.would_go_to, tried.feasible),
+    )
+    return replace(found, changes=(change,))
+
+
+def _last_word(info: PodInfo) -> str:
+    """What the pod's scheduler said last, in the condition PodScheduled."""
+    conditions = info.pod.status.conditions
+    return next((one.message for one in conditions if one.type == "PodScheduled" and one.message), "")
