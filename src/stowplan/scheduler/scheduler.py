@@ -448,8 +448,11 @@ class Scheduler:
 
     def _wake(self) -> None:
         """A pod may have become ready; a recording looks at every event, whether or not there is one."""
+        woken = self._woken
+        if woken.is_set():
+            return
         if self._turns is not None or self.context.queue.may_pop or self.cycle.searches.aside:
-            self._woken.set()
+            woken.set()
 
     async def _rest(self, turns: ReplayLog) -> None:
         """Have nothing under way for a moment, so that the state can be recorded."""

@@ -290,7 +290,8 @@ class SchedulingCycle:
             return self._place_with_extenders(attempt)
         try:
             result = self._find_node(attempt)
-            self._note_search(attempt, result)
+            if self._hooks.searched is not None:
+                self._hooks.searched(profile, queued, result, began)
         except LongSearchError as search:
             return self._place_in_steps(attempt, self._search_on(attempt, search.work))
         except PluginError as failure:
@@ -319,7 +320,8 @@ class SchedulingCycle:
                 result = search
             else:
                 result = yield from search
-                self._note_search(attempt, result)
+                if self._hooks.searched is not None:
+                    self._hooks.searched(attempt.profile, attempt.queued, result, attempt.began)
             if result.row is None:
                 return (yield from self._post_filter(attempt.profile, attempt.queued, result))
         except (PluginError, ExtenderError) as failure:
@@ -332,10 +334,6 @@ class SchedulingCycle:
         return self.commit(
             profile, queued, evaluation.cycle, result.row, evaluation.feasible_count, attempt.began
         )
-
-    def _note_search(self, attempt: _Attempt, result: ScheduleResult) -> None:
-        if self._hooks.searched is not None:
-            self._hooks.searched(attempt.profile, attempt.queued, result, attempt.began)
 
     def _search_failed(self, attempt: _Attempt, failure: PluginError) -> Failure:
         self._log_search_failure(attempt, failure)

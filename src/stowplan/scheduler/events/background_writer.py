@@ -44,6 +44,7 @@ class BackgroundWriter(Generic[T]):
         self._gathering: asyncio.TimerHandle | None = None
         self._limit = limit
         self._most_writers = writers
+        self._fewest_writers = min(FEW_WRITERS, writers)
         self._others_wait = others_wait
         self._waiting: deque[T] = deque()
         self._writers: set[asyncio.Task[None]] = set()
@@ -122,7 +123,7 @@ class BackgroundWriter(Generic[T]):
     def _wanted_writers(self) -> int:
         """Number of writers that may work now."""
         if len(self._waiting) < self._limit // 2 and self._others_wait():
-            return min(FEW_WRITERS, self._most_writers)
+            return self._fewest_writers
         return self._most_writers
 
     async def _work(self) -> None:
@@ -148,7 +149,9 @@ class BackgroundWriter(Generic[T]):
         while waiting:
             left = len(waiting)
             while waiting and left:
-                if self._gathering is not None or self._under_way > self._wanted_writers:
+                # A few may always write: only beyond them it matters who else waits, which takes time to see.
+                crowded = self._under_way > self._fewest_writers and self._under_way > self._wanted_writers
+                if crowded or self._gathering is not None:
                     return
                 left -= 1
                 item = waiting.popleft()
