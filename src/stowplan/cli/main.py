@@ -9,6 +9,7 @@ from click.shell_completion import CompletionItem
 from stowplan import __version__
 from stowplan.cli.lazy import Commands
 from stowplan.gocompat.quoting import visible
+from stowplan.runtime.gc_tuning import collect_rarely
 
 COMMANDS: Final = {
     "Run a scheduler or a cluster": {
@@ -157,4 +158,5 @@ def main() -> None:
     ending them takes longer than all else of loading it.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    collect_rarely()
     stowplan()

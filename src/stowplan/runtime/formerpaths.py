@@ -8,10 +8,15 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader, MetaPathFinder
+else:
+    # As bases they are of no use, and importing them takes longer than all else of `stowplan --help`.
+    Loader = MetaPathFinder = object
 
 FORMER: Final = {
     "stowplan.clock": "stowplan.runtime.clock",
@@ -44,6 +49,9 @@ class _Finder(MetaPathFinder):
 class _Moved(Loader):
     def __init__(self, present: str) -> None:
         self._present = present
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """The import system makes the module."""
 
     def exec_module(self, module: ModuleType) -> None:
         # The import system takes what is in sys.modules when this returns.

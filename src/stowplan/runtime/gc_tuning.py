@@ -5,7 +5,6 @@ settings the collector goes through them again and again; that takes a tenth of 
 While a large cluster is loaded it takes half of the time, and each time holds up everything else for longer.
 """
 
-import ctypes
 import gc
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,8 +13,20 @@ from typing import Any, Final
 THRESHOLDS: Final = (200_000, 20, 50)
 """New objects before the young are looked through, and how often that leads to looking further."""
 
+COMMAND: Final = (50_000, 20, 50)
+"""The same for a process that runs a command. So much garbage is a few megabytes."""
+
 LOADING: Final = (10_000, 1_000_000, 1_000_000)
 """Thresholds while a cluster is loaded. Collecting this many objects takes a millisecond or two."""
+
+
+def collect_rarely() -> None:
+    """Set the collector of a process that runs a command: most of them end before there is much garbage.
+
+    Loading modules otherwise has the collector look through all of them several times, a fifth of the CPU
+    time of a start. Commands that run for long set the collector by the block, as below.
+    """
+    gc.set_threshold(*COMMAND)
 
 
 @contextmanager
@@ -103,6 +114,8 @@ def return_free_memory() -> None:
     It keeps what was freed between blocks in use: after 300 watches that did not read, 40 MB of 118. It takes
     a few milliseconds.
     """
+    import ctypes
+
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

@@ -36,6 +36,7 @@ from stowplan.explain.terminal.group import render_group
 from stowplan.explain.terminal.pending import only_of, render_pending
 from stowplan.explain.terminal.pod import render
 from stowplan.runtime.clock import RealClock
+from stowplan.runtime.gc_tuning import collect_rarely
 
 if TYPE_CHECKING:
     from stowplan.api.gates.feature_gates import FeatureGates
@@ -238,6 +239,7 @@ def pending(
 
 def kubectl_why() -> None:
     """The console script `kubectl-why`, which kubectl runs as `kubectl why`."""
+    collect_rarely()
     explain.main(prog_name="kubectl why")
 
 
