@@ -80,8 +80,10 @@ class _NoConnection(BaseProtocol):
     peername = sockname = ("127.0.0.1", 0)
 
 
-def request_by_hand(method: str, path: str, headers: dict[str, str], text: bytes) -> web.BaseRequest:
-    """A request that came by no connection."""
+def request_by_hand(
+    method: str, path: str, headers: dict[str, str], text: bytes, writer: Any = None
+) -> web.BaseRequest:
+    """A request that came by no connection; `writer` takes an answer that is sent in pieces."""
     loop = asyncio.get_running_loop()
     connection: Any = _NoConnection(loop)
     payload = StreamReader(connection, 2**16, loop=loop)
@@ -90,7 +92,6 @@ def request_by_hand(method: str, path: str, headers: dict[str, str], text: bytes
     named = CIMultiDictProxy(CIMultiDict(headers))
     message = RawRequestMessage(method, path, HttpVersion11, named, (), False, None, False, False, URL(path))
     task: Any = asyncio.current_task()
-    writer: Any = None
     return web.BaseRequest(message, payload, connection, writer, task, loop, client_max_size=2**22)
 
 
