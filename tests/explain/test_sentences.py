@@ -19,7 +19,9 @@ from stowplan.explain.document.pod import (
 )
 from stowplan.explain.document.preemption import Eviction, Preemption
 from stowplan.explain.explainers.members import as_member
-from stowplan.explain.sentences import brief, told_group, told_pod
+from stowplan.explain.sentences.group import told_group
+from stowplan.explain.sentences.pod import told_pod
+from stowplan.explain.sentences.words import brief
 from stowplan.explain.terminal.pod import render
 
 LONG = "team/" + "a-very-long-name-" * 4 + "0"

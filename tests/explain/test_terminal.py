@@ -12,7 +12,7 @@ from stowplan.explain.document.pending import Cause
 from stowplan.explain.document.pod import FunnelLine, PodDocument, RequeueEvent
 from stowplan.explain.document.queue import Board, Cost, CostsDocument, QueueEntry
 from stowplan.explain.layout import Palette, cleaned, hanging, joined, middle, span, visible
-from stowplan.explain.sentences import told_pod
+from stowplan.explain.sentences.pod import told_pod
 from stowplan.explain.terminal.board import Rates
 from stowplan.explain.terminal.board import render as render_board
 from stowplan.explain.terminal.pod import render

@@ -13,7 +13,7 @@ WRONG: dict[str, list[str]] = yaml.safe_load((Path(__file__).parent / "wrong.yam
 """What is still wrong, by `trouble size`."""
 
 
-def _instance(trouble: Trouble, size: Size) -> Instance:
+def instance_of(trouble: Trouble, size: Size) -> Instance:
     """In the large cluster the ordinary pod belongs to a Deployment: remedies are for its template then."""
     return Instance.of([trouble], size, owned=size == "many" and trouble.pod is not None)
 
@@ -21,7 +21,7 @@ def _instance(trouble: Trouble, size: Size) -> Instance:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("trouble", troubles(), ids=lambda one: one.name)
 def test_the_answer_is_true_and_its_remedies_work(trouble: Trouble, size: Size) -> None:
-    complaints: dict[Any, list[str]] = dict(judged(_instance(trouble, size)))
+    complaints: dict[Any, list[str]] = dict(judged(instance_of(trouble, size)))
     known = WRONG.get(f"{trouble.name} {size}", [])
     new = [text for aspect, texts in complaints.items() if aspect not in known for text in texts]
     assert not new, "\n".join(new)

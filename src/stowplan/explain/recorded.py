@@ -26,7 +26,8 @@ from stowplan.explain.document.preemption import (
     RuledOutExample,
     Spared,
 )
-from stowplan.explain.sentences import brief, did_preempt, names, stay, would_preempt
+from stowplan.explain.sentences.preemption import did_preempt, stay, would_preempt
+from stowplan.explain.sentences.words import brief, names
 from stowplan.runtime.clock import as_date
 from stowplan.scheduler.cycle.scheduling_cycle import choose_node
 from stowplan.scheduler.framework.decision import DecisionRecord

@@ -31,7 +31,7 @@ from stowplan.explain.layers.deciders import Deciders
 from stowplan.explain.layers.gaps import gaps_of
 from stowplan.explain.layers.reads import ClientReads, DumpReads, ObjectReads
 from stowplan.explain.layers.starting import late_stages, may_be_stopped
-from stowplan.explain.sentences import told_pod
+from stowplan.explain.sentences.pod import told_pod
 from stowplan.explain.states import GONE, PENDING, PLACED
 from stowplan.scheduler.framework.budget import run_at_once
 from stowplan.scheduler.framework.registry import installed_plugins, load_plugin

@@ -30,7 +30,7 @@ from stowplan.explain.document.queue import (
     QueueEntry,
 )
 from stowplan.explain.layout import Palette, safe
-from stowplan.explain.sentences import brief
+from stowplan.explain.sentences.words import brief
 from stowplan.explain.terminal.board import Rates, render
 from stowplan.simulate.snapshot import SnapshotError
 

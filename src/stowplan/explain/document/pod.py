@@ -46,6 +46,24 @@ class NearMiss(SparsePart, frozen=True):
     devices: tuple[DeviceFinding, ...] = ()
 
 
+class NodeGroup(SparsePart, frozen=True, kw_only=True):
+    """Nodes that one thing rules out: `8 nodes of pool infer: taint dedicated=infer:NoSchedule`.
+
+    `meant` are nodes that pass what the pod says about itself (selector, affinity, tolerations, claims), so
+    their obstacle is the cause. `size` is how much is missing: 0 is nearly nothing, 1 all there is.
+    """
+
+    name: str
+    """The nodes in words: `8 nodes of pool infer`, or the node if it is one."""
+    nodes: int
+    plugin: str
+    text: str
+    """What rules them out, in words: `taint dedicated=infer:NoSchedule`, `2 cpu short`."""
+    examples: tuple[str, ...] = ()
+    size: float = 1.0
+    meant: bool = False
+
+
 class Change(SparsePart, frozen=True):
     """A change after which the pod is placed.
 
@@ -64,6 +82,8 @@ class Change(SparsePart, frozen=True):
     victims: tuple[str, ...] = ()
     outcome: str = ""
     """Where the pod would go then, in words."""
+    command: str = ""
+    """What to type: kubectl commands that do it, on the owner where the pod has one."""
 
 
 class RequeueEvent(Part, frozen=True):
@@ -208,7 +228,12 @@ class PodDocument(Part, frozen=True, kw_only=True, tag_field="document", tag="po
     funnel: tuple[FunnelLine, ...] = ()
     near_misses: tuple[NearMiss, ...] = ()
     near_miss_count: int = 0
+    groups_of_nodes: tuple[NodeGroup, ...] = ()
+    """Rejected nodes by the one thing that rules them out: those that the pod could mean first, then by how
+    little is missing."""
     changes: tuple[Change, ...] = ()
+    untried: tuple[str, ...] = ()
+    """Changes that were not tried, with the reason."""
     preemption: Preemption | None = None
     wakes: tuple[RequeueEvent, ...] = ()
     attempts: tuple[Attempt, ...] = ()

@@ -14,14 +14,9 @@ from stowplan.api.pod import Pod
 from stowplan.explain.document.group import GroupDocument
 from stowplan.explain.document.pending import Cause, GroupOfCause, PendingDocument
 from stowplan.explain.document.pod import PodDocument
-from stowplan.explain.sentences import (
-    cause,
-    cause_of_gates,
-    cause_of_group,
-    pods_by_one_name,
-    remedy,
-    told_pending,
-)
+from stowplan.explain.sentences.group import cause_of_group
+from stowplan.explain.sentences.lists import pods_by_one_name, told_pending
+from stowplan.explain.sentences.pod import cause, cause_of_gates, remedy
 from stowplan.scheduler.table.podinfo import PodInfo
 
 NEAREST: Final = 64

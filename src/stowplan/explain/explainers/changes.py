@@ -21,7 +21,7 @@ from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.explain.document.pod import Change
 from stowplan.explain.explainers.rejections import NearRow
-from stowplan.explain.sentences import outcome
+from stowplan.explain.sentences.words import outcome
 from stowplan.scheduler.cycle.scheduling_cycle import choose_node
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.explanation import Remedy, RemedyPlugin

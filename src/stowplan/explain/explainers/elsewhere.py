@@ -9,7 +9,7 @@ from stowplan.api.pod import Pod
 from stowplan.explain.document.layers import Decider
 from stowplan.explain.document.pod import Change, PodDocument
 from stowplan.explain.explainers.facts import with_facts
-from stowplan.explain.sentences import outcome
+from stowplan.explain.sentences.words import outcome
 from stowplan.explain.states import FITS, PENDING, PLACED
 from stowplan.scheduler.framework.nominations import NO_NOMINATIONS
 from stowplan.scheduler.table.podinfo import PodInfo

@@ -22,7 +22,7 @@ from stowplan.explain.document.preemption import GroupPreemption
 from stowplan.explain.explainers.changes import added_node, added_slices, like
 from stowplan.explain.explainers.preemption import group_preemption
 from stowplan.explain.explainers.rejections import Rejections
-from stowplan.explain.sentences import told_group
+from stowplan.explain.sentences.group import told_group
 from stowplan.explain.states import FITS, INCOMPLETE, PLACED, WAITING
 from stowplan.runtime.logs import Logger
 from stowplan.scheduler.cycle.scheduling_cycle import NodeFinder, choose_node

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from stowplan.api.pod import Pod
 from stowplan.explain.document.group import GroupDocument
 from stowplan.explain.document.pod import PodDocument
-from stowplan.explain.sentences import told_pod
+from stowplan.explain.sentences.pod import told_pod
 from stowplan.explain.states import FITS, PENDING
 from stowplan.scheduler.table.pod_groups import PodGroups
 

@@ -27,7 +27,7 @@ from stowplan.explain.explainers.facts import with_facts
 from stowplan.explain.explainers.preemption import preemption_failed, preemption_found
 from stowplan.explain.explainers.rejections import NearRow, Rejections
 from stowplan.explain.recorded import decide, requeue_events
-from stowplan.explain.sentences import told_pod
+from stowplan.explain.sentences.pod import told_pod
 from stowplan.explain.states import FITS, PENDING, PLACED
 from stowplan.scheduler.framework.budget import EXPLAINING, Budget, LongSearchError, Step, run_at_once
 from stowplan.scheduler.framework.evaluation import Evaluation, rejectors_of

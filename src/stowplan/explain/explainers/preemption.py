@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from stowplan.explain.document.preemption import GroupPreemption, Preemption, VictimUnit
 from stowplan.explain.recorded import preemption_document
-from stowplan.explain.sentences import told_group_preemption
+from stowplan.explain.sentences.preemption import told_group_preemption
 from stowplan.scheduler.decisions import PreemptionRecord
 from stowplan.scheduler.framework.explanation import RuledOut, UnitOutcome
 from stowplan.scheduler.framework.interface import PostFilterResult

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from stowplan.explain.document.pending import Cause, PendingDocument
 from stowplan.explain.layout import PLAIN, Palette, cleaned, hanging, middle
-from stowplan.explain.sentences import told_pending
+from stowplan.explain.sentences.lists import told_pending
 from stowplan.explain.states import NOT_CREATED, NOT_OURS, NOT_RUNNING
 from stowplan.explain.terminal.pod import incomplete_lines
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from stowplan.explain.document.preemption import GroupPreemption, Preemption, PreemptionLine
 from stowplan.explain.layout import PLAIN, Palette, hanging, middle, plural, shortened
-from stowplan.explain.sentences import unit_name
+from stowplan.explain.sentences.preemption import unit_name
 
 NAME: Final = 40
 """How long names may be."""

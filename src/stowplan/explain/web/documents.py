@@ -49,7 +49,9 @@ from stowplan.explain.layers.gaps import gaps_of
 from stowplan.explain.layers.reads import ClientReads, ObjectReads
 from stowplan.explain.layers.starting import late_stages, may_be_stopped
 from stowplan.explain.recorded import attempts_of, queue_state
-from stowplan.explain.sentences import told_group, told_node, told_pod
+from stowplan.explain.sentences.group import told_group
+from stowplan.explain.sentences.lists import told_node
+from stowplan.explain.sentences.pod import told_pod
 from stowplan.explain.states import LANES, PENDING, PLACED
 from stowplan.explain.web.evictions import SOURCE, explain_gone, with_evictions
 from stowplan.explain.web.groups import group_lines, group_map, namespaces, with_queue_and_members

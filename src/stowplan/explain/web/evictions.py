@@ -9,7 +9,7 @@ from stowplan.api.pod import Pod
 from stowplan.explain.document.pod import PodDocument
 from stowplan.explain.explainers.facts import preempted
 from stowplan.explain.recorded import eviction_document
-from stowplan.explain.sentences import told_pod
+from stowplan.explain.sentences.pod import told_pod
 from stowplan.explain.states import GONE
 from stowplan.scheduler import Scheduler
 

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from stowplan.api.meta import timestamp
 from stowplan.explain.document.queue import Cost, DecisionLine, QueueEntry
 from stowplan.explain.recorded import decision_of
-from stowplan.explain.sentences import brief, decision_in_brief
+from stowplan.explain.sentences.lists import decision_in_brief
+from stowplan.explain.sentences.words import brief
 from stowplan.explain.web.groups import KINDS
 from stowplan.runtime.clock import as_date
 from stowplan.scheduler import Scheduler

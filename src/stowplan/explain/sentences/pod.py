@@ -1,0 +1,243 @@
+"""The sentences about one pod."""
+
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from stowplan.api.meta import timestamp
+from stowplan.explain.document.pod import Note, PodDocument, TooLarge
+from stowplan.explain.layout import moment, plural, span
+from stowplan.explain.sentences.group import group_remedy
+from stowplan.explain.sentences.preemption import made_room, was_evicted
+from stowplan.explain.sentences.words import NAMED, NO_CHANGE, SHOWN, brief, names
+from stowplan.explain.stages import stages_of
+from stowplan.explain.states import FITS, GONE, PENDING, PLACED, PLACES
+from stowplan.explain.wakes import objects_awaited, sentence
+
+
+def told_pod(found: PodDocument, now: float | None = None) -> PodDocument:
+    """The document with its sentences; `now` is the time in seconds since 1970 at which it was made."""
+    if now is not None:
+        found = replace(found, time=timestamp(now))
+    waits = found.state == PENDING
+    at_permit = found.queue is not None and found.queue.place == "waiting"
+    reason, helped = (cause(found), remedy(found)) if waits or at_permit else ("", "")
+    stages = stages_of(found, reason, helped)
+    found = replace(found, stages=stages)
+    stop = found.stopped
+    if stop is not None:
+        reason, helped = stop.text, stop.remedy
+    if found.evictions is not None:
+        found = replace(found, evictions=replace(found.evictions, headline=made_room(found.evictions)))
+    if found.evicted is not None:
+        found = replace(found, evicted=replace(found.evicted, headline=was_evicted(found.evicted)))
+    return replace(
+        found,
+        headline=_headline(found),
+        cause=reason,
+        remedy=helped,
+        stopped_at=None if stop is None else stop.name,
+        situation=tuple(_situation(found)),
+        notes=tuple(_notes(found)),
+        why=tuple(_why(found)),
+        awaits=tuple(sentence(found.wakes, found.funnel)) if waits else (),
+    )
+
+
+def _headline(found: PodDocument) -> str:
+    if found.state == PENDING:
+        return f"{found.pod} is pending: {_in_the_way(found)}"
+    if found.state == FITS:
+        count = plural(found.feasible, "node")
+        return f"{found.pod} would go to {found.would_go_to}: {count} of {found.nodes} fit"
+    if found.state == GONE:
+        return f"{found.pod} is gone: {found.message}"
+    stop = found.stopped
+    if stop is not None:
+        bound = found.queue is None or found.queue.place not in ("waiting", "binding")
+        verb = "is on" if bound else "is to go to"
+        return (
+            f"{found.pod} {verb} {found.node} and {'does not run' if bound else 'is not bound'}: {stop.text}"
+        )
+    return f"{found.pod} is on {found.node}"
+
+
+def _in_the_way(found: PodDocument) -> str:
+    """Why a pod is pending, as briefly as a headline has it."""
+    queue = found.queue
+    if found.gates:
+        return f"held by scheduling {'gate' if len(found.gates) == 1 else 'gates'} {', '.join(found.gates)}"
+    if found.group is not None and found.waits_for_group:
+        return found.group.headline
+    if not found.is_ours:
+        return _undecided(found)
+    if queue is not None and queue.place == "waiting":
+        return f"{queue.node} is reserved, {', '.join(queue.held_by) or 'Permit'} holds it"
+    if not found.nodes and found.incomplete:
+        return found.incomplete[0]
+    if not found.funnel:
+        return found.message
+    if found.too_large:
+        return _larger_than_any(found.too_large)
+    if found.rejected_outright:
+        return found.funnel[0].reason
+    return f"no node fits (0 of {found.nodes})"
+
+
+def cause(found: PodDocument) -> str:
+    """Why a pod waits, as a list of causes has it: with the reasons that rule out most nodes."""
+    if found.group is not None and found.waits_for_group:
+        return f"{found.group.kind}: {found.group.reason}"
+    if found.gates:
+        return cause_of_gates(found.gates)[0]
+    if not found.is_ours:
+        return _undecided(found)
+    if found.state == FITS:
+        return "about to be scheduled: a node fits"
+    if not found.funnel or found.too_large or found.rejected_outright or found.feasible:
+        return _in_the_way(found)
+    lines = [f"{line.reason} on {line.nodes}" for line in found.funnel[:SHOWN]]
+    return f"{', '.join(lines)} of {found.nodes} nodes"
+
+
+def remedy(found: PodDocument) -> str:
+    """The changes that help a waiting pod most, in words."""
+    if found.group is not None and found.waits_for_group:
+        return group_remedy(found.group.changes)
+    if found.gates:
+        return cause_of_gates(found.gates)[1]
+    if not found.is_ours:
+        return _remedy_elsewhere(found)
+    if found.state == FITS:
+        return "nothing: wait"
+    texts = [change.text for change in found.changes[:SHOWN]]
+    if found.too_large:
+        texts = [*texts[: SHOWN - 1], "a larger node type"]
+    if not found.nodes and found.incomplete:
+        return "add what is missing to the dump"
+    if not texts and found.rejected_outright:
+        texts = objects_awaited(found.wakes)[:SHOWN]
+    return ", or ".join(texts) or NO_CHANGE
+
+
+def _undecided(found: PodDocument) -> str:
+    """Why a pod waits that the scheduler that answers does not decide."""
+    decider = found.decider
+    if decider is None:
+        return ""
+    if decider.kind == "nobody":
+        return f"nobody answers to schedulerName {decider.scheduler}"
+    if decider.kind == "unknown":
+        return f"schedulerName {decider.scheduler} is none of the profiles here"
+    said = brief(found.message)
+    return (
+        f"scheduler {decider.scheduler} decides it and {f'says: {said}' if said else 'has said nothing yet'}"
+    )
+
+
+def _remedy_elsewhere(found: PodDocument) -> str:
+    """What helps a pod that the scheduler that answers does not decide."""
+    decider = found.decider
+    if decider is None or decider.kind == "other":
+        name = "" if decider is None else decider.scheduler
+        return f"ask scheduler {name}, or evaluate with its configuration (--config)"
+    if decider.kind == "unknown":
+        return (
+            f"see whether scheduler {decider.scheduler} runs, or evaluate with its configuration (--config)"
+        )
+    texts = [f"start scheduler {decider.scheduler}", *(change.text for change in found.changes[:1])]
+    return ", or ".join(texts)
+
+
+def cause_of_gates(gates: Sequence[str]) -> tuple[str, str]:
+    """Why a pod with scheduling gates waits, and what helps."""
+    return f"scheduling gate {', '.join(gates)}", "whoever owns the gate"
+
+
+def _larger_than_any(short: Sequence[TooLarge]) -> str:
+    parts = [
+        f"{one.resource} {one.wanted}, largest {one.largest}"
+        if one.largest != "0"
+        else f"{one.resource} {one.wanted}, no node has any"
+        for one in short
+    ]
+    return f"larger than any node ({'; '.join(parts)})"
+
+
+def _situation(found: PodDocument) -> Iterator[str]:
+    """Where the pod is, since when and until when, and where all this is known from."""
+    now = moment(found.time)
+    if found.attempts:
+        last = found.attempts[0]
+        then = moment(last.time)
+        ago = "" if then is None or now is None else f", {span(now - then)} ago"
+        yield f"attempt {last.number}{ago}"
+    queue = found.queue
+    place = "" if queue is None or queue.place not in PLACES else PLACES[queue.place].short
+    if queue is not None and place:
+        until = moment(queue.until)
+        if until is not None and now is not None:
+            ahead = span(until - now)
+            place += f" until in {ahead}" if queue.place == "backoff" else f", at the latest in {ahead}"
+        yield place
+    yield f"source: {found.source}"
+
+
+def _notes(found: PodDocument) -> Iterator[Note]:
+    """What else is known of a pod that changes what all the rest means."""
+    held = {} if found.queue is None else found.queue.held_by
+    yield from (Note(plugin, said) for plugin, said in held.items())
+    nominated = found.nominated_node and found.state != PLACED
+    victims = () if found.evictions is None else found.evictions.victims
+    if nominated:
+        leave = f", waits for {names(victims, NAMED)} to leave (evicted for it)" if victims else ""
+        yield Note("", f"nominated to {found.nominated_node}{leave}")
+    elif found.evictions is not None and victims:
+        yield Note("", found.evictions.headline)
+    if found.state == PENDING:
+        yield from (Note(f"claim {one.claim}", one.text) for one in found.claims)
+    if found.evicted is not None and found.state != GONE:
+        yield Note("", found.evicted.headline)
+
+
+def _why(found: PodDocument) -> Iterator[str]:
+    """Why the pod is on its node or would go to one."""
+    node = found.would_go_to
+    if found.state == GONE:
+        return
+    if node is None:
+        if found.state != PENDING and not found.is_ours and found.decider is not None:
+            yield f"Scheduler {found.decider.scheduler} decided that; its plugins are not known here."
+        elif found.state != PENDING and found.message:
+            yield found.message
+        return
+    count = f"{plural(found.feasible, 'node')} of {found.nodes}"
+    if found.state == PENDING:
+        if found.waits_for_group:
+            yield f"The pod alone would fit: {count} would take it."
+        elif found.gates:
+            yield f"Without its gates it would go to {node}: {count} fit."
+        else:
+            yield f"It would go to {node}: {count} fit."
+        return
+    if found.ties > 1:
+        yield f"{found.ties} nodes are equally good; ties are broken at random."
+    elif found.decided_by and len(found.scores) > 1:
+        lead = plural(found.margin or 0, "point")
+        runner_up = found.scores[1].node
+        yield f"{node} is ahead of {runner_up} by {lead}, most of it from {found.decided_by}."
+    else:
+        yield f"{node} is the only node that fits."
+    if found.state == PLACED:
+        yield _again(found)
+
+
+def _again(found: PodDocument) -> str:
+    node = found.would_go_to
+    if node == found.node:
+        return "It would be placed there again now."
+    if found.message:
+        return f"{found.message}; it would go to {node}."
+    own = next((one.total for one in found.scores if one.node == found.node), None)
+    lead = "" if own is None else f", {plural(found.scores[0].total - own, 'point')} better"
+    return f"It would go to {node} now{lead}."
