@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 # The tests start many processes, which would all compile everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: up test test-long stories coverage fuzz-parsers fuzz-openapi wheel wheel-trial python-trials newcomer chart image image-trial docs docs-trial schema lock man check lint types layers kubectl chromium mmdebstrap clean
+.PHONY: up test test-long stories coverage fuzz-parsers fuzz-openapi wheel wheel-trial python-trials newcomer chart image image-trial docs docs-trial schema troubles lock man check lint types layers kubectl chromium mmdebstrap clean
 
 up: $(INSTALLED)
 	$(BIN)/stowplan up --demo
@@ -89,6 +89,10 @@ image-trial: image
 schema: $(READY)
 	$(BIN)/python -c 'from stowplan.explain.document.schema import schema_text as text; print(text(), end="")' \
 	    > docs/decision-document.schema.json
+
+# docs/troubles.md: the causes that keep pods from running, with the answers to them.
+troubles: $(READY)
+	PYTHONPATH=tests $(BIN)/python -m troubles --page
 
 # The documentation as a site, in dist/site. Warnings are errors: a link that leads nowhere, a page that is not in it.
 docs: $(READY)
