@@ -15,9 +15,9 @@ PAGE: Final = Path(__file__).parents[2] / "docs" / "troubles.md"
 _HEAD: Final = """# Troubles
 
 {count} causes that keep pods from running, from a controller that creates no pod to a container that never
-becomes ready: what people see, what stowplan says, what it means and what helps. Each is a test: it starts the
-trouble in a cluster of 8 and of 200 nodes, compares the answer, and runs every command that is offered, as it is
-printed, until the pod runs. The answers below are those of the small cluster. On any cluster, ask
+becomes ready: what people see, what stowplan says, what it means and what helps. Each is a test: it starts
+the trouble in a cluster of 8 and of 200 nodes, compares the answer, and runs every command that is offered,
+as it is printed, until the pod runs. The answers below are those of the small cluster. On any cluster, ask
 `kubectl why pod/web -n shop`, or `kubectl why deployment/web -n shop`.
 
 [explain.md](explain.md) says how to read an answer. `make troubles` writes this page.
