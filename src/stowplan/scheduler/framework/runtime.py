@@ -15,13 +15,10 @@ from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.scheduler.framework.budget import AT_ONCE, Budget, standing_still
 from stowplan.scheduler.framework.contract import Signs
 from stowplan.scheduler.framework.cycle_state import Cycle
-from stowplan.scheduler.framework.evaluation import NOTHING_SAID, Evaluation, PreFiltering
+from stowplan.scheduler.framework.evaluation import Evaluation, PreFiltering
 from stowplan.scheduler.framework.extension_points import (
-    call_plugin,
-    checked_pre_filter,
     count_calls,
     guarded,
-    plugin_error,
 )
 from stowplan.scheduler.framework.instrument import Probe
 from stowplan.scheduler.framework.interface import (
@@ -41,8 +38,6 @@ from stowplan.scheduler.framework.protocols import (
     GatingPlugin,
     GroupMemberPlugin,
     PreEnqueuePlugin,
-    PreFilterPlugin,
-    PreScorePlugin,
     QueueSortPlugin,
     SortingPlugin,
 )
@@ -53,12 +48,12 @@ from stowplan.scheduler.framework.reuse.equivalence_class import (
     ClassKeys,
     EquivalenceClass,
     EquivalenceClasses,
-    Settled,
 )
 from stowplan.scheduler.framework.reuse.filter_results import FilterColumn, FilterResults, SharedCodes
+from stowplan.scheduler.framework.reuse.pre_filter import FixedAnswers, pre_filter, pre_score
 from stowplan.scheduler.framework.reuse.score_results import ScoreColumn, ScoreResults
 from stowplan.scheduler.framework.simulation import Simulations, filter_with_nominated_pods, try_nominated
-from stowplan.scheduler.framework.status import SKIP_CLASS, Code, PluginError, Status, unresolvable
+from stowplan.scheduler.framework.status import Code, PluginError
 from stowplan.scheduler.table.columns import BoolColumn, IntColumn
 from stowplan.scheduler.table.podinfo import PodInfo, PodTemplate
 from stowplan.scheduler.table.table import ClusterTable
@@ -153,7 +148,7 @@ class Framework:
         signing = [(plugin, plugin.contract.signs) for plugin in involved.values()]
         self._by_shape = [plugin for plugin, signs in signing if signs is Signs.TEMPLATE_WITHOUT_LABELS]
         self._by_labels = [plugin for plugin, signs in signing if signs is Signs.TEMPLATE]
-        self._fixed: _Fixed = {}
+        self._fixed: FixedAnswers = {}
         self._shared_codes = SharedCodes()
         self._shared_filters = {
             plugin.name: place
@@ -580,139 +575,6 @@ class Framework:
         return Simulations(
             self.table, self._pre_filters, self._filters_with_traits, attempt, memos, nominations
         )
-
-
-# PreFilter and PreScore: plugins whose answer depends on the signature alone run once per class
-
-
-_Circumstances = tuple[str, frozenset[str], bool, tuple[str, ...]]
-"""Key of the answers that hold for a class: the point, the plugins that could not sign, no volumes, plugins
-that skip alike."""
-_Fixed = dict[_Circumstances, tuple[frozenset[str], tuple[Plugin, ...]]]
-"""By that, the names of plugins that are not asked again for pods of the class, and the others."""
-
-
-def pre_filter(
-    plugins: Sequence[Plugin], cycle: Cycle, pod_class: EquivalenceClass, known: _Fixed
-) -> PreFiltering:
-    """Combined result of PreFilter plugins. Raises PluginError if one fails."""
-    settled = pod_class.settled_pre_filters
-    asked = plugins
-    skipping: tuple[str, ...] = ()
-    if settled is not None:
-        cycle.adopt(settled.states)
-        asked = settled.asking
-    elif not cycle.pod.template.volumes and not pod_class.unsigned:
-        asked = [plugin for plugin in plugins if plugin.contract.signs is not _VOLUMES]
-        skipping = tuple([plugin.name for plugin in plugins if plugin.contract.signs is _VOLUMES])
-    result = NOTHING_SAID
-    alike: list[Plugin] = []
-    complete = True
-    for plugin in asked:
-        filterer: PreFilterPlugin = plugin  # type: ignore[assignment]
-        answer = call_plugin(plugin, "PreFilter", filterer.pre_filter, cycle, cycle.pod)
-        if answer is None:
-            continue
-        if not isinstance(answer, Status):
-            answer = checked_pre_filter(plugin, answer)
-            complete = complete and not plugin.contract.constant_pre_filter
-            result = _narrowed(result, plugin, answer.node_names)
-            if result.status is not None:
-                break
-        elif answer.code is Code.SKIP:
-            skipping += (plugin.name,)
-            if answer is SKIP_CLASS:
-                alike.append(plugin)
-        elif answer.code.is_rejection:
-            result = result._replace(status=answer.by(plugin.name))
-            if answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                break
-        elif answer.code is not Code.SUCCESS:
-            raise plugin_error(plugin, "PreFilter", answer.message)
-    if settled is not None:
-        cycle.skipped = settled.skipped_with(skipping)
-        return result
-    cycle.skipped = frozenset(skipping)
-    if complete and result.status is None:
-        pod_class.settled_pre_filters = _settle(
-            cycle, pod_class, plugins, alike, "constant_pre_filter", known
-        )
-    return result
-
-
-def pre_score(plugins: Sequence[Plugin], cycle: Cycle, pod_class: EquivalenceClass, known: _Fixed) -> None:
-    """Ask PreScore plugins. Raises PluginError if one fails."""
-    settled = pod_class.settled_pre_scores
-    asked = plugins
-    if settled is not None:
-        cycle.adopt_score(settled.states)
-        asked = settled.asking
-    skipping: tuple[str, ...] = ()
-    alike: list[Plugin] = []
-    for plugin in asked:
-        scorer: PreScorePlugin = plugin  # type: ignore[assignment]
-        answer: Status | None = call_plugin(plugin, "PreScore", scorer.pre_score, cycle, cycle.pod)
-        if answer is None or answer.code is Code.SUCCESS:
-            continue
-        if answer.code is not Code.SKIP:
-            raise plugin_error(plugin, "PreScore", answer.message)
-        skipping += (plugin.name,)
-        if answer is SKIP_CLASS:
-            alike.append(plugin)
-    if settled is not None:
-        cycle.skipped_score = settled.skipped_with(skipping)
-        return
-    cycle.skipped_score = frozenset(skipping)
-    pod_class.settled_pre_scores = _settle(cycle, pod_class, plugins, alike, "constant_pre_score", known)
-
-
-def _narrowed(result: PreFiltering, plugin: Plugin, names: frozenset[str]) -> PreFiltering:
-    """Only nodes that every such plugin asks for are looked at."""
-    rejectors = result.rejectors | {plugin.name}
-    left = names if result.node_names is None else result.node_names & names
-    status = result.status
-    if not left:
-        asked = sorted(rejectors)
-        if len(asked) == 1:
-            reason = f"node(s) didn't satisfy plugin {asked[0]}"
-        else:
-            reason = f"node(s) didn't satisfy plugin(s) [{' '.join(asked)}] simultaneously"
-        status = unresolvable(reason)
-    return PreFiltering(status, left, rejectors)
-
-
-def _settle(
-    cycle: Cycle,
-    pod_class: EquivalenceClass,
-    plugins: Sequence[Plugin],
-    alike: Sequence[Plugin],
-    constant: str,
-    known: _Fixed,
-) -> Settled:
-    """Consequences of the first pod's answers for the next pods of the class.
-
-    Fixed are those of plugins that depend on the signature alone, or that skip all pods that are `alike`.
-    """
-    unsigned = pod_class.unsigned
-    plain = not cycle.pod.template.volumes
-    circumstances = (constant, unsigned, plain, tuple([plugin.name for plugin in alike]))
-    found = known.get(circumstances)
-    if found is None:
-        names = frozenset(
-            plugin.name
-            for plugin in plugins
-            if plugin.name not in unsigned
-            and (
-                getattr(plugin.contract, constant)
-                or plugin in alike
-                or (plain and plugin.contract.signs is _VOLUMES)
-            )
-        )
-        found = known[circumstances] = (names, tuple(p for p in plugins if p.name not in names))
-    fixed, asking = found
-    if constant == "constant_pre_score":
-        return Settled(fixed & cycle.skipped_score, cycle.score_states_of(fixed), asking, {})
-    return Settled(fixed & cycle.skipped, cycle.states_of(fixed), asking, {})
 
 
 def _signature(plugin: Plugin, pod: PodInfo) -> Hashable:
