@@ -31,7 +31,6 @@ CLOSED = (
 SECRET = "only for those who may"
 HEALTHY = "well and alive"
 QUIET = 0.25
-PATIENCE = 60.0
 
 
 class RunningPort:
