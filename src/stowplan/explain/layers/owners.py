@@ -1,0 +1,93 @@
+"""The controllers above a pod: a Deployment above its ReplicaSet, a CronJob above its Job.
+
+A change of a pod lasts only if it is made where the pod comes from: its controller makes the next one from
+the template.
+"""
+
+from typing import Final, NamedTuple
+
+from stowplan.api import catalogue
+from stowplan.api.catalogue import Resource
+from stowplan.api.meta import Object, OwnerReference
+from stowplan.api.pod import Pod
+from stowplan.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet, StatefulSet
+from stowplan.explain.layers.reads import ObjectReads
+
+TYPES: Final[dict[str, tuple[Resource, type[Object]]]] = {
+    "Deployment": (catalogue.DEPLOYMENTS, Deployment),
+    "ReplicaSet": (catalogue.REPLICA_SETS, ReplicaSet),
+    "StatefulSet": (catalogue.STATEFUL_SETS, StatefulSet),
+    "DaemonSet": (catalogue.DAEMON_SETS, DaemonSet),
+    "Job": (catalogue.JOBS, Job),
+    "CronJob": (catalogue.CRON_JOBS, CronJob),
+}
+"""Workloads by kind. Controllers of other kinds are known by their reference alone."""
+_HASH: Final = "pod-template-hash"
+_MOST: Final = 6
+"""Controllers above each other that are followed: references may form a circle."""
+
+
+class Owner(NamedTuple):
+    """A controller of a pod, or one above that."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+
+    @property
+    def argument(self) -> str:
+        """The object as kubectl takes it: `deployment/web`, `rollout.argoproj.io/web`."""
+        group = self.api_version.rpartition("/")[0]
+        kind = self.kind.lower()
+        return (
+            f"{kind}/{self.name}" if self.is_workload else f"{kind}{'.' if group else ''}{group}/{self.name}"
+        )
+
+    @property
+    def is_workload(self) -> bool:
+        """True for the kinds of Kubernetes whose pod template is known to be at `spec.template`."""
+        known = TYPES.get(self.kind)
+        return known is not None and known[0].api_version == self.api_version
+
+
+async def owner_of(pod: Pod, reads: ObjectReads) -> Owner | None:
+    """The topmost controller of a pod; None for a pod without one."""
+    found = await owners_of(pod, reads)
+    return found[-1] if found else None
+
+
+async def owners_of(pod: Pod, reads: ObjectReads) -> tuple[Owner, ...]:
+    """The controllers above a pod, the nearest first.
+
+    A ReplicaSet that cannot be read is known to be a Deployment's by the hash in its name.
+    """
+    found: list[Owner] = []
+    reference = controller_of(pod)
+    while reference is not None and len(found) < _MOST:
+        owner = Owner(reference.api_version, reference.kind, pod.namespace, reference.name)
+        found.append(owner)
+        if not owner.is_workload:
+            break
+        resource, cls = TYPES[owner.kind]
+        obj = await reads.get(resource, cls, owner.namespace, owner.name)
+        if obj is None:
+            found += _by_hash(pod, owner)
+            break
+        reference = controller_of(obj)
+    return tuple(found)
+
+
+def controller_of(obj: Object) -> OwnerReference | None:
+    """The reference to the controller of an object."""
+    return next((one for one in obj.metadata.owner_references if one.controller), None)
+
+
+def _by_hash(pod: Pod, owner: Owner) -> list[Owner]:
+    """The Deployment of a ReplicaSet by its name, which ends with the hash of the template."""
+    end = f"-{pod.metadata.labels.get(_HASH, '')}"
+    if owner.kind != "ReplicaSet" or len(end) == 1 or not owner.name.endswith(end):
+        return []
+    return [
+        Owner(catalogue.DEPLOYMENTS.api_version, "Deployment", owner.namespace, owner.name.removesuffix(end))
+    ]
