@@ -1,7 +1,8 @@
 // Small helpers to build the page. Text is always set as text, never as markup: names come from the cluster.
 
 export const el = (tag, attributes, ...children) => filled(document.createElement(tag), attributes, children);
-export const svg = (tag, attributes, ...children) => filled(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+export const svg = (tag, attributes, ...children) =>
+  filled(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
 function filled(node, attributes = {}, children = []) {
   for (const [name, value] of Object.entries(attributes)) {
@@ -11,7 +12,9 @@ function filled(node, attributes = {}, children = []) {
     else if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else node.setAttribute(name, value === true ? "" : value);
   }
-  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  node.append(
+    ...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false),
+  );
   return node;
 }
 
@@ -21,37 +24,63 @@ export const show = (place, ...children) => place.replaceChildren(...children.fl
 export function redraw(place, ...children) {
   const key = place.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
   show(place, ...children);
-  if (key !== undefined) place.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({ preventScroll: true });
+  if (key !== undefined)
+    place.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({ preventScroll: true });
 }
 
 export function table(headings, rows, { caption = "", numeric = [] } = {}) {
-  const head = el("tr", {}, headings.map((text, index) => el("th", { class: numeric.includes(index) ? "num" : null, scope: "col" }, text)));
+  const head = el(
+    "tr",
+    {},
+    headings.map((text, index) =>
+      el("th", { class: numeric.includes(index) ? "num" : null, scope: "col" }, text),
+    ),
+  );
   const body = rows.map(({ cells, open, key = null }) => {
-    const row = el("tr", open ? { class: "link", tabindex: "0", "data-key": key } : {},
-      cells.map((cell, index) => el("td", { class: numeric.includes(index) ? "num" : null }, cell ?? "")));
+    const row = el(
+      "tr",
+      open ? { class: "link", tabindex: "0", "data-key": key } : {},
+      cells.map((cell, index) => el("td", { class: numeric.includes(index) ? "num" : null }, cell ?? "")),
+    );
     if (open) {
       row.addEventListener("click", open);
-      row.addEventListener("keydown", (event) => { if (event.key === "Enter") open(); });
+      row.addEventListener("keydown", (event) => {
+        if (event.key === "Enter") open();
+      });
     }
     return row;
   });
-  return el("table", {}, caption ? el("caption", { class: "sr" }, caption) : null, el("thead", {}, head), el("tbody", {}, body));
+  return el(
+    "table",
+    {},
+    caption ? el("caption", { class: "sr" }, caption) : null,
+    el("thead", {}, head),
+    el("tbody", {}, body),
+  );
 }
 
-export const empty = (sentence, command = "") => el("div", { class: "empty" }, el("p", {}, sentence), command ? el("code", {}, command) : null);
+export const empty = (sentence, command = "") =>
+  el("div", { class: "empty" }, el("p", {}, sentence), command ? el("code", {}, command) : null);
 
 // A name cut in the middle: both ends tell names apart.
-export const middle = (name, most) => (name.length <= most ? name : `${name.slice(0, Math.ceil((most - 1) / 2))}…${name.slice(name.length - Math.floor((most - 1) / 2))}`);
+export const middle = (name, most) =>
+  name.length <= most
+    ? name
+    : `${name.slice(0, Math.ceil((most - 1) / 2))}…${name.slice(name.length - Math.floor((most - 1) / 2))}`;
 
 export const plural = (count, one, many = `${one}s`) => `${number(count)} ${count === 1 ? one : many}`;
 export const number = (value) => Number(value).toLocaleString("en-US");
 
 export function amount(resource, value) {
-  if (resource === "cpu") return value % 1000 && value < 10000 ? `${value}m` : number(+(value / 1000).toFixed(1));
+  if (resource === "cpu")
+    return value % 1000 && value < 10000 ? `${value}m` : number(+(value / 1000).toFixed(1));
   if (resource === "memory" || resource === "ephemeral-storage" || resource.startsWith("hugepages-")) {
     const units = ["", "Ki", "Mi", "Gi", "Ti", "Pi"];
     let place = 0;
-    while (value >= 1024 && place < units.length - 1) { value /= 1024; place += 1; }
+    while (value >= 1024 && place < units.length - 1) {
+      value /= 1024;
+      place += 1;
+    }
     return `${+value.toFixed(1)}${units[place]}`;
   }
   return number(value);

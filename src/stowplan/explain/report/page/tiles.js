@@ -18,7 +18,10 @@ export class Tiles {
     this.paint = () => null;
     canvas.addEventListener("mousemove", (event) => onHover(this.at(event), event));
     canvas.addEventListener("mouseleave", (event) => onHover(-1, event));
-    canvas.addEventListener("click", (event) => { const index = this.at(event); if (index >= 0) onOpen(index); });
+    canvas.addEventListener("click", (event) => {
+      const index = this.at(event);
+      if (index >= 0) onOpen(index);
+    });
     canvas.addEventListener("keydown", (event) => this.move(event, onOpen));
     new ResizeObserver(() => this.draw()).observe(canvas);
   }
@@ -34,13 +37,17 @@ export class Tiles {
   layout(width, height) {
     const key = [width, height, ...this.groups.map((group) => group.nodes.length)].join();
     if (!this.groups.length) this.places = [];
-    else if (key === this.key) this.places.forEach((place, index) => { place.group = this.groups[index]; });
+    else if (key === this.key)
+      this.places.forEach((place, index) => {
+        place.group = this.groups[index];
+      });
     else {
       let best = { size: 0, across: 1 };
       const most = Math.max(1, Math.min(this.groups.length, Math.floor(width / NARROWEST)));
       for (let across = 1; across <= most; across += 1) {
         let size = 150;
-        while (size > best.size && size > 2 && !this.fits(size, width, height, across)) size -= size > 16 ? 1 : 0.5;
+        while (size > best.size && size > 2 && !this.fits(size, width, height, across))
+          size -= size > 16 ? 1 : 0.5;
         if (size > best.size) best = { size, across };
       }
       this.size = best.size;
@@ -51,10 +58,16 @@ export class Tiles {
 
   fits(size, width, height, across) {
     this.places = [];
-    let x = 0, y = 0, rowHeight = 0;
+    let x = 0,
+      y = 0,
+      rowHeight = 0;
     for (const group of this.groups) {
       const box = this.box(group, size, (width - GAP * (across - 1)) / across);
-      if (x > 0 && x + box.width > width + 0.5) { x = 0; y += rowHeight + GAP; rowHeight = 0; }
+      if (x > 0 && x + box.width > width + 0.5) {
+        x = 0;
+        y += rowHeight + GAP;
+        rowHeight = 0;
+      }
       this.places.push({ x, y, ...box, group });
       x += box.width + GAP;
       rowHeight = Math.max(rowHeight, box.height);
@@ -66,24 +79,42 @@ export class Tiles {
   box(group, size, share) {
     const nodes = group.nodes.length;
     const columns = Math.max(1, Math.min(nodes, Math.floor(share / size)));
-    return { columns, width: Math.max(columns * size, Math.min(share, NARROWEST)), height: HEADING + Math.ceil(nodes / columns) * size };
+    return {
+      columns,
+      width: Math.max(columns * size, Math.min(share, NARROWEST)),
+      height: HEADING + Math.ceil(nodes / columns) * size,
+    };
   }
 
   draw() {
     const { canvas, context } = this;
-    const width = canvas.clientWidth, height = canvas.clientHeight, ratio = window.devicePixelRatio || 1;
+    const width = canvas.clientWidth,
+      height = canvas.clientHeight,
+      ratio = window.devicePixelRatio || 1;
     if (!width || !height) return;
     canvas.width = width * ratio;
     canvas.height = height * ratio;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, width, height);
     this.layout(width, height);
-    const tile = real("--tile"), text = real("--quiet"), accent = real("--accent"), line = real("--ground");
+    const tile = real("--tile"),
+      text = real("--quiet"),
+      accent = real("--accent"),
+      line = real("--ground");
     context.font = "12px system-ui, sans-serif";
     for (const place of this.places) {
       context.fillStyle = text;
-      context.fillText(place.group.bare ? place.group.name : `${place.group.name || "(none)"}  ·  ${place.group.nodes.length}`, place.x, place.y + 13, place.width);
-      place.group.nodes.forEach((index, number) => this.drawTile(place, index, number, { tile, accent, line }));
+      context.fillText(
+        place.group.bare
+          ? place.group.name
+          : `${place.group.name || "(none)"}  ·  ${place.group.nodes.length}`,
+        place.x,
+        place.y + 13,
+        place.width,
+      );
+      place.group.nodes.forEach((index, number) =>
+        this.drawTile(place, index, number, { tile, accent, line }),
+      );
     }
   }
 
@@ -133,7 +164,8 @@ export class Tiles {
 
   at(event) {
     const box = this.canvas.getBoundingClientRect();
-    const x = event.clientX - box.left, y = event.clientY - box.top;
+    const x = event.clientX - box.left,
+      y = event.clientY - box.top;
     for (const place of this.places) {
       const column = Math.floor((x - place.x) / this.size);
       const row = Math.floor((y - place.y - HEADING) / this.size);

@@ -3,7 +3,10 @@
 const PREFIX = "/stowplan/v1";
 
 export class ApiError extends Error {
-  constructor(code, message) { super(message); this.code = code; }
+  constructor(code, message) {
+    super(message);
+    this.code = code;
+  }
 }
 
 export async function get(path) {
@@ -19,7 +22,10 @@ export async function get(path) {
 }
 
 export const podPath = (key) => `/pods/${key.split("/").map(encodeURIComponent).join("/")}`;
-export const groupPath = (id) => { const [kind, ...rest] = id.split("/"); return `/${kind}s/${rest.map(encodeURIComponent).join("/")}`; };
+export const groupPath = (id) => {
+  const [kind, ...rest] = id.split("/");
+  return `/${kind}s/${rest.map(encodeURIComponent).join("/")}`;
+};
 export const nodePath = (name) => `/nodes/${encodeURIComponent(name)}`;
 
 // Listeners by event name; `lost` and `back` say whether the stream is there.

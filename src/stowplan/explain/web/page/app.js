@@ -46,7 +46,8 @@ async function go() {
   const { name, query, detail } = parse();
   const key = `${name}?${query}`;
   for (const link of document.querySelectorAll("nav a")) {
-    if (link.getAttribute("href") === `#/${name}` && !link.classList.contains("brand")) link.setAttribute("aria-current", "page");
+    if (link.getAttribute("href") === `#/${name}` && !link.classList.contains("brand"))
+      link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   if (key !== current) {
@@ -55,7 +56,9 @@ async function go() {
     leave = null;
     const inner = fresh(place);
     // A place may have drawn its frame and wait for the rest: that is not to be replaced.
-    const words = setTimeout(() => { if (!inner.hasChildNodes()) show(inner, el("p", { class: "quiet" }, "Loading…")); }, 300);
+    const words = setTimeout(() => {
+      if (!inner.hasChildNodes()) show(inner, el("p", { class: "quiet" }, "Loading…"));
+    }, 300);
     shown(inner, () => PLACES[name](inner, { stream, open, query })).then((left) => {
       clearTimeout(words);
       if (current === key && place.contains(inner)) leave = left || null;
@@ -93,8 +96,17 @@ const clock = (time) => time.toLocaleTimeString([], { hour12: false });
 stream.on("hello", (hello) => {
   const scheduler = hello.scheduler;
   status.title = `${hello.cluster}, ${scheduler.name} ${scheduler.version}, decides as kube-scheduler ${scheduler.release}, profiles ${scheduler.profiles.join(", ")}`;
-  show(status, el("span", {}, `${hello.cluster} · ${scheduler.name} ${scheduler.release} · ${scheduler.leader ? "leading" : "standby"} · `),
-    hello.pods ? el("b", {}, `${number(hello.pods.waiting)} waiting`) : null, hello.rate === null ? "" : ` · ${hello.rate} pods/s`, hello.time ? ` · ${clock(new Date(hello.time))}` : "");
+  show(
+    status,
+    el(
+      "span",
+      {},
+      `${hello.cluster} · ${scheduler.name} ${scheduler.release} · ${scheduler.leader ? "leading" : "standby"} · `,
+    ),
+    hello.pods ? el("b", {}, `${number(hello.pods.waiting)} waiting`) : null,
+    hello.rate === null ? "" : ` · ${hello.rate} pods/s`,
+    hello.time ? ` · ${clock(new Date(hello.time))}` : "",
+  );
 });
 stream.on("lost", (since) => {
   document.body.classList.add("lost");
@@ -115,15 +127,46 @@ let names = null;
 async function search() {
   const text = input.value.trim();
   const number_ = ++asked;
-  if (!text) { results.hidden = true; return; }
+  if (!text) {
+    results.hidden = true;
+    return;
+  }
   const asking = encodeURIComponent(text);
-  const [pods, found] = await Promise.all([get(`/pods?limit=12&search=${asking}`), get(`/podgroups?limit=6&search=${asking}`)]);
-  names ??= get("/nodes").then((nodes) => nodes.names, () => []);
+  const [pods, found] = await Promise.all([
+    get(`/pods?limit=12&search=${asking}`),
+    get(`/podgroups?limit=6&search=${asking}`),
+  ]);
+  names ??= get("/nodes").then(
+    (nodes) => nodes.names,
+    () => [],
+  );
   const nodes = (await names).filter((name) => name.toLowerCase().includes(text.toLowerCase())).slice(0, 6);
   if (number_ !== asked) return;
-  const items = [...found.items.map((one) => [one.kind.toLowerCase(), one.group, `group, ${one.state}`]), ...pods.items.map((one) => ["pod", one.pod, one.node || one.state]), ...nodes.map((name) => ["node", name, "node"])];
+  const items = [
+    ...found.items.map((one) => [one.kind.toLowerCase(), one.group, `group, ${one.state}`]),
+    ...pods.items.map((one) => ["pod", one.pod, one.node || one.state]),
+    ...nodes.map((name) => ["node", name, "node"]),
+  ];
   chosen = items.length ? 0 : -1;
-  show(results, items.length ? items.map(([kind, name, what], index) => el("li", { role: "option", "aria-selected": String(index === 0), "data-kind": kind, "data-name": name, onmousedown: () => pick(kind, name) }, el("span", {}, name), el("span", { class: "quiet" }, what))) : el("li", { class: "quiet" }, "Nothing found."));
+  show(
+    results,
+    items.length
+      ? items.map(([kind, name, what], index) =>
+          el(
+            "li",
+            {
+              role: "option",
+              "aria-selected": String(index === 0),
+              "data-kind": kind,
+              "data-name": name,
+              onmousedown: () => pick(kind, name),
+            },
+            el("span", {}, name),
+            el("span", { class: "quiet" }, what),
+          ),
+        )
+      : el("li", { class: "quiet" }, "Nothing found."),
+  );
   results.hidden = false;
 }
 
@@ -135,8 +178,15 @@ function pick(kind, name) {
 }
 
 let typed = null;
-input.addEventListener("input", () => { clearTimeout(typed); typed = setTimeout(search, 120); });
-input.addEventListener("blur", () => setTimeout(() => { results.hidden = true; }, 150));
+input.addEventListener("input", () => {
+  clearTimeout(typed);
+  typed = setTimeout(search, 120);
+});
+input.addEventListener("blur", () =>
+  setTimeout(() => {
+    results.hidden = true;
+  }, 150),
+);
 input.addEventListener("keydown", (event) => {
   const options = [...results.querySelectorAll("[role=option]")];
   if (event.key === "ArrowDown" || event.key === "ArrowUp") {
@@ -153,10 +203,25 @@ document.getElementById("search").addEventListener("submit", async (event) => {
 });
 
 // The keyboard: one place for all of it, and `?` tells.
-const KEYS = [["/", "search pods, groups, nodes, labels, causes"], ["1 to 5", "Cluster, Pending, Groups, Queue, Decisions"], ["j k", "next and previous line"], ["Enter", "open what is selected"],
-  ["arrows", "move between tiles and search results"], ["Esc", "close what is open"], ["?", "this list"]];
-const help = el("dialog", { "aria-label": "Keys" }, el("h1", {}, "Keys"), table(["key", ""], KEYS.map(([key, what]) => ({ cells: [el("kbd", {}, key), what] }))),
-  el("p", {}, el("button", { onclick: () => help.close() }, "Close")));
+const KEYS = [
+  ["/", "search pods, groups, nodes, labels, causes"],
+  ["1 to 5", "Cluster, Pending, Groups, Queue, Decisions"],
+  ["j k", "next and previous line"],
+  ["Enter", "open what is selected"],
+  ["arrows", "move between tiles and search results"],
+  ["Esc", "close what is open"],
+  ["?", "this list"],
+];
+const help = el(
+  "dialog",
+  { "aria-label": "Keys" },
+  el("h1", {}, "Keys"),
+  table(
+    ["key", ""],
+    KEYS.map(([key, what]) => ({ cells: [el("kbd", {}, key), what] })),
+  ),
+  el("p", {}, el("button", { onclick: () => help.close() }, "Close")),
+);
 document.body.append(help);
 document.getElementById("keys").addEventListener("click", () => help.showModal());
 
@@ -170,10 +235,20 @@ function step(by) {
 }
 
 document.addEventListener("keydown", (event) => {
-  if (event.target === input || event.target instanceof HTMLSelectElement || event.ctrlKey || event.metaKey || event.altKey || help.open) return;
+  if (
+    event.target === input ||
+    event.target instanceof HTMLSelectElement ||
+    event.ctrlKey ||
+    event.metaKey ||
+    event.altKey ||
+    help.open
+  )
+    return;
   const names = Object.keys(PLACES);
-  if (event.key === "/") { input.focus(); event.preventDefault(); }
-  else if (event.key === "?") help.showModal();
+  if (event.key === "/") {
+    input.focus();
+    event.preventDefault();
+  } else if (event.key === "?") help.showModal();
   else if (event.key === "j" || event.key === "k") step(event.key === "j" ? 1 : -1);
   else if (names[Number(event.key) - 1]) location.hash = `/${names[Number(event.key) - 1]}`;
   else if (event.key === "Escape" && !beside.hidden) close();

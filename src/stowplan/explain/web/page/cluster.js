@@ -18,7 +18,12 @@ export async function cluster(place, { stream, open, query }) {
     map: null,
     drawn: null,
   };
-  const canvas = el("canvas", { id: "tiles", tabindex: "0", role: "img", "aria-label": "Nodes of the cluster as tiles; the table below has the same numbers" });
+  const canvas = el("canvas", {
+    id: "tiles",
+    tabindex: "0",
+    role: "img",
+    "aria-label": "Nodes of the cluster as tiles; the table below has the same numbers",
+  });
   const tip = el("div", { id: "tip", class: "tip", hidden: true });
   const legend = el("ul", { class: "legend" });
   const numbers = el("details", {}, el("summary", { class: "quiet" }, "The same as a table"));
@@ -33,35 +38,105 @@ export async function cluster(place, { stream, open, query }) {
     if (state.drawn) tiles.set(state.drawn.groups, state.drawn.painter());
     else tiles.set(groupsOf(nodes, state.key), painter(nodes, state));
   };
-  numbers.addEventListener("toggle", () => { if (numbers.open) show(numbers, numbers.firstChild, numbersOf(nodes, state)); });
+  numbers.addEventListener("toggle", () => {
+    if (numbers.open) show(numbers, numbers.firstChild, numbersOf(nodes, state));
+  });
   const choose = (label, name, values) => {
-    const select = el("select", { id: name }, values.map((value) => el("option", { value, selected: value === state[name] }, value || "all together")));
-    select.addEventListener("change", () => { state[name] = select.value; refresh(); });
+    const select = el(
+      "select",
+      { id: name },
+      values.map((value) =>
+        el("option", { value, selected: value === state[name] }, value || "all together"),
+      ),
+    );
+    select.addEventListener("change", () => {
+      state[name] = select.value;
+      refresh();
+    });
     return el("label", {}, `${label} `, select);
   };
-  show(place,
-    el("div", { class: "bar-row" },
-      state.group ? null : [choose("Group by", "key", [...nodes.keys, ""]), state.pod ? null : choose("Fill", "resource", [...nodes.resources, MOST_USED])],
-      state.group ? el("span", {}, "Where does ", el("a", { href: `#/cluster?group=${encodeURIComponent(state.group)}~${encodeURI(state.group)}` }, state.group.split("/").slice(1).join("/")), " fit? ",
-        el("button", { onclick: () => { location.hash = "#/cluster"; } }, "Show usage")) : null,
-      state.pod ? el("span", {}, "Who takes ", el("a", { href: `#/pod/${state.pod}` }, state.pod), "? ",
-        el("button", { onclick: () => { location.hash = "#/cluster"; } }, "Show usage")) : null,
-      el("span", { class: "grow" }), heading),
-    legend, el("div", { class: "tiles-frame" }, canvas), numbers, tip);
+  show(
+    place,
+    el(
+      "div",
+      { class: "bar-row" },
+      state.group
+        ? null
+        : [
+            choose("Group by", "key", [...nodes.keys, ""]),
+            state.pod ? null : choose("Fill", "resource", [...nodes.resources, MOST_USED]),
+          ],
+      state.group
+        ? el(
+            "span",
+            {},
+            "Where does ",
+            el(
+              "a",
+              { href: `#/cluster?group=${encodeURIComponent(state.group)}~${encodeURI(state.group)}` },
+              state.group.split("/").slice(1).join("/"),
+            ),
+            " fit? ",
+            el(
+              "button",
+              {
+                onclick: () => {
+                  location.hash = "#/cluster";
+                },
+              },
+              "Show usage",
+            ),
+          )
+        : null,
+      state.pod
+        ? el(
+            "span",
+            {},
+            "Who takes ",
+            el("a", { href: `#/pod/${state.pod}` }, state.pod),
+            "? ",
+            el(
+              "button",
+              {
+                onclick: () => {
+                  location.hash = "#/cluster";
+                },
+              },
+              "Show usage",
+            ),
+          )
+        : null,
+      el("span", { class: "grow" }),
+      heading,
+    ),
+    legend,
+    el("div", { class: "tiles-frame" }, canvas),
+    numbers,
+    tip,
+  );
   if (state.pod) state.map = await get(`${podPath(state.pod)}/map`);
   const look = async () => {
-    const [found, map] = await Promise.all([get(groupPath(state.group)), get(`${groupPath(state.group)}/map`)]);
+    const [found, map] = await Promise.all([
+      get(groupPath(state.group)),
+      get(`${groupPath(state.group)}/map`),
+    ]);
     state.drawn = mapOf(nodes, map, found);
     state.reason = found.reason;
   };
   if (state.group) await look();
   refresh();
   const off = stream.on("nodes", async (change) => {
-    if (change.reload) { nodes = await get("/nodes"); if (state.group) await look(); }
-    else for (const [name, values] of Object.entries(change.requested)) {
-      const column = nodes.requested[name];
-      if (column) change.index.forEach((row, index) => { column[row] = values[index]; });
-    }
+    if (change.reload) {
+      nodes = await get("/nodes");
+      if (state.group) await look();
+    } else
+      for (const [name, values] of Object.entries(change.requested)) {
+        const column = nodes.requested[name];
+        if (column)
+          change.index.forEach((row, index) => {
+            column[row] = values[index];
+          });
+      }
     refresh();
   });
   const select = () => {
@@ -72,14 +147,21 @@ export async function cluster(place, { stream, open, query }) {
   select();
   const theme = window.matchMedia("(prefers-color-scheme: dark)");
   theme.addEventListener("change", refresh);
-  return () => { off(); window.removeEventListener("hashchange", select); theme.removeEventListener("change", refresh); };
+  return () => {
+    off();
+    window.removeEventListener("hashchange", select);
+    theme.removeEventListener("change", refresh);
+  };
 }
 
 function groupsOf(nodes, key) {
   const all = nodes.names.map((_, index) => index);
   const column = nodes.labels[key];
   if (!column) return [{ name: "all nodes", nodes: all }];
-  return column.values.map((name, value) => ({ name, nodes: all.filter((index) => column.index[index] === value) }));
+  return column.values.map((name, value) => ({
+    name,
+    nodes: all.filter((index) => column.index[index] === value),
+  }));
 }
 
 export function share(nodes, resource, index) {
@@ -92,27 +174,48 @@ function painter(nodes, state) {
   if (state.map) {
     const colours = state.map.legend.map((_, index) => real(`--c${index % 8}`));
     const good = real("--good");
-    return (index) => ({ fill: 1, colour: state.map.nodes[index] < 0 ? good : colours[state.map.nodes[index]], hatched: nodes.unschedulable[index],
-      name: nodes.names[index], words: state.map.nodes[index] < 0 ? "fits" : state.map.legend[state.map.nodes[index]].plugin });
+    return (index) => ({
+      fill: 1,
+      colour: state.map.nodes[index] < 0 ? good : colours[state.map.nodes[index]],
+      hatched: nodes.unschedulable[index],
+      name: nodes.names[index],
+      words: state.map.nodes[index] < 0 ? "fits" : state.map.legend[state.map.nodes[index]].plugin,
+    });
   }
-  const low = real("--fill"), high = real("--fill-high"), full = real("--fill-full");
+  const low = real("--fill"),
+    high = real("--fill-high"),
+    full = real("--fill-full");
   return (index) => {
     const fill = share(nodes, state.resource, index);
-    return { fill, colour: fill >= 0.98 ? full : fill >= 0.8 ? high : low, hatched: nodes.unschedulable[index] || !nodes.ready[index],
-      name: nodes.names[index], words: `${Math.round(100 * fill)} %` };
+    return {
+      fill,
+      colour: fill >= 0.98 ? full : fill >= 0.8 ? high : low,
+      hatched: nodes.unschedulable[index] || !nodes.ready[index],
+      name: nodes.names[index],
+      words: `${Math.round(100 * fill)} %`,
+    };
   };
 }
 
 function legendOf(state) {
-  const item = (background, text) => el("li", {}, el("span", { class: "swatch", style: { background } }), text);
+  const item = (background, text) =>
+    el("li", {}, el("span", { class: "swatch", style: { background } }), text);
   if (state.drawn) return [...groupLegend(state.drawn).childNodes];
   if (!state.map) {
-    return [item("var(--fill)", "below 80 %"), item("var(--fill-high)", "80 % and more"), item("var(--fill-full)", "full"),
-      el("li", { class: "quiet" }, "hatched: cordoned or not ready")];
+    return [
+      item("var(--fill)", "below 80 %"),
+      item("var(--fill-high)", "80 % and more"),
+      item("var(--fill-full)", "full"),
+      el("li", { class: "quiet" }, "hatched: cordoned or not ready"),
+    ];
   }
   const fits = state.map.nodes.filter((code) => code < 0).length;
-  return [...state.map.legend.map((line, index) => item(colour(index), `${number(line.nodes)} ${line.plugin}: ${line.reason}`)),
-    item("var(--good)", `${number(fits)} would take it`)];
+  return [
+    ...state.map.legend.map((line, index) =>
+      item(colour(index), `${number(line.nodes)} ${line.plugin}: ${line.reason}`),
+    ),
+    item("var(--good)", `${number(fits)} would take it`),
+  ];
 }
 
 function sentence(nodes, state) {
@@ -120,7 +223,8 @@ function sentence(nodes, state) {
   if (state.drawn) return `${count} · ${state.reason}`;
   if (state.map || state.resource === MOST_USED) return count;
   const sum = (column) => (column ?? []).reduce((total, value) => total + value, 0);
-  const has = sum(nodes.allocatable[state.resource]), taken = sum(nodes.requested[state.resource]);
+  const has = sum(nodes.allocatable[state.resource]),
+    taken = sum(nodes.requested[state.resource]);
   return `${count} · ${amount(state.resource, taken)} of ${amount(state.resource, has)} ${state.resource} requested (${has ? Math.round((100 * taken) / has) : 0} %)`;
 }
 
@@ -128,23 +232,44 @@ function hover(tip, nodes, state, index, event) {
   tip.hidden = index < 0;
   if (index < 0) return;
   const verdict = state.map && state.map.nodes[index] >= 0 ? state.map.legend[state.map.nodes[index]] : null;
-  show(tip, el("b", {}, nodes.names[index]),
-    ...nodes.resources.filter((name) => nodes.allocatable[name][index]).map((name) =>
-      el("div", {}, `${name}: ${amount(name, nodes.requested[name][index])} of ${amount(name, nodes.allocatable[name][index])}`)),
+  show(
+    tip,
+    el("b", {}, nodes.names[index]),
+    ...nodes.resources
+      .filter((name) => nodes.allocatable[name][index])
+      .map((name) =>
+        el(
+          "div",
+          {},
+          `${name}: ${amount(name, nodes.requested[name][index])} of ${amount(name, nodes.allocatable[name][index])}`,
+        ),
+      ),
     nodes.unschedulable[index] ? el("div", {}, "cordoned") : null,
     nodes.ready[index] ? null : el("div", { class: "bad" }, "not ready"),
     state.drawn ? el("div", {}, state.drawn.words(index)) : null,
-    verdict ? el("div", { class: "bad" }, `${verdict.plugin}: ${verdict.reason}`) : state.map ? el("div", { class: "good" }, "would take the pod") : null);
+    verdict
+      ? el("div", { class: "bad" }, `${verdict.plugin}: ${verdict.reason}`)
+      : state.map
+        ? el("div", { class: "good" }, "would take the pod")
+        : null,
+  );
   tip.style.left = `${Math.min(event.clientX + 14, window.innerWidth - 380)}px`;
   tip.style.top = `${Math.min(event.clientY + 14, window.innerHeight - 160)}px`;
 }
 
 function numbersOf(nodes, state) {
   const rows = groupsOf(nodes, state.key).map((group) => ({
-    cells: [group.name || "(none)", number(group.nodes.length), ...nodes.resources.map((name) => {
-      const sum = (column) => group.nodes.reduce((total, index) => total + column[index], 0);
-      return `${amount(name, sum(nodes.requested[name]))} of ${amount(name, sum(nodes.allocatable[name]))}`;
-    })],
+    cells: [
+      group.name || "(none)",
+      number(group.nodes.length),
+      ...nodes.resources.map((name) => {
+        const sum = (column) => group.nodes.reduce((total, index) => total + column[index], 0);
+        return `${amount(name, sum(nodes.requested[name]))} of ${amount(name, sum(nodes.allocatable[name]))}`;
+      }),
+    ],
   }));
-  return table([state.key || "group", "nodes", ...nodes.resources], rows, { caption: "Requested by group", numeric: [1] });
+  return table([state.key || "group", "nodes", ...nodes.resources], rows, {
+    caption: "Requested by group",
+    numeric: [1],
+  });
 }

@@ -6,16 +6,67 @@ import { age, amount, colour, el, number, show, table } from "./dom.js";
 export async function node(place, { name, open, close }) {
   show(place, el("p", { class: "quiet" }, `Looking at ${name}…`));
   const found = await get(nodePath(name));
-  show(place,
-    el("div", { class: "bar-row" }, el("h1", { class: "grow" }, found.name), el("button", { onclick: close, "aria-label": "Close" }, "Close")),
+  show(
+    place,
+    el(
+      "div",
+      { class: "bar-row" },
+      el("h1", { class: "grow" }, found.name),
+      el("button", { onclick: close, "aria-label": "Close" }, "Close"),
+    ),
     el("p", {}, found.headline),
-    found.taints.length > 0 && el("p", { class: "quiet" }, `Taints: ${found.taints.map((taint) => `${taint.key}${taint.value ? `=${taint.value}` : ""}:${taint.effect}`).join(", ")}`),
-    el("h2", {}, "Requested"), strips(found),
-    found.couldTake.length > 0 && [el("h2", {}, "Could still take"), table(["like", "more"], found.couldTake.map((one) => ({ cells: [one.like, number(one.more)], open: () => open("pod", one.like) })), { numeric: [1] })],
-    found.turnedAway.length > 0 && [el("h2", {}, "Turned away in the last ten minutes"), turnedAway(found, open)],
-    el("h2", {}, `Pods (${number(found.pods.length)}${found.hiddenPods ? `, ${number(found.hiddenPods)} not shown` : ""})`),
-    found.pods.length ? table(["pod", "priority", "requests"], found.pods.map((one) => ({ cells: [one.pod, String(one.priority), Object.entries(one.requests).map(([resource, value]) => `${amount(resource, value)} ${resource}`).join(", ")], open: () => open("pod", one.pod) })), { numeric: [1] }) : el("p", { class: "quiet" }, "None."),
-    el("h2", {}, "Labels"), table(["key", "value"], Object.entries(found.labels).sort().map(([key, value]) => ({ cells: [key, value] }))));
+    found.taints.length > 0 &&
+      el(
+        "p",
+        { class: "quiet" },
+        `Taints: ${found.taints.map((taint) => `${taint.key}${taint.value ? `=${taint.value}` : ""}:${taint.effect}`).join(", ")}`,
+      ),
+    el("h2", {}, "Requested"),
+    strips(found),
+    found.couldTake.length > 0 && [
+      el("h2", {}, "Could still take"),
+      table(
+        ["like", "more"],
+        found.couldTake.map((one) => ({
+          cells: [one.like, number(one.more)],
+          open: () => open("pod", one.like),
+        })),
+        { numeric: [1] },
+      ),
+    ],
+    found.turnedAway.length > 0 && [
+      el("h2", {}, "Turned away in the last ten minutes"),
+      turnedAway(found, open),
+    ],
+    el(
+      "h2",
+      {},
+      `Pods (${number(found.pods.length)}${found.hiddenPods ? `, ${number(found.hiddenPods)} not shown` : ""})`,
+    ),
+    found.pods.length
+      ? table(
+          ["pod", "priority", "requests"],
+          found.pods.map((one) => ({
+            cells: [
+              one.pod,
+              String(one.priority),
+              Object.entries(one.requests)
+                .map(([resource, value]) => `${amount(resource, value)} ${resource}`)
+                .join(", "),
+            ],
+            open: () => open("pod", one.pod),
+          })),
+          { numeric: [1] },
+        )
+      : el("p", { class: "quiet" }, "None."),
+    el("h2", {}, "Labels"),
+    table(
+      ["key", "value"],
+      Object.entries(found.labels)
+        .sort()
+        .map(([key, value]) => ({ cells: [key, value] })),
+    ),
+  );
 }
 
 // Pods of one template that were turned away for one reason are one line.
@@ -26,18 +77,41 @@ function turnedAway(found, open) {
     if (lines.has(key)) lines.get(key).more += 1;
     else lines.set(key, { ...one, more: 0 });
   }
-  return table(["pod", "when", "why"], [...lines.values()].map((one) => ({
-    cells: [[one.pod, one.more > 0 && el("span", { class: "quiet" }, ` and ${number(one.more)} like it`)], el("span", { class: "tight" }, `${age(one.time)} ago`), `${one.plugin}: ${one.reason}`],
-    open: () => open("pod", one.pod),
-  })), { caption: "Turned away" });
+  return table(
+    ["pod", "when", "why"],
+    [...lines.values()].map((one) => ({
+      cells: [
+        [one.pod, one.more > 0 && el("span", { class: "quiet" }, ` and ${number(one.more)} like it`)],
+        el("span", { class: "tight" }, `${age(one.time)} ago`),
+        `${one.plugin}: ${one.reason}`,
+      ],
+      open: () => open("pod", one.pod),
+    })),
+    { caption: "Turned away" },
+  );
 }
 
 function strips(found) {
-  return el("div", { class: "bars" }, Object.entries(found.resources).map(([resource, { allocatable, requested }]) => {
-    const words = `${amount(resource, requested)} of ${amount(resource, allocatable)}`;
-    const pods = found.pods.map((one) => (resource === "pods" ? 1 : one.requests[resource] ?? 0));
-    return [el("span", { class: "name" }, resource),
-      el("div", { class: "stack", title: words }, pods.map((value, index) => el("i", { title: found.pods[index].pod, style: { width: `${(100 * value) / Math.max(allocatable, 1)}%`, background: colour(index) } }))),
-      el("span", { class: "num" }, words)];
-  }));
+  return el(
+    "div",
+    { class: "bars" },
+    Object.entries(found.resources).map(([resource, { allocatable, requested }]) => {
+      const words = `${amount(resource, requested)} of ${amount(resource, allocatable)}`;
+      const pods = found.pods.map((one) => (resource === "pods" ? 1 : (one.requests[resource] ?? 0)));
+      return [
+        el("span", { class: "name" }, resource),
+        el(
+          "div",
+          { class: "stack", title: words },
+          pods.map((value, index) =>
+            el("i", {
+              title: found.pods[index].pod,
+              style: { width: `${(100 * value) / Math.max(allocatable, 1)}%`, background: colour(index) },
+            }),
+          ),
+        ),
+        el("span", { class: "num" }, words),
+      ];
+    }),
+  );
 }

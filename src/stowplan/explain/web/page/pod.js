@@ -7,39 +7,88 @@ import { age, colour, el, middle, number, plural, show, table } from "./dom.js";
 export async function pod(place, { name, open, close }) {
   show(place, el("p", { class: "quiet" }, `Explaining ${name}…`));
   const found = await get(podPath(name));
-  show(place,
-    el("div", { class: "bar-row" }, el("h1", { class: "grow" }, found.pod), el("button", { onclick: close, "aria-label": "Close" }, "Close")),
+  show(
+    place,
+    el(
+      "div",
+      { class: "bar-row" },
+      el("h1", { class: "grow" }, found.pod),
+      el("button", { onclick: close, "aria-label": "Close" }, "Close"),
+    ),
     el("p", { class: "headline" }, found.headline),
     found.incomplete.map((line) => el("p", { class: "incomplete" }, `incomplete: ${line}`)),
-    found.remedy && (found.state !== "pending" || !found.changes.length) && el("p", {}, `Helped by: ${found.remedy}`),
+    found.remedy &&
+      (found.state !== "pending" || !found.changes.length) &&
+      el("p", {}, `Helped by: ${found.remedy}`),
     stages(found),
     el("p", { class: "quiet" }, [...found.situation, ...facts(found)].join(" · ")),
-    el("p", {}, found.node ? el("button", { class: "plain", onclick: () => open("node", found.node) }, found.node)
-      : found.state !== "gone" && el("a", { href: `#/cluster?pod=${encodeURIComponent(found.pod)}~pod/${encodeURI(found.pod)}` }, "Show on the map")),
+    el(
+      "p",
+      {},
+      found.node
+        ? el("button", { class: "plain", onclick: () => open("node", found.node) }, found.node)
+        : found.state !== "gone" &&
+            el(
+              "a",
+              { href: `#/cluster?pod=${encodeURIComponent(found.pod)}~pod/${encodeURI(found.pod)}` },
+              "Show on the map",
+            ),
+    ),
     found.notes.map((note) => el("p", {}, [note.about, note.text].filter(Boolean).join(": "))),
     groupOf(found, open),
     found.funnel.length > 0 && [el("h2", {}, "Nodes ruled out"), funnel(found.nodes, stepsOf(found))],
-    found.nearMisses.length > 0 && [el("h2", {}, "Closest: only one thing in the way"), nearMisses(found, open)],
-    found.changes.length > 0 && [el("h2", {}, "Any one of these would place it (each tried on this state)"), changes(found)],
-    found.state === "pending" && !found.wouldGoTo && !found.changes.length && found.funnel.length > 0 && el("p", { class: "quiet" }, "No single change was found that would place it."),
+    found.nearMisses.length > 0 && [
+      el("h2", {}, "Closest: only one thing in the way"),
+      nearMisses(found, open),
+    ],
+    found.changes.length > 0 && [
+      el("h2", {}, "Any one of these would place it (each tried on this state)"),
+      changes(found),
+    ],
+    found.state === "pending" &&
+      !found.wouldGoTo &&
+      !found.changes.length &&
+      found.funnel.length > 0 &&
+      el("p", { class: "quiet" }, "No single change was found that would place it."),
     found.scores.length > 0 && [el("h2", {}, "Points of the best nodes, by plugin"), scores(found, open)],
     found.why.map((sentence) => el("p", {}, sentence)),
-    found.state === "pending" && found.preemption && preemption(found.preemption, "Preemption", found.preemption.headline, open),
-    found.evictions && preemption(found.evictions.preemption ?? found.evictions, "Evicted for it", found.evictions.headline, open),
-    found.evicted && preemption(found.evicted.preemption ?? found.evicted, "Evicted", found.evicted.headline, open, found.evicted.by),
+    found.state === "pending" &&
+      found.preemption &&
+      preemption(found.preemption, "Preemption", found.preemption.headline, open),
+    found.evictions &&
+      preemption(
+        found.evictions.preemption ?? found.evictions,
+        "Evicted for it",
+        found.evictions.headline,
+        open,
+      ),
+    found.evicted &&
+      preemption(
+        found.evicted.preemption ?? found.evicted,
+        "Evicted",
+        found.evicted.headline,
+        open,
+        found.evicted.by,
+      ),
     found.wakes.length > 0 && [el("h2", {}, "Wakes it"), wakes(found)],
     found.attempts.length > 0 && [el("h2", {}, "Attempts"), attempts(found)],
-    raw(found));
+    raw(found),
+  );
 }
 
 // The layers from a wish to running containers, up to the one that stops the pod.
 function stages(found) {
   if (!found.stages.length) return null;
-  return el("ol", { class: "stages", "aria-label": "How far it came" }, found.stages.map((one) => el("li", { class: one.state, title: one.text ?? "" }, one.name)));
+  return el(
+    "ol",
+    { class: "stages", "aria-label": "How far it came" },
+    found.stages.map((one) => el("li", { class: one.state, title: one.text ?? "" }, one.name)),
+  );
 }
 
 function facts(found) {
-  const since = found.queue?.since && !found.node ? [`${age(found.queue.since)} in ${found.queue.place}`] : [];
+  const since =
+    found.queue?.since && !found.node ? [`${age(found.queue.since)} in ${found.queue.place}`] : [];
   return found.priority === null ? since : [...since, `priority ${found.priority}`];
 }
 
@@ -48,25 +97,54 @@ function groupOf(found, open) {
   const name = found.group?.group ?? found.podGroup;
   if (!name) return null;
   const kind = (found.group?.kind ?? "PodGroup").toLowerCase();
-  return el("p", { class: "group" }, "Member of ", el("button", { class: "plain", onclick: () => open(kind, name) }, name), found.group ? `: ${found.group.headline}` : "");
+  return el(
+    "p",
+    { class: "group" },
+    "Member of ",
+    el("button", { class: "plain", onclick: () => open(kind, name) }, name),
+    found.group ? `: ${found.group.headline}` : "",
+  );
 }
 
-const stepsOf = (found) => found.funnel.map((line) => ({ label: line.plugin, value: line.nodes, note: line.reason }));
+const stepsOf = (found) =>
+  found.funnel.map((line) => ({ label: line.plugin, value: line.nodes, note: line.reason }));
 
 // A pod by its name, or a group, which is named as one.
-const linkTo = (name, open) => (name.startsWith("group ") ? el("button", { class: "plain", onclick: () => open("podgroup", name.slice(6)) }, name)
-  : el("button", { class: "plain", onclick: () => open("pod", name) }, name));
+const linkTo = (name, open) =>
+  name.startsWith("group ")
+    ? el("button", { class: "plain", onclick: () => open("podgroup", name.slice(6)) }, name)
+    : el("button", { class: "plain", onclick: () => open("pod", name) }, name);
 
 // What preemption did or would do: where, whom, and why not on the other nodes.
 function preemption(tried, heading, sentence, open, pods = tried.victims ?? []) {
   if (!sentence) return null;
-  const steps = (tried.funnel ?? []).map((line) => ({ label: line.reason, value: line.nodes, note: examplesOf(line) }));
+  const steps = (tried.funnel ?? []).map((line) => ({
+    label: line.reason,
+    value: line.nodes,
+    note: examplesOf(line),
+  }));
   const accounted = steps.reduce((sum, step) => sum + step.value, tried.node ? 1 : 0);
   const complete = accounted === tried.nodes;
-  return el("section", { class: "preemption", "aria-label": heading }, el("h2", {}, heading), el("p", {}, sentence),
-    pods.length > 0 && el("p", {}, pods.slice(0, 8).map((pod) => [linkTo(pod, open), " "])),
-    steps.length > 0 && funnel(complete ? tried.nodes : accounted, steps, complete ? "nodes" : "candidate nodes", [tried.node ?? "no node left", tried.chosenBy?.text].filter(Boolean).join(": ")),
-    tried.spared?.headline && el("p", { class: "quiet" }, tried.spared.headline));
+  return el(
+    "section",
+    { class: "preemption", "aria-label": heading },
+    el("h2", {}, heading),
+    el("p", {}, sentence),
+    pods.length > 0 &&
+      el(
+        "p",
+        {},
+        pods.slice(0, 8).map((pod) => [linkTo(pod, open), " "]),
+      ),
+    steps.length > 0 &&
+      funnel(
+        complete ? tried.nodes : accounted,
+        steps,
+        complete ? "nodes" : "candidate nodes",
+        [tried.node ?? "no node left", tried.chosenBy?.text].filter(Boolean).join(": "),
+      ),
+    tried.spared?.headline && el("p", { class: "quiet" }, tried.spared.headline),
+  );
 }
 
 function examplesOf(line) {
@@ -76,12 +154,31 @@ function examplesOf(line) {
 
 function nearMisses(found, open) {
   const shown = found.nearMisses.slice(0, 8);
-  const rows = shown.map((miss) => ({ cells: [el("span", { class: "tight", title: miss.node }, middle(miss.node, 26)), miss.missing, miss.devices?.length ? devices(miss.devices) : miss.detail || miss.reason], open: () => open("node", miss.node) }));
+  const rows = shown.map((miss) => ({
+    cells: [
+      el("span", { class: "tight", title: miss.node }, middle(miss.node, 26)),
+      miss.missing,
+      miss.devices?.length ? devices(miss.devices) : miss.detail || miss.reason,
+    ],
+    open: () => open("node", miss.node),
+  }));
   const more = found.nearMisses.length - shown.length;
-  return [table(["node", "missing", ""], rows, { caption: "Near misses" }), more > 0 && el("p", { class: "quiet" }, `and ${number(more)} more`)];
+  return [
+    table(["node", "missing", ""], rows, { caption: "Near misses" }),
+    more > 0 && el("p", { class: "quiet" }, `and ${number(more)} more`),
+  ];
 }
 
-const WORDS = { selector: "for which a selector is false", taken: "taken", taint: "tainted", capacity: "without enough capacity", counter: "whose counters are used up", node: "not for this node", error: "that could not be looked at", usable: "free" };
+const WORDS = {
+  selector: "for which a selector is false",
+  taken: "taken",
+  taint: "tainted",
+  capacity: "without enough capacity",
+  counter: "whose counters are used up",
+  node: "not for this node",
+  error: "that could not be looked at",
+  usable: "free",
+};
 
 // The devices of a node, a square each, by what keeps them from a claim; the same in words below, and in full on request.
 function devices(verdicts) {
@@ -89,26 +186,69 @@ function devices(verdicts) {
   for (const one of verdicts) causes.set(one.cause, [...(causes.get(one.cause) ?? []), one]);
   const sorted = [...causes].sort(([, some], [, others]) => others.length - some.length);
   const shade = (cause) => colour(Object.keys(WORDS).indexOf(cause));
-  const squares = sorted.flatMap(([cause, some]) => some.map((one) => el("i", { style: { background: shade(cause) }, title: `${one.device}: ${one.detail}` })));
-  const words = sorted.map(([cause, some]) => el("li", {}, el("span", { class: "swatch", style: { background: shade(cause) } }), `${number(some.length)} ${WORDS[cause] ?? cause}`));
-  const full = el("details", { onclick: (event) => event.stopPropagation() }, el("summary", { class: "quiet" }, "device by device"),
-    el("ul", { class: "plain-list" }, verdicts.slice(0, 64).map((one) => el("li", {}, el("b", {}, one.device.split("/").at(-1)), ` ${one.detail}`))),
-    verdicts.length > 64 && el("p", { class: "quiet" }, `and ${number(verdicts.length - 64)} more`));
+  const squares = sorted.flatMap(([cause, some]) =>
+    some.map((one) =>
+      el("i", { style: { background: shade(cause) }, title: `${one.device}: ${one.detail}` }),
+    ),
+  );
+  const words = sorted.map(([cause, some]) =>
+    el(
+      "li",
+      {},
+      el("span", { class: "swatch", style: { background: shade(cause) } }),
+      `${number(some.length)} ${WORDS[cause] ?? cause}`,
+    ),
+  );
+  const full = el(
+    "details",
+    { onclick: (event) => event.stopPropagation() },
+    el("summary", { class: "quiet" }, "device by device"),
+    el(
+      "ul",
+      { class: "plain-list" },
+      verdicts
+        .slice(0, 64)
+        .map((one) => el("li", {}, el("b", {}, one.device.split("/").at(-1)), ` ${one.detail}`)),
+    ),
+    verdicts.length > 64 && el("p", { class: "quiet" }, `and ${number(verdicts.length - 64)} more`),
+  );
   return [el("div", { class: "devices" }, squares), el("ul", { class: "legend" }, words), full];
 }
 
-const changes = (found) => table(["change", "then"], found.changes.map((change) => ({ cells: [change.text, change.outcome] })), { caption: "Changes that would place the pod" });
+const changes = (found) =>
+  table(
+    ["change", "then"],
+    found.changes.map((change) => ({ cells: [change.text, change.outcome] })),
+    { caption: "Changes that would place the pod" },
+  );
 
 function scores(found, open) {
   const plugins = Object.keys(found.weights);
-  const bars = found.scores.map((one) => ({ label: one.node, values: plugins.map((name) => one.plugins[name] ?? 0) }));
+  const bars = found.scores.map((one) => ({
+    label: one.node,
+    values: plugins.map((name) => one.plugins[name] ?? 0),
+  }));
   return stackedBars(plugins, bars, { open: (name) => open("node", name) });
 }
 
 function wakes(found) {
-  const rows = found.wakes.map((one) => ({ cells: [`${one.resource}: ${one.actions.join(", ")}`, one.plugin] }));
-  return [found.awaits.length > 0 && el("ul", { class: "plain-list" }, found.awaits.map((event) => el("li", {}, event))),
-    el("details", {}, el("summary", { class: "quiet" }, "as plugins registered it"), table(["event", "registered by"], rows))];
+  const rows = found.wakes.map((one) => ({
+    cells: [`${one.resource}: ${one.actions.join(", ")}`, one.plugin],
+  }));
+  return [
+    found.awaits.length > 0 &&
+      el(
+        "ul",
+        { class: "plain-list" },
+        found.awaits.map((event) => el("li", {}, event)),
+      ),
+    el(
+      "details",
+      {},
+      el("summary", { class: "quiet" }, "as plugins registered it"),
+      table(["event", "registered by"], rows),
+    ),
+  ];
 }
 
 function attempts(found) {
@@ -118,21 +258,64 @@ function attempts(found) {
     if (last && last.outcome === one.outcome && last.message === one.message) last.first = one.number;
     else rows.push({ ...one, first: one.number });
   }
-  return [found.attempts.length > 1 && timeLine(found.attempts),
-    table(["attempt", "when", "outcome"], rows.map((one) => ({ cells: [el("span", { class: "tight" }, one.first === one.number ? String(one.number) : `${one.first}–${one.number}`), el("span", { class: "tight" }, `${age(one.time)} ago`), `${one.outcome}: ${one.brief}`] })), { caption: "Attempts" })];
+  return [
+    found.attempts.length > 1 && timeLine(found.attempts),
+    table(
+      ["attempt", "when", "outcome"],
+      rows.map((one) => ({
+        cells: [
+          el(
+            "span",
+            { class: "tight" },
+            one.first === one.number ? String(one.number) : `${one.first}–${one.number}`,
+          ),
+          el("span", { class: "tight" }, `${age(one.time)} ago`),
+          `${one.outcome}: ${one.brief}`,
+        ],
+      })),
+      { caption: "Attempts" },
+    ),
+  ];
 }
 
 // A dot for every attempt that is remembered, from the first of them until now.
 function timeLine(attempts) {
-  const times = attempts.map((one) => Date.parse(one.time)), first = Math.min(...times), until = Math.max(Date.now(), first + 1000);
+  const times = attempts.map((one) => Date.parse(one.time)),
+    first = Math.min(...times),
+    until = Math.max(Date.now(), first + 1000);
   const place = (time) => `${(100 * (time - first)) / (until - first)}%`;
-  return el("figure", { class: "time-line", role: "img", "aria-label": `${plural(attempts.length, "attempt")} in ${age(new Date(first))}` },
-    el("div", { class: "axis" }, attempts.map((one, index) => el("i", { class: one.outcome === "bound" || one.outcome === "binding" ? "bound" : null, style: { left: place(times[index]) }, title: `attempt ${one.number}, ${age(one.time)} ago: ${one.outcome}` }))),
-    el("figcaption", { class: "quiet" }, el("span", {}, `${age(new Date(first))} ago`), el("span", {}, "now")));
+  return el(
+    "figure",
+    {
+      class: "time-line",
+      role: "img",
+      "aria-label": `${plural(attempts.length, "attempt")} in ${age(new Date(first))}`,
+    },
+    el(
+      "div",
+      { class: "axis" },
+      attempts.map((one, index) =>
+        el("i", {
+          class: one.outcome === "bound" || one.outcome === "binding" ? "bound" : null,
+          style: { left: place(times[index]) },
+          title: `attempt ${one.number}, ${age(one.time)} ago: ${one.outcome}`,
+        }),
+      ),
+    ),
+    el(
+      "figcaption",
+      { class: "quiet" },
+      el("span", {}, `${age(new Date(first))} ago`),
+      el("span", {}, "now"),
+    ),
+  );
 }
 
 function raw(found) {
   const place = el("details", {}, el("summary", { class: "quiet" }, "Raw JSON"));
-  place.addEventListener("toggle", () => { if (place.open && place.children.length === 1) place.append(el("pre", {}, JSON.stringify(found, null, 2))); });
+  place.addEventListener("toggle", () => {
+    if (place.open && place.children.length === 1)
+      place.append(el("pre", {}, JSON.stringify(found, null, 2)));
+  });
   return el("div", {}, el("h2", {}, "Everything"), place);
 }
