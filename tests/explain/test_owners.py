@@ -8,7 +8,8 @@ from stowplan.api.catalogue import REPLICA_SETS
 from stowplan.api.meta import Object, ObjectMeta, OwnerReference
 from stowplan.api.pod import Pod
 from stowplan.api.workloads import Deployment, Job, ReplicaSet
-from stowplan.explain.layers.owners import Owner, owner_of, owners_of
+from stowplan.explain.commands import Owner
+from stowplan.explain.layers.owners import owner_of, owners_of
 from stowplan.explain.layers.reads import DumpReads
 
 

@@ -18,6 +18,7 @@ from stowplan.cli.progress import Progress, elapsed, ticking
 from stowplan.client.http import HttpClient
 from stowplan.config import default_config
 from stowplan.config.legacy import load_any_file
+from stowplan.explain.commands import with_commands
 from stowplan.explain.document.group import GroupDocument
 from stowplan.explain.document.layers import Decider
 from stowplan.explain.document.pending import PendingDocument
@@ -29,6 +30,7 @@ from stowplan.explain.explainers.elsewhere import unevaluated, with_profile_chan
 from stowplan.explain.explainers.members import as_member, group_of_pod
 from stowplan.explain.layers.deciders import Deciders
 from stowplan.explain.layers.gaps import gaps_of
+from stowplan.explain.layers.owners import owner_of
 from stowplan.explain.layers.reads import ClientReads, DumpReads, ObjectReads
 from stowplan.explain.layers.starting import late_stages, may_be_stopped
 from stowplan.explain.sentences.pod import told_pod
@@ -137,7 +139,7 @@ class Evaluation:
 
     def __init__(self, engine: Cluster, reads: ObjectReads, now: float | None) -> None:
         self.engine = engine
-        self._reads = reads
+        self.reads = reads
         self._now = now
         self._deciders = Deciders(engine.frameworks, engine.all_pods.values, reads, now)
 
@@ -201,6 +203,8 @@ async def evaluated(evaluation: Evaluation, wanted: "Targets", namespace: str) -
         for pod in alike:
             progress.tick(pod.key)
             document = await evaluation.document(pod)
+            if document.changes:
+                document = with_commands(document, await owner_of(pod, evaluation.reads))
             group = run_at_once(group_of_pod(engine.table.groups, pod, engine.group_steps))
             found.append(as_member(document, group))
             progress.advance()

@@ -4,13 +4,14 @@ A change of a pod lasts only if it is made where the pod comes from: its control
 the template.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource
 from stowplan.api.meta import Object, OwnerReference
 from stowplan.api.pod import Pod
 from stowplan.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet, StatefulSet
+from stowplan.explain.commands import Owner
 from stowplan.explain.layers.reads import ObjectReads
 
 TYPES: Final[dict[str, tuple[Resource, type[Object]]]] = {
@@ -25,30 +26,6 @@ TYPES: Final[dict[str, tuple[Resource, type[Object]]]] = {
 _HASH: Final = "pod-template-hash"
 _MOST: Final = 6
 """Controllers above each other that are followed: references may form a circle."""
-
-
-class Owner(NamedTuple):
-    """A controller of a pod, or one above that."""
-
-    api_version: str
-    kind: str
-    namespace: str
-    name: str
-
-    @property
-    def argument(self) -> str:
-        """The object as kubectl takes it: `deployment/web`, `rollout.argoproj.io/web`."""
-        group = self.api_version.rpartition("/")[0]
-        kind = self.kind.lower()
-        return (
-            f"{kind}/{self.name}" if self.is_workload else f"{kind}{'.' if group else ''}{group}/{self.name}"
-        )
-
-    @property
-    def is_workload(self) -> bool:
-        """True for the kinds of Kubernetes whose pod template is known to be at `spec.template`."""
-        known = TYPES.get(self.kind)
-        return known is not None and known[0].api_version == self.api_version
 
 
 async def owner_of(pod: Pod, reads: ObjectReads) -> Owner | None:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from stowplan import __version__
 from stowplan.api.meta import timestamp
 from stowplan.api.pod import Pod
+from stowplan.explain.commands import with_commands
 from stowplan.explain.document.cluster import (
     GroupMap,
     GroupsDocument,
@@ -46,6 +47,7 @@ from stowplan.explain.explainers.members import as_member, group_of_pod
 from stowplan.explain.explainers.pod import Explainer
 from stowplan.explain.layers.deciders import Deciders
 from stowplan.explain.layers.gaps import gaps_of
+from stowplan.explain.layers.owners import owner_of
 from stowplan.explain.layers.reads import ClientReads, ObjectReads
 from stowplan.explain.layers.starting import late_stages, may_be_stopped
 from stowplan.explain.recorded import attempts_of, queue_state
@@ -268,6 +270,8 @@ class Inspection:
             found = replace(found, queue=state, attempts=attempts, wakes=state.wakers or found.wakes)
         found = self._with_layers(scheduler, found, pod)
         found = as_member(found, await self._group_of(scheduler, pod))
+        if found.changes:
+            found = with_commands(found, await owner_of(pod, reads))
         return told_pod(found, scheduler.context.clock.now())
 
     @staticmethod
