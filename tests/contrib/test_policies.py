@@ -120,6 +120,18 @@ def test_part_of_a_gpu_is_taken_where_the_least_or_most_is_left(selection: str, 
     assert gpus(cluster.table).free[cluster.table.row_of("n")].tolist() == free
 
 
+@pytest.mark.parametrize(("cpu_of_few_gpus", "best"), [(32, "few-gpus"), (48, "few-cpus")])
+def test_best_fit_leaves_the_least_cpu_and_gpu(cpu_of_few_gpus: int, best: str) -> None:
+    """What is left counts as the mean of its shares of 128 CPUs and of 8 GPUs."""
+    nodes = [
+        gpu_node("roomy", 4, cpu=32),
+        gpu_node("few-gpus", 2, cpu=cpu_of_few_gpus),
+        gpu_node("few-cpus", 4, cpu=8),
+    ]
+    cluster = Cluster(nodes, settings=configured("BestFit"))
+    assert cluster.schedule(gpu_pod("p", 2, 1000, cpu="8")).placed == {"default/p": best}
+
+
 def test_clustering_prefers_like_pods_then_empty_nodes_and_packing_used_gpus() -> None:
     nodes = [gpu_node(name, 4) for name in ("empty", "mixed", "pairs", "shared")]
     pods = [

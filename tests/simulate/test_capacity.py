@@ -152,6 +152,17 @@ def test_the_command_counts_sets_and_finds_nodes(tmp_path: Path) -> None:
             "mix.yaml:8: mix[0].manifest.spec.containers[0].resources",
         ),
         ("mix: []\n", CATALOGUE, "mix.yaml:1: mix: expected at least one template"),
+        (
+            MIX.replace("- count: 2", "- count: 2\n  file: web.yaml"),
+            CATALOGUE,
+            "mix.yaml:3: mix[0]: expected either manifest or file",
+        ),
+        ("mix:\n- count: 2\n", CATALOGUE, "mix.yaml:2: mix[0]: expected either manifest or file"),
+        (
+            MIX.replace("- count: 2", "- count: 2\n  proportion: 1"),
+            CATALOGUE,
+            "mix.yaml:4: mix[0].proportion: expected either count or proportion",
+        ),
         ("mix:\n- file: gone.yaml\n", CATALOGUE, "gone.yaml: No such file or directory"),
         (
             MIX,

@@ -93,6 +93,7 @@ url('https://u@h.example:80/a%20b?x=1&x=2').getQuery()['x'] == ['1', '2']
 url('http://[::1]:8080/').getHostname() == '::1' && !isURL('h.example')
 format.named("dns1123Label").value().validate("UPPER").hasValue() && format.uuid().validate("x").hasValue()
 has({'a': 1}.a) && !has({'a': 1}.b) // a comment
+'GPU-ÄÉ'.lowerAscii() == 'gpu-ÄÉ' && 'gpu-äéß'.upperAscii() == 'GPU-äéß'
 """.strip().splitlines()
 
 

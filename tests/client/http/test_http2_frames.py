@@ -244,6 +244,15 @@ def test_a_request_like_the_last_one_is_little_more_than_its_path() -> None:
         assert len(encoder.block(common, b"/path", 10)) < 20
 
 
+def kinds_and_flags(text: bytes) -> list[tuple[int, int]]:
+    """The frames behind the preface of a connection."""
+    found, at = [], len(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+    while at < len(text):
+        found.append((text[at + 3], text[at + 4]))
+        at += 9 + int.from_bytes(text[at : at + 3])
+    return found
+
+
 def test_a_head_of_many_frames_is_sent() -> None:
     common = Common("GET", ADDRESS, [("Authorization", "t" * 40_000)])
 
@@ -257,6 +266,11 @@ def test_a_head_of_many_frames_is_sent() -> None:
         server.initiate_connection()
         (event,) = (one for one in server.receive_data(link.written) if isinstance(one, RequestReceived))
         assert dict(event.headers)[b"authorization"] == b"t" * 40_000
+        assert kinds_and_flags(link.written)[-3:] == [
+            (HEADERS, END_STREAM),
+            (CONTINUATION, 0),
+            (CONTINUATION, END_HEADERS),
+        ]
 
     with_connection(test)
 
@@ -599,6 +613,34 @@ def test_strings_are_coded_as_in_the_standard() -> None:
     assert hpack.huffman(b"www.example.com").hex() == "f1e3c2e5f23a6ba0ab90f4ff"
     assert hpack.huffman(b"no-cache").hex() == "a8eb10649cbf"
     assert hpack.unhuffman(bytes.fromhex("25a849e95bb8e8b4bf")) == b"custom-value"
+
+
+@pytest.mark.parametrize(
+    ("value", "prefix", "coded"),
+    [
+        (10, 5, "0a"),
+        (30, 5, "1e"),
+        (31, 5, "1f00"),
+        (31 + 127, 5, "1f7f"),
+        (31 + 128, 5, "1f8001"),
+        (1337, 5, "1f9a0a"),
+        (42, 8, "2a"),
+        (127 + 128 * 128 - 1, 7, "7fff7f"),
+        (127 + 128 * 128, 7, "7f808001"),
+        (15 + (1 << 28) - 1, 4, "0fffffff7f"),
+    ],
+)
+def test_numbers_are_coded_as_in_the_standard(value: int, prefix: int, coded: str) -> None:
+    """Section 5.1 and appendix C.1 of RFC 7541: seven bits per byte behind the prefix, the lowest first."""
+    assert hpack.number(value, prefix).hex() == coded
+
+
+@pytest.mark.parametrize("size", [126, 127, 254, 255, 256, 1000])
+def test_values_of_all_lengths_are_read(size: int) -> None:
+    """The length of a value continues in further bytes from 127 on, and again from 255 on."""
+    text = block((":status", "200"), ("date", "d" * size), ("etag", "e"), huffman=False)
+    assert hpack.value_of(text, b"date") == b"d" * size
+    assert hpack.value_of(text, b"etag") == b"e"
 
 
 @given(st.binary(max_size=200))

@@ -129,6 +129,14 @@ def test_a_quota_is_charged_and_refuses_what_is_beyond_it(store: Store) -> None:
     assert used(store) == {"pods": "1", "requests.cpu": "600m"}
 
 
+def test_the_first_quota_by_name_refuses_and_none_is_charged(store: Store) -> None:
+    """The API server checks quotas in the order of their names, and charges all or none."""
+    for name, pods in (("b", "0"), ("a", "0"), ("0-roomy", "5")):
+        known(store, {"metadata": {"name": name}, "spec": {"hard": {"pods": pods}}})
+    assert "exceeded quota: a, " in refusal(store, c.PODS, pod("p")).message
+    assert store.get(c.RESOURCE_QUOTAS, "default", "0-roomy")["status"]["used"] == {"pods": "0"}
+
+
 def test_what_is_not_written_is_not_charged(store: Store) -> None:
     known(store, quota({"count/configmaps": "5"}))
     body = {"metadata": {"name": "m"}}

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -36,10 +37,15 @@ class Place:
         self.store.create(NAMESPACES, {"metadata": {"name": "d"}})
         create_default_account(self.store, "d")
         self.faults = faults or Faults()
-        client = FaultyClient(InProcessClient(self.store), self.faults, random.Random(2))
+        self.client = FaultyClient(InProcessClient(self.store), self.faults, random.Random(2))
         drivers = (ShapeDriver(name="csi.example", limit=3),)
         shapes = [NodeShape(count=2, name="n", csi=drivers)]
-        self.kubelets = Kubelets(client, shapes, SETTINGS, clock=clock, rng=random.Random(3))
+        self.kubelets = Kubelets(self.client, shapes, SETTINGS, clock=clock, rng=random.Random(3))
+
+    def further_kubelets(self, **settings: Any) -> Kubelets:
+        """Kubelets that are started later, on nodes that others created."""
+        settled = replace(SETTINGS, **settings)
+        return Kubelets(self.client, [], settled, clock=self.clock, rng=random.Random(4))
 
     def add_pod(self, name: str, node: str = "n-0", **about: Any) -> Json:
         metadata = {"name": name, "namespace": "d", **about.pop("metadata", {})}
@@ -281,6 +287,24 @@ def test_a_silent_node_does_nothing_until_it_recovers() -> None:
         await asyncio.sleep(1)
         assert place.phase("p") == "Running"
         assert place.store.get(LEASES, "kube-node-lease", "n-0")["spec"]["renewTime"] != renewed
+
+    live(story)
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "phase"),
+    [("Unknown", "NodeStatusUnknown", "Pending"), ("False", "KubeletNotReady", "Running")],
+)
+def test_a_node_stays_as_it_was_found(status: str, reason: str, phase: str) -> None:
+    """The kubelet of a node found with Ready=Unknown is dead; that of one found with False reports it."""
+
+    async def story(place: Place) -> None:
+        ready = {"type": "Ready", "status": status, "reason": reason, "message": ""}
+        place.store.create(NODES, {"metadata": {"name": "old"}, "status": {"conditions": [ready]}})
+        place.add_pod("p", node="old")
+        async with place.further_kubelets(adopt=True, as_found=True).running():
+            await asyncio.sleep(600)
+            assert (place.ready("old"), place.phase("p")) == (status, phase)
 
     live(story)
 

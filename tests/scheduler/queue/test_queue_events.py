@@ -5,10 +5,11 @@ from typing import Any, ClassVar
 
 import pytest
 
-from scheduler.queue.still_queue import Patient, Rig, StoppedClock, rig
+from scheduler.queue.still_queue import Doorman, Patient, Rig, StoppedClock, rig
 from stowplan.scheduler.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
+    FORCE_ACTIVATE,
     NODE_ADD,
     UNSCHEDULABLE_TIMEOUT,
     Action,
@@ -19,7 +20,9 @@ from stowplan.scheduler.framework.events import (
     queue_if,
 )
 from stowplan.scheduler.framework.interface import Plugin
-from stowplan.scheduler.queue.build import queue_for
+from stowplan.scheduler.queue.build import queue_for, rules_of
+from stowplan.scheduler.queue.requeue import worth_requeuing
+from stowplan.scheduler.queue.sub_queues import Strategy
 from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.testing import cluster, node, pod
 
@@ -33,6 +36,32 @@ def test_pods_are_woken_whose_plugins_think_an_event_helps() -> None:
     Patient.answers.update({"a": Hint.QUEUE, "c": ValueError("no idea")})
     r.queue.move_all(NODE_ADD, None, NEW_NODE)
     assert r.places("a", "b", "c") == ["backoff", "unschedulable", "backoff"]
+
+
+@pytest.mark.parametrize(
+    ("unschedulable", "pending", "event", "new", "strategy"),
+    [
+        ("", "", NODE_ADD, NEW_NODE, Strategy.AFTER_BACKOFF),
+        ("", "", FORCE_ACTIVATE, pod("other").obj(), Strategy.AFTER_BACKOFF),
+        ("Patient", "", NODE_ADD, NEW_NODE, Strategy.AFTER_BACKOFF),
+        ("Patient", "Patient", NODE_ADD, NEW_NODE, Strategy.IMMEDIATELY),
+        ("Doorman", "", NODE_ADD, NEW_NODE, Strategy.AFTER_BACKOFF),
+        ("Doorman", "", ASSIGNED_POD_DELETE, None, Strategy.SKIP),
+        ("Patient", "", FORCE_ACTIVATE, pod("other").obj(), Strategy.SKIP),
+    ],
+)
+def test_a_pod_without_a_rejection_is_retried_after_any_event(
+    unschedulable: str, pending: str, event: ClusterEvent, new: Any, strategy: Strategy
+) -> None:
+    """Such a member of a group failed for another reason than a plugin, which any event may have ended."""
+    r = rig(Patient, Doorman)
+    r.add(pod("p"))
+    queued = r.pop()
+    queued.unschedulable_plugins = frozenset(filter(None, [unschedulable]))
+    queued.pending_plugins = frozenset(filter(None, [pending]))
+    Patient.answers["p"] = Hint.QUEUE
+    [framework] = cluster(plugins=(Patient, Doorman)).frameworks.values()
+    assert worth_requeuing(rules_of(framework).hints, queued, event, None, new) is strategy
 
 
 def test_only_plugins_that_rejected_a_pod_are_asked() -> None:

@@ -21,6 +21,7 @@ from server.serving.secureports import (
     port,
     recorded_pages,
 )
+from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.runtime.logs import Logger
 from stowplan.server.serving import (
@@ -137,6 +138,22 @@ def test_a_path_is_always_allowed_if_it_is_listed_or_begins_like_a_star(
 def test_a_star_in_the_middle_of_a_path_is_refused() -> None:
     with pytest.raises(ServingError, match=r'^only trailing \* allowed in "a\*/b"$'):
         AllowedPaths(["/a*/b"])
+
+
+@pytest.mark.parametrize("authenticated", [None, False, "true", 1])
+def test_only_a_review_that_says_true_proves_who_calls(tmp_path: Path, authenticated: Any) -> None:
+    """A review may name a user and not vouch for it."""
+
+    class Doubting(AllowingApi):
+        def answer(self, body: Json) -> Json:
+            status = {"authenticated": authenticated, "user": {"username": "ann", "groups": ["crew"]}}
+            return {"allowed": True} if body["kind"] == "SubjectAccessReview" else status
+
+    async def run() -> None:
+        async with delegating(tmp_path, Doubting()) as server:
+            assert (await Caller(server.port, "good").get("/metrics")).code == 401
+
+    asyncio.run(run())
 
 
 async def codes_at(
