@@ -5,13 +5,13 @@ import os
 import shlex
 import shutil
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from docs.pages import ROOT, blocks
 from localcluster.up.clusters import up
+from waiting import until
 
 PAGE, EXAMPLES = ROOT / "docs" / "devices.md", ROOT / "examples" / "devices"
 KUBECTL = shutil.which("kubectl")
@@ -60,13 +60,6 @@ def uses_broken_gpu(run: Run) -> bool:
     return ("train-0", "gpu-0") in used
 
 
-def until(holds: Callable[[], object]) -> None:
-    end = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.2)
-
-
 def test_every_manifest_is_used() -> None:
     text = PAGE.read_text()
     assert all(f"{path.name}" in text for path in EXAMPLES.iterdir())
@@ -81,7 +74,7 @@ def test_the_story_goes_as_it_is_told(tmp_path: Path) -> None:
         run = runner(cluster.kubeconfig, tmp_path)
         for command, shown in steps():
             if "get events" in command:
-                until(lambda: "pod/training" in run("kubectl get events"))
+                until(lambda: "pod/training" in run("kubectl get events"), pause=0.2)
             printed = run(command)
             for line in shown[:1]:
                 assert printed.split()[: len(line.split())] == line.split() or "jsonpath" in command, command
@@ -98,7 +91,7 @@ def test_the_story_goes_as_it_is_told(tmp_path: Path) -> None:
 
 def check_devices(run: Run) -> None:
     """The allocations on the page, after all of it."""
-    until(lambda: len(allocated(run, "training")) == 3 and not uses_broken_gpu(run))
+    until(lambda: len(allocated(run, "training")) == 3 and not uses_broken_gpu(run), pause=0.2)
     for results in allocated(run, "training"):
         groups = {int(one["device"].removeprefix("gpu-")) // 4 for one in results}
         assert (len(results), len(groups), len({one["pool"] for one in results})) == (2, 1, 1)

@@ -7,12 +7,12 @@ import shlex
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from docs.pages import ROOT, blocks
 from localcluster.up.clusters import up
+from waiting import until
 
 PAGE, EXAMPLES = ROOT / "docs" / "gangs.md", ROOT / "examples" / "gangs"
 KUBECTL = shutil.which("kubectl")
@@ -46,13 +46,6 @@ def steps() -> list[tuple[str, str]]:
     return found
 
 
-def until(holds: Callable[[], object]) -> None:
-    end = time.monotonic() + 90
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.2)
-
-
 def racks_of(run: Run, job: str) -> set[str]:
     """The racks that the pods of a Job are in."""
     pods = json.loads(run(f"kubectl get pods -l job-name={job} -o json"))["items"]
@@ -78,11 +71,11 @@ def test_the_story_of_the_gangs_goes_as_it_is_told(tmp_path: Path) -> None:
         run = runner(cluster.kubeconfig, tmp_path)
         for command, shown in steps():
             if "wait" in command:
-                until(lambda: "sweep" in run("kubectl get podgroups"))
+                until(lambda: "sweep" in run("kubectl get podgroups"), pause=0.2)
             if "get podgroup training" in command:
-                until(lambda: "Unschedulable" in run("kubectl get podgroup training"))
+                until(lambda: "Unschedulable" in run("kubectl get podgroup training"), pause=0.2)
             if "-l job-name=urgent" in command:
-                until(lambda: racks_of(run, "urgent") == {"b"})
+                until(lambda: racks_of(run, "urgent") == {"b"}, pause=0.2)
             printed = run(command)
             first = shown.splitlines()[0].split()
             if "explain" in command:

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-from collections.abc import Callable
 from typing import Any
 
 from stowplan.api.catalogue import NODES, PODS
@@ -15,6 +14,7 @@ from stowplan.lab.bench.engine.loop import document, running_scheduler
 from stowplan.lab.bench.engine.workloads import NAMESPACE, WORKLOADS, node
 from stowplan.localcluster.store import Store
 from stowplan.runtime.clock import RealClock
+from waiting import eventually
 
 BOUND = 40
 
@@ -28,12 +28,6 @@ def pod(number: int, **spec: Any) -> Json:
 def too_big(number: int, cpu: int = 1000) -> Json:
     requests = {"requests": {"cpu": str(cpu)}}
     return pod(number, containers=[{"name": "main", "image": "app", "resources": requests}])
-
-
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not true():
-            await asyncio.sleep(0.01)
 
 
 def test_what_came_and_went_between_samples_is_told() -> None:
@@ -52,14 +46,16 @@ async def came_and_went() -> None:
             store.create(PODS, pod(number))
         store.create(PODS, too_big(BOUND))
         store.create(PODS, pod(BOUND + 1, schedulingGates=[{"name": "example.com/quota"}]))
-        await until(
+        await eventually(
             lambda: (
                 inspection.lanes()
                 == {"active": 0, "backoff": 0, "unschedulable": 1, "gated": 1, "permit": 0, "binding": 0}
                 and len(scheduler.context.cache.table.pods) == BOUND
             )
         )
-        await until(lambda: all(item.outcome != "binding" for item in inspection.decisions(everything).items))
+        await eventually(
+            lambda: all(item.outcome != "binding" for item in inspection.decisions(everything).items)
+        )
         inspection.history.sample()
         [interval] = inspection.history.intervals
         assert (interval.bound, interval.unschedulable, interval.errors) == (BOUND, 1, 0)
@@ -94,7 +90,7 @@ def test_who_may_not_see_nodes_is_told_no_totals() -> None:
             inspection = Inspection(lambda: scheduler, cluster="test", release="test")
             store.create(NODES, document(node(0)))
             store.create(PODS, too_big(0))
-            await until(lambda: inspection.lanes()["unschedulable"] == 1)
+            await eventually(lambda: inspection.lanes()["unschedulable"] == 1)
             for _ in range(2):
                 inspection.history.sample()
             shown = inspection.decisions(set(), whole=False)
@@ -114,7 +110,7 @@ def test_a_node_evaluates_a_template_once_however_many_pods_it_has() -> None:
             inspection = Inspection(lambda: scheduler, cluster="test", release="test")
             for number in range(pods):
                 store.create(PODS, too_big(number, 1000 + number % templates))
-            await until(lambda: inspection.lanes()["unschedulable"] == pods)
+            await eventually(lambda: inspection.lanes()["unschedulable"] == pods)
             evaluated = 0
             original = inspection._evaluated
 
@@ -142,12 +138,12 @@ def test_pods_that_are_placed_while_causes_are_found_are_no_error() -> None:
             pods = [too_big(number, 1000 + number) for number in range(4)]
             for made in pods:
                 store.create(PODS, made)
-            await until(lambda: inspection.lanes()["unschedulable"] == len(pods))
+            await eventually(lambda: inspection.lanes()["unschedulable"] == len(pods))
             explain = inspection._explain
 
             async def after_they_were_placed(*arguments: Any) -> Any:
-                await until(lambda: len(scheduler.context.cache.table.pods) == len(pods))
-                await until(lambda: not scheduler.context.cache.assumed)
+                await eventually(lambda: len(scheduler.context.cache.table.pods) == len(pods))
+                await eventually(lambda: not scheduler.context.cache.assumed)
                 return await explain(*arguments)
 
             inspection._explain = after_they_were_placed  # type: ignore[method-assign, assignment]

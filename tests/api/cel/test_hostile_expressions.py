@@ -1,7 +1,6 @@
 """Expressions made to hold the process: they end, soon, with an error that says why."""
 
 import contextlib
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -9,6 +8,7 @@ from hypothesis import strategies as st
 
 from stowplan.api.cel.devices import COST_LIMIT, SelectorError, compile_selector, device_of
 from stowplan.api.cel.program import INTERRUPTED, LIMIT_EXCEEDED
+from waiting import within_cpu
 
 DEVICE = device_of("d", {"attributes": {"s": {"string": "a100"}, "i": {"int": 4}, "v": {"version": "1.2.3"}}})
 
@@ -75,20 +75,18 @@ def test_what_is_large_but_allowed_is_evaluated(expression: str) -> None:
 )
 def test_what_costs_too_much_is_ended(expression: str, error: str) -> None:
     compiled = compile_selector(expression)
-    began = time.process_time()
-    match = compiled.match(DEVICE)
+    with within_cpu(10):
+        match = compiled.match(DEVICE)
     assert match.error is not None
     assert match.error.startswith(error)
-    assert time.process_time() - began < 10
 
 
 def test_a_pattern_takes_time_by_the_length_of_the_text() -> None:
     text = "a" * 5000
-    began = time.process_time()
-    for pattern in ("(a*)*b", "(a|aa)+$", "(a?){50}a{50}", "([a-z]+)*[0-9]"):
-        compile_selector(f"'{text}'.matches('{pattern}') || true").match(DEVICE)
-        compile_selector(f"'{text}'.find('{pattern}') == '' || true").match(DEVICE)
-    assert time.process_time() - began < 10
+    with within_cpu(10):
+        for pattern in ("(a*)*b", "(a|aa)+$", "(a?){50}a{50}", "([a-z]+)*[0-9]"):
+            compile_selector(f"'{text}'.matches('{pattern}') || true").match(DEVICE)
+            compile_selector(f"'{text}'.find('{pattern}') == '' || true").match(DEVICE)
 
 
 def test_a_smaller_limit_ends_an_expression_sooner() -> None:

@@ -19,6 +19,7 @@ from stowplan.client.http import HttpClient, availability
 from stowplan.localcluster.store import Store
 from stowplan.runtime.gc_tuning import calm_collector
 from stowplan.testing.proxy import OutageProxy
+from waiting import PATIENCE, eventually
 
 BINDING = Binding(
     metadata=ObjectMeta(namespace="default", name="web"), target=ObjectReference(kind="Node", name="n")
@@ -94,7 +95,7 @@ def test_a_write_is_not_sent_when_it_is_not_ours_to_do_any_more(tmp_path: Path) 
                 asyncio.create_task(client.bind(BINDING)),
                 asyncio.create_task(client.get(NODES, "", "n")),
             )
-            await asyncio.sleep(1)
+            await eventually(lambda: not client.availability.is_reachable)
             leads = False
             await proxy.restore()
             with pytest.raises(ApiError, match="held while the server was gone"):
@@ -111,10 +112,8 @@ def test_a_client_that_is_not_patient_fails_as_ever(tmp_path: Path) -> None:
     async def story() -> None:
         async with world(tmp_path, patient=False) as (_, proxy, client):
             proxy.refuse()
-            began = now()
             with pytest.raises(ApiError, match="connection refused"):
                 await client.get(NODES, "", "n")
-            assert now() - began < 30
 
     asyncio.run(story())
 
@@ -161,9 +160,8 @@ def test_a_watch_on_a_dead_connection_ends_without_an_error_and_is_resumed(tmp_p
             await asyncio.sleep(2.5)
             proxy.vanish()
             await proxy.restore()
-            began = now()
-            assert await waiting is None
-            assert now() - began < 30
+            async with asyncio.timeout(PATIENCE):
+                assert await waiting is None
             store.create(NODES, node("m"))
             again = client.watch(NODES, Node, since="1")
             assert (await anext(again)).key

@@ -201,12 +201,12 @@ def test_a_request_that_is_cancelled_is_taken_back_and_the_connection_lives_on()
 
 def test_an_overdue_request_is_taken_back_and_the_connection_lives_on() -> None:
     async def run() -> None:
-        async with Http2Server(silence, OK) as server, server.client(answer_seconds=0.4) as client:
+        async with Http2Server(silence, OK) as server, server.client(answer_seconds=2.0) as client:
             overdue = asyncio.create_task(create(client))
             await eventually(lambda: server.requests)
             while not overdue.done():
                 await get(client)
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(0.1)
             with pytest.raises(ApiError, match="deadline exceeded"):
                 await overdue
             assert await get(client) == {}

@@ -19,6 +19,7 @@ from stowplan.client.http import Address, hpack
 from stowplan.client.http.connection import LostError
 from stowplan.client.http.http2 import Exchange, Http2Connection, UnprocessedError
 from stowplan.client.http.requests import Common, Message
+from waiting import PATIENCE
 
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH, PING, GOAWAY, WINDOW, CONTINUATION = range(10)
 END_STREAM, ACK, END_HEADERS, PADDED, WITH_PRIORITY = 1, 1, 4, 8, 32
@@ -480,7 +481,7 @@ def test_what_is_no_http2_ends_the_connection_and_fails_what_is_under_way(code: 
         exchange = connection.send(GET)
         connection.data_received(text)
         with pytest.raises(LostError) as failure:
-            await asyncio.wait_for(exchange.answer, 5)
+            await asyncio.wait_for(exchange.answer, PATIENCE)
         assert not isinstance(failure.value, UnprocessedError)
         assert link.ended
         assert not connection.is_usable

@@ -21,7 +21,7 @@ from stowplan.client.http.dialer import Dialer
 from stowplan.client.http.pool import Pool
 from stowplan.client.http.requests import Common, Message
 from stowplan.runtime.clock import RealClock
-from waiting import eventually
+from waiting import PATIENCE, eventually
 
 GONE = {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old"}
 LARGE = "x" * 4000
@@ -156,7 +156,7 @@ def test_a_list_that_falls_silent_through_an_outage_has_not_come() -> None:
                 await request
             pool.close()
 
-    asyncio.run(asyncio.wait_for(run(), 30))
+    asyncio.run(asyncio.wait_for(run(), PATIENCE))
 
 
 @pytest.mark.parametrize("text", [b"no list", page(numbered(0, 100), "7")[:-20] + b"}" * 20])
@@ -190,7 +190,7 @@ def test_pages_come_over_one_connection_of_their_own_where_requests_share_one() 
             assert server.connections == 2
             return [pod.name for pod in listed.items]
 
-    assert asyncio.run(asyncio.wait_for(run(), 30)) == numbered(0, 50)
+    assert asyncio.run(asyncio.wait_for(run(), PATIENCE)) == numbered(0, 50)
     assert over_http2 == [True, False, False, True]
 
 
@@ -207,7 +207,7 @@ def test_a_page_is_asked_for_again_if_the_server_closes_the_connection_of_the_la
         async with server, server.client() as client:
             return [pod.name for pod in (await client.list(PODS, Pod)).items]
 
-    assert asyncio.run(asyncio.wait_for(run(), 30)) == numbered(0, 50)
+    assert asyncio.run(asyncio.wait_for(run(), PATIENCE)) == numbered(0, 50)
 
 
 def test_a_server_that_offers_http2_is_slowed_down_by_a_slow_reader_of_a_list() -> None:
@@ -234,4 +234,4 @@ def test_a_server_that_offers_http2_is_slowed_down_by_a_slow_reader_of_a_list() 
             names = [pod.name async for part in parts for pod in part.items]
             assert names[-1] == "p11999"
 
-    asyncio.run(asyncio.wait_for(run(), 60))
+    asyncio.run(asyncio.wait_for(run(), PATIENCE))

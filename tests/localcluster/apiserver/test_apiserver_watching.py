@@ -86,7 +86,7 @@ def test_one_object_can_be_watched(api: Served) -> None:
 def test_a_watch_ends_when_its_time_is_over(api: Served) -> None:
     began = time.monotonic()
     assert len(list(api.watch(f"{PODS}?watch=true&timeoutSeconds=1"))) == 2
-    assert 0.9 < time.monotonic() - began < 60
+    assert time.monotonic() - began > 0.9
 
 
 def test_bookmarks_are_for_those_who_want_them(api: Served) -> None:

@@ -1,6 +1,5 @@
 """Whatever a definition or a custom object says, it is accepted or refused with a reason, and soon."""
 
-import time
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -10,6 +9,7 @@ from effort import examples
 from localcluster.apiserver.served import APPLY, MERGE, Served
 from localcluster.customresources.definitions import DEFINITIONS, custom, definition, objects, version
 from stowplan.api.requests import Json
+from waiting import within_cpu
 
 _NAMES = st.sampled_from(["a", "b", "name", "metadata", "kind", "status", "", "x.y", "ü"])
 _NUMBERS = st.sampled_from([0, 1, -1, 2, 2**31, 2**63, 10**30, 0.5, 1e300])
@@ -138,10 +138,9 @@ def test_deep_schemas_and_costly_patterns_do_not_hold_the_server(api: Served) ->
     assert (
         api.ask("POST", DEFINITIONS, definition("greeds", versions=[version(schema=patterned)])).code == 201
     )
-    began = time.monotonic()
-    answer = api.ask("POST", objects("greeds"), custom("Greed", "g", spec={"a": "a" * 100_000 + "b"}))
+    with within_cpu(20):
+        answer = api.ask("POST", objects("greeds"), custom("Greed", "g", spec={"a": "a" * 100_000 + "b"}))
     assert answer.code == 422
-    assert time.monotonic() - began < 60
     columns = [{"name": "A", "type": "string", "jsonPath": "." + "a" * 5000}]
     answer = api.ask(
         "POST", DEFINITIONS, definition("longs", versions=[version(additionalPrinterColumns=columns)])

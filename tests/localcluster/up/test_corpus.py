@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -21,7 +20,7 @@ import yaml
 
 from localcluster.up.clusters import Up, up
 from stowplan.localcluster.controllers.actors import STORED_ONLY
-from waiting import KUBECTL_PATIENCE, PATIENCE
+from waiting import KUBECTL_PATIENCE, PATIENCE, until
 
 KUBECTL = shutil.which("kubectl")
 CORPUS = Path(__file__).parents[2] / "corpus"
@@ -72,12 +71,16 @@ class Cluster:
     def get(self, namespace: str, *words: str) -> Any:
         return json.loads(self.run("get", "-n", namespace, *words, "-o", "json").stdout or "{}")
 
-    def until(self, namespace: str, what: str, holds: Callable[[Any], object], seconds: float = 40) -> Any:
+    def until(self, namespace: str, what: str, holds: Callable[[Any], object]) -> Any:
         """The object, as soon as something holds for it."""
-        end = time.monotonic() + seconds
-        while not (found := self.get(namespace, *what.split())) or not holds(found):
-            assert time.monotonic() < end, f"{what} after {seconds} s: {json.dumps(found)}"
-            time.sleep(0.5)
+        found: Any = None
+
+        def there() -> bool:
+            nonlocal found
+            found = self.get(namespace, *what.split())
+            return bool(found and holds(found))
+
+        until(there, lambda: f"{what}: {json.dumps(found)}", pause=0.3)
         return found
 
     def rolled_out(self, namespace: str, *workloads: str) -> None:

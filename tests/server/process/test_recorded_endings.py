@@ -132,9 +132,10 @@ def test_a_second_signal_does_not_wait_for_the_lease(endings: dict[str, Outcome]
 
 @pytest.mark.parametrize("name", LOST)
 def test_a_lease_is_lost_at_the_renew_deadline(name: str, endings: dict[str, Outcome]) -> None:
-    """Four seconds after the fault in the recording; machines may be slow."""
+    """Four seconds after the fault in the recording. That it is not later is tested in virtual time
+    (tests/client/election): a process on a busy machine may take longer."""
     expected = CASES["lease-lost-renew-500-short"]["seconds_after_fault"]
-    assert expected / 3 < endings[name].seconds < expected * 3
+    assert expected / 3 < endings[name].seconds
 
 
 @pytest.mark.parametrize("name", LOST)

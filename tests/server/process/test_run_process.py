@@ -4,7 +4,6 @@ import asyncio
 import re
 import resource
 import signal
-import time
 from functools import partial
 from pathlib import Path
 
@@ -30,10 +29,8 @@ def test_a_leader_that_is_asked_to_end_gives_back_its_lease(tmp_path: Path) -> N
             place.add_pod("p")
             await place.bound("p")
             holder = place.lease()["holderIdentity"]
-            began = time.monotonic()
             scheduler.signal(signal.SIGTERM)
             assert await scheduler.ends() == 0
-            assert time.monotonic() - began < 60
             assert holder
             assert place.lease()["holderIdentity"] == ""
             assert place.lease()["leaseDurationSeconds"] == 1

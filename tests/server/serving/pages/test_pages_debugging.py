@@ -3,7 +3,6 @@
 import asyncio
 import threading
 import tracemalloc
-from time import perf_counter
 
 import pytest
 
@@ -43,11 +42,9 @@ def test_one_profile_is_taken_at_a_time_and_ends_with_who_wanted_it() -> None:
                 await asyncio.sleep(0.02)
         return second.code, second.text, third.code
 
-    began = perf_counter()
     code, text, third = asyncio.run(run())
     assert (code, text) == (500, "Could not enable CPU profiling: cpu profiling already in use\n")
     assert third == 200
-    assert perf_counter() - began < 300, "the thread of the first profile went on"
 
 
 @pytest.mark.parametrize("name", ["goroutine", "goroutine?debug=2", "threadcreate"])
