@@ -12,7 +12,7 @@ from stowplan.api.catalogue import NODES, PODS
 from stowplan.explain.web import Inspection, Routes
 from stowplan.explain.web.access import EVERYTHING, Viewer
 from stowplan.explain.web.redaction import redacted
-from stowplan.explain.web.stream import HELLO_EVERY, Stream
+from stowplan.explain.web.stream import HELLO_EVERY, Subscription
 from stowplan.localcluster.client import InProcessClient
 from stowplan.localcluster.store import Store
 from stowplan.runtime.clock import VirtualClock, run
@@ -49,19 +49,21 @@ async def looked_at(clock: VirtualClock) -> dict[str, dict[str, Any]]:
     inspection = Inspection(lambda: scheduler, cluster="a test", release="1.36")
     routes, found = Routes(inspection, dict), {}
     viewers = {"all": EVERYTHING, "team": Viewer(_reads_team)}
-    streams = {who: Stream(inspection, viewer) for who, viewer in viewers.items()}
+    streams = {who: Subscription(inspection, viewer) for who, viewer in viewers.items()}
     async with scheduler.running():
         store.create(PODS, to_builtins(pod("waits").namespace("team").requests(cpu=2).obj()))
         await asyncio.sleep(1)
+        look = inspection.feed.look()
         for stream in streams.values():
-            await stream.changes()
+            await stream.told(look)
         store.create(PODS, to_builtins(pod("pushes").namespace("team").priority(10).requests(cpu=2).obj()))
         await asyncio.sleep(0.5)
+        look = inspection.feed.look()
         for who, viewer in viewers.items():
             answers = {path: await routes.answer(f"/stowplan/v1{path}", {}, viewer) for path in PATHS}
             assert {answer.code for answer in answers.values()} == {200}
             found[who] = {path: answer.document.document() for path, answer in answers.items()}
-            found[who]["stream"] = [event.decode() for event in await streams[who].changes()]
+            found[who]["stream"] = [event.decode() for event in await streams[who].told(look)]
     return found
 
 
@@ -105,7 +107,8 @@ async def rights_end(clock: VirtualClock) -> tuple[list[str], list[str]]:
     async def may_read(plural: str, namespace: str) -> bool:
         return allowed
 
-    stream = Stream(Inspection(lambda: scheduler, cluster="a test", release="1.36"), Viewer(may_read))
+    inspection = Inspection(lambda: scheduler, cluster="a test", release="1.36")
+    stream = Subscription(inspection, Viewer(may_read))
     told: list[list[str]] = [[], []]
     async with scheduler.running():
         for number in range(2 * HELLO_EVERY):
@@ -113,7 +116,8 @@ async def rights_end(clock: VirtualClock) -> tuple[list[str], list[str]]:
                 allowed = False
             store.create(PODS, to_builtins(pod(f"p{number}").namespace("secret").requests(cpu=1).obj()))
             await asyncio.sleep(1)
-            told[number // HELLO_EVERY] += [event.decode() for event in await stream.changes()]
+            events = await stream.told(inspection.feed.look())
+            told[number // HELLO_EVERY] += [event.decode() for event in events]
     return told[0], told[1]
 
 

@@ -94,11 +94,15 @@ class PodOnNode(Part, frozen=True):
 
 
 class CouldTake(Part, frozen=True):
-    """Room of a node for more pods of one template; `pods` is their number in the cluster."""
+    """Room of a node for more pods of one template; `pods` is their number in the cluster.
+
+    `reason` says why `more` is 0 although resources may be free: the filter that rejects the next pod.
+    """
 
     like: str
     pods: int
     more: int
+    reason: str = ""
 
 
 class TurnedAway(Part, frozen=True):

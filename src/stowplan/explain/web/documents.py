@@ -35,6 +35,7 @@ from stowplan.explain.document.pending import PendingDocument
 from stowplan.explain.document.pod import PodDocument
 from stowplan.explain.document.queue import (
     CostsDocument,
+    DecisionLine,
     DecisionsDocument,
     Lane,
     Latency,
@@ -56,12 +57,14 @@ from stowplan.explain.sentences.lists import told_node
 from stowplan.explain.sentences.pod import told_pod
 from stowplan.explain.states import LANES, PENDING, PLACED
 from stowplan.explain.web.evictions import SOURCE, explain_gone, with_evictions
-from stowplan.explain.web.groups import group_lines, group_map, namespaces, with_queue_and_members
+from stowplan.explain.web.groups import group_line, group_lines, group_map, namespaces, with_queue_and_members
 from stowplan.explain.web.history import EVERY, History, percentiles
 from stowplan.explain.web.nodes import Templates, node_document, node_rows, nodes_document, turned_away
 from stowplan.explain.web.queues import Oldest, cost_document, decision_line, lane_of, lane_pods
+from stowplan.explain.web.stream import Feed
 from stowplan.explain.web.turns import in_turns
 from stowplan.scheduler import Scheduler
+from stowplan.scheduler.decisions import PodRecord
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.nominations import Nominations
 from stowplan.scheduler.framework.runtime import Framework
@@ -95,6 +98,7 @@ class Inspection:
         self._release = release
         self._leads = leads
         self.history = History(scheduler, self.lanes)
+        self.feed = Feed(self)
         self._namespaces: tuple[tuple[int, int, int], set[str]] | None = None
         self._idle = 0
         """How many samples were taken since the last explanation."""
@@ -104,11 +108,16 @@ class Inspection:
 
     @asynccontextmanager
     async def following(self) -> AsyncIterator[None]:
-        """Keep the history for as long as the block takes, and let go of what nobody asks for any more."""
+        """Keep the history for as long as the block takes, and let go of what nobody asks for any more.
+
+        Streams of open pages end with the block: a server that stops after it would wait for them.
+        """
+        self.feed.open()
         task = asyncio.get_running_loop().create_task(self._follow(), name="inspection")
         try:
             yield
         finally:
+            self.feed.close()
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
@@ -184,8 +193,9 @@ class Inspection:
         if row is None or node is None:
             return None
         found = node_document(table, row, node, visible)
-        could_take = await self._templates.could_take(scheduler, name, visible)
-        turned = await turned_away(scheduler, name, visible, partial(self._evaluated, scheduler))
+        evaluate = partial(self._evaluated, scheduler)
+        could_take = await self._templates.could_take(scheduler, name, visible, evaluate)
+        turned = await turned_away(scheduler, name, visible, evaluate)
         return told_node(replace(found, could_take=tuple(could_take), turned_away=tuple(turned)))
 
     def _evaluated(self, scheduler: Scheduler, info: PodInfo) -> Evaluation:
@@ -386,10 +396,13 @@ class Inspection:
             column[:] = 0
             legend.append(RejectedBy(outright.plugin, outright.message, table.node_count))
         else:
-            rejections = sorted(evaluation.rejections().items(), key=lambda one: -len(one[1]))
-            for status, rows in rejections:
-                column[rows] = len(legend)
-                legend.append(RejectedBy(status.plugin, status.message, len(rows)))
+            # Statuses of different codes may say the same: they are one entry.
+            said: dict[tuple[str, str], list[Any]] = {}
+            for status, rows in evaluation.rejections().items():
+                said.setdefault((status.plugin, status.message), []).extend(rows.tolist())
+            for (plugin, message), found in sorted(said.items(), key=lambda one: -len(one[1])):
+                column[found] = len(legend)
+                legend.append(RejectedBy(plugin, message, len(found)))
         return PodMap(tuple(legend), column[node_rows(table)].tolist(), None)
 
     async def pending(self, visible: Collection[str], reads: ObjectReads | None = None) -> PendingDocument:
@@ -504,10 +517,7 @@ class Inspection:
         ]
         p50, p99 = percentiles([made.seconds for made in latest if made.seconds is not None])
         return DecisionsDocument(
-            items=tuple(
-                replace(decision_line(made), group=self._group_name(scheduler, made.key))
-                for made in latest[: min(limit, MOST_PODS)]
-            ),
+            items=tuple(self.decision_line(scheduler, made) for made in latest[: min(limit, MOST_PODS)]),
             rate=self._rate(scheduler) if whole else None,
             latency=None if p50 is None or p99 is None else Latency(p50, p99),
             history=self.history.document() if whole else None,
@@ -535,12 +545,34 @@ class Inspection:
         return set() if self.scheduler is None else self.scheduler.context.costs.namespaces()
 
     @staticmethod
-    def _group_name(scheduler: Scheduler, key: str) -> str | None:
-        """The PodGroup of the pod that a decision was about."""
+    def decision_line(scheduler: Scheduler, made: PodRecord) -> DecisionLine:
+        """A decision as a line of a list, with the PodGroup of its pod."""
         groups = scheduler.context.cache.table.groups
-        pod = scheduler.pod(key) if groups.enabled else None
+        pod = scheduler.pod(made.key) if groups.enabled else None
         group = None if pod is None else groups.key_of(pod)
-        return None if group is None else group.split("/", 1)[1]
+        return replace(decision_line(made), group=None if group is None else group.split("/", 1)[1])
+
+    def version_of(self, about: str) -> object:
+        """A value that changes when what is shown of `pod/NAMESPACE/NAME`, `node/NAME` or a group changes."""
+        scheduler = self.scheduler
+        if scheduler is None:
+            return ()
+        context, (kind, _, name) = scheduler.context, about.partition("/")
+        table = context.cache.table
+        if kind == "pod":
+            pod, made = scheduler.pod(name), context.decisions.by_key(name)
+            known = None if pod is None else (pod.metadata.uid, pod.metadata.resource_version)
+            attempts = None if made is None else (made.attempts, made.outcome)
+            return known, context.queue.place_of(name), attempts
+        if kind == "node":
+            row = table.row_of(name)
+            if row is None:
+                return ()
+            return id(table.nodes[row]), tuple(table.requested[:, row].tolist()), len(table.pods_on[row])
+        if table.groups.object(about) is None and table.groups.group(about) is None:
+            return ()
+        found = group_line(scheduler, about)
+        return found.state, found.place, found.attempts, found.scheduled, found.pods
 
     # Explaining on the live table
 

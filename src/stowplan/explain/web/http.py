@@ -18,10 +18,11 @@ from aiohttp import web
 from stowplan.explain.report.page import FOLDER
 from stowplan.explain.web.access import EVERYTHING, MayRead, Viewer
 from stowplan.explain.web.routes import PREFIX, Routes
-from stowplan.explain.web.stream import Stream
 
 PAGE: Final = "/stowplan/"
 STREAM: Final = f"{PREFIX}/stream"
+_STYLE: Final = f"{PAGE}base.css"
+"""Served to everybody: the page that asks to sign in uses it."""
 COOKIE: Final = "stowplan"
 
 _TYPES: Final = {
@@ -81,9 +82,20 @@ async def _stream(routes: Routes, request: web.BaseRequest, viewer: Viewer) -> w
     response = web.StreamResponse(headers={**_HEADERS, "Content-Type": "text/event-stream"})
     await response.prepare(request)
     with suppress(ConnectionError):
-        async for one in Stream(routes.inspection, viewer).events():
+        async for one in routes.inspection.feed.events(viewer, await _about(request, viewer)):
             await response.write(one)
     return response
+
+
+async def _about(request: web.BaseRequest, viewer: Viewer) -> str:
+    """The pod, node or group whose changes are told, too: `pod/shop/web-1`, if the viewer may see it."""
+    about = request.query.get("about", "")
+    kind, *rest = about.split("/")
+    if kind == "node" and len(rest) == 1:
+        return about if await viewer.may_see_nodes() else ""
+    if kind in ("pod", "podgroup", "compositepodgroup") and len(rest) == 2:
+        return about if await viewer.may_see(rest[0]) else ""
+    return ""
 
 
 def _file(name: str) -> web.Response:
@@ -101,6 +113,25 @@ def _folders(name: str) -> Iterator[Traversable]:
     """Where a file may be: of the page alone, or shared with reports."""
     for folder in (files(__package__).joinpath("page"), FOLDER):
         yield folder.joinpath(name)
+
+
+_ENDED: Final = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>stowplan: not signed in</title><link rel="stylesheet" href="/stowplan/base.css"></head>
+<body><main class="empty"><h1>Not signed in</h1>
+<p>An address that stowplan prints works in one browser, once; its session ends with the process.</p>
+<p>For a new one, run</p><code>stowplan view</code>
+<p>with the kubeconfig of the cluster, and open the address that it prints.</p></main></body></html>
+"""
+
+
+def _refused(request: web.BaseRequest, why: str) -> web.Response:
+    """401: with words for people who open a page in a browser, a Status for programs."""
+    if "text/html" in request.headers.get("Accept", ""):
+        headers = {**_HEADERS, "Content-Type": _TYPES[".html"]}
+        return web.Response(status=401, text=_ENDED, headers=headers)
+    return _json(401, _status(401, "Unauthorized", why))
 
 
 class Extension:
@@ -143,6 +174,8 @@ class PageServer:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
+        # Streams first: the runner waits for requests under way, and a stream has no end of its own.
+        self._routes.inspection.feed.close()
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -152,16 +185,18 @@ class PageServer:
         if request.path == "/":
             return web.Response(status=302, headers={"Location": PAGE})
         if "token" in request.query and request.path == PAGE:
-            return self._sign_in(request.query["token"])
-        if not self._is_signed_in(request):
-            return _json(401, _status(401, "Unauthorized", "open the address that stowplan printed"))
+            return self._sign_in(request, request.query["token"])
+        if not self._is_signed_in(request) and request.path != _STYLE:
+            return _refused(request, "open the address that stowplan printed")
         if not serves(request.path):
             return _json(404, _status(404, "NotFound", "the server could not find the requested resource"))
         return await respond(self._routes, request, EVERYTHING)
 
-    def _sign_in(self, token: str) -> web.Response:
+    def _sign_in(self, request: web.BaseRequest, token: str) -> web.Response:
+        if self._is_signed_in(request):
+            return web.Response(status=302, headers={"Location": PAGE})
         if self._token is None or not hmac.compare_digest(token.encode(), self._token.encode()):
-            return _json(401, _status(401, "Unauthorized", "this token is not valid, or was used before"))
+            return _refused(request, "this token is not valid, or was used before")
         self._token = None
         response = web.Response(status=302, headers={"Location": PAGE})
         response.set_cookie(COOKIE, self._session, httponly=True, samesite="Strict", path="/")

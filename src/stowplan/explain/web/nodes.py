@@ -19,11 +19,12 @@ from stowplan.explain.document.cluster import (
     TaintOnNode,
     TurnedAway,
 )
+from stowplan.explain.explainers.pod import unplaced
 from stowplan.explain.web.turns import in_turns
 from stowplan.scheduler import Scheduler
 from stowplan.scheduler.decisions import PodRecord
 from stowplan.scheduler.framework.evaluation import Evaluation
-from stowplan.scheduler.framework.status import Status
+from stowplan.scheduler.framework.status import PluginError, Status
 from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.scheduler.table.table import ClusterTable
 from stowplan.scheduler.tasks import released
@@ -66,7 +67,7 @@ def nodes_document(table: ClusterTable) -> NodesDocument:
         },
         requested=requested(table, rows, shown),
         unschedulable=[int(node.spec.unschedulable) for node in nodes],
-        ready=[int(_is_ready(node)) for node in nodes],
+        ready=[int(is_ready(node)) for node in nodes],
     )
 
 
@@ -99,7 +100,7 @@ def _indexed(values: Sequence[str]) -> IndexedColumn:
     return IndexedColumn(distinct, [place[value] for value in values])
 
 
-def _is_ready(node: Node) -> bool:
+def is_ready(node: Node) -> bool:
     return all(one.status == "True" for one in node.status.conditions if one.type == "Ready")
 
 
@@ -139,18 +140,35 @@ class Templates:
         self._known: tuple[ClusterTable, Collection[str], list[tuple[PodInfo, int]]] | None = None
         self._until = 0.0
 
-    async def could_take(self, scheduler: Scheduler, name: str, visible: Collection[str]) -> list[CouldTake]:
-        """How many more pods of the most frequent templates the free part of a node covers.
+    async def could_take(
+        self,
+        scheduler: Scheduler,
+        name: str,
+        visible: Collection[str],
+        evaluate: Callable[[PodInfo], Evaluation],
+    ) -> list[CouldTake]:
+        """How many more pods of the most frequent templates a node would take.
 
-        Pods with device claims are left out: what is free of devices is not a matter of amounts.
+        0 and the reason where a filter rejects the next pod, else as many as its free resources cover. Pods
+        with device claims are left out: what is free of devices is not a matter of amounts.
         """
         table = scheduler.context.cache.table
         frequent = await self._most_frequent(table, visible, scheduler.context.clock.monotonic())
-        row = table.row_of(name)
-        if row is None:
-            return []
-        found = []
+        found: list[CouldTake] = []
         for info, count in frequent:
+            await asyncio.sleep(0)
+            await released(scheduler.context.freeze)
+            row = table.row_of(name)
+            if row is None:
+                return []
+            try:
+                status = evaluate(table.info(unplaced(info.pod))).status(row)
+            except PluginError as error:
+                found.append(CouldTake(info.key, count, 0, str(error)))
+                continue
+            if not status.is_success:
+                found.append(CouldTake(info.key, count, 0, f"{status.plugin}: {status.message}"))
+                continue
             more = table.allowed_pods.item(row) - table.pod_count.item(row)
             for line, amount in table.taken_by(info.template):
                 if amount:
