@@ -4,6 +4,7 @@ Screenshots are written to build/screenshots.
 """
 
 import re
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -57,6 +58,16 @@ metadata: {{name: gated, namespace: default}}
 spec:
   schedulingGates: [{{name: example.com/quota}}]
   containers: [{{name: main, image: app}}]
+"""
+
+
+LATER = """
+apiVersion: v1
+kind: Pod
+metadata: {name: later, namespace: default}
+spec:
+  schedulingGates: [{name: example.com/later}]
+  containers: [{name: main, image: app}]
 """
 
 
@@ -406,11 +417,137 @@ def test_a_token_is_good_once_and_nothing_is_told_without_a_session(page: Page, 
     assert policy.startswith("default-src 'none'; script-src 'self';")
 
 
+def test_choices_are_in_the_address_and_come_back(page: Page, go: Callable[[str], None]) -> None:
+    go("cluster")
+    page.locator("#resource").select_option("memory")
+    expect(page.locator("#heading")).to_contain_text("memory requested")
+    assert "fill=memory" in page.url
+    page.locator("#resource").select_option("cpu")
+    page.keyboard.press("Escape")
+    page.go_back()
+    expect(page.locator("#resource")).to_have_value("memory")
+    go("cluster?fill=pods&by=~pod/default/gated")
+    expect(page.locator("#resource")).to_have_value("pods")
+    expect(page.locator("#key")).to_have_value("")
+    expect(page).to_have_title("default/gated · stowplan")
+    page.get_by_role("button", name="Close").click()
+    expect(page).to_have_title("Cluster · stowplan")
+
+
+def test_nodes_are_found_by_their_labels(page: Page, go: Callable[[str], None]) -> None:
+    go("pending")
+    page.keyboard.press("/")
+    page.keyboard.type("zone=")
+    option = page.locator("#search-results li", has_text="topology.kubernetes.io/zone=").first
+    expect(option).to_contain_text("1 node")
+    option.click()
+    expect(page.locator("#key")).to_have_value("topology.kubernetes.io/zone")
+
+
+def test_what_is_not_found_can_be_closed_and_j_goes_on_where_it_was(
+    page: Page, go: Callable[[str], None]
+) -> None:
+    go("decisions")
+    lines = page.locator("main tr.link")
+    expect(lines.nth(3)).to_be_visible()
+    for _ in range(3):
+        page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(page.locator("aside")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(lines.nth(2)).to_be_focused()
+    page.keyboard.press("j")
+    expect(lines.nth(3)).to_be_focused()
+    go("decisions~pod/default/nobody")
+    expect(page.locator("aside")).to_contain_text("not found")
+    page.get_by_role("button", name="Close").click()
+    expect(page.locator("aside")).to_be_hidden()
+
+
+@pytest.mark.parametrize("width", [390, 1024])
+def test_narrow_windows_cut_nothing_off(page: Page, go: Callable[[str], None], width: int) -> None:
+    try:
+        page.set_viewport_size({"width": width, "height": 800})
+        for view in ("cluster", "pending", "queue", "decisions", "pending~pod/default/gated"):
+            go(view)
+            expect(page.locator("#status b")).to_contain_text("waiting")
+            expect(page.locator("main > .inner > *").first).to_be_attached()
+            shot(page, f"{width}-{view.replace('/', '-')}")
+            wide = page.evaluate("document.documentElement.scrollWidth")
+            assert wide <= width, view
+            box = page.locator("#status b").bounding_box()
+            assert box is not None
+            assert box["x"] + box["width"] <= width, view
+    finally:
+        page.set_viewport_size({"width": 1440, "height": 900})
+
+
+def test_an_open_pod_is_followed_until_it_runs(cluster: Up, page: Page, go: Callable[[str], None]) -> None:
+    kubectl(cluster, "create", "-f", "-", stdin=LATER)
+    go("pending~pod/default/later")
+    expect(page.locator("aside .headline")).to_contain_text("example.com/later")
+    page.locator("aside").get_by_text("Raw JSON").click()
+    patch = '[{"op": "remove", "path": "/spec/schedulingGates"}]'
+    kubectl(cluster, "patch", "pod", "later", "--type=json", "-p", patch)
+    expect(page.locator("aside .headline")).to_contain_text("default/later is on node-")
+    expect(page.locator("aside pre")).to_contain_text('"state": "placed"')
+    kubectl(cluster, "delete", "pod", "later")
+
+
+def test_an_address_that_was_used_says_how_to_get_another(page: Page, browser: Browser) -> None:
+    address = page.url.split("#")[0]
+    other = browser.new_context()
+    fresh = other.new_page()
+    fresh.goto(f"{address}?token=used")
+    expect(fresh.locator("body")).to_contain_text("stowplan view")
+    fresh.goto(address)
+    expect(fresh.locator("h1")).to_have_text("Not signed in")
+    other.close()
+
+
+def test_a_server_that_stands_still_is_noticed_and_the_page_goes_on_when_it_does(
+    cluster: Up, page: Page, go: Callable[[str], None]
+) -> None:
+    go("queue")
+    expect(page.locator(".lane")).to_have_count(6)
+    go("pending")
+    expect(page.locator("main h1")).to_contain_text("pods wait")
+    cluster.process.send_signal(signal.SIGSTOP)
+    try:
+        expect(page.locator("#lost")).to_contain_text("No word from the server since")
+        expect(page.locator("#age")).to_contain_text("s old")
+        expect(page.locator("main h1")).to_contain_text("pods wait")
+        go("queue")
+        expect(page.locator(".lane")).to_have_count(6)
+        go("groups")
+        expect(page.locator(".lane")).to_have_count(6)
+        shot(page, "frozen")
+    finally:
+        cluster.process.send_signal(signal.SIGCONT)
+    expect(page.locator("#lost")).to_be_hidden()
+    expect(page.locator("main h1")).to_have_text("Groups")
+    expect(page.locator("#age")).to_be_hidden()
+
+
+def test_ctrl_c_ends_the_process_while_pages_are_open(tmp_path: Path, browser: Browser, page: Page) -> None:
+    with up(tmp_path, "--nodes", "1") as running:
+        said = [running.line() for _ in range(2)]
+        [address] = re.findall(r"http://127\.0\.0\.1:\d+/stowplan/\?token=\S+", "".join(said))
+        context = browser.new_context()
+        for _ in range(3):
+            opened = context.new_page()
+            opened.goto(address)
+            expect(opened.locator("#status")).to_contain_text("waiting")
+        running.process.send_signal(signal.SIGINT)
+        running.process.wait(30)  # the server gives requests 60 s, and streams have no end of their own
+        context.close()
+
+
 def test_a_lost_connection_says_since_when_and_keeps_the_picture(cluster: Up, page: Page) -> None:
     """The last test of the file: the cluster is gone afterwards."""
     page.goto(f"{page.url.split('#')[0]}#/pending")
     expect(page.locator("main h1")).to_contain_text("pods wait")
     cluster.process.kill()
-    expect(page.locator("#lost")).to_contain_text("Connection lost at", timeout=20_000)
+    expect(page.locator("#lost")).to_contain_text("No word from the server since", timeout=20_000)
     expect(page.locator("main h1")).to_contain_text("pods wait")
     shot(page, "lost")

@@ -96,4 +96,7 @@ export function age(time) {
 }
 
 export const colour = (index) => `var(--c${((index % 8) + 8) % 8})`;
+// Colours of plugins that reject nodes, as names of variables: no green, which means that a node fits.
+const REJECTIONS = [0, 1, 3, 4, 5, 6, 7];
+export const rejection = (index) => `--c${REJECTIONS[index % REJECTIONS.length]}`;
 export const real = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();

@@ -26,7 +26,7 @@ export class Tiles {
     new ResizeObserver(() => this.draw()).observe(canvas);
   }
 
-  // groups: [{ name, nodes: [index…], bare: no count after the name }]; paint(index) → { fill: 0…1, colour, hatched }
+  // groups: [{ name, nodes: [index…], bare: no count after the name }]; paint(index) → { fill: 0…1, colour, hatched, crossed, absent }
   set(groups, paint) {
     this.groups = groups;
     this.paint = paint;
@@ -100,7 +100,8 @@ export class Tiles {
     const tile = real("--tile"),
       text = real("--quiet"),
       accent = real("--accent"),
-      line = real("--ground");
+      line = real("--ground"),
+      cross = real("--text");
     context.font = "12px system-ui, sans-serif";
     for (const place of this.places) {
       context.fillStyle = text;
@@ -113,7 +114,7 @@ export class Tiles {
         place.width,
       );
       place.group.nodes.forEach((index, number) =>
-        this.drawTile(place, index, number, { tile, accent, line }),
+        this.drawTile(place, index, number, { tile, accent, line, cross }),
       );
     }
   }
@@ -124,8 +125,14 @@ export class Tiles {
     const y = place.y + HEADING + Math.floor(number / place.columns) * size;
     const inner = size > 6 ? size - 2 : size > 3 ? size - 1 : size;
     const look = this.paint(index);
-    context.fillStyle = colours.tile;
-    context.fillRect(x, y, inner, inner);
+    if (look.absent) {
+      context.strokeStyle = colours.tile;
+      context.lineWidth = 1;
+      context.strokeRect(x + 0.5, y + 0.5, inner - 1, inner - 1);
+    } else {
+      context.fillStyle = colours.tile;
+      context.fillRect(x, y, inner, inner);
+    }
     const filled = Math.max(0, Math.min(1, look.fill)) * inner;
     context.fillStyle = look.colour;
     context.fillRect(x, y + inner - filled, inner, filled);
@@ -137,6 +144,16 @@ export class Tiles {
         context.moveTo(x + Math.max(0, offset - inner), y + Math.min(offset, inner));
         context.lineTo(x + Math.min(offset, inner), y + Math.max(0, offset - inner));
       }
+      context.stroke();
+    }
+    if (look.crossed && inner > 3) {
+      context.strokeStyle = colours.cross;
+      context.lineWidth = inner > 12 ? 2 : 1;
+      context.beginPath();
+      context.moveTo(x + 1, y + 1);
+      context.lineTo(x + inner - 1, y + inner - 1);
+      context.moveTo(x + inner - 1, y + 1);
+      context.lineTo(x + 1, y + inner - 1);
       context.stroke();
     }
     if (inner > 70) this.write(x, y, inner, look);

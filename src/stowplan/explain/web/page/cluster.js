@@ -1,18 +1,19 @@
 // The cluster at a glance: every node a tile, filled by a resource, or coloured by who turns a waiting pod away.
 
 import { get, groupPath, podPath } from "./api.js";
-import { amount, colour, el, empty, number, plural, real, show, table } from "./dom.js";
+import { amount, el, empty, number, plural, real, rejection, show, table } from "./dom.js";
 import { legendOf as groupLegend, mapOf } from "./group.js";
 import { Tiles } from "./tiles.js";
 
 const MOST_USED = "most used";
 
-export async function cluster(place, { stream, open, query }) {
-  let nodes = await get("/nodes");
+export async function cluster(place, { stream, open, choose, query }) {
+  let nodes = await loaded(place);
+  if (!nodes) return null;
   if (!nodes.names.length) return show(place, empty("No node yet. Add one:", "kubectl create -f node.yaml"));
   const state = {
-    resource: query.get("fill") || "cpu",
-    key: query.get("by") || nodes.keys[0] || "",
+    resource: query.get("fill") || MOST_USED,
+    key: query.get("by") ?? nodes.keys[0] ?? "",
     pod: query.get("pod") || "",
     group: query.get("group") || "",
     map: null,
@@ -34,14 +35,14 @@ export async function cluster(place, { stream, open, query }) {
   });
   const refresh = () => {
     heading.textContent = sentence(nodes, state);
-    show(legend, legendOf(state));
+    show(legend, legendOf(nodes, state));
     if (state.drawn) tiles.set(state.drawn.groups, state.drawn.painter());
     else tiles.set(groupsOf(nodes, state.key), painter(nodes, state));
   };
   numbers.addEventListener("toggle", () => {
     if (numbers.open) show(numbers, numbers.firstChild, numbersOf(nodes, state));
   });
-  const choose = (label, name, values) => {
+  const choice = (label, name, parameter, values) => {
     const select = el(
       "select",
       { id: name },
@@ -52,6 +53,7 @@ export async function cluster(place, { stream, open, query }) {
     select.addEventListener("change", () => {
       state[name] = select.value;
       refresh();
+      choose({ [parameter]: select.value });
     });
     return el("label", {}, `${label} `, select);
   };
@@ -63,8 +65,8 @@ export async function cluster(place, { stream, open, query }) {
       state.group
         ? null
         : [
-            choose("Group by", "key", [...nodes.keys, ""]),
-            state.pod ? null : choose("Fill", "resource", [...nodes.resources, MOST_USED]),
+            choice("Group by", "key", "by", [...nodes.keys, ""]),
+            state.pod ? null : choice("Fill", "resource", "fill", [MOST_USED, ...nodes.resources]),
           ],
       state.group
         ? el(
@@ -129,14 +131,7 @@ export async function cluster(place, { stream, open, query }) {
     if (change.reload) {
       nodes = await get("/nodes");
       if (state.group) await look();
-    } else
-      for (const [name, values] of Object.entries(change.requested)) {
-        const column = nodes.requested[name];
-        if (column)
-          change.index.forEach((row, index) => {
-            column[row] = values[index];
-          });
-      }
+    } else apply(nodes, change);
     refresh();
   });
   const select = () => {
@@ -154,6 +149,41 @@ export async function cluster(place, { stream, open, query }) {
   };
 }
 
+// All nodes; none, and a sentence instead, for people who may not list them or have none yet.
+async function loaded(place) {
+  try {
+    const nodes = await get("/nodes");
+    if (nodes.names.length) return nodes;
+    show(place, empty("No node yet. Add one:", "kubectl create -f node.yaml"));
+  } catch (error) {
+    if (error.code !== 403) throw error;
+    show(
+      place,
+      el(
+        "div",
+        { class: "empty" },
+        el("p", {}, "You may not list nodes, so there is no map of the cluster."),
+        el("p", {}, el("a", { href: "#/pending" }, "Pending"), " explains the pods that you may see."),
+      ),
+    );
+  }
+  return null;
+}
+
+// Figures and states of nodes that have changed.
+function apply(nodes, change) {
+  const put = (columns, values, rows) => {
+    for (const [name, column] of Object.entries(values)) {
+      if (columns[name]) rows.forEach((row, index) => (columns[name][row] = column[index]));
+    }
+  };
+  if (change.requested) put(nodes.requested, change.requested, change.index);
+  if (!change.states) return;
+  const { index, unschedulable, ready, allocatable } = change.states;
+  put(nodes, { unschedulable, ready }, index);
+  put(nodes.allocatable, allocatable, index);
+}
+
 function groupsOf(nodes, key) {
   const all = nodes.names.map((_, index) => index);
   const column = nodes.labels[key];
@@ -165,20 +195,19 @@ function groupsOf(nodes, key) {
 }
 
 export function share(nodes, resource, index) {
-  if (resource === MOST_USED) return Math.max(...nodes.resources.map((name) => share(nodes, name, index)));
+  if (resource === MOST_USED) return Math.max(0, ...nodes.resources.map((name) => share(nodes, name, index)));
   const allocatable = nodes.allocatable[resource]?.[index] ?? 0;
   return allocatable ? nodes.requested[resource][index] / allocatable : 0;
 }
 
 function painter(nodes, state) {
   if (state.map) {
-    const colours = state.map.legend.map((_, index) => real(`--c${index % 8}`));
+    const colours = state.map.legend.map((_, index) => real(rejection(index)));
     const good = real("--good");
     return (index) => ({
       fill: 1,
       colour: state.map.nodes[index] < 0 ? good : colours[state.map.nodes[index]],
-      hatched: nodes.unschedulable[index],
-      name: nodes.names[index],
+      ...stateOf(nodes, index),
       words: state.map.nodes[index] < 0 ? "fits" : state.map.legend[state.map.nodes[index]].plugin,
     });
   }
@@ -190,14 +219,20 @@ function painter(nodes, state) {
     return {
       fill,
       colour: fill >= 0.98 ? full : fill >= 0.8 ? high : low,
-      hatched: nodes.unschedulable[index] || !nodes.ready[index],
-      name: nodes.names[index],
+      absent: state.resource !== MOST_USED && !nodes.allocatable[state.resource][index],
+      ...stateOf(nodes, index),
       words: `${Math.round(100 * fill)} %`,
     };
   };
 }
 
-function legendOf(state) {
+export const stateOf = (nodes, index) => ({
+  name: nodes.names[index],
+  hatched: nodes.unschedulable[index],
+  crossed: !nodes.ready[index],
+});
+
+function legendOf(nodes, state) {
   const item = (background, text) =>
     el("li", {}, el("span", { class: "swatch", style: { background } }), text);
   if (state.drawn) return [...groupLegend(state.drawn).childNodes];
@@ -206,13 +241,17 @@ function legendOf(state) {
       item("var(--fill)", "below 80 %"),
       item("var(--fill-high)", "80 % and more"),
       item("var(--fill-full)", "full"),
-      el("li", { class: "quiet" }, "hatched: cordoned or not ready"),
+      state.resource !== MOST_USED &&
+        nodes.allocatable[state.resource].some((value) => !value) &&
+        el("li", { class: "quiet" }, `outline: has no ${state.resource}`),
+      nodes.unschedulable.some(Boolean) && el("li", { class: "quiet" }, "hatched: cordoned"),
+      nodes.ready.some((value) => !value) && el("li", { class: "quiet" }, "crossed: not ready"),
     ];
   }
   const fits = state.map.nodes.filter((code) => code < 0).length;
   return [
     ...state.map.legend.map((line, index) =>
-      item(colour(index), `${number(line.nodes)} ${line.plugin}: ${line.reason}`),
+      item(`var(${rejection(index)})`, `${number(line.nodes)} ${line.plugin}: ${line.reason}`),
     ),
     item("var(--good)", `${number(fits)} would take it`),
   ];
@@ -221,11 +260,20 @@ function legendOf(state) {
 function sentence(nodes, state) {
   const count = plural(nodes.names.length, "node");
   if (state.drawn) return `${count} · ${state.reason}`;
-  if (state.map || state.resource === MOST_USED) return count;
+  if (state.map) return count;
   const sum = (column) => (column ?? []).reduce((total, value) => total + value, 0);
-  const has = sum(nodes.allocatable[state.resource]),
-    taken = sum(nodes.requested[state.resource]);
-  return `${count} · ${amount(state.resource, taken)} of ${amount(state.resource, has)} ${state.resource} requested (${has ? Math.round((100 * taken) / has) : 0} %)`;
+  const used = (resource) => {
+    const has = sum(nodes.allocatable[resource]);
+    return {
+      resource,
+      has,
+      taken: sum(nodes.requested[resource]),
+      share: has ? sum(nodes.requested[resource]) / has : 0,
+    };
+  };
+  const most = nodes.resources.map(used).reduce((one, other) => (other.share > one.share ? other : one));
+  const { resource, has, taken, share } = state.resource === MOST_USED ? most : used(state.resource);
+  return `${count} · ${amount(resource, taken)} of ${amount(resource, has)} ${resource} requested (${Math.round(100 * share)} %)`;
 }
 
 function hover(tip, nodes, state, index, event) {

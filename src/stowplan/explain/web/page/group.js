@@ -119,7 +119,7 @@ function meter(placed, fitting, all) {
 // One group
 
 export async function group(place, { kind, name, open, close }) {
-  show(place, el("p", { class: "quiet" }, `Explaining ${name}…`));
+  if (!place.hasChildNodes()) show(place, el("p", { class: "quiet" }, `Explaining ${name}…`));
   const id = `${kind}/${name}`;
   const found = await get(groupPath(id));
   const waits = found.state !== "placed";
@@ -212,22 +212,20 @@ async function picture(found, id, open) {
     map && (map.domains.length || map.members.some(Boolean))
       ? `#/cluster?group=${encodeURIComponent(id)}~${encodeURI(id)}`
       : found.stoppedBy && `#/cluster?pod=${encodeURIComponent(found.stoppedBy.pod)}~${encodeURI(id)}`;
-  const bars = tried
-    .slice(0, DOMAINS)
-    .map((one) => [
-      el("span", { class: "name", title: one.message }, one.domain),
-      el(
-        "span",
-        { class: "track" },
-        el("i", {
-          style: {
-            width: `${Math.min(100, (100 * one.fits) / found.needed)}%`,
-            background: colourOf(one.fits, found.needed),
-          },
-        }),
-      ),
-      el("span", { class: "num" }, `${number(one.fits)} of ${number(found.needed)}`),
-    ]);
+  const bars = tried.slice(0, DOMAINS).map((one) => [
+    el("span", { class: "name", title: one.message }, one.domain),
+    el(
+      "span",
+      { class: "track" },
+      el("i", {
+        style: {
+          width: `${Math.min(100, (100 * one.fits) / found.needed)}%`,
+          background: colourOf(one.fits, found.needed),
+        },
+      }),
+    ),
+    el("span", { class: "num" }, `${number(one.fits)} of ${number(found.needed)}`),
+  ]);
   const more = found.domainCount - bars.length;
   return [
     tried.length > 0 && el("h2", {}, `How far it gets in each ${found.topologyKey ?? "domain"}`),
@@ -295,7 +293,8 @@ export function mapOf(nodes, map, found) {
         look = {
           name: nodes.names[index],
           words: words(index),
-          hatched: nodes.unschedulable[index] || !nodes.ready[index],
+          hatched: nodes.unschedulable[index],
+          crossed: !nodes.ready[index],
         };
       if (placed || !trial) return { ...look, fill: map.members[index] ? 1 : 0, colour: taken };
       if (!trial.fits) return { ...look, fill: 1, colour: none };

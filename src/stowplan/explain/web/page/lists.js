@@ -188,19 +188,21 @@ function flow(incoming, outgoing) {
   return `in ${short(+(incoming * factor).toFixed(1))} · out ${short(+(outgoing * factor).toFixed(1))} ${unit}`;
 }
 
+// Decisions come with the stream; all of them, with figures and charts, are loaded every ten seconds.
+const DECISIONS = 200;
+const RELOAD = 10000;
+
 export async function decisions(place, { stream, open }) {
-  const charts = el("div", { class: "charts" }),
-    list = el("div"),
-    heading = el("p", { class: "quiet" });
+  const charts = el("div", { class: "charts" });
+  const list = el("div");
+  const heading = el("p", { class: "quiet" });
   let drawn = "";
-  const draw = async () => {
-    const found = await get("/decisions?limit=200");
-    if (!found.items.length && !found.history?.times.length)
-      return redraw(
-        place,
-        el("h1", {}, "Decisions"),
-        empty("Nothing has been decided yet. Create a pod:", "kubectl run hello --image=nginx"),
-      );
+  let items = [];
+  let loaded = 0;
+  const load = async () => {
+    const found = await get(`/decisions?limit=${DECISIONS}`);
+    loaded = Date.now();
+    items = found.items;
     const latency = found.latency
       ? ` · from queue to binding ${milliseconds(found.latency.p50)} (p50), ${milliseconds(found.latency.p99)} (p99)`
       : "";
@@ -210,12 +212,22 @@ export async function decisions(place, { stream, open }) {
       drawn = newest;
       show(charts, chartsOf(found));
     }
+  };
+  const draw = async () => {
+    if (Date.now() - loaded > RELOAD) await load();
+    if (!items.length && !drawn) {
+      return redraw(
+        place,
+        el("h1", {}, "Decisions"),
+        empty("Nothing has been decided yet. Create a pod:", "kubectl run hello --image=nginx"),
+      );
+    }
     redraw(
       list,
-      found.items.length
+      items.length
         ? table(
             ["time", "pod", "node", "outcome", "points", "ahead by", "took", ""],
-            byGroup(found.items).map((one) => decisionRow(one, open)),
+            byGroup(items).map((one) => decisionRow(one, open)),
             { numeric: [4, 5, 6], caption: "Latest decisions" },
           )
         : el("p", { class: "quiet" }, "Nothing has been decided lately."),
@@ -224,7 +236,16 @@ export async function decisions(place, { stream, open }) {
       show(place, el("h1", {}, "Decisions"), heading, charts, el("h2", {}, "Latest"), list);
   };
   await draw();
-  return following(stream, ["hello", "decisions"], draw);
+  const offs = [
+    stream.on("decisions", (fresh) => {
+      const known = new Set(fresh.items.map((one) => `${one.pod} ${one.attempt}`));
+      items = [...fresh.items, ...items.filter((one) => !known.has(`${one.pod} ${one.attempt}`))];
+      items = items.slice(0, DECISIONS);
+      if (!fresh.complete) loaded = 0;
+    }),
+    following(stream, ["hello", "decisions"], draw),
+  ];
+  return () => offs.forEach((off) => off());
 }
 
 function chartsOf(found) {

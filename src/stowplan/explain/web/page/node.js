@@ -4,7 +4,7 @@ import { get, nodePath } from "./api.js";
 import { age, amount, colour, el, number, show, table } from "./dom.js";
 
 export async function node(place, { name, open, close }) {
-  show(place, el("p", { class: "quiet" }, `Looking at ${name}…`));
+  if (!place.hasChildNodes()) show(place, el("p", { class: "quiet" }, `Looking at ${name}…`));
   const found = await get(nodePath(name));
   show(
     place,
@@ -26,9 +26,9 @@ export async function node(place, { name, open, close }) {
     found.couldTake.length > 0 && [
       el("h2", {}, "Could still take"),
       table(
-        ["like", "more"],
+        ["like", "more", ""],
         found.couldTake.map((one) => ({
-          cells: [one.like, number(one.more)],
+          cells: [one.like, number(one.more), one.reason],
           open: () => open("pod", one.like),
         })),
         { numeric: [1] },

@@ -5,7 +5,7 @@ import { funnel, stackedBars } from "./charts.js";
 import { age, colour, el, middle, number, plural, show, table } from "./dom.js";
 
 export async function pod(place, { name, open, close }) {
-  show(place, el("p", { class: "quiet" }, `Explaining ${name}…`));
+  if (!place.hasChildNodes()) show(place, el("p", { class: "quiet" }, `Explaining ${name}…`));
   const found = await get(podPath(name));
   show(
     place,
