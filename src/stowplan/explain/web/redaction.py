@@ -12,6 +12,8 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from stowplan.explain.document.pod import Change
+
 HIDDEN: Final = "a pod of another namespace"
 HIDDEN_GROUP: Final = "a group of another namespace"
 
@@ -28,7 +30,9 @@ def redacted(document: Any, hidden: Collection[str]) -> Any:
     if isinstance(document, str):
         return _KEY.sub(lambda found: _named(found) if found["namespace"] in hidden else found[0], document)
     if isinstance(document, msgspec.Struct):
-        return replace(document, **{name: redacted(value, hidden) for name, value in _fields(document)})
+        found = replace(document, **{name: redacted(value, hidden) for name, value in _fields(document)})
+        # A command names a pod and its namespace in separate words, so it goes as a whole.
+        return replace(found, command="") if isinstance(found, Change) and found != document else found
     if isinstance(document, Mapping):
         return {key: redacted(value, hidden) for key, value in document.items()}
     if isinstance(document, tuple):
