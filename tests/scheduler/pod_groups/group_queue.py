@@ -49,8 +49,8 @@ class GroupRig:
         table = ClusterTable(V1_37)
         registry = in_tree_registry().with_plugins(list(plugins))
         profile = build(default_config(self.gates), registry.offered).profiles[0]
-        framework = Framework(profile, table, registry, self.gates)
-        made = queue_for([framework], self.clock, self.gates, **options)
+        self.framework = Framework(profile, table, registry, self.gates)
+        made = queue_for([self.framework], self.clock, self.gates, **options)
         assert isinstance(made, GroupSchedulingQueue)
         self.queue = made
         self.cache = GroupCache(table, lambda text: None)
