@@ -11,13 +11,16 @@ from msgspec import to_builtins
 
 from stowplan.api.catalogue import BUILT_IN, EVENTS, NAMESPACES, NODES, PODS
 from stowplan.api.decode import convert_any
+from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.api.requests import Json
+from stowplan.config import default_config
 from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.localcluster.client import InProcessClient
 from stowplan.localcluster.controllerruntime.controller import ControllerContext, ControllerManager
-from stowplan.localcluster.controllers.manager import all_controllers
+from stowplan.localcluster.controllers.manager import ControllerSettings, all_controllers
+from stowplan.localcluster.objects.groupfeatures import GroupFeatures
 from stowplan.localcluster.store import Store
 from stowplan.runtime.clock import VirtualClock, run
 from stowplan.scheduler import Scheduler, Settings
@@ -29,11 +32,16 @@ RESOURCES = {one.kind: one for one in reversed(BUILT_IN)}
 class World:
     """A cluster in which things happen."""
 
-    def __init__(self, clock: VirtualClock) -> None:
+    def __init__(self, clock: VirtualClock, gates: FeatureGates = DEFAULT_GATES) -> None:
         self.clock = clock
+        self.gates = gates
         self.refusal = ""
         """Why the API server refused something, for stories that expect it to."""
-        self.store = Store(clock, Random(1), admission=ClusterAdmission(disabled=["TaintNodesByCondition"]))
+        admission = ClusterAdmission(
+            disabled=["TaintNodesByCondition"], groups=GroupFeatures.of(gates), gates=gates
+        )
+        catalogue = GroupFeatures.of(gates).catalogue()
+        self.store = Store(clock, Random(1), admission=admission, catalogue=catalogue)
         create_bootstrap_objects(self.store)
         self.client = InProcessClient(self.store)
         self.create({"kind": "Namespace", "metadata": {"name": "default"}})
@@ -64,7 +72,8 @@ class World:
     @asynccontextmanager
     async def scheduler(self, seed: int) -> AsyncIterator[None]:
         """A scheduler that has just been started."""
-        one = Scheduler(self.client, Settings.of(), clock=self.clock, rng=Random(seed))
+        settings = Settings.of(default_config(self.gates))
+        one = Scheduler(self.client, settings, clock=self.clock, rng=Random(seed))
         async with one.running():
             await self.settle(1.0)
             yield
@@ -104,17 +113,20 @@ class World:
         )
 
 
-def done_for_real(objects: Iterable[Object], story: Story, seed: int | None = 0) -> World:
+def done_for_real(
+    objects: Iterable[Object], story: Story, seed: int | None = 0, gates: FeatureGates = DEFAULT_GATES
+) -> World:
     """Let something happen in a cluster of these objects; without a seed the story starts schedulers."""
 
     async def main(clock: VirtualClock) -> World:
-        world = World(clock)
+        world = World(clock, gates)
         for obj in objects:
             body: Json = to_builtins(obj)
             resource = NODES if isinstance(obj, Node) else RESOURCES[type(obj).__name__]
             world.store.create(resource, body)
         context = ControllerContext.of(world.client, clock, Random(2))
-        async with ControllerManager(context, all_controllers(context)).running():
+        controllers = all_controllers(context, ControllerSettings(groups=GroupFeatures.of(gates)))
+        async with ControllerManager(context, controllers).running():
             if seed is None:
                 await story(world)
             else:

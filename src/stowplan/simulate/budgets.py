@@ -13,8 +13,9 @@ from stowplan.api.labels import Selector, SelectorError, compile_selector
 from stowplan.api.pod import Pod
 from stowplan.api.workloads import PodDisruptionBudget
 from stowplan.localcluster.controllers.workloads.podcontrol import scaled_value
-from stowplan.simulate.cluster import Cluster, is_daemon
+from stowplan.simulate.cluster import Cluster
 from stowplan.simulate.outcome import Outcome
+from stowplan.simulate.scheduling import is_daemon
 
 
 @dataclass(slots=True)

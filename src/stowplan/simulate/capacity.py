@@ -62,6 +62,11 @@ class Mix:
     def pods(self) -> int:
         return sum(count for _, count in self.parts)
 
+    @property
+    def all_manifests(self) -> Manifests:
+        """The other objects, and the workloads of all parts."""
+        return Manifests([workload for workload, _ in self.parts], self.manifests.others)
+
 
 def read_mix(path: Path, namespace: str = "default") -> Mix:
     """The mix of a file. Raises SnapshotError with file, line and field."""
@@ -184,11 +189,12 @@ def sets_that_fit(cluster: Cluster, mix: Mix, limit: int | None = None) -> Capac
 
 
 class _Pods:
-    """The pods of one set after the other."""
+    """The pods of one set after the other. Each set has groups of its own."""
 
     def __init__(self, cluster: Cluster, mix: Mix) -> None:
         self._cluster = cluster
         self._mix = mix
+        self._sets = 0
         self._sources = [(PodSource(cluster, workload), count) for workload, count in mix.parts]
 
     def samples(self) -> list[tuple[Pod | None, Rows]]:
@@ -204,7 +210,27 @@ class _Pods:
 
     def next_set(self) -> list[tuple[Workload, list[Pod]]]:
         """The pods of the parts in turn, so that they come mixed; fewer if the API server refuses some."""
-        return [(source.workload, source.create(count)) for source, count in self._sources]
+        self._sets += 1
+        return [(source.workload, self._grouped(source.create(count))) for source, count in self._sources]
+
+    def _grouped(self, pods: list[Pod]) -> list[Pod]:
+        """Pods of groups as members of this set's groups: those of the first set keep their names."""
+        groups = self._cluster.table.groups
+        if self._sets == 1 or not groups.enabled:
+            return pods
+        return [self._regrouped(self._cluster.seen(pod)) for pod in pods]
+
+    def _regrouped(self, pod: Pod) -> Pod:
+        key = self._cluster.table.groups.key_of(pod)
+        known = None if key is None else self._cluster.table.groups.object(key)
+        if known is None or pod.spec.scheduling_group is None:
+            return pod
+        name = f"{known.name}-{self._sets}"
+        if (type(known), f"{known.namespace}/{name}") not in self._cluster.objects:
+            metadata = replace(known.metadata, name=name, uid=f"{known.metadata.uid}-{self._sets}")
+            self._cluster.add(replace(known, metadata=metadata))
+        group = replace(pod.spec.scheduling_group, pod_group_name=name)
+        return replace(pod, spec=replace(pod.spec, scheduling_group=group))
 
     @property
     def refusal(self) -> Refusal | None:

@@ -13,9 +13,11 @@ from stowplan.api.pod import Pod
 from stowplan.api.rules.taints import NO_EXECUTE, untolerated
 from stowplan.localcluster.kubelets.config import EFFECTS, NamedNode, named_nodes
 from stowplan.simulate.budgets import Budgets, Drained, drain
-from stowplan.simulate.cluster import Cluster, has_controller, is_daemon
+from stowplan.simulate.cluster import Cluster
 from stowplan.simulate.creation.applying import kind_and_name, pods_of
+from stowplan.simulate.creation.manifests import Manifests, read_manifests
 from stowplan.simulate.outcome import Eviction, Outcome
+from stowplan.simulate.scheduling import has_controller, is_daemon
 from stowplan.simulate.snapshot.files import SnapshotError
 from stowplan.simulate.snapshot.places import Place, read_document
 from stowplan.simulate.snapshot.shapes import objects_of, shapes_at
@@ -84,6 +86,12 @@ def _beside(path: Path, change: Change) -> Change:
     if isinstance(change.add_nodes, str):
         return replace(change, add_nodes=str(path.parent / change.add_nodes))
     return replace(change, config=str(path.parent / change.config)) if change.config else change
+
+
+def applied_manifests(changes: Iterable[Change], namespace: str) -> Manifests:
+    """Everything that changes apply. Raises SnapshotError."""
+    files = [file for change in changes for file in _listed(change.apply or [])]
+    return read_manifests([Path(file) for file in files], namespace)
 
 
 def make(cluster: Cluster, change: Change, namespace: str, budgets: Budgets) -> Drained:

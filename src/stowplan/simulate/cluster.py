@@ -11,11 +11,9 @@ its own in reverse order. The table, the random choices and what plugins reserve
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
-from heapq import heappop, heappush
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
@@ -25,33 +23,23 @@ from stowplan.api.pod import Pod
 from stowplan.config import load, load_file
 from stowplan.explain.document.pod import PodDocument
 from stowplan.explain.explainers.pod import Explainer
-from stowplan.runtime.logs import Logger
 from stowplan.scheduler.framework.budget import run_at_once
-from stowplan.scheduler.framework.cycle_state import Cycle
-from stowplan.scheduler.framework.decision import NO_NODES, fit_error
 from stowplan.scheduler.framework.evaluation import Evaluation
-from stowplan.scheduler.framework.extension_points import post_filter_steps, run_to_end
-from stowplan.scheduler.framework.interface import ExtensionPoint, Plugin, Services
-from stowplan.scheduler.framework.runtime import Framework
-from stowplan.scheduler.framework.status import Code, PluginError
-from stowplan.scheduler.queue.queued_pod import QueuedPod
+from stowplan.scheduler.framework.interface import Plugin, Services
 from stowplan.scheduler.settings import Settings
-from stowplan.scheduler.table.podinfo import PodInfo
-from stowplan.simulate.contents import ClusterContents, as_listed
+from stowplan.simulate.contents import as_listed
+from stowplan.simulate.group_scheduling import GroupScheduling
 from stowplan.simulate.outcome import Eviction, Outcome
+from stowplan.simulate.scheduling import has_controller, is_daemon
 from stowplan.simulate.snapshot.files import Snapshot
 from stowplan.simulate.snapshot.sources import read_files
 
 if TYPE_CHECKING:
     from stowplan.explain.document.group import GroupDocument
-    from stowplan.scheduler.cycle.scheduling_cycle import NodeFinder
     from stowplan.simulate.creation.manifests import Manifests
 
-_DAEMON_SET: Final = "DaemonSet"
-_MIRROR: Final = "kubernetes.io/config.mirror"
 
-
-class Cluster(ClusterContents):
+class Cluster(GroupScheduling):
     """Nodes, pods and the profiles of a configuration. `seed` decides between nodes of equal score.
 
     `config` is a KubeSchedulerConfiguration, as text or as the path of a file; `settings` one that is ready.
@@ -198,43 +186,7 @@ class Cluster(ClusterContents):
 
         return scale(self, workload, replicas, namespace)
 
-    # Scheduling
-
-    def schedule(self, pods: Pod | Iterable[Pod] | None = None, *, preempt: bool = True) -> Outcome:
-        """Schedule pods, in the order of the queue; without an argument, all pods that are pending.
-
-        A pod that finds no node stays pending. With `preempt` it may evict pods of lower priority, whose
-        replacements (for those with a controller) are then scheduled as well. Raises ValueError for a pod
-        that has a node.
-        """
-        given = self.pending.values() if pods is None else (pods,) if isinstance(pods, Pod) else pods
-        queue = _Queue(next(iter(self.frameworks.values())))
-        for pod in list(given):
-            if pod.key in self._keys:
-                raise ValueError(f"pod {pod.key} has a node already: expected pods that wait for one")
-            queue.push(self.table.info(pod))
-        outcome = Outcome()
-        while queue:
-            self._schedule_one(queue.pop(), queue, outcome, preempt)
-        return outcome
-
-    def framework_of(self, pod: Pod) -> Framework:
-        """The profile that schedules a pod; the first one if it names none of them."""
-        return self._framework(pod)
-
-    def gate_of(self, pod: Pod) -> str:
-        """Why a pod may not be tried at all, "" if it may."""
-        return self._gate(self.table.info(pod))
-
-    def assume(self, info: PodInfo, node: str) -> None:
-        """Put a pod on a node it was given. Reserve, Permit and what follows are up to the caller."""
-        self.table.assume(info, node)
-        self._keys[info.key] = info.uid
-
-    def forget(self, info: PodInfo) -> None:
-        """Take a pod off the node it was given."""
-        self.table.forget(info.uid)
-        del self._keys[info.key]
+    # Pods that stand somewhere, and decisions
 
     def put_copy(self, pod: Pod, name: str, node: str) -> None:
         """Put a pod like another on a node, whatever the scheduler would say."""
@@ -269,13 +221,6 @@ class Cluster(ClusterContents):
         explainer = GroupExplainer(framework, self.source, self._nominations(), placements=topology)
         return explainer.steps(key)
 
-    def replacement(self, pod: Pod) -> Pod:
-        """The pod that its controller creates when it is gone: of the same name, to be easy to follow."""
-        uid = f"{pod.metadata.uid.partition('~')[0]}~{self._undo.next_number()}"
-        metadata = replace(pod.metadata, uid=uid, deletion_timestamp=None)
-        status = replace(pod.status, phase="Pending", nominated_node_name="", start_time=None, conditions=())
-        return replace(pod, metadata=metadata, spec=replace(pod.spec, node_name=""), status=status)
-
     # Forks
 
     @contextmanager
@@ -292,105 +237,6 @@ class Cluster(ClusterContents):
         """Undo everything that was changed in the forks that are open."""
         self._undo.revert()
 
-    # One pod
-
-    @cached_property
-    def _finder(self) -> "NodeFinder":
-        """Made when the first pod is scheduled: explanations need no scheduling cycle."""
-        from stowplan.scheduler.cycle.scheduling_cycle import NodeFinder
-        from stowplan.scheduler.node_sampler import NodeSampler
-
-        logger = Logger()
-        return NodeFinder(NodeSampler(self.table, logger), self._tie_break, logger)
-
-    def _schedule_one(self, info: PodInfo, queue: "_Queue", outcome: Outcome, preempt: bool) -> None:
-        pod = info.pod
-        gate = self._gate(info)
-        if gate:
-            self._wait(pod, gate, outcome)
-            return
-        if not self.table.node_count:
-            self._wait(pod, NO_NODES, outcome)
-            return
-        try:
-            found = self._finder.find(
-                self._framework(pod), info, self._nominations(), self._nominated_row(info)
-            )
-        except PluginError as failure:
-            self._wait(pod, str(failure), outcome)
-            return
-        if found.row is not None:
-            self._place(info, self.table.names[found.row], found.evaluation.cycle, outcome)
-        elif preempt:
-            self._preempt(info, found.evaluation, queue, outcome)
-        else:
-            self._wait(pod, fit_error(found.evaluation), outcome)
-
-    def _gate(self, info: PodInfo) -> str:
-        """Why a pod may not be tried at all, "" if it may."""
-        framework = self._framework(info.pod)
-        for plugin in framework.gating():
-            status = plugin.pre_enqueue(info)
-            if status is not None and not status.is_success:
-                return str(status.message)
-        return ""
-
-    def _place(self, info: PodInfo, node: str, cycle: Cycle, outcome: Outcome) -> None:
-        pod = info.pod
-        name = self._framework(pod).profile.scheduler_name
-        self.assume(info, node)
-        status, _ = self._lifecycles[name].run_reserve_and_permit(cycle, info, node)
-        if not status.is_success and status.code is not Code.WAIT:
-            self._lifecycles[name].unreserve(cycle, info, node)
-            self.forget(info)
-            self._wait(pod, status.message, outcome)
-            return
-        self._reserved[info.uid] = (name, cycle, node)
-        self._undo.note(lambda: self._unplace(info, cycle, node))
-        if pod.key in self.pending:
-            self._undo.set(self.pending, pod.key, None)
-        self._undo.set(self.messages, pod.key, None)
-        self._nominate(info, None)
-        outcome.placed[pod.key] = node
-
-    def _unplace(self, info: PodInfo, cycle: Cycle, node: str) -> None:
-        name, *_ = self._reserved.pop(info.uid)
-        self._lifecycles[name].unreserve(cycle, info, node)
-        self.table.remove_pod(info.uid)
-        del self._keys[info.key]
-
-    def _preempt(self, info: PodInfo, evaluation: Evaluation, queue: "_Queue", outcome: Outcome) -> None:
-        """Evict pods of lower priority if that makes room, and try again; else the pod has to wait."""
-        plugins = self._framework(info.pod).at(ExtensionPoint.POST_FILTER)
-        try:
-            found = run_to_end(post_filter_steps(plugins, evaluation.cycle, info))
-        except PluginError as failure:
-            self._wait(info.pod, str(failure), outcome)
-            return
-        if not found.status.is_success or not found.nominated_node:
-            self._wait(info.pod, fit_error(evaluation, found.status.message), outcome)
-            return
-        self._nominate(info, found.nominated_node)
-        queue.push(info)
-        for victim in found.victims:
-            self._take(victim.key)
-            outcome.placed.pop(victim.key, None)
-            outcome.evictions.append(Eviction(victim.key, found.nominated_node, info.key))
-            if has_controller(victim):
-                queue.push(self.table.info(self.replacement(victim)))
-            else:
-                self._release(victim)
-                outcome.lost.append(victim.key)
-
-    def _wait(self, pod: Pod, message: str, outcome: Outcome) -> None:
-        self._undo.set(self.pending, pod.key, pod)
-        self._undo.set(self.messages, pod.key, message)
-        outcome.pending[pod.key] = message
-
-    def _framework(self, pod: Pod) -> Framework:
-        """The profile that schedules a pod; the first one if it names none of them."""
-        return self.frameworks.get(pod.spec.scheduler_name) or next(iter(self.frameworks.values()))
-
 
 class _First(Random):
     """No choice at all."""
@@ -399,37 +245,6 @@ class _First(Random):
         return 0 if stop is None else start
 
 
-class _Queue:
-    """Pods in the order of the profile's QueueSort plugin; of equals the first that came."""
-
-    def __init__(self, framework: Framework) -> None:
-        self._sort_key = framework.sorting().sort_key
-        self._heap: list[tuple[Any, int, PodInfo]] = []
-        self._came = 0
-
-    def __bool__(self) -> bool:
-        return bool(self._heap)
-
-    def push(self, info: PodInfo) -> None:
-        self._came += 1
-        heappush(self._heap, (self._sort_key(QueuedPod(info, float(self._came))), self._came, info))
-
-    def pop(self) -> PodInfo:
-        return heappop(self._heap)[2]
-
-
 def _settings(config: str | Path | None, plugins: Sequence[type[Plugin]]) -> Settings:
     loaded = load_file(config) if isinstance(config, Path) else None if config is None else load(config)
     return Settings.of(loaded, plugins)
-
-
-def has_controller(pod: Pod) -> bool:
-    """Whether somebody creates the pod again when it is gone."""
-    return any(owner.controller for owner in pod.metadata.owner_references)
-
-
-def is_daemon(pod: Pod) -> bool:
-    """Whether a drain leaves the pod alone: it belongs to its node."""
-    return _MIRROR in pod.metadata.annotations or any(
-        owner.kind == _DAEMON_SET for owner in pod.metadata.owner_references
-    )

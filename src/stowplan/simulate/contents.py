@@ -223,6 +223,10 @@ class ClusterContents:
         row = self._info(key).row
         return self.table.names[row] if row >= 0 else ""
 
+    def seen(self, pod: Pod) -> Pod:
+        """A pod as the scheduler sees it: as a member of a group if a label says so."""
+        return self._see(pod)
+
     # Nominated pods
 
     def _nominate(self, info: PodInfo, node: str | None) -> None:
@@ -285,9 +289,18 @@ class ClusterContents:
 
     def _leave_group(self, pod: Pod) -> None:
         groups = self.table.groups
-        if groups.enabled:
-            groups.remove_pod(pod)
-            self._undo.note(lambda: groups.put_pod(pod))
+        state = groups.group_of(pod) if groups.enabled else None
+        if state is None:
+            return
+        assumed = pod.metadata.uid in state.assumed
+        groups.remove_pod(pod)
+
+        def back() -> None:
+            groups.put_pod(pod)
+            if assumed:
+                groups.assume(pod)
+
+        self._undo.note(back)
 
     def _drop_pod(self, info: PodInfo) -> None:
         self.table.remove_pod(info.uid)

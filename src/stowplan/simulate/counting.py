@@ -8,12 +8,13 @@ right on some of them. At 5,000 nodes that is milliseconds instead of half a min
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 
 from stowplan.api.pod import Pod
+from stowplan.explain.document.group import GroupDocument
 from stowplan.scheduler.framework.decision import NO_NODES, fit_error_text
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.interface import ExtensionPoint
@@ -50,6 +51,8 @@ class Stop:
     reasons: dict[str, int] = field(default_factory=dict)
     refused: bool = False
     """The API server creates no more pods; `reason` is in its words."""
+    group: GroupDocument | None = None
+    """The group that is not placed, if it is that which ends it."""
 
     def document(self) -> dict[str, Any]:
         return {
@@ -59,6 +62,7 @@ class Stop:
             "message": self.message,
             "reasons": self.reasons,
             "refused": self.refused,
+            **({} if self.group is None else {"group": _group_in_short(self.group)}),
         }
 
     @property
@@ -114,10 +118,26 @@ def refused(refusal: Refusal) -> Stop:
     return Stop("", refusal.reason, 0, refusal.message, refused=True)
 
 
+def _group_in_short(group: GroupDocument) -> dict[str, Any]:
+    return {
+        "name": group.group,
+        "kind": group.kind,
+        "reason": group.reason,
+        "minimum": group.minimum,
+        "needed": group.needed,
+        "fits": group.fits,
+        "topologyKey": group.topology_key,
+        "domains": {one.domain: one.fits for one in group.domains} if group.topology_key else {},
+    }
+
+
 def stop_of(cluster: Cluster, pod: Pod, eligible: Rows, message: str) -> Stop:
     """Why a pod finds no node, told by the nodes that could take such a pod at first."""
     if not cluster.table.node_count:
         return Stop("", NO_NODES, 0, message)
+    group = _waiting_group(cluster, pod)
+    if group is not None:
+        return _stop_of_group(group, message)
     evaluation = cluster.evaluate(pod)
     if evaluation.rejected_outright is not None:
         reason = ", ".join(evaluation.rejected_outright.reasons) or evaluation.rejected_outright.message
@@ -129,6 +149,21 @@ def stop_of(cluster: Cluster, pod: Pod, eligible: Rows, message: str) -> Stop:
         for reason in status.reasons if nodes else ():
             counts[reason] += nodes
     return _stop(counts, message)
+
+
+def _waiting_group(cluster: Cluster, pod: Pod) -> GroupDocument | None:
+    """The group that a pod waits for: all of its members do."""
+    key = cluster.table.groups.whole_of(cluster.seen(pod))
+    found = None if key is None else cluster.explain_group(key)
+    return found if found is not None and found.is_waiting else None
+
+
+def _stop_of_group(group: GroupDocument, message: str) -> Stop:
+    counts: Counter[str] = Counter()
+    for line in () if group.stopped_by is None else group.stopped_by.funnel:
+        counts[line.reason] += line.nodes
+    found = _stop(counts, message) if counts else Stop("", group.reason, 0, message)
+    return replace(found, group=group)
 
 
 def _stop(counts: Counter[str], message: str) -> Stop:

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from stowplan.api.pod import Pod
+from stowplan.explain.document.group import GroupDocument
 from stowplan.explain.report import Bar, Bars, Figure, Figures, Part, Report, Table, Text
 from stowplan.explain.report.model import BAD, GOOD
+from stowplan.scheduler.table.changes import NO_ROWS
 from stowplan.simulate.cluster import Cluster
 from stowplan.simulate.counting import Count, Stop, count_more, refused, stop_of
 from stowplan.simulate.creation.applying import new_pods
@@ -128,7 +130,7 @@ def fit_max(cluster: Cluster, manifests: Manifests, workload: Workload, *, sourc
     """As many replicas as fit and may be created. The cluster is left as it was."""
     with cluster.fork():
         create_others(cluster, manifests)
-        counted = _counted(cluster, workload, None)
+        counted = _counted_gang(cluster, workload) or _counted(cluster, workload, None)
         result = WorkloadFit(workload, 1, by_node=counted.by_node, replicas=counted.pods, stop=counted.stop)
         result.more = 0
         return Fit([result], source, cluster.table.node_count)
@@ -172,6 +174,34 @@ def _counted(cluster: Cluster, workload: Workload, limit: int | None) -> Count:
     return counted
 
 
+def _counted_gang(cluster: Cluster, workload: Workload) -> Count | None:
+    """How many pods of a gang fit at once; None if it is no gang.
+
+    A gang is tried with more and more members, because it is placed where most of them fit.
+    """
+    with cluster.fork():
+        first = PodSource(cluster, workload).create(1)
+        key = cluster.table.groups.whole_of(cluster.seen(first[0])) if first else None
+    obj = None if key is None else cluster.table.groups.object(key)
+    if obj is None or not obj.is_gang:
+        return None
+    size = max(obj.minimum, 1)
+    while True:
+        with cluster.fork():
+            source = PodSource(cluster, workload)
+            pods = source.create(size)
+            outcome = cluster.schedule(pods, preempt=False)
+            waiting = next((pod for pod in pods if pod.key in outcome.pending), None)
+            if waiting is not None:
+                stop: Stop | None = stop_of(cluster, waiting, NO_ROWS, outcome.pending[waiting.key])
+            elif source.refusal:
+                stop = refused(Refusal(workload.title, 1, source.refusal))
+            else:
+                size *= 2
+                continue
+            return Count(len(outcome.placed), dict(Counter(outcome.placed.values())), stop)
+
+
 def _feasible(cluster: Cluster, pods: Sequence[Pod]) -> Any:
     return cluster.evaluate(pods[0]).feasible_rows.copy() if pods and cluster.table.node_count else ()
 
@@ -206,7 +236,7 @@ def report_of(found: Fit, *, at_most: bool) -> Report:
 
 def _sentence(one: WorkloadFit, at_most: bool) -> str:
     title = one.workload.title
-    ended = "" if one.stop is None else f"; {one.stop.name} ends it"
+    ended = "" if one.stop is None else ended_by(one.stop)
     if one.refusal is not None:
         created = f"the API server creates {max(one.asked - one.refusal.pods, 0):,} of them"
         ended = f"{'' if one.stop is None or one.stop.refused else ended}; {created}: {one.refusal.reason}"
@@ -241,14 +271,41 @@ def _parts(one: WorkloadFit, at_most: bool, named: bool) -> list[Part]:
         more = max(len(one.outcome.evictions) - SHOWN, 0)
         parts.append(Table(["evicted", "from", "for"], rows_of, (), more, title="who has to go"))
     if one.stop is not None:
+        if one.stop.group is not None and one.stop.group.topology_key and not one.replicas:
+            parts.append(_domains(one.stop.group))
         bars = [Bar(reason, float(nodes)) for reason, nodes in one.stop.reasons.items()]
         if bars:
-            parts.append(Bars(bars, "", title="what ends it: nodes that could take one at first"))
+            title = "what ends it: nodes that could take one at first"
+            if one.stop.group is not None and one.stop.group.stopped_by is not None:
+                title = f"what ends it: nodes of {one.stop.group.stopped_by.domain or 'the cluster'}"
+            parts.append(Bars(bars, "", title=title))
         who = "API server" if one.stop.refused else "scheduler"
         parts.append(Text(one.stop.message, title=f"the {who}'s message"))
     if one.refusal is not None and (one.stop is None or not one.stop.refused):
         parts.append(Text(one.refusal.message, title="the API server's message"))
     return parts
+
+
+def _domains(group: GroupDocument) -> Table:
+    """How far a gang comes in each domain that it may be in."""
+    ranked = sorted(group.domains, key=lambda domain: (-domain.fits, domain.domain))
+    rows = [(one.domain, one.nodes, one.fits) for one in ranked[:SHOWN]]
+    title = f"domains of {group.group} ({group.topology_key}): {group.needed} must fit in one"
+    more = max(group.domain_count - len(rows), 0)
+    return Table(["domain", "nodes", "fit"], rows, (1, 2), more, title=title)
+
+
+def ended_by(stop: Stop) -> str:
+    """The end of a sentence: what ends it."""
+    group = stop.group
+    if group is None:
+        return f"; {stop.name} ends it"
+    if group.scheduled >= group.minimum:
+        domain = "" if group.stopped_by is None else group.stopped_by.domain
+        return f"; {stop.name} ends it{f' in {domain}' if domain else ''}"
+    name = f"{group.kind.lower()}/{group.group.rpartition('/')[2]}"
+    why = f", {stop.name} ends it" if stop.resource else ""
+    return f"; {name}: {group.reason}{why}"
 
 
 def _tone(one: WorkloadFit) -> str:

@@ -12,7 +12,8 @@ from stowplan.api.meta import LabelSelector
 from stowplan.api.pod import Pod, TopologySpreadConstraint
 from stowplan.api.rules.nodeselector import required_node_affinity
 from stowplan.scheduler.table.podinfo import PodTemplate
-from stowplan.simulate.cluster import Cluster, is_daemon
+from stowplan.simulate.cluster import Cluster
+from stowplan.simulate.scheduling import is_daemon
 
 ZONE: Final = "topology.kubernetes.io/zone"
 ALWAYS: Final = ("cpu", "memory", "pods")

@@ -16,8 +16,9 @@ from stowplan.explain.layout import plural
 from stowplan.explain.report import Figure, Figures, Part, Report, Table, Text
 from stowplan.simulate.budgets import Budgets
 from stowplan.simulate.changes import movable
-from stowplan.simulate.cluster import Cluster, is_daemon
+from stowplan.simulate.cluster import Cluster
 from stowplan.simulate.measure import columns_of, is_empty, skews_of
+from stowplan.simulate.scheduling import is_daemon
 
 FREE_NODES: Final = "free-nodes"
 EVEN: Final = "even"

@@ -3,20 +3,21 @@
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from msgspec.structs import replace
 
 from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates, gates_with
+from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
-from stowplan.api.pod_groups import GATES, PodGroup
+from stowplan.api.pod_groups import GATES
 from stowplan.api.workloads import ReplicaSet
 from stowplan.cli.explain.targets import NoSuchPodError, chosen, groups_and_rest, some_pods
 from stowplan.cli.one_line import one_line_errors
 from stowplan.cli.progress import Progress, elapsed, ticking
 from stowplan.client.http import HttpClient
-from stowplan.config import default_config
+from stowplan.config import default_config, load
 from stowplan.config.legacy import load_any_file
 from stowplan.explain.commands import with_commands
 from stowplan.explain.document.group import GroupDocument
@@ -41,22 +42,73 @@ from stowplan.scheduler.settings import Settings
 from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.scheduler.table.table import ClusterTable
 from stowplan.simulate import Cluster
+from stowplan.simulate.creation.groups import groups_in_use
 from stowplan.simulate.snapshot import Snapshot, read_cluster, read_files
 from stowplan.simulate.snapshot.preemptions import last_preemption
 
 if TYPE_CHECKING:
     from stowplan.cli.explain.explain import Configuration, Targets
+    from stowplan.simulate.creation.manifests import Manifests
 
 # The cluster
 
 
-def scheduler_settings(config: Path | None, gates: FeatureGates | None, plugins: Sequence[str]) -> Settings:
-    """The settings that options stand for; mistakes are reported in one line."""
+def scheduler_settings(
+    config: Path | None, gates: FeatureGates | None, plugins: Sequence[str], *, default: str = ""
+) -> Settings:
+    """The settings that options stand for; mistakes are reported in one line.
+
+    `default` is the text of the configuration if none is given, "" for that of kube-scheduler.
+    """
     given = DEFAULT_GATES if gates is None else gates
     with one_line_errors("" if config is None else f"{config}: "):
-        loaded = default_config(given) if config is None else load_any_file(config, given)
+        if config is not None:
+            loaded = load_any_file(config, given)
+        else:
+            loaded = load(default, given) if default else default_config(given)
     with one_line_errors():
         return Settings.of(loaded, [*installed_plugins(), *map(load_plugin, plugins)])
+
+
+_WITH_COSCHEDULING: Final = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - schedulerName: default-scheduler
+    plugins:
+      multiPoint: {enabled: [{name: Coscheduling}]}
+      queueSort: {enabled: [{name: Coscheduling}], disabled: [{name: "*"}]}
+"""
+
+
+def settings_with_groups(
+    configuration: "Configuration", objects: Iterable[Object], manifests: "Manifests | None" = None
+) -> tuple[Settings, list[str]]:
+    """The settings of a scheduler that honours the pod groups of a cluster and of manifests, and notes.
+
+    A cluster that has groups has a scheduler that knows them: what decides it (feature gates, the plugin
+    Coscheduling) is taken to be on, unless options say otherwise.
+    """
+    groups, notes = groups_in_use(objects, manifests), []
+    gates = configuration.gates
+    if groups.built_in and gates is None:
+        gates = gates_with(GATES)
+        notes.append("there are PodGroups: evaluated with the feature gates of pod groups")
+    elif groups.built_in and gates is not None and not gates.built_in_pod_groups:
+        notes.append("the feature gate GenericWorkload is off: PodGroups are ignored")
+    if groups.coscheduling and configuration.config is None:
+        notes.append("there are PodGroups of scheduler-plugins: evaluated with the plugin Coscheduling")
+    settings = scheduler_settings(
+        configuration.config,
+        gates,
+        configuration.plugins,
+        default=_WITH_COSCHEDULING if groups.coscheduling else "",
+    )
+    if groups.coscheduling and not settings.gates.coscheduling:
+        notes.append(
+            f"{configuration.config} has no plugin Coscheduling: PodGroups of scheduler-plugins are ignored"
+        )
+    return settings, notes
 
 
 def read_dump(files: Sequence[Path]) -> Snapshot:
@@ -73,7 +125,9 @@ async def read_lists(client: HttpClient, address: str) -> Snapshot:
         )
 
 
-def engine_of_files(files: Sequence[Path], configuration: "Configuration") -> Cluster:
+def engine_of_files(
+    files: Sequence[Path], configuration: "Configuration", manifests: "Manifests | None" = None
+) -> Cluster:
     """The engine of a configuration over the cluster of files."""
     scheduler_settings(*configuration)
     snapshot = read_dump(files)
@@ -81,27 +135,24 @@ def engine_of_files(files: Sequence[Path], configuration: "Configuration") -> Cl
         raise click.ClickException(
             f"{snapshot.source}: no objects: expected what `kubectl get nodes,pods,… -A -o yaml` writes"
         )
-    return _engine(snapshot, configuration)
+    return _engine(snapshot, configuration, manifests)
 
 
-async def engine_of_cluster(client: HttpClient, address: str, configuration: "Configuration") -> Cluster:
+async def engine_of_cluster(
+    client: HttpClient, address: str, configuration: "Configuration", manifests: "Manifests | None" = None
+) -> Cluster:
     """The engine of a configuration over the lists of a cluster."""
     scheduler_settings(*configuration)
     snapshot = await read_lists(client, address)
-    return _engine(snapshot, configuration)
+    return _engine(snapshot, configuration, manifests)
 
 
-def _engine(snapshot: Snapshot, configuration: "Configuration") -> Cluster:
-    """The engine of a configuration over a snapshot.
-
-    A cluster that has PodGroups has them for a scheduler that knows them: unless gates say otherwise, those
-    of pod groups are taken to be on.
-    """
-    gates = configuration.gates
-    if gates is None and any(type(obj) is PodGroup for obj in snapshot.objects):
-        gates = gates_with(GATES)
-        snapshot.notes.append("there are PodGroups: explained with the feature gates of pod groups")
-    settings = scheduler_settings(configuration.config, gates, configuration.plugins)
+def _engine(
+    snapshot: Snapshot, configuration: "Configuration", manifests: "Manifests | None" = None
+) -> Cluster:
+    """The engine of a configuration over a snapshot."""
+    settings, notes = settings_with_groups(configuration, snapshot.objects, manifests)
+    snapshot.notes += notes
     with elapsed("building the table"):
         return Cluster.load(snapshot, settings=settings)
 
@@ -113,10 +164,11 @@ async def explained(
     client: HttpClient, address: str, configuration: "Configuration", wanted: "Targets", namespace: str
 ) -> tuple[Sequence[Explained], list[str]]:
     """The explanations of pods of a cluster, and notes."""
-    engine = await engine_of_cluster(client, address, configuration)
+    manifests = manifests_of(wanted, namespace)
+    engine = await engine_of_cluster(client, address, configuration, manifests)
     evaluation = Evaluation(engine, ClientReads(client), time.time())
     try:
-        found = await evaluated(evaluation, wanted, namespace)
+        found = await evaluated(evaluation, wanted, namespace, manifests)
     except NoSuchPodError as error:
         gone = await _gone(client, engine, error.namespace, error.name)
         if gone is None:
@@ -129,8 +181,10 @@ async def explained_files(
     files: Sequence[Path], configuration: "Configuration", wanted: "Targets"
 ) -> tuple[Sequence[Explained], list[str]]:
     """The explanations of pods of a dump, and notes."""
-    engine = engine_of_files(files, configuration)
-    found = await evaluated(Evaluation.of_dump(engine), wanted, wanted.namespace or "default")
+    namespace = wanted.namespace or "default"
+    manifests = manifests_of(wanted, namespace)
+    engine = engine_of_files(files, configuration, manifests)
+    found = await evaluated(Evaluation.of_dump(engine), wanted, namespace, manifests)
     return found, engine.notes
 
 
@@ -187,13 +241,15 @@ class Evaluation:
         )
 
 
-async def evaluated(evaluation: Evaluation, wanted: "Targets", namespace: str) -> Sequence[Explained]:
+async def evaluated(
+    evaluation: Evaluation, wanted: "Targets", namespace: str, manifests: "Manifests | None" = None
+) -> Sequence[Explained]:
     """The explanations by an engine of our own."""
     engine = evaluation.engine
     groups, targets = groups_and_rest(wanted.targets)
     found: list[Explained] = [_group(engine, kind, namespace, name) for kind, name in groups]
-    if wanted.manifests:
-        pods = from_manifests(wanted.manifests, namespace, engine)
+    if manifests is not None:
+        pods = from_manifests(manifests, wanted.manifests[0], engine)
     elif groups and not targets and not wanted.selector:
         return found
     else:
@@ -326,23 +382,36 @@ def _is_unknown(found: PodDocument) -> bool:
 # Pods that do not exist yet, and those that are alike
 
 
-def from_manifests(paths: Sequence[Path], namespace: str, cluster: Cluster) -> list[Pod]:
-    """A pod of everything in manifests that makes pods, as it would be created in the cluster."""
+def manifests_of(wanted: "Targets", namespace: str) -> "Manifests | None":
+    """The objects of the manifests that are to be explained; None if there are none."""
+    if not wanted.manifests:
+        return None
     from stowplan.simulate.creation.manifests import read_manifests
+
+    return read_manifests(wanted.manifests, namespace)
+
+
+def from_manifests(manifests: "Manifests", path: Path, cluster: Cluster) -> list[Pod]:
+    """A pod of everything in manifests that makes pods, as it would be created in the cluster.
+
+    The other members of its group are created with it.
+    """
     from stowplan.simulate.creation.pods import PodSource, create_others
 
-    manifests = read_manifests(paths, namespace)
     create_others(cluster, manifests)
     found = []
     for workload in manifests.workloads:
         source = PodSource(cluster, workload)
         for pod in source.create(1)[:1]:
+            if cluster.table.groups.key_of(cluster.seen(pod)) is not None:
+                cluster.add(*source.create(max(workload.replicas - 1, 0)))
             metadata = replace(pod.metadata, name=workload.name, uid=f"new-{workload.name}")
-            found.append(replace(pod, metadata=metadata))
+            found.append(replace(cluster.seen(pod), metadata=metadata))
         if source.refusal:
             raise click.ClickException(f"{workload.place or workload.title}: not created: {source.refusal}")
+    cluster.add(*(pod for pod in found if cluster.table.groups.key_of(pod) is not None))
     if not found:
-        raise click.ClickException(f"{paths[0]}: expected a pod or a workload")
+        raise click.ClickException(f"{path}: expected a pod or a workload")
     return found
 
 

@@ -46,7 +46,7 @@ def capacity(
 
     wanted = read_mix(mix, namespace)
     if shapes is None:
-        cluster = simulation.cluster()
+        cluster = simulation.cluster(manifests=wanted.all_manifests)
         with elapsed("placing sets"):
             found = sets_that_fit(cluster, wanted, sets)
         simulation.show(report_of(found))
@@ -57,7 +57,13 @@ def capacity(
         raise click.UsageError("--shapes plans new nodes: expected no --from")
     types = read_catalogue(shapes)
     with elapsed("looking for the cheapest nodes"):
-        best = cheapest(types, wanted, sets or 1, settings=simulation.settings(), seed=simulation.seed)
+        best = cheapest(
+            types,
+            wanted,
+            sets or 1,
+            settings=simulation.settings_for((), wanted.all_manifests),
+            seed=simulation.seed,
+        )
     simulation.show(report_of_cheapest(best))
     if not best.fits:
         raise SystemExit(1)

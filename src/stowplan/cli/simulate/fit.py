@@ -66,7 +66,7 @@ def fit(
         hint = "stowplan capacity counts sets of several"
         raise click.ClickException(f"--max: expected one workload with replicas, got {titles}; {hint}")
     snapshot = simulation.snapshot()
-    cluster = simulation.cluster(snapshot)
+    cluster = simulation.cluster(snapshot, found)
     with elapsed("placing"):
         if pending_first:
             cluster.schedule()

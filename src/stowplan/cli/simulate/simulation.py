@@ -1,7 +1,7 @@
 """What commands that simulate have in common: cluster, configuration, seed, and the form of the answer."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -16,9 +16,11 @@ from stowplan.cli.output import page_option, say, show
 from stowplan.cli.values import AtLeast
 
 if TYPE_CHECKING:
+    from stowplan.api.meta import Object
     from stowplan.explain.report import Report
     from stowplan.scheduler.settings import Settings
     from stowplan.simulate import Cluster
+    from stowplan.simulate.creation.manifests import Manifests
     from stowplan.simulate.snapshot import Snapshot
 
 _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -50,6 +52,15 @@ class Simulation:
 
         return scheduler_settings(*self.configuration)
 
+    def settings_for(self, objects: "Iterable[Object]", manifests: "Manifests | None" = None) -> "Settings":
+        """The same for a cluster of these objects: pod groups in it or in manifests are honoured."""
+        from stowplan.cli.explain.offline import settings_with_groups
+
+        settings, notes = settings_with_groups(self.configuration, objects, manifests)
+        for note in notes:
+            say(f"note: {note}", err=True)
+        return settings
+
     def snapshot(self) -> "Snapshot":
         """The cluster as it is, from wherever it comes; what is missing is noted on standard error."""
         from stowplan.cli.explain.offline import read_dump
@@ -59,13 +70,14 @@ class Simulation:
             say(f"note: {note}", err=True)
         return found
 
-    def cluster(self, snapshot: "Snapshot | None" = None, settings: "Settings | None" = None) -> "Cluster":
-        """The cluster, ready to be changed."""
+    def cluster(self, snapshot: "Snapshot | None" = None, manifests: "Manifests | None" = None) -> "Cluster":
+        """The cluster, ready to be changed. Pod groups in it or in manifests are honoured."""
         from stowplan.cli.progress import elapsed
         from stowplan.simulate import Cluster
 
-        settings = self.settings() if settings is None else settings
+        self.settings()
         snapshot = self.snapshot() if snapshot is None else snapshot
+        settings = self.settings_for(snapshot.objects, manifests)
         with elapsed("building the table"):
             return Cluster.load(snapshot, settings=settings, seed=self.seed)
 

@@ -82,7 +82,7 @@ def whatif(ctx: click.Context, /, simulation: Simulation, namespace: str, **give
         if simulation.files or any(given.values()):
             raise click.UsageError(f"expected the options after `whatif {ctx.invoked_subcommand}`")
         return
-    from stowplan.simulate.changes import read_changes
+    from stowplan.simulate.changes import applied_manifests, read_changes
     from stowplan.simulate.whatif import report_of, what_if
 
     path: Path | None = given.pop("filename")
@@ -96,7 +96,9 @@ def whatif(ctx: click.Context, /, simulation: Simulation, namespace: str, **give
         return
     if not changes:
         raise click.UsageError("expected a change, such as --drain node-7, or --filename")
-    cluster = simulation.cluster()
+    with one_line():
+        applied = applied_manifests(changes, namespace)
+    cluster = simulation.cluster(manifests=applied)
     with one_line(), elapsed("trying"):
         found = what_if(cluster, changes, namespace)
     title = ", ".join(str(next(iter(one.fields))).replace("_", " ") for one in changes)

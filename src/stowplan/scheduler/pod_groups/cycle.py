@@ -164,7 +164,7 @@ class PodGroupCycle:
             found = None
             if before is Code.UNSCHEDULABLE:
                 found = yield from self._post_filter(algorithm, cycle, root)
-                _apply(result, found)
+                apply_post_filter(result, found)
             if context.hooks.group_decided is not None:
                 context.hooks.group_decided(result, found)
             if found is None:
@@ -215,7 +215,7 @@ class PodGroupCycle:
 
     def _checked(self, entity: QueuedGroup, tree: GroupTree) -> Profile:
         """The profile of the group, if its members agree on what they have to. Raises GroupConflictError."""
-        check = _Agreement(tree, self._own_policy)
+        check = Agreement(tree, self._own_policy)
         for pod in self._known(entity, tree):
             check.take(pod)
         profile = self._context.profiles.get(check.scheduler_name)
@@ -318,18 +318,7 @@ class PodGroupCycle:
         group = outcome.status
         if found.row is not None and group.is_success:
             return self._carry_out(profile, member, found)
-        failure = found.failure
-        if group.code is Code.ERROR:
-            own = failure is not None and not failure.rejected
-            message = failure.message if failure is not None and own else group.message
-            failure = Failure(message, rejected=False)
-        elif found.row is not None:
-            if outcome.waits_for_preemption:
-                message, nominated = group.message, found.nominated_node
-            else:
-                message, nominated = f"{UNSCHEDULABLE_GROUP}, {group.message}", ""
-            failure = Failure(message, rejected=True, nominated_node=nominated, by_group=True)
-        assert failure is not None
+        failure = failure_of(outcome, found)
         kind = "unschedulable" if failure.rejected else "error"
         self._single.record(member, found.record, kind, failure.message)
         return failure
@@ -402,7 +391,7 @@ class PodGroupCycle:
         self._context.wake()
 
 
-class _Agreement:
+class Agreement:
     """Properties that the members of a group must share: scheduler, priority and preemption policy."""
 
     def __init__(self, tree: GroupTree, own_policy: bool) -> None:
@@ -428,7 +417,24 @@ class _Agreement:
             raise GroupConflictError(f"{same} preemption policy{self._of_group}, {got}")
 
 
-def _apply(result: GroupResult, found: PodGroupPostFilterResult) -> None:
+def failure_of(outcome: GroupOutcome, found: PodResult) -> Failure:
+    """Why a member gets no node, though it may have found one: its group is not placed."""
+    group, failure = outcome.status, found.failure
+    if group.code is Code.ERROR:
+        own = failure is not None and not failure.rejected
+        message = failure.message if failure is not None and own else group.message
+        return Failure(message, rejected=False)
+    if found.row is not None:
+        if outcome.waits_for_preemption:
+            message, nominated = group.message, found.nominated_node
+        else:
+            message, nominated = f"{UNSCHEDULABLE_GROUP}, {group.message}", ""
+        return Failure(message, rejected=True, nominated_node=nominated, by_group=True)
+    assert failure is not None
+    return failure
+
+
+def apply_post_filter(result: GroupResult, found: PodGroupPostFilterResult) -> None:
     """Apply the result of PodGroupPostFilter to the outcomes: nominations, and the message of every group.
 
     A status that several groups share gets the message once for each of them.

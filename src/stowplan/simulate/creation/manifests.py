@@ -13,6 +13,7 @@ import msgspec
 
 from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource
+from stowplan.api.coscheduling import POD_GROUPS
 from stowplan.api.decode import KINDS, DecodeError, convert_any
 from stowplan.api.meta import Object
 from stowplan.api.requests import Json
@@ -84,8 +85,12 @@ class ManifestReader:
         if kind not in KINDS:
             return False
         known = next((one for one in catalogue.BUILT_IN if one.kind == kind), None)
-        if kind == _POD_GROUP and known is not None and document.get("apiVersion") != known.api_version:
+        if kind == _POD_GROUP and document.get("apiVersion") == POD_GROUPS.api_version:
+            # A custom resource of scheduler-plugins.
             known = None
+            document = {**document, "metadata": {"namespace": self._namespace, **document["metadata"]}}
+        elif kind == _POD_GROUP and document.get("apiVersion") == catalogue.POD_GROUPS_V1ALPHA3.api_version:
+            document = {**document, "apiVersion": catalogue.POD_GROUPS.api_version}
         body = document if known is None else self._checked(document, known, place)
         one = Document(known, body, place)
         one.typed()

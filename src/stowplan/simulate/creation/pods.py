@@ -30,6 +30,7 @@ Pattern = tuple[Json, Json, Pod]
 
 _TEMPLATE: Final = KINDS["ResourceClaimTemplate"]
 _CLAIM: Final = KINDS["PersistentVolumeClaim"]
+_POD_GROUP: Final = KINDS["PodGroup"]
 _QUOTA: Final = KINDS["ResourceQuota"]
 _DEVICE_CLAIM: Final = KINDS["ResourceClaim"]
 
@@ -103,11 +104,15 @@ class PodSource:
     def _create(self, count: int, found: list[Pod]) -> None:
         template = self._template
         if template is None:
-            template = self._template = PodTemplate.of(self.workload, self._create_owner)
+            gates = self._cluster.settings.gates
+            groups = gates.built_in_pod_groups and gates["WorkloadWithJob"]
+            template = self._template = PodTemplate.of(self.workload, self._create_owner, groups=groups)
             cls = KINDS.get(template.resource.kind)
             if template.owner is not None and cls is not None:
                 # Default spreading looks at the selector of the owner.
                 self._cluster.add(convert(template.owner, cls))
+            if template.group is not None:
+                self._cluster.add(convert(template.group, _POD_GROUP))
         names = list(self._names(count))
         if not template.alike:
             self._create_each(template, names, found)

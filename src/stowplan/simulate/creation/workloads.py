@@ -16,11 +16,12 @@ from stowplan.localcluster.controllers.workloads.history import (
     new_revision,
 )
 from stowplan.localcluster.controllers.workloads.job import indexed_pod
+from stowplan.localcluster.controllers.workloads.jobgroups import group_for, in_group, workload_for
 from stowplan.localcluster.controllers.workloads.jobpods import TRACKING, is_indexed
 from stowplan.localcluster.controllers.workloads.podcontrol import pod_from
 from stowplan.localcluster.controllers.workloads.rollout import RolloutStrategy, new_set
 from stowplan.localcluster.controllers.workloads.statefulset import claims_for, replica_pod
-from stowplan.localcluster.objects.fields import count_in, name_of, namespace_of, spec_of
+from stowplan.localcluster.objects.fields import controller_of, count_in, name_of, namespace_of, spec_of
 
 if TYPE_CHECKING:
     from stowplan.simulate.snapshot.places import Place
@@ -107,10 +108,15 @@ class PodTemplate:
     owner: Json | None
     alike: bool
     revision: Json | None = None
+    group: Json | None = None
+    """The PodGroup that its controller creates for it."""
 
     @classmethod
-    def of(cls, workload: Workload, admit: Admit) -> "PodTemplate":
-        """Create the workload, and what its controller creates before the pods. Raises ApiError."""
+    def of(cls, workload: Workload, admit: Admit, *, groups: bool = False) -> "PodTemplate":
+        """Create the workload, and what its controller creates before the pods. Raises ApiError.
+
+        `groups`: Jobs have groups (gate WorkloadWithJob).
+        """
         kind, resource = workload.kind, RESOURCES[workload.kind]
         if kind == "Pod":
             return cls(workload, resource, None, alike=True)
@@ -126,7 +132,9 @@ class PodTemplate:
             label = REVISION_HASH if kind == STATEFUL_SET else HASH
             revision = new_revision(resource, owner, 1, 0, label)
             return cls(workload, resource, owner, alike=False, revision=revision)
-        return cls(workload, resource, owner, alike=resource != catalogue.JOBS or not is_indexed(owner))
+        group = _group_of(owner, admit) if groups and resource == catalogue.JOBS else None
+        alike = resource != catalogue.JOBS or not is_indexed(owner)
+        return cls(workload, resource, owner, alike=alike, group=group)
 
     @property
     def one_by_one(self) -> bool:
@@ -153,6 +161,7 @@ class PodTemplate:
         if self.resource != catalogue.JOBS:
             return pod_from(template, self.resource, owner)
         pod = pod_from(template, self.resource, owner, finalizers=(TRACKING,))
+        pod = pod if self.group is None else in_group(pod, self.group)
         return indexed_pod(pod, owner, number, None) if is_indexed(owner) else pod
 
     def claims(self, number: int) -> list[Json]:
@@ -160,6 +169,24 @@ class PodTemplate:
         if self.owner is None or self.resource != catalogue.STATEFUL_SETS:
             return []
         return claims_for(self.owner, number)
+
+
+def _group_of(job: Json, admit: Admit) -> Json | None:
+    """The PodGroup that the Job controller creates for a Job; None if its pods have one, or another owner.
+
+    Raises ApiError.
+    """
+    template = (spec_of(job).get("template") or {}).get("spec") or {}
+    if template.get("schedulingGroup") is not None or controller_of(job) is not None:
+        return None
+    workload = admit(catalogue.WORKLOADS, _placed(workload_for(job), job))
+    part = spec_of(workload)["podGroupTemplates"][0]
+    return admit(catalogue.POD_GROUPS, _placed(group_for(job, workload, part, owned_by_workload=True), job))
+
+
+def _placed(body: Json, job: Json) -> Json:
+    """An object in the namespace of its Job."""
+    return {**body, "metadata": {**body["metadata"], "namespace": namespace_of(job)}}
 
 
 def _bare(node: Node) -> Json:

@@ -330,14 +330,17 @@ def unnested(work: Nested[T]) -> Waited[T]:
 
 
 def finish(work: Waited[T]) -> T:
-    """Run work that never waits to its end and return its result."""
+    """Run work that waits for nothing to its end, its steps included, and return its result."""
     while True:
         try:
-            if work.send(None) is not None:
-                raise RuntimeError("this needs somebody who waits")
+            wanted = work.send(None)
         except StopIteration as end:
             done: T = end.value
             return done
+        if callable(wanted):
+            wanted()
+        elif wanted is not None:
+            raise RuntimeError(f"this needs somebody who waits for {wanted!r}")
 
 
 def group_info(

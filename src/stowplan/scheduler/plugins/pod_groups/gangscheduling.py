@@ -82,6 +82,9 @@ class GangScheduling(Plugin):
             return error(f"failed to get podGroup {group_name(key)}: {cause}")
         if root == key and not group.is_gang:
             return None
+        if self.handle.services is None:
+            # Decisions are only computed: a group is placed at once, and no member waits for the others.
+            return None
         members = self._groups.pod_groups_below(root)
         if self._groups.has_minimum(root, SCHEDULED):
             for state in members if self.handle.scheduler.waiting else ():
