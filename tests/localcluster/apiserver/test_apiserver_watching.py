@@ -1,7 +1,9 @@
 """Watches over HTTP: what they show, from where on, and how they end."""
 
+import gc
 import socket
 import time
+import tracemalloc
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -14,9 +16,12 @@ from aiohttp.test_utils import make_mocked_request
 
 from localcluster.apiserver.served import PODS, Served, pod, serving
 from stowplan.api import catalogue as c
+from stowplan.api.requests import DeleteOptions
 from stowplan.localcluster.store import BOOKMARK
+from stowplan.localcluster.store.watchcache import FRESH, OLD_HISTORY_BYTES
 from waiting import until
 
+AT_ONCE = DeleteOptions(grace_period_seconds=0)
 STREAM = "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
 
 
@@ -138,12 +143,7 @@ def test_who_hangs_up_before_the_watch_begins_is_no_error(api: Served) -> None:
 
 def test_who_does_not_read_is_cut_off_and_the_others_are_not() -> None:
     with serving(watch_limit=2_000_000) as api:
-        host, port = api.server.url.split("//")[1].split(":")
-        slow = socket.create_connection((host, int(port)))
-        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        asked = f"GET {PODS}?watch=true HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer the-token\r\n\r\n"
-        slow.sendall(asked.encode())
-        slow.recv(15)
+        slow = never_read(api)
         quick = api.watch(f"{PODS}?watch=true")
         big = {"note": "x" * 100_000}
         for number in range(120):
@@ -152,6 +152,46 @@ def test_who_does_not_read_is_cut_off_and_the_others_are_not() -> None:
             assert short(quick, 1) == [f"ADDED big-{number}"]
         assert watchers(api) == 1
         slow.close()
+
+
+def never_read(api: Served) -> socket.socket:
+    """A watch of which only the first bytes of the answer are read."""
+    host, port = api.server.url.split("//")[1].split(":")
+    slow = socket.create_connection((host, int(port)))
+    slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    asked = f"GET {PODS}?watch=true HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer the-token\r\n\r\n"
+    slow.sendall(asked.encode())
+    slow.recv(15)
+    return slow
+
+
+def test_watches_that_are_never_read_leave_nothing_behind() -> None:
+    """Their buffers are freed, and the history keeps 2 MiB of the changes: live bytes, not the process's."""
+
+    def burst(size: int) -> None:
+        watches = [never_read(api) for _ in range(12)]
+        for number in range(60):
+            api.create_pod(pod(f"p{number}", annotations={"note": f"{number:0{size}}"}))
+        until(lambda: watchers(api) == len(watches))
+        peaks.append(tracemalloc.get_traced_memory()[0])
+        for slow in watches:
+            slow.close()
+        api.run(lambda store: store.delete_collection(c.PODS, "default", options=AT_ONCE))
+        until(lambda: watchers(api) == 0)
+        api.run(lambda store: [store.compact_history(now) for now in (0.0, FRESH)])
+        gc.collect()
+
+    peaks: list[int] = []
+    with serving() as api:
+        burst(10)
+        tracemalloc.start()
+        try:
+            burst(100_000)
+            left = tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+    assert peaks[-1] > 10_000_000
+    assert left < OLD_HISTORY_BYTES + 500_000
 
 
 def test_many_watchers_see_everything_in_one_order(api: Served) -> None:

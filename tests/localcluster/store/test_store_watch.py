@@ -99,6 +99,37 @@ def test_a_version_that_is_forgotten_is_gone() -> None:
     assert caught.value.is_expired
 
 
+def test_the_history_of_large_objects_is_shorter() -> None:
+    """Fresh changes may have 32 MiB, so that clients can resume; a minute later they may have 2 MiB."""
+    store, note = new_store(), {"note": "x" * 1_000_000}
+    for number in range(40):
+        store.create(c.PODS, pod(f"p{number}", annotations=note))
+    assert store.compact_history(0.0) > 6_000_000
+    assert len(store.watch(c.PODS, Log(), since=7).backlog) == 33
+    with pytest.raises(ApiError, match="too old resource version: 6"):
+        store.watch(c.PODS, Log(), since=6)
+    store.create(c.PODS, pod("fresh"))
+    assert store.compact_history(74.0) == 0
+    assert store.compact_history(75.0) > 30_000_000
+    assert len(store.watch(c.PODS, Log(), since=39).backlog) == 2
+    assert store.compact_history(1000.0) == 0
+
+
+def test_the_history_of_small_objects_stays() -> None:
+    store = new_store()
+    for number in range(200):
+        store.create(c.PODS, pod(f"p{number}"))
+    assert store.compact_history(0.0) == store.compact_history(10_000.0) == 0
+    assert len(store.watch(c.PODS, Log(), since=0).backlog) == 200
+
+
+def test_a_history_that_is_full_is_measured_as_it_is() -> None:
+    store, note = new_store(history=3), {"note": "x" * 1_000_000}
+    for number in range(40):
+        store.create(c.PODS, pod(f"p{number}", annotations=note))
+        assert store.compact_history(float(number)) == 0
+
+
 def test_the_history_of_one_resource_does_not_suffer_from_another() -> None:
     store = new_store(history=3)
     store.create(c.PODS, pod("p"))

@@ -28,6 +28,7 @@ from stowplan.localcluster.auth.tokens import DEFAULT_ISSUER, SigningKey, TokenI
 from stowplan.localcluster.objects.usage import PretendUsage
 from stowplan.localcluster.store import Store
 from stowplan.runtime.clock import Clock, RealClock
+from stowplan.runtime.gc_tuning import return_free_memory
 from stowplan.server.serving import certificates
 from stowplan.server.serving.certificates import Certificate
 
@@ -86,6 +87,10 @@ def kubeconfig_path(wanted: Path | None) -> Path:
 
 BOOKMARKS: Final = 30.0
 """Seconds between two bookmarks of a watch."""
+
+_MANY_WATCHES: Final = 20
+_MANY_BYTES: Final = 4 * 1024 * 1024
+"""Watches ended, or bytes of history dropped, between two bookmarks: then free memory is given back."""
 
 IDLE: Final = 90.0
 """Seconds that a connection may be without a complete request, as with kube-apiserver."""
@@ -152,7 +157,7 @@ class ApiServer:
             release,
         )
         self._runner: web.ServerRunner | None = None
-        self._bookmarks: asyncio.Task[None] | None = None
+        self._upkeep: asyncio.Task[None] | None = None
         self._certificate: Certificate | None = None
         self.port = 0
 
@@ -188,14 +193,14 @@ class ApiServer:
         )
         await site.start()
         self.port = self._runner.addresses[0][1]
-        self._bookmarks = asyncio.create_task(self._send_bookmarks())
+        self._upkeep = asyncio.create_task(self._keep_up())
 
     async def stop(self) -> None:
         """End all watches, let requests under way finish, and listen no more."""
-        if self._bookmarks is not None:
-            self._bookmarks.cancel()
+        if self._upkeep is not None:
+            self._upkeep.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._bookmarks
+                await self._upkeep
         self.handler.reads.end_watches()
         if self._runner is not None:
             await self._runner.cleanup()
@@ -228,11 +233,19 @@ class ApiServer:
             self._certificate = self_signed([self._listening.bind], self._clock.now())
         return self._certificate
 
-    async def _send_bookmarks(self) -> None:
+    async def _keep_up(self) -> None:
+        """Limit the history every second; send bookmarks, and return memory to the system, less often."""
+        dropped, due = 0, BOOKMARKS
         while True:
-            await asyncio.sleep(BOOKMARKS)
-            self._store.send_bookmarks()
-            self.handler.reads.return_memory_of_watches()
+            await asyncio.sleep(min(1.0, due))
+            due -= 1.0
+            dropped += self._store.compact_history(self._clock.monotonic())
+            if due <= 0.0:
+                self._store.send_bookmarks()
+                ended = self.handler.reads.take_ended_watches()
+                if ended >= _MANY_WATCHES or dropped >= _MANY_BYTES:
+                    return_free_memory()
+                dropped, due = 0, BOOKMARKS
 
 
 def _connection_log() -> logging.Logger:

@@ -62,12 +62,10 @@ from stowplan.localcluster.store.fieldmanager import without_managed_fields
 from stowplan.localcluster.store.patches import apply_patch
 from stowplan.localcluster.store.selection import ListPage
 from stowplan.localcluster.store.writer import UserInfo, WriteContext
-from stowplan.runtime.gc_tuning import return_free_memory
 
 MIN_WATCH_SECONDS: Final = 1800.0
 _SHORT: Final = 256 * 1024
 """Bytes of a list up to which it is made as a whole, and has a length."""
-_MANY_WATCHES: Final = 50
 _TOO_OLD: Final = (
     "The provided continue parameter is too old to display a consistent list result. You must start a new "
     "list without the continue parameter."
@@ -130,11 +128,10 @@ class ReadVerbs:
         for watch in list(self._watches):
             watch.end()
 
-    def return_memory_of_watches(self) -> None:
-        """Give back what watches that have ended had, if there were many."""
-        if self._watches_ended >= _MANY_WATCHES:
-            return_free_memory()
-        self._watches_ended = 0
+    def take_ended_watches(self) -> int:
+        """Number of watches that have ended since the last call."""
+        ended, self._watches_ended = self._watches_ended, 0
+        return ended
 
     def _page(self, target: RequestTarget, options: ListOptions) -> ListPage:
         conversion = self._views.conversion(target.resource)

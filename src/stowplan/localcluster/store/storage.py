@@ -254,6 +254,10 @@ class ObjectStorage:
         if not self._delivering:
             self._deliver()
 
+    def compact_history(self, now: float) -> int:
+        """Limit the size of the changes that watches can resume from. Returns the number of dropped bytes."""
+        return sum(one.history.compact(now) for one in dict.fromkeys(self._collections.values()))
+
     def _initial_state(self, collection: Collection, chosen: Predicate | None) -> list[StoreChange]:
         """Everything there is, as if it were added now, and the bookmark that says that this was all."""
         added = [

@@ -9,7 +9,7 @@ import sys
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Final
 
 import msgspec
@@ -18,6 +18,7 @@ from stowplan.api import status
 from stowplan.api.catalogue import Catalogue, Resource
 from stowplan.api.meta import seconds_of
 from stowplan.api.requests import Json
+from stowplan.localcluster.apply import plain_json
 from stowplan.localcluster.store.objects import Key
 
 ADDED: Final = "ADDED"
@@ -74,18 +75,65 @@ class Compacted(msgspec.Struct, frozen=True):
 NOTHING_COMPACTED: Final = Compacted()
 
 
+HISTORY_BYTES: Final = 32 * 1024 * 1024
+"""Bytes of objects, as JSON, in the history of one resource."""
+
+OLD_HISTORY_BYTES: Final = 2 * 1024 * 1024
+"""The same when the oldest of its changes are no longer fresh."""
+
+FRESH: Final = 75.0
+"""Seconds within which clients resume watches and read the next page, as in kube-apiserver's watch cache."""
+
+_encode: Final = msgspec.json.Encoder(enc_hook=plain_json).encode
+
+
+class _Measured(msgspec.Struct, frozen=True, gc=False):
+    """Size of a change, and the monotonic time at which it was measured."""
+
+    version: int
+    size: int
+    time: float
+
+
 class ChangeHistory:
-    """The last changes of one resource, oldest first, with a maximum number.
+    """The last changes of one resource, oldest first, with a maximum number and, by `compact`, size.
 
     One more is kept than can be resumed from: of the oldest only the version counts.
     """
 
-    __slots__ = ("_changes", "_compacted", "append")
+    __slots__ = ("_changes", "_compacted", "_measured", "_size", "append")
 
     def __init__(self, capacity: int, compacted: Compacted = NOTHING_COMPACTED) -> None:
         self._changes: deque[StoreChange] = deque(maxlen=capacity + 1)
         self._compacted = compacted
+        self._measured: deque[_Measured] = deque()
+        self._size = 0
         self.append: Final = self._changes.append
+
+    def compact(self, now: float) -> int:
+        """Drop the oldest changes while their objects are too large. Returns the number of dropped bytes.
+
+        `now` is monotonic. A change is measured once, here rather than in the write.
+        """
+        changes, measured = self._changes, self._measured
+        if not changes:
+            return 0
+        while measured and measured[0].version < changes[0].version:
+            self._size -= measured.popleft().size
+        last = measured[-1].version if measured else -1
+        new = takewhile(lambda change: change.version > last, reversed(changes))
+        for version, size in [(change.version, len(_encode(change.object))) for change in new][::-1]:
+            measured.append(_Measured(version, size, now))
+            self._size += size
+        before = self._size
+        while measured and self._size > (
+            OLD_HISTORY_BYTES if measured[0].time <= now - FRESH else HISTORY_BYTES
+        ):
+            oldest = measured.popleft()
+            changes.popleft()
+            self._size -= oldest.size
+            self._compacted = Compacted(oldest.version, self._compacted.gaps)
+        return before - self._size
 
     @property
     def compacted(self) -> int:
