@@ -164,16 +164,30 @@ def test_the_cluster_is_shown_as_tiles_and_as_numbers(page: Page, go: Callable[[
     expect(page.locator("aside")).to_be_hidden()
 
 
-def test_waiting_pods_are_grouped_and_open_beside_the_list(page: Page, go: Callable[[str], None]) -> None:
+def test_causes_open_in_place_with_what_helps_and_their_pods(page: Page, go: Callable[[str], None]) -> None:
     go("pending")
     expect(page.locator("main h1")).to_have_text("3 pods wait on 2 causes")
     shot(page, "pending")
-    page.locator("main tr.link").first.click()
+    first = page.locator(".causes .line").first
+    first.click()
+    expect(first).to_have_attribute("aria-expanded", "true")
+    cause = page.locator(".causes .cause").first
+    expect(cause.get_by_label("Changes that would help")).to_contain_text("one more node like")
+    expect(cause.locator(".pods li")).to_have_count(2)
+    expect(cause.locator(".pods")).to_contain_text("deployment/cache")
+    shot(page, "cause")
+    page.locator("#filter").fill("quota")
+    expect(page.locator(".causes .line")).to_have_count(1)
+    expect(page.locator(".causes .line")).to_contain_text("default/gated")
+    assert "filter=quota" in page.url
+    page.locator("#filter").fill("owner of nothing")
+    expect(page.locator("main")).to_contain_text("No cause matches the filter.")
+    page.locator("#filter").fill("deployment/cache")
+    page.locator(".causes .pods button").first.click()
     aside = page.locator("aside")
-    expect(aside).to_contain_text("no node fits (0 of 3)")
+    expect(aside).to_contain_text("default/cache-")
     expect(aside.locator(".funnel").first).to_contain_text("anti-affinity")
-    expect(aside).to_contain_text("Closest: only one thing in the way")
-    expect(aside).to_contain_text("one more node like")
+    expect(aside.get_by_label("Changes that would help")).to_contain_text("one more node like")
     expect(aside).to_contain_text("Wakes it")
     shot(page, "pod")
     aside.get_by_text("Raw JSON").click()
@@ -182,6 +196,28 @@ def test_waiting_pods_are_grouped_and_open_beside_the_list(page: Page, go: Calla
     aside.get_by_text("Show on the map").click()
     expect(page.locator(".legend")).to_contain_text("3 InterPodAffinity")
     shot(page, "map")
+
+
+def test_a_command_is_copied(page: Page, go: Callable[[str], None]) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    go("pending")
+    page.locator(".causes .line", has_text="cache").click()
+    page.locator(".causes .pods button").first.click()
+    offered = page.locator("aside .command").first
+    text = offered.locator("code").inner_text()
+    assert text.startswith("kubectl ")
+    offered.get_by_role("button").click()
+    expect(offered.get_by_role("button")).to_have_text("Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == text
+
+
+def test_a_pod_shows_its_owner_events_and_yaml_when_asked(page: Page, go: Callable[[str], None]) -> None:
+    go("pending~pod/default/gated")
+    page.locator("aside").get_by_text("Owner, requests, events, YAML").click()
+    expect(page.locator("aside pre").first).to_contain_text("- name: example.com/quota")
+    go("cluster~node/node-0")
+    page.locator("aside").get_by_text("Owner, requests, events, YAML").click()
+    expect(page.locator("aside pre").first).to_contain_text("kind: Node")
 
 
 def _late(route: Route) -> None:
@@ -240,14 +276,13 @@ def test_lines_and_places_are_reached_by_keyboard(page: Page, go: Callable[[str]
     go("cluster")
     expect(page.locator("#heading")).to_contain_text("3 nodes")
     page.keyboard.press("2")
-    expect(page.locator("main tr.link").first).to_be_visible()
+    expect(page.locator(".causes .line").first).to_be_visible()
     page.keyboard.press("j")
     page.keyboard.press("j")
-    expect(page.locator("main tr.link").nth(1)).to_be_focused()
+    expect(page.locator(".causes .line").nth(1)).to_be_focused()
     page.keyboard.press("k")
     page.keyboard.press("Enter")
-    expect(page.locator("aside h1")).to_contain_text("default/cache-")
-    page.keyboard.press("Escape")
+    expect(page.locator(".causes .cause")).to_contain_text("default/cache-")
     page.keyboard.press("?")
     expect(page.get_by_label("Keys").locator("kbd").first).to_be_visible()
     page.keyboard.press("Escape")
@@ -349,7 +384,8 @@ def test_a_group_is_one_cause_one_entry_of_the_queue_and_found_by_search(gangs: 
     _, page = gangs
     page.goto(f"{page.url.split('#')[0]}#/pending")
     expect(page.locator("main h1")).to_have_text("32 pods wait on 1 cause")
-    page.locator("main tr.link").click()
+    page.locator(".causes .line").click()
+    page.get_by_role("button", name="Explain the group").click()
     expect(page.locator("aside h1")).to_have_text("default/training")
     page.keyboard.press("Escape")
     page.goto(f"{page.url.split('#')[0]}#/queue")

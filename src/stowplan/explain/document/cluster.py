@@ -143,6 +143,8 @@ class PodLine(Part, frozen=True):
     created: str | None
     priority: int
     cause: str
+    owner: str = ""
+    """The workload that made it, such as `deployment/web`."""
 
 
 class PodsDocument(Part, frozen=True, tag_field="document", tag="pods"):

@@ -15,6 +15,7 @@ from stowplan.explain.document.cluster import (
     PodsDocument,
 )
 from stowplan.explain.document.group import GroupDocument
+from stowplan.explain.document.objects import ObjectDocument
 from stowplan.explain.document.part import Part
 from stowplan.explain.document.pending import PendingDocument
 from stowplan.explain.document.pod import PodDocument, SchedulingDocument
@@ -47,6 +48,7 @@ DOCUMENTS: Final = (
     QueueDocument,
     DecisionsDocument,
     CostsDocument,
+    ObjectDocument,
 )
 """All documents; the field `document` of their JSON tells them apart."""
 

@@ -254,6 +254,7 @@ class Inspection:
             created=pod.metadata.creation_timestamp,
             priority=pod.spec.priority or 0,
             cause=self._cause(scheduler, pod),
+            owner=_owner(pod),
         )
 
     async def pod(self, namespace: str, name: str, reads: ObjectReads | None = None) -> PodDocument | None:
@@ -619,6 +620,17 @@ def _mentions(pod: Pod, wanted: str) -> bool:
         or wanted in pod.spec.node_name
         or any(wanted in f"{name}={value}".lower() for name, value in pod.metadata.labels.items())
     )
+
+
+def _owner(pod: Pod) -> str:
+    """The workload that made a pod, by owner reference; of a ReplicaSet the Deployment, by the hash."""
+    owner = next((one for one in pod.metadata.owner_references if one.controller), None)
+    if owner is None:
+        return ""
+    suffix = f"-{pod.metadata.labels.get('pod-template-hash', '')}"
+    if owner.kind == "ReplicaSet" and len(suffix) > 1 and owner.name.endswith(suffix):
+        return f"deployment/{owner.name.removesuffix(suffix)}"
+    return f"{owner.kind.lower()}/{owner.name}"
 
 
 def _has_state(pod: Pod, state: str) -> bool:

@@ -3,11 +3,13 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from stowplan.api.catalogue import NODES, PODS, Resource
 from stowplan.api.status import ApiError
 from stowplan.explain.document.schema import json_schema
 from stowplan.explain.layers.reads import ClientReads, ObjectReads
 from stowplan.explain.web.access import Viewer
 from stowplan.explain.web.documents import MOST_PODS, Inspection
+from stowplan.explain.web.objects import object_document
 from stowplan.explain.web.redaction import namespaces_in, redacted
 
 PREFIX: Final = "/stowplan/v1"
@@ -63,6 +65,12 @@ class Routes:
         match rest.split("/"):
             case ["nodes", name]:
                 return await self._node(viewer, name)
+            case ["nodes", name, "object"]:
+                await viewer.require_nodes()
+                return _found(await self._object(viewer, NODES, "", name), "nodes", name)
+            case ["pods", namespace, name, "object"]:
+                await viewer.require_pod(namespace, name)
+                return _found(await self._object(viewer, PODS, namespace, name), "pods", name)
             case ["pods", namespace, name]:
                 await viewer.require_pod(namespace, name)
                 found = await self.inspection.pod(namespace, name, self._reads(viewer))
@@ -87,6 +95,17 @@ class Routes:
         """Reading what the scheduler does not watch, as far as a viewer may."""
         scheduler = self.inspection.scheduler
         return None if scheduler is None else ClientReads(scheduler.context.client, viewer.may_list)
+
+    async def _object(self, viewer: Viewer, resource: Resource, namespace: str, name: str) -> Any:
+        """An object as the API server has it; the scheduler reads it, with the rights of the viewer."""
+        scheduler = self.inspection.scheduler
+        if scheduler is None:
+            return None
+        client = scheduler.context.client
+        pod = scheduler.pod(f"{namespace}/{name}") if resource is PODS else None
+        info = None if pod is None else scheduler.context.cache.table.info(pod)
+        reads = ClientReads(client, viewer.may_list)
+        return await object_document(client, reads, resource, namespace, name, info)
 
     # Routes
 

@@ -3,12 +3,14 @@
 import { parse, withChoices, withDetail, withoutDetail } from "./address.js";
 import { ApiError, Stream } from "./api.js";
 import { cluster } from "./cluster.js";
+import { decisions } from "./decisions.js";
 import { el, empty, number, show } from "./dom.js";
 import { group, groups } from "./group.js";
 import { keyboard } from "./keys.js";
-import { decisions, pending, queue } from "./lists.js";
 import { node } from "./node.js";
+import { pending } from "./pending.js";
 import { pod } from "./pod.js";
+import { queue } from "./queue.js";
 import { search } from "./search.js";
 
 const PLACES = { cluster, pending, groups, queue, decisions };
@@ -111,10 +113,15 @@ async function details(detail) {
   }
   if (detail === detailed) return;
   detailed = detail;
+  folds.clear();
   await draw(fresh(beside), kind, rest.join("/"));
 }
 
 // What is open, drawn again in the same box when it has changed: scrolled and unfolded as it was.
+// A part is the same one if only its numbers have changed.
+const titleOf = (part) => part.firstElementChild?.textContent.replace(/\d+/g, "") ?? "";
+const folds = new Map(); // by title: true if somebody unfolded the part, false if folded
+beside.addEventListener("toggle", (event) => folds.set(titleOf(event.target), event.target.open), true);
 let drawing = false;
 let again = false;
 async function refresh() {
@@ -127,10 +134,9 @@ async function refresh() {
   }
   drawing = true;
   const top = beside.scrollTop;
-  const unfolded = [...inner.querySelectorAll("details[open] > summary")].map((one) => one.textContent);
   await draw(inner, kind, rest.join("/"));
-  for (const summary of inner.querySelectorAll("details > summary")) {
-    if (unfolded.includes(summary.textContent)) summary.parentElement.open = true;
+  for (const part of inner.querySelectorAll("details")) {
+    part.open = folds.get(titleOf(part)) ?? part.open;
   }
   beside.scrollTop = top;
   drawing = false;
@@ -222,8 +228,8 @@ stream.on("back", () => {
   document.body.classList.remove("lost");
   lost.hidden = true;
   current = "";
-  detailed = "";
   go();
+  refresh();
 });
 
 const focusSearch = search({
@@ -235,7 +241,7 @@ const focusSearch = search({
 });
 keyboard({
   places: Object.keys(PLACES),
-  lines: () => [...place.querySelectorAll("tr.link, li.link")],
+  lines: () => [...place.querySelectorAll("tr.link, li.link, .line.link")],
   search: focusSearch,
   close,
 });

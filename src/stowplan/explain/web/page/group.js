@@ -3,7 +3,7 @@
 import { get, groupPath } from "./api.js";
 import { funnel } from "./charts.js";
 import { age, el, empty, middle, number, plural, real, redraw, show, table } from "./dom.js";
-import { following } from "./lists.js";
+import { following } from "./follow.js";
 import { Tiles } from "./tiles.js";
 
 const MOST_TRIED = 20; // of how many waiting groups the list says how many members would fit

@@ -2,6 +2,7 @@
 
 import { get, nodePath } from "./api.js";
 import { age, amount, colour, el, number, show, table } from "./dom.js";
+import { objectOf } from "./object.js";
 
 export async function node(place, { name, open, close }) {
   if (!place.hasChildNodes()) show(place, el("p", { class: "quiet" }, `Looking at ${name}…`));
@@ -59,6 +60,7 @@ export async function node(place, { name, open, close }) {
           { numeric: [1] },
         )
       : el("p", { class: "quiet" }, "None."),
+    objectOf(nodePath(name)),
     el("h2", {}, "Labels"),
     table(
       ["key", "value"],

@@ -3,6 +3,8 @@
 import { get, podPath } from "./api.js";
 import { funnel, stackedBars } from "./charts.js";
 import { age, colour, el, middle, number, plural, show, table } from "./dom.js";
+import { objectOf } from "./object.js";
+import { remedies } from "./remedies.js";
 
 export async function pod(place, { name, open, close }) {
   if (!place.hasChildNodes()) show(place, el("p", { class: "quiet" }, `Explaining ${name}…`));
@@ -17,41 +19,21 @@ export async function pod(place, { name, open, close }) {
     ),
     el("p", { class: "headline" }, found.headline),
     found.incomplete.map((line) => el("p", { class: "incomplete" }, `incomplete: ${line}`)),
-    found.remedy &&
-      (found.state !== "pending" || !found.changes.length) &&
-      el("p", {}, `Helped by: ${found.remedy}`),
+    helped(found, open),
     stages(found),
     el("p", { class: "quiet" }, [...found.situation, ...facts(found)].join(" · ")),
-    el(
-      "p",
-      {},
-      found.node
-        ? el("button", { class: "plain", onclick: () => open("node", found.node) }, found.node)
-        : found.state !== "gone" &&
-            el(
-              "a",
-              { href: `#/cluster?pod=${encodeURIComponent(found.pod)}~pod/${encodeURI(found.pod)}` },
-              "Show on the map",
-            ),
-    ),
+    where(found, open),
     found.notes.map((note) => el("p", {}, [note.about, note.text].filter(Boolean).join(": "))),
     groupOf(found, open),
     found.funnel.length > 0 && [el("h2", {}, "Nodes ruled out"), funnel(found.nodes, stepsOf(found))],
-    found.nearMisses.length > 0 && [
-      el("h2", {}, "Closest: only one thing in the way"),
-      nearMisses(found, open),
+    found.groupsOfNodes.length > 0 && [
+      el("h2", {}, "Nodes by the one thing in the way"),
+      nodeGroups(found, open),
     ],
-    found.changes.length > 0 && [
-      el("h2", {}, "Any one of these would place it (each tried on this state)"),
-      changes(found),
-    ],
-    found.state === "pending" &&
-      !found.wouldGoTo &&
-      !found.changes.length &&
-      found.funnel.length > 0 &&
-      el("p", { class: "quiet" }, "No single change was found that would place it."),
+    found.nearMisses.length > 0 && closest(found, open),
     found.scores.length > 0 && [el("h2", {}, "Points of the best nodes, by plugin"), scores(found, open)],
     found.why.map((sentence) => el("p", {}, sentence)),
+    found.attempts.length > 0 && [el("h2", {}, "Attempts"), attempts(found)],
     found.state === "pending" &&
       found.preemption &&
       preemption(found.preemption, "Preemption", found.preemption.headline, open),
@@ -71,9 +53,53 @@ export async function pod(place, { name, open, close }) {
         found.evicted.by,
       ),
     found.wakes.length > 0 && [el("h2", {}, "Wakes it"), wakes(found)],
-    found.attempts.length > 0 && [el("h2", {}, "Attempts"), attempts(found)],
+    found.state !== "gone" && objectOf(podPath(name)),
     raw(found),
   );
+}
+
+// What helps: first, with the commands.
+function helped(found, open) {
+  const changes = found.changes.length > 0 && [
+    el("h2", {}, "Any one of these would help (each tried on this state)"),
+    remedies(found.changes, { open }),
+  ];
+  const sentence = found.remedy && !found.changes.length && el("p", {}, `Helped by: ${found.remedy}`);
+  const none =
+    found.state === "pending" &&
+    !found.wouldGoTo &&
+    !found.remedy &&
+    found.funnel.length > 0 &&
+    el("p", { class: "quiet" }, "No change was found that would place it.");
+  const untried = found.untried.map((line) => el("p", { class: "quiet" }, line));
+  return [changes, sentence, none, untried];
+}
+
+function where(found, open) {
+  if (found.node)
+    return el("p", {}, el("button", { class: "plain", onclick: () => open("node", found.node) }, found.node));
+  const map = `#/cluster?pod=${encodeURIComponent(found.pod)}~pod/${encodeURI(found.pod)}`;
+  return found.state !== "gone" && el("p", {}, el("a", { href: map }, "Show on the map"));
+}
+
+// Nodes that one thing rules out; those that the pod could mean are marked.
+function nodeGroups(found, open) {
+  const rows = found.groupsOfNodes.map((group) => ({
+    cells: [
+      group.meant ? el("b", {}, group.name) : group.name,
+      group.text,
+      group.examples?.[0]
+        ? el("button", { class: "plain", onclick: () => open("node", group.examples[0]) }, group.examples[0])
+        : "",
+    ],
+  }));
+  return table(["nodes", "in the way", "such as"], rows, { caption: "Nodes by the one thing in the way" });
+}
+
+function closest(found, open) {
+  const heading = "Closest: only one thing in the way";
+  if (!found.groupsOfNodes.length) return [el("h2", {}, heading), nearMisses(found, open)];
+  return el("details", {}, el("summary", { class: "quiet" }, heading), nearMisses(found, open));
 }
 
 // The layers from a wish to running containers, up to the one that stops the pod.
@@ -214,13 +240,6 @@ function devices(verdicts) {
   );
   return [el("div", { class: "devices" }, squares), el("ul", { class: "legend" }, words), full];
 }
-
-const changes = (found) =>
-  table(
-    ["change", "then"],
-    found.changes.map((change) => ({ cells: [change.text, change.outcome] })),
-    { caption: "Changes that would place the pod" },
-  );
 
 function scores(found, open) {
   const plugins = Object.keys(found.weights);

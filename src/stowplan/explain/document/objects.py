@@ -1,0 +1,33 @@
+"""The document about an object as the API server has it: its YAML and the events about it."""
+
+import msgspec
+
+from stowplan.explain.document.part import Part
+
+
+class EventLine(Part, frozen=True):
+    """An event: when it was last seen, how often, by whom it was written."""
+
+    time: str
+    type: str
+    reason: str
+    note: str
+    component: str
+    times: int = 1
+
+
+class ObjectDocument(Part, frozen=True, kw_only=True, tag_field="document", tag="object"):
+    """A pod or node as the API server has it."""
+
+    kind: str
+    name: str
+    yaml: str
+    """The whole object, without managed fields."""
+    requests: dict[str, str] = msgspec.field(default_factory=dict)
+    """Of a pod: what its containers request of each resource, in all."""
+    owner: str = ""
+    """The controller that its owner reference names."""
+    events: tuple[EventLine, ...] = ()
+    """Events about it, the latest first."""
+    incomplete: tuple[str, ...] = ()
+    """What was not read, with the reason."""

@@ -1,0 +1,47 @@
+// Changes that would help, as the server offers them: words, where it leads, and the command to copy.
+
+import { el, number } from "./dom.js";
+
+// A command in its box. The button says that it was copied.
+export function command(text) {
+  const button = el("button", { class: "copy", "aria-label": `Copy ${text.split("\n")[0]}` }, "Copy");
+  const code = el("code", {}, text);
+  button.addEventListener("click", async (event) => {
+    event.stopPropagation();
+    try {
+      await navigator.clipboard.writeText(text);
+      button.textContent = "Copied";
+    } catch {
+      // Without leave to write to the clipboard the text is selected, to be copied by keyboard.
+      getSelection().selectAllChildren(code);
+      button.textContent = "Selected";
+    }
+    setTimeout(() => (button.textContent = "Copy"), 2000);
+  });
+  return el("div", { class: "command" }, code, button);
+}
+
+// `map` is where "Show on the map" leads; the changes are in the order in which people would try them.
+export function remedies(changes, { most = changes.length, open = null } = {}) {
+  const items = changes
+    .slice(0, most)
+    .map((one) =>
+      el(
+        "li",
+        {},
+        el("b", {}, one.text),
+        one.outcome && [" → ", one.outcome],
+        one.node && open && one.node !== "the new node"
+          ? [" ", el("button", { class: "plain", onclick: () => open("node", one.node) }, "show the node")]
+          : null,
+        one.command ? command(one.command) : null,
+      ),
+    );
+  const more = changes.length - items.length;
+  return el(
+    "ol",
+    { class: "remedies", "aria-label": "Changes that would help" },
+    items,
+    more > 0 && el("li", { class: "quiet" }, `and ${number(more)} more`),
+  );
+}
