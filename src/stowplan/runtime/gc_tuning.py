@@ -111,8 +111,8 @@ def calm_collector() -> Iterator[None]:
 def return_free_memory() -> None:
     """Give memory that is free back to the system, where the C library can (glibc).
 
-    It keeps what was freed between blocks in use: after 300 watches that did not read, 135 MB of 254. The call
-    takes a few milliseconds.
+    It keeps what was freed between blocks in use: after 300 watches that did not read, 135 MB of 254. The
+    call takes a few milliseconds.
     """
     import ctypes
 
