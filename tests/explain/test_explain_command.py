@@ -184,9 +184,9 @@ def test_waiting_pods_are_grouped_by_cause(dump: Path) -> None:
         (
             ["service/x"],
             "Error: service/x: expected a pod, podgroup, deployment, replicaset, statefulset, "
-            "daemonset or job",
+            "daemonset, job or cronjob",
         ),
-        (["job/x"], "Error: job/x: no pods found in namespace shop"),
+        (["job/x"], 'Error: jobs "x" not found in namespace shop'),
         (["-l", "a in (b"], "Error: --selector: "),
     ],
 )

@@ -1,6 +1,11 @@
-"""The syntax of names: label keys and values, resource names. Each check gives the problems it finds."""
+"""The syntax of names: label keys and values, resource names. Each check gives the problems it finds.
+
+`closest` is for those that nothing has: what was probably meant.
+"""
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 from stowplan.gocompat.caching import cached_by_text
 
@@ -39,6 +44,10 @@ _CONFIG_KEY_PROBLEM = (
     f"'KEY_NAME',  or 'key-name', regex used for validation is '{_CONFIG_KEY}')"
 )
 _HEADER = r"[-A-Za-z0-9]+"
+_SIMILAR = 0.75
+"""Share of equal letters from which two names count as one with a typo."""
+_BEGINS = 3
+"""Letters from which a name counts as the beginning of another."""
 _NATIVE_DOMAIN = "kubernetes.io/"
 _QUOTA_PREFIX = "requests."
 
@@ -166,3 +175,12 @@ def http_header_problems(value: str) -> list[str]:
 
 def _bytes(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
+
+
+def closest(name: str, existing: Iterable[str]) -> str:
+    """The existing name that is most like one that does not exist; "" if none is like it."""
+    known = {one.lower(): one for one in sorted(existing)}
+    found = get_close_matches(name.lower(), known, n=1, cutoff=_SIMILAR)
+    if not found and len(name) >= _BEGINS:
+        found = [one for one in known if one.startswith(name.lower()) or name.lower().startswith(one + "-")]
+    return known[found[0]] if found else ""

@@ -1,6 +1,7 @@
 """Workloads, services, budgets and priority classes: what owns, selects, protects and ranks pods."""
 
-from stowplan.api.meta import LabelSelector, Object, Struct
+from stowplan.api.meta import LabelSelector, Object, ObjectMeta, Struct
+from stowplan.api.pod import PodSpec
 
 
 class ServiceSpec(Struct, frozen=True):
@@ -45,8 +46,12 @@ class ReplicaSet(Object, frozen=True):
     status: SetStatus = SetStatus()
 
 
+class StatefulSetSpec(SetSpec, frozen=True):
+    pod_management_policy: str = ""
+
+
 class StatefulSet(Object, frozen=True):
-    spec: SetSpec = SetSpec()
+    spec: StatefulSetSpec = StatefulSetSpec()
 
 
 class DeploymentSpec(Struct, frozen=True):
@@ -60,8 +65,16 @@ class Deployment(Object, frozen=True):
     status: SetStatus = SetStatus()
 
 
+class PodTemplate(Struct, frozen=True):
+    """The template of a workload's pods; kept where nobody watches, as templates are large."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+
+
 class DaemonSetSpec(Struct, frozen=True):
     selector: LabelSelector | None = None
+    template: PodTemplate = PodTemplate()
 
 
 class DaemonSetStatus(Struct, frozen=True):

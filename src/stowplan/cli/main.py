@@ -23,7 +23,7 @@ COMMANDS: Final = {
     "Understand a cluster": {
         "explain": (
             "explain.explain:explain",
-            "Explain why a pod or group is pending, or a pod on its node.",
+            "Explain why a pod, workload or group waits, or a pod on its node.",
         ),
         "pending": ("explain.explain:pending", "Group pending pods by cause."),
         "top": ("explain.top:top", "Show queue, rate, causes and costs of a cluster, live."),

@@ -5,12 +5,14 @@ The early ones follow from the document. What happens after the decision is told
 """
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, get_args
 
-from stowplan.explain.document.layers import Stage
+from stowplan.explain.document.layers import Stage, StageName
 from stowplan.explain.document.pod import PodDocument
 from stowplan.explain.states import FITS, GONE, PENDING, PLACED
 
+ORDER: Final[tuple[StageName, ...]] = get_args(StageName)
+"""The layers in the order in which they are passed."""
 LATE: Final = ("volumes", "started")
 """The layers after the decision."""
 _BEFORE_QUEUE: Final = ("gated", "incomplete")

@@ -8,9 +8,10 @@ import asyncio
 import os
 import random
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import wraps
 from pathlib import Path
@@ -20,21 +21,32 @@ import click
 import msgspec
 import yaml
 
-from stowplan.api.catalogue import PODS, REPLICA_SETS
+from stowplan.api.catalogue import PODS
 from stowplan.api.pod import Pod
-from stowplan.api.workloads import ReplicaSet
 from stowplan.cli.explain.running import RunningScheduler
-from stowplan.cli.explain.targets import chosen, groups_and_rest, single_pods, some_pods
+from stowplan.cli.explain.targets import (
+    GROUPS,
+    WORKLOADS,
+    NoSuchWorkloadError,
+    chosen,
+    of_kinds,
+    single_pods,
+    some_pods,
+)
 from stowplan.cli.options import INTERVAL_SETTINGS, gates_options, plugins_option
 from stowplan.cli.output import say
 from stowplan.client.http import AccessError, HttpClient, default_kubeconfigs, load_kubeconfig
 from stowplan.explain.document.group import GroupDocument
 from stowplan.explain.document.pending import PendingDocument
+from stowplan.explain.document.pod import PodDocument
 from stowplan.explain.document.schema import Explained, Explanations
+from stowplan.explain.document.workload import WorkloadDocument
+from stowplan.explain.layers.reads import ClientReads
 from stowplan.explain.layout import Palette
 from stowplan.explain.terminal.group import render_group
 from stowplan.explain.terminal.pending import only_of, render_pending
 from stowplan.explain.terminal.pod import render
+from stowplan.explain.terminal.workload import render_workload
 from stowplan.runtime.clock import RealClock
 from stowplan.runtime.gc_tuning import collect_rarely
 
@@ -43,6 +55,7 @@ if TYPE_CHECKING:
 
 _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 _AGENT: Final = "stowplan-explain"
+_RUNNING: Final = "the running scheduler"
 _INCOMPLETE: Final = 3
 """Exit code of --strict for an answer that is incomplete."""
 _NO_CLUSTER: Final = " (name a cluster with --kubeconfig or KUBECONFIG, or start one: stowplan up)"
@@ -173,11 +186,12 @@ def explain(
     where: ClusterSource,
     output: str,
 ) -> None:
-    """Explain why a pod or group is pending, or a pod on its node.
+    """Explain why a pod, workload or group waits, or a pod on its node.
 
     If the cluster runs stowplan and serves its API, the answer is what really happened. Any other cluster is
     only read, and the pod is evaluated locally with the default profile, or that of --config. A Deployment,
-    ReplicaSet, StatefulSet, DaemonSet or Job stands for its pods; a PodGroup is explained as a whole.
+    ReplicaSet, StatefulSet, DaemonSet, Job or CronJob is explained with its pods by cause, a PodGroup as a
+    whole.
 
     \b
       stowplan explain pod/web-7 -n shop
@@ -291,23 +305,54 @@ async def _told(
     running: RunningScheduler, client: HttpClient, wanted: "Targets", namespace: str
 ) -> Sequence[Explained] | None:
     """What the running scheduler says; None where it does not know all of the pods and groups."""
-    groups, rest = groups_and_rest(wanted.targets)
-    if groups:
-        told = [await running.group(kind, namespace, name) for kind, name in groups]
-        known = [one for one in told if one is not None]
-        if len(known) < len(groups) or not (rest or wanted.selector):
-            return known if len(known) == len(groups) else None
-        others = await _told(running, client, replace(wanted, targets=tuple(rest)), namespace)
-        return None if others is None else [*known, *others]
-    names = single_pods(wanted.targets, wanted.selector)
+    groups, rest = of_kinds(GROUPS, wanted.targets)
+    workloads, rest = of_kinds(WORKLOADS, rest)
+    found: list[Explained | None] = [await running.group(kind, namespace, name) for kind, name in groups]
+    found += [await _workload(running, client, kind, namespace, name) for kind, name in workloads]
+    if rest or wanted.selector:
+        found += await _pods(running, client, rest, namespace, wanted.selector)
+    known = [one for one in found if one is not None]
+    return known if len(known) == len(found) else None
+
+
+async def _pods(
+    running: RunningScheduler, client: HttpClient, targets: Sequence[str], namespace: str, selector: str
+) -> Sequence[PodDocument | None]:
+    names = single_pods(targets, selector)
     if names is not None:
         return await running.pods([f"{namespace}/{name}" for name in names])
     from stowplan.cli.explain.offline import one_of_each
 
     pods = {pod.key: pod for pod in (await client.list(PODS, Pod, namespace=namespace)).items}
-    sets = (await client.list(REPLICA_SETS, ReplicaSet, namespace=namespace)).items
-    meant = chosen(pods, sets, wanted.targets, namespace, wanted.selector)
-    return await running.pods([pod.key for pod in one_of_each(some_pods(meant, namespace))])
+    meant = some_pods(chosen(pods, targets, namespace, selector), namespace)
+    return await running.pods([pod.key for pod in one_of_each(meant)])
+
+
+async def _workload(
+    running: RunningScheduler, client: HttpClient, kind: str, namespace: str, name: str
+) -> WorkloadDocument | None:
+    """A workload, read with the rights of whoever asks, with its pods as the running scheduler explains them.
+
+    None if the scheduler does not explain one of the pods. Raises ClickException if there is no
+    such workload.
+    """
+    from stowplan.explain.explainers.workload import explain_workload
+
+    unknown: list[str] = []
+
+    async def explained(pod: Pod) -> PodDocument | None:
+        found = await running.pod(pod.namespace, pod.name)
+        if found is None:
+            unknown.append(pod.key)
+        return found
+
+    pods = (await client.list(PODS, Pod, namespace=namespace)).items
+    found = await explain_workload(
+        kind, namespace, name, pods, ClientReads(client), explained, _RUNNING, time.time()
+    )
+    if found is None:
+        raise NoSuchWorkloadError(kind, namespace, name)
+    return None if unknown else found
 
 
 # Causes
@@ -361,6 +406,8 @@ def _show(found: Sequence[Explained], output: str, all_nodes: bool) -> None:
         for one in found:
             if isinstance(one, GroupDocument):
                 texts.append(render_group(one, all_nodes=all_nodes, palette=palette))
+            elif isinstance(one, WorkloadDocument):
+                texts.append(render_workload(one, all_nodes=all_nodes, palette=palette))
             else:
                 texts.append(render(one, all_nodes=all_nodes, palette=palette))
         say("\n".join(texts), nl=False, color=palette.enabled)

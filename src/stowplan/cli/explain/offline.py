@@ -12,8 +12,15 @@ from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates, gates_
 from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
 from stowplan.api.pod_groups import GATES
-from stowplan.api.workloads import ReplicaSet
-from stowplan.cli.explain.targets import NoSuchPodError, chosen, groups_and_rest, some_pods
+from stowplan.cli.explain.targets import (
+    GROUPS,
+    WORKLOADS,
+    NoSuchPodError,
+    NoSuchWorkloadError,
+    chosen,
+    of_kinds,
+    some_pods,
+)
 from stowplan.cli.one_line import one_line_errors
 from stowplan.cli.progress import Progress, elapsed, ticking
 from stowplan.client.http import HttpClient
@@ -26,9 +33,11 @@ from stowplan.explain.document.pending import PendingDocument
 from stowplan.explain.document.pod import PodDocument
 from stowplan.explain.document.preemption import Eviction
 from stowplan.explain.document.schema import Explained
+from stowplan.explain.document.workload import WorkloadDocument
 from stowplan.explain.explainers.causes import NEAREST, causes_of_documents, pending_document
 from stowplan.explain.explainers.elsewhere import unevaluated, with_profile_change
 from stowplan.explain.explainers.members import as_member, group_of_pod
+from stowplan.explain.explainers.workload import explain_workload
 from stowplan.explain.layers.deciders import Deciders
 from stowplan.explain.layers.gaps import gaps_of
 from stowplan.explain.layers.owners import owner_of
@@ -194,7 +203,7 @@ class Evaluation:
     def __init__(self, engine: Cluster, reads: ObjectReads, now: float | None) -> None:
         self.engine = engine
         self.reads = reads
-        self._now = now
+        self.now = now
         self._deciders = Deciders(engine.frameworks, engine.all_pods.values, reads, now)
 
     @classmethod
@@ -227,11 +236,18 @@ class Evaluation:
             found = with_profile_change(found, pod, tried, next(iter(engine.frameworks)))
         return self._finished(found, pod, decider)
 
+    async def member(self, pod: Pod) -> PodDocument:
+        """The document about any pod, with commands for its changes and the group it waits for."""
+        engine, found = self.engine, await self.document(pod)
+        if found.changes:
+            found = with_commands(found, await owner_of(pod, self.reads))
+        return as_member(found, run_at_once(group_of_pod(engine.table.groups, pod, engine.group_steps)))
+
     def _finished(self, found: PodDocument, pod: Pod, decider: Decider | None) -> PodDocument:
         """The document with its decider, the layers after the decision, and what was not read."""
         engine = self.engine
         found = replace(found, decider=decider)
-        stages = late_stages(pod, found.node or "", engine.table, self._now, unread=engine.unread)
+        stages = late_stages(pod, found.node or "", engine.table, self.now, unread=engine.unread)
         return told_pod(
             replace(
                 found,
@@ -246,24 +262,41 @@ async def evaluated(
 ) -> Sequence[Explained]:
     """The explanations by an engine of our own."""
     engine = evaluation.engine
-    groups, targets = groups_and_rest(wanted.targets)
+    groups, targets = of_kinds(GROUPS, wanted.targets)
+    workloads, targets = of_kinds(WORKLOADS, targets)
     found: list[Explained] = [_group(engine, kind, namespace, name) for kind, name in groups]
+    found += [await _workload(evaluation, kind, namespace, name) for kind, name in workloads]
     if manifests is not None:
         pods = from_manifests(manifests, wanted.manifests[0], engine)
-    elif groups and not targets and not wanted.selector:
+    elif found and not targets and not wanted.selector:
         return found
     else:
-        pods = chosen(engine.all_pods, _replica_sets(engine), targets, namespace, wanted.selector)
+        pods = chosen(engine.all_pods, targets, namespace, wanted.selector)
     alike = one_of_each(some_pods(pods, namespace), engine.table)
     with Progress("explaining", len(alike), "pods") as progress:
         for pod in alike:
             progress.tick(pod.key)
-            document = await evaluation.document(pod)
-            if document.changes:
-                document = with_commands(document, await owner_of(pod, evaluation.reads))
-            group = run_at_once(group_of_pod(engine.table.groups, pod, engine.group_steps))
-            found.append(as_member(document, group))
+            found.append(await evaluation.member(pod))
             progress.advance()
+    return found
+
+
+async def _workload(evaluation: Evaluation, kind: str, namespace: str, name: str) -> WorkloadDocument:
+    engine = evaluation.engine
+    pods = [pod for pod in engine.all_pods.values() if pod.namespace == namespace]
+    with Progress("explaining", unit="pods") as progress:
+
+        async def explained(pod: Pod) -> PodDocument:
+            progress.tick(pod.key)
+            document = await evaluation.member(pod)
+            progress.advance()
+            return document
+
+        found = await explain_workload(
+            kind, namespace, name, pods, evaluation.reads, explained, engine.source, evaluation.now
+        )
+    if found is None:
+        raise NoSuchWorkloadError(kind, namespace, name)
     return found
 
 
@@ -413,10 +446,6 @@ def from_manifests(manifests: "Manifests", path: Path, cluster: Cluster) -> list
     if not found:
         raise click.ClickException(f"{path}: expected a pod or a workload")
     return found
-
-
-def _replica_sets(cluster: Cluster) -> list[ReplicaSet]:
-    return [obj for obj in cluster.objects.values() if isinstance(obj, ReplicaSet)]
 
 
 def one_of_each(pods: Iterable[Pod], table: ClusterTable | None = None) -> list[Pod]:

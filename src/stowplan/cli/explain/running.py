@@ -46,16 +46,11 @@ class RunningScheduler:
     async def pod(self, namespace: str, name: str) -> PodDocument | None:
         return await self.ask(f"/pods/{quote(namespace, safe='')}/{quote(name, safe='')}", PodDocument)
 
-    async def pods(self, keys: Sequence[str]) -> list[PodDocument] | None:
-        """Explanations of pods; None if there is not one for each of them."""
-        found = []
-        for key in keys:
-            namespace, _, name = key.partition("/")
-            document = await self.pod(namespace, name)
-            if document is None:
-                return None
-            found.append(document)
-        return found
+    async def pods(self, keys: Sequence[str]) -> list[PodDocument | None]:
+        """Explanations of pods, None for those that it does not explain to us."""
+        return [
+            await self.pod(namespace, name) for namespace, _, name in (key.partition("/") for key in keys)
+        ]
 
     async def group(self, kind: str, namespace: str, name: str) -> GroupDocument | None:
         """The explanation of a group of pods, `kind` as objects say it; None if there is none."""

@@ -1,13 +1,12 @@
 """Which pods a command line means: by name, by selector, by who made them, or out of a manifest."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import click
 
 from stowplan.api.labels import SelectorError, parse_selector
 from stowplan.api.pod import Pod
-from stowplan.api.workloads import ReplicaSet
 
 _NAMES: Final = {
     "Pod": "po pod pods",
@@ -16,12 +15,14 @@ _NAMES: Final = {
     "StatefulSet": "sts statefulset statefulsets statefulset.apps statefulsets.apps",
     "DaemonSet": "ds daemonset daemonsets daemonset.apps daemonsets.apps",
     "Job": "job jobs job.batch jobs.batch",
+    "CronJob": "cj cronjob cronjobs cronjob.batch cronjobs.batch",
     "PodGroup": "pg pgs podgroup podgroups podgroup.scheduling.k8s.io podgroups.scheduling.k8s.io "
     "podgroup.scheduling.x-k8s.io podgroups.scheduling.x-k8s.io",
     "CompositePodGroup": "compositepodgroup compositepodgroups compositepodgroup.scheduling.k8s.io "
     "compositepodgroups.scheduling.k8s.io",
 }
 GROUPS: Final = ("PodGroup", "CompositePodGroup")
+WORKLOADS: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob")
 _KINDS: Final = {name: kind for kind, names in _NAMES.items() for name in names.split()}
 """How kubectl calls the kinds whose pods can be explained."""
 
@@ -35,17 +36,24 @@ class NoSuchPodError(click.ClickException):
         self.name = name
 
 
-def groups_and_rest(targets: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
-    """The groups of pods that are asked for (kind and name), and all other targets."""
-    groups: list[tuple[str, str]] = []
+class NoSuchWorkloadError(click.ClickException):
+    """There is no workload of a name."""
+
+    def __init__(self, kind: str, namespace: str, name: str) -> None:
+        super().__init__(f'{kind.lower()}s "{name}" not found in namespace {namespace}')
+
+
+def of_kinds(kinds: Collection[str], targets: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
+    """The targets of some kinds (kind and name), and all others."""
+    found: list[tuple[str, str]] = []
     rest: list[str] = []
     for kind, name in _pairs(targets):
         known = _KINDS.get(kind.lower(), "")
-        if known in GROUPS:
-            groups.append((known, name))
+        if known in kinds:
+            found.append((known, name))
         else:
             rest.append(f"{kind}/{name}")
-    return groups, rest
+    return found, rest
 
 
 def single_pods(targets: Sequence[str], selector: str) -> list[str] | None:
@@ -58,13 +66,7 @@ def single_pods(targets: Sequence[str], selector: str) -> list[str] | None:
     )
 
 
-def chosen(
-    pods: Mapping[str, Pod],
-    replica_sets: Iterable[ReplicaSet],
-    targets: Sequence[str],
-    namespace: str,
-    selector: str,
-) -> list[Pod]:
+def chosen(pods: Mapping[str, Pod], targets: Sequence[str], namespace: str, selector: str) -> list[Pod]:
     """The pods that are meant. Raises ClickException."""
     if selector:
         try:
@@ -76,10 +78,7 @@ def chosen(
         ]
     if not targets:
         raise click.UsageError("expected a pod, --selector or --filename")
-    found: list[Pod] = []
-    for kind, name in _pairs(targets):
-        found += _pods_of(pods, replica_sets, kind, name, namespace)
-    return found
+    return [_pod_of(pods, kind, name, namespace) for kind, name in _pairs(targets)]
 
 
 def _pairs(targets: Sequence[str]) -> list[tuple[str, str]]:
@@ -91,41 +90,14 @@ def _pairs(targets: Sequence[str]) -> list[tuple[str, str]]:
     ]
 
 
-def _pods_of(
-    pods: Mapping[str, Pod], replica_sets: Iterable[ReplicaSet], kind: str, name: str, namespace: str
-) -> list[Pod]:
-    known = _KINDS.get(kind.lower())
-    if known is None:
-        expected = "pod, podgroup, deployment, replicaset, statefulset, daemonset or job"
+def _pod_of(pods: Mapping[str, Pod], kind: str, name: str, namespace: str) -> Pod:
+    if _KINDS.get(kind.lower()) != "Pod":
+        expected = "pod, podgroup, deployment, replicaset, statefulset, daemonset, job or cronjob"
         raise click.ClickException(f"{kind}/{name}: expected a {expected}")
-    if known == "Pod":
-        pod = pods.get(f"{namespace}/{name}")
-        if pod is None:
-            raise NoSuchPodError(namespace, name)
-        return [pod]
-    owners = {name} if known != "Deployment" else _replica_sets_of(replica_sets, namespace, name)
-    owner_kind = "ReplicaSet" if known == "Deployment" else known
-    found = [
-        pod
-        for pod in pods.values()
-        if pod.namespace == namespace
-        and any(one.kind == owner_kind and one.name in owners for one in pod.metadata.owner_references)
-    ]
-    if not found:
-        raise click.ClickException(f"{kind}/{name}: no pods found in namespace {namespace}")
-    return found
-
-
-def _replica_sets_of(replica_sets: Iterable[ReplicaSet], namespace: str, deployment: str) -> set[str]:
-    """The names of a deployment's ReplicaSets."""
-    return {
-        one.name
-        for one in replica_sets
-        if one.namespace == namespace
-        and any(
-            owner.kind == "Deployment" and owner.name == deployment for owner in one.metadata.owner_references
-        )
-    }
+    pod = pods.get(f"{namespace}/{name}")
+    if pod is None:
+        raise NoSuchPodError(namespace, name)
+    return pod
 
 
 def some_pods(pods: Sequence[Pod], namespace: str) -> Sequence[Pod]:

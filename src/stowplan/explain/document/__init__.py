@@ -5,6 +5,7 @@ of stowplan, so a client that asks a running scheduler needs no engine to show t
 
 * `pod`, `decision`, `preemption`: one pod
 * `group`: a group of pods
+* `workload`: a Deployment, StatefulSet, DaemonSet, Job, CronJob or ReplicaSet
 * `pending`: all that wait, by cause
 * `cluster`, `queue`: nodes, lists, maps, the queue, decisions, costs
 * `schema`: all of them as a JSON schema (docs/decision-document.schema.json)

@@ -20,13 +20,14 @@ from stowplan.explain.document.part import Part
 from stowplan.explain.document.pending import PendingDocument
 from stowplan.explain.document.pod import PodDocument, SchedulingDocument
 from stowplan.explain.document.queue import Board, CostsDocument, DecisionsDocument, QueueDocument
+from stowplan.explain.document.workload import WorkloadDocument
 
-Explained = PodDocument | GroupDocument
-"""The answer to a question about a pod or a group."""
+Explained = PodDocument | GroupDocument | WorkloadDocument
+"""The answer to a question about a pod, a group or a workload."""
 
 
 class Explanations(Part, frozen=True, tag_field="document", tag="list"):
-    """Several pods or groups that were asked about at once."""
+    """Several pods, groups or workloads that were asked about at once."""
 
     items: tuple[Explained, ...]
 
@@ -34,6 +35,7 @@ class Explanations(Part, frozen=True, tag_field="document", tag="list"):
 DOCUMENTS: Final = (
     PodDocument,
     GroupDocument,
+    WorkloadDocument,
     Explanations,
     PendingDocument,
     NodeDocument,

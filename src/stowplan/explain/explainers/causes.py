@@ -4,9 +4,9 @@ The scheduler cannot tell pods of one template apart, so each template is explai
 waits is one cause, whatever its members could do alone.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
@@ -17,7 +17,9 @@ from stowplan.explain.document.pod import PodDocument
 from stowplan.explain.sentences.group import cause_of_group
 from stowplan.explain.sentences.lists import pods_by_one_name, told_pending
 from stowplan.explain.sentences.pod import cause, cause_of_gates, remedy
-from stowplan.scheduler.table.podinfo import PodInfo
+
+if TYPE_CHECKING:
+    from stowplan.scheduler.table.podinfo import PodInfo
 
 NEAREST: Final = 64
 """How many of the near misses of one plugin are looked at for a cause: it is one of many."""
@@ -57,13 +59,18 @@ class _Waiting:
 
 def causes_of_documents(found: Iterable[PodDocument]) -> tuple[Cause, ...]:
     """Pods by what their documents say: those that nobody evaluates, or that wait on their nodes."""
+    return causes_of_samples((one, (one.pod,)) for one in found)
+
+
+def causes_of_samples(found: Iterable[tuple[PodDocument, Sequence[str]]]) -> tuple[Cause, ...]:
+    """The same for documents that each stand for several pods."""
     known: dict[tuple[str, str, str], _Waiting] = {}
-    for one in found:
+    for one, pods in found:
         scheduler = None if one.decider is None or one.is_ours else one.decider.scheduler
         key = (one.pod.partition("/")[0], _alike(one), scheduler or "")
         if key not in known:
             known[key] = _Waiting(one.cause, one.remedy, one, None, scheduler)
-        known[key].pods.append(one.pod)
+        known[key].pods += pods
     return _by_size(known.values())
 
 
@@ -78,8 +85,8 @@ def _by_size(causes: Iterable[_Waiting]) -> tuple[Cause, ...]:
 
 def pending_document(
     waiting: Iterable[Pod],
-    info: Callable[[Pod], PodInfo],
-    explain: Callable[[PodInfo], PodDocument],
+    info: Callable[[Pod], "PodInfo"],
+    explain: Callable[["PodInfo"], PodDocument],
     group_of: Callable[[Pod], GroupDocument | None],
     source: str,
     others: PendingDocument = _NO_OTHERS,

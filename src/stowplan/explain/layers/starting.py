@@ -4,6 +4,7 @@ The words are those of the component that stopped the pod: the provisioner's and
 kubelet's reasons in the container statuses.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -22,6 +23,8 @@ PATIENCE: Final = 60.0
 _BEGINNING: Final = ("", "ContainerCreating", "PodInitializing")
 _VOLUME_REASONS: Final = ("FailedMount", "FailedAttachVolume", "FailedMapVolume", "VolumeResizeFailed")
 _IMAGE_REASONS: Final = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
+_RESTARTING: Final = re.compile(r" restarting failed container=\S+ pod=\S+")
+"""The part of a message that only repeats which container it is about."""
 _WARNING: Final = "Warning"
 
 
@@ -148,7 +151,8 @@ def _containers(pod: Pod) -> Iterator[Stage]:
         waiting = None if status.state is None else status.state.waiting
         if waiting is None or waiting.reason in _BEGINNING:
             continue
-        said = f"{waiting.reason}: {waiting.message}" if waiting.message else waiting.reason
+        message = _RESTARTING.sub("", waiting.message)
+        said = f"{waiting.reason}: {message}" if message else waiting.reason
         text = f"container {status.name}: {said}{_last_end(status)}"
         yield Stage("started", "stopped", text, _container_remedy(pod, status, waiting.reason))
 
