@@ -37,6 +37,7 @@ from stowplan.explain.document.workload import WorkloadDocument
 from stowplan.explain.explainers.causes import NEAREST, causes_of_documents, pending_document
 from stowplan.explain.explainers.elsewhere import unevaluated, with_profile_change
 from stowplan.explain.explainers.members import as_member, group_of_pod
+from stowplan.explain.explainers.notcreated import unread_of, workloads_without_pods
 from stowplan.explain.explainers.workload import explain_workload
 from stowplan.explain.layers.deciders import Deciders
 from stowplan.explain.layers.gaps import gaps_of
@@ -209,6 +210,11 @@ class Evaluation:
     @classmethod
     def of_dump(cls, engine: Cluster) -> "Evaluation":
         return cls(engine, DumpReads(engine.objects.values()), None)
+
+    @property
+    def unread_events(self) -> tuple[str, ...]:
+        """The reason why the events of a cluster are not known. Most dumps have none: that is no gap."""
+        return () if self.now is None else unread_of(self.reads)
 
     def is_ours(self, pod: Pod) -> bool:
         """True if one of the profiles decides the pod."""
@@ -398,9 +404,13 @@ async def _causes_of(evaluation: Evaluation, namespace: str) -> tuple[PendingDoc
         others = PendingDocument(
             elsewhere=causes_of_documents(elsewhere),
             not_started=causes_of_documents(not_started),
+            not_created=await workloads_without_pods(
+                [namespace] if namespace else (), engine.all_pods.values(), evaluation.reads
+            ),
             incomplete=(
                 *(engine.unread[plural] for plural in ("pods", "nodes") if plural in engine.unread),
                 *(line for one in elsewhere if _is_unknown(one) for line in one.incomplete),
+                *(f"pods that cannot be created: {line}" for line in evaluation.unread_events),
             ),
         )
         ours = [pod for pod in waiting if evaluation.is_ours(pod)]

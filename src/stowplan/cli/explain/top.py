@@ -129,6 +129,7 @@ class _Looking:
             causes=found.causes,
             elsewhere=found.elsewhere,
             not_started=found.not_started,
+            not_created=found.not_created,
         )
 
     async def _told(self, running: RunningScheduler) -> Board | None:

@@ -27,6 +27,8 @@ class Cause(Part, frozen=True):
     group: GroupOfCause | None = None
     scheduler: str | None = None
     """The scheduler that the pods name, if this one does not decide them."""
+    workload: str | None = None
+    """The workload that lacks `count` pods, as kubectl takes it: `deployment/web`. Then `pods` is empty."""
 
 
 class PendingDocument(Part, frozen=True, kw_only=True, tag_field="document", tag="pending"):
@@ -46,4 +48,4 @@ class PendingDocument(Part, frozen=True, kw_only=True, tag_field="document", tag
     not_started: tuple[Cause, ...] = ()
     """Pods that have a node and wait there: for a volume, an image, a container that keeps failing."""
     not_created: tuple[Cause, ...] = ()
-    """Pods that a controller wants and cannot create. Each has the workload, instead of pods."""
+    """Pods that a controller wants and cannot create."""

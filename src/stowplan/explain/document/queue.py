@@ -137,6 +137,8 @@ class Board(Part, frozen=True, kw_only=True, tag_field="document", tag="top"):
     """Pods without a node that another scheduler decides, or nobody."""
     not_started: tuple[Cause, ...] = ()
     """Pods that have a node and do not run."""
+    not_created: tuple[Cause, ...] = ()
+    """Pods that a controller wants and cannot create."""
     oldest: tuple[QueueEntry, ...] = ()
     rate: float | None = None
     latency: Latency | None = None

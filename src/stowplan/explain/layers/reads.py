@@ -40,6 +40,8 @@ class ClientReads:
         self.unread: dict[str, str] = {}
         self._client = client
         self._may_list = may_list
+        self._lists: dict[tuple[Resource, str, tuple[FieldTerm, ...]], Sequence[Any]] = {}
+        """Lists that were read: those of a namespace are needed for each of its workloads."""
 
     async def get(self, resource: Resource, cls: type[T], namespace: str, name: str) -> T | None:
         if not await self._allowed(resource, namespace):
@@ -57,6 +59,14 @@ class ClientReads:
         if not await self._allowed(resource, namespace):
             return ()
         terms = tuple(FieldTerm(_path(name), value) for name, value in sorted(fields.items()))
+        key = (resource, namespace, terms)
+        if key not in self._lists:
+            self._lists[key] = await self._list(resource, cls, namespace, terms)
+        return self._lists[key]
+
+    async def _list(
+        self, resource: Resource, cls: type[T], namespace: str, terms: tuple[FieldTerm, ...]
+    ) -> Sequence[T]:
         try:
             found = await self._client.list(
                 resource, cls, namespace=namespace, selection=Selection(fields=terms), not_older_than="0"
@@ -64,6 +74,8 @@ class ClientReads:
         except ApiError as error:
             self._note(resource, error.message)
             return ()
+        if len(found.items) > MOST:
+            self._note(resource, f"only {MOST} of {len(found.items)} were looked at")
         return found.items[:MOST]
 
     async def _allowed(self, resource: Resource, namespace: str) -> bool:

@@ -31,7 +31,7 @@ from stowplan.explain.layout import plural
 
 KUEUE_QUEUE: Final = "kueue.x-k8s.io/queue-name"
 _HASH: Final = "pod-template-hash"
-_FAILED_CREATE: Final = "FailedCreate"
+FAILED_CREATE: Final = "FailedCreate"
 StageAndChanges = tuple[Stage, tuple[WorkloadChange, ...]]
 _FOUND_LATER: Final = "its controller has said nothing yet"
 
@@ -265,7 +265,7 @@ async def created_stage(
             return await _no_set(found, reads, consulted)
         return Stage("created", "done"), ()
     maker, missing = lacking[-1]
-    message = _failure(maker)
+    message = failure(maker)
     if not message:
         consulted(EVENTS.plural)
         message = await last_word(type(maker).__name__, found.namespace, maker.name, reads)
@@ -296,18 +296,18 @@ async def _no_set(found: Workload, reads: ObjectReads, consulted: Callable[[str]
     return Stage("created", "unknown", f"it has no ReplicaSet; {_FOUND_LATER}"), ()
 
 
-def _failure(obj: Object) -> str:
+def failure(obj: Object) -> str:
     """The failure that a ReplicaSet notes in its status."""
     if not isinstance(obj, ReplicaSet):
         return ""
     failed = _condition(obj.status.conditions, "ReplicaFailure")
-    return "" if failed is None or failed.reason != _FAILED_CREATE else failed.message
+    return "" if failed is None or failed.reason != FAILED_CREATE else failed.message
 
 
 async def last_word(kind: str, namespace: str, name: str, reads: ObjectReads) -> str:
     """The last event about a pod that a controller could not create."""
     events = await reads.list(EVENTS, Event, namespace, regarding__kind=kind, regarding__name=name)
-    failed = [one for one in events if one.reason == _FAILED_CREATE]
+    failed = [one for one in events if one.reason == FAILED_CREATE]
     return max(failed, key=lambda one: one.time).note if failed else ""
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from stowplan.explain.document.pending import Cause
 from stowplan.explain.document.queue import Board, CostsDocument, QueueEntry
 from stowplan.explain.layout import PLAIN, Palette, cleaned, hanging, middle, moment, plural, span, visible
-from stowplan.explain.states import LANES, NOT_OURS, NOT_RUNNING
+from stowplan.explain.states import LANES, NOT_CREATED, NOT_OURS, NOT_RUNNING
 
 _BARS: Final = " ▁▂▃▄▅▆▇█"
 _SHADE: Final = {"unschedulable": "yellow", "gated": "cyan", "backoff": "yellow"}
@@ -109,13 +109,14 @@ def _lanes(board: Board, palette: Palette, width: int) -> list[str]:
 
 
 def _causes(board: Board, palette: Palette, width: int) -> list[str]:
-    if not (board.causes or board.elsewhere or board.not_started):
+    if not (board.causes or board.elsewhere or board.not_started or board.not_created):
         return hanging("", board.headline, width)
     lines: list[str] = []
     for heading, causes in (
         (plural(len(board.causes), "cause"), board.causes),
         (NOT_OURS, board.elsewhere),
         (NOT_RUNNING, board.not_started),
+        (NOT_CREATED, board.not_created),
     ):
         if causes:
             lines += [palette.paint(heading, "bold"), *_lines_of(causes, palette, width)]

@@ -45,6 +45,7 @@ from stowplan.explain.explainers.causes import NEAREST, causes_of_documents, pen
 from stowplan.explain.explainers.elsewhere import unevaluated, with_profile_change
 from stowplan.explain.explainers.group import GroupExplainer
 from stowplan.explain.explainers.members import as_member, group_of_pod
+from stowplan.explain.explainers.notcreated import unread_of, workloads_without_pods
 from stowplan.explain.explainers.pod import Explainer
 from stowplan.explain.layers.deciders import Deciders
 from stowplan.explain.layers.gaps import gaps_of
@@ -214,6 +215,11 @@ class Inspection:
             groups = scheduler.context.cache.table.groups
             self._namespaces = (state, {key.partition("/")[0] for key in pods} | namespaces(groups))
         return self._namespaces[1]
+
+    def all_namespaces(self) -> set[str]:
+        """The namespaces that exist, also those without pods: their workloads may fail to create any."""
+        table = self.table
+        return self.namespaces() | (set() if table is None else set(table.lookups.namespaces))
 
     def named_namespaces(self) -> set[str]:
         """The namespaces of all pods that documents can name: of those that exist or were evicted."""
@@ -461,14 +467,18 @@ class Inspection:
                     decider = await deciders.of(pod)
                     found = unevaluated(self._info(scheduler, pod), context.cache.table, SOURCE, decider)
                     elsewhere.append(told_pod(self._with_layers(scheduler, found, pod)))
+        unknown = [one for one in elsewhere if one.decider is not None and one.decider.kind == "unknown"]
+        everywhere = self.all_namespaces() <= set(visible)
+        not_created = await workloads_without_pods(
+            () if everywhere else sorted(visible), scheduler.informers.pods.objects.values(), reads
+        )
         return PendingDocument(
             elsewhere=causes_of_documents(elsewhere),
             not_started=causes_of_documents(not_started),
-            incomplete=tuple(
-                line
-                for one in elsewhere
-                if one.decider is not None and one.decider.kind == "unknown"
-                for line in one.incomplete
+            not_created=not_created,
+            incomplete=(
+                *(line for one in unknown for line in one.incomplete),
+                *(f"pods that cannot be created: {line}" for line in unread_of(reads)),
             ),
         )
 

@@ -140,7 +140,7 @@ class Routes:
         return await viewer.visible({wanted} & namespaces if wanted else namespaces)
 
     async def _pending(self, viewer: Viewer, query: Query) -> Any:
-        visible = await viewer.visible(self.inspection.namespaces())
+        visible = await viewer.visible(self.inspection.all_namespaces())
         return await self.inspection.pending(visible, self._reads(viewer))
 
     async def _queue(self, viewer: Viewer, query: Query) -> Any:
