@@ -3,7 +3,8 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from random import Random
 
 import yaml
@@ -20,11 +21,15 @@ from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_o
 from stowplan.localcluster.client import InProcessClient
 from stowplan.localcluster.controllerruntime.controller import ControllerContext, ControllerManager
 from stowplan.localcluster.controllers.manager import ControllerSettings, all_controllers
+from stowplan.localcluster.kubelets import Kubelets, KubeletSettings
 from stowplan.localcluster.objects.groupfeatures import GroupFeatures
 from stowplan.localcluster.store import Store
 from stowplan.runtime.clock import VirtualClock, run
 from stowplan.scheduler import Scheduler, Settings
 
+AT_ONCE = replace(
+    KubeletSettings(), start_delay=0.0, start_jitter=0.0, stop_delay=0.0, run_seconds=1e6, adopt=True
+)
 Story = Callable[["World"], Awaitable[object]]
 RESOURCES = {one.kind: one for one in reversed(BUILT_IN)}
 
@@ -114,9 +119,17 @@ class World:
 
 
 def done_for_real(
-    objects: Iterable[Object], story: Story, seed: int | None = 0, gates: FeatureGates = DEFAULT_GATES
+    objects: Iterable[Object],
+    story: Story,
+    seed: int | None = 0,
+    gates: FeatureGates = DEFAULT_GATES,
+    *,
+    kubelets: bool = False,
 ) -> World:
-    """Let something happen in a cluster of these objects; without a seed the story starts schedulers."""
+    """Let something happen in a cluster of these objects; without a seed the story starts schedulers.
+
+    With `kubelets` pods run at once, and end at once when they are deleted.
+    """
 
     async def main(clock: VirtualClock) -> World:
         world = World(clock, gates)
@@ -126,7 +139,12 @@ def done_for_real(
             world.store.create(resource, body)
         context = ControllerContext.of(world.client, clock, Random(2))
         controllers = all_controllers(context, ControllerSettings(groups=GroupFeatures.of(gates)))
-        async with ControllerManager(context, controllers).running():
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(ControllerManager(context, controllers).running())
+            if kubelets:
+                client = InProcessClient(world.store, name="kubelet")
+                all_nodes = Kubelets(client, (), AT_ONCE, clock=clock, rng=Random(3))
+                await stack.enter_async_context(all_nodes.running())
             if seed is None:
                 await story(world)
             else:

@@ -9,6 +9,7 @@ from stowplan.api.pod import Pod
 from stowplan.explain.document.group import GroupDocument
 from stowplan.explain.report import Bar, Bars, Figure, Figures, Part, Report, Table, Text
 from stowplan.explain.report.model import BAD, GOOD
+from stowplan.explain.states import INCOMPLETE
 from stowplan.scheduler.table.changes import NO_ROWS
 from stowplan.simulate.cluster import Cluster
 from stowplan.simulate.counting import Count, Stop, count_more, refused, stop_of
@@ -116,10 +117,10 @@ def fit(
             if waiting is not None:
                 result.more = 0
                 result.stop = stop_of(cluster, waiting, rows, together.pending[waiting.key])
-            elif result.refusal is not None:
+            if result.refusal is not None and (waiting is None or _is_incomplete(result.stop)):
                 result.more = 0
                 result.stop = refused(result.refusal)
-            elif more and result.workload.kind != DAEMON_SET:
+            elif waiting is None and more and result.workload.kind != DAEMON_SET:
                 counted = _counted(cluster, result.workload, SEARCH)
                 result.more, result.stop = counted.pods, counted.stop
                 result.more_is_known = counted.stop is not None
@@ -134,6 +135,11 @@ def fit_max(cluster: Cluster, manifests: Manifests, workload: Workload, *, sourc
         result = WorkloadFit(workload, 1, by_node=counted.by_node, replicas=counted.pods, stop=counted.stop)
         result.more = 0
         return Fit([result], source, cluster.table.node_count)
+
+
+def _is_incomplete(stop: Stop | None) -> bool:
+    """True if a group waits for members that were not created."""
+    return stop is not None and stop.group is not None and stop.group.state == INCOMPLETE
 
 
 class _Created(NamedTuple):

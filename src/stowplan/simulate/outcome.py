@@ -22,8 +22,11 @@ class Refusal(NamedTuple):
     @property
     def reason(self) -> str:
         """The message without the object that is refused: `exceeded quota: …`."""
-        _, found, reason = self.message.partition(" is forbidden: ")
-        return reason if found else self.message
+        for verdict in (" is forbidden: ", " is invalid: "):
+            _, found, reason = self.message.partition(verdict)
+            if found:
+                return reason
+        return self.message
 
     def document(self) -> dict[str, Any]:
         """The refusal as plain data, ready for JSON."""
