@@ -1,13 +1,14 @@
 """Comparisons: configurations meet the same pods, and only what is more than chance is judged."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from stowplan.cli.main import stowplan
-from stowplan.simulate.scenario.comparison import difference
+from stowplan.simulate.scenario.comparison import Difference, difference
 
 SCENARIO = """
 duration: 1h
@@ -55,7 +56,8 @@ def test_packing_and_spreading_are_compared_seed_by_seed(folder: Path) -> None:
     assert bound == {"mean": 3.0, "bySeed": [3.0, 3.0, 3.0]}
     fragments = data["differences"]["pack.yaml"]["fragmentation cpu"]
     assert fragments["judged"] in ("better", "worse")
-    assert data["differences"]["pack.yaml"]["cost"]["judged"] == ""
+    assert data["differences"]["pack.yaml"]["waitMax"]["judged"] == ""
+    assert "cost" not in data["differences"]["pack.yaml"]
 
 
 def test_processes_give_the_same_answer_as_one_and_the_page_is_written(folder: Path) -> None:
@@ -89,12 +91,58 @@ def test_mistakes_are_one_line(folder: Path, arguments: tuple[str, ...], problem
 
 
 def test_differences_are_paired_and_judged_by_their_interval() -> None:
-    found = difference("waitP99", [10, 20, 30], [8, 17, 28])
+    found = judged("waitP99", [10, 20, 30], [8, 17, 28])
     assert found.mean == pytest.approx(-7 / 3)
     assert (found.low, found.high) == pytest.approx((-7 / 3 - 1.4343, -7 / 3 + 1.4343), abs=1e-3)
     assert found.judged == "better"
-    assert difference("waitP99", [10, 20, 30], [30, 20, 11]).judged == ""
-    assert difference("bound", [10, 20, 30], [12, 22, 33]).judged == "better"
-    assert difference("cost", [1, 2], [2, 3]).judged == "worse"
-    assert difference("nodesMean", [1, 2], [2, 3]).judged == "different"
-    assert difference("cost", [1], [2]).judged == ""
+    assert judged("waitP99", [10, 20, 30], [30, 20, 11]).judged == ""
+    assert judged("bound", [10, 20, 30], [12, 22, 33]).judged == "better"
+    assert judged("cost", [1, 2], [2, 3]).judged == "worse"
+    assert judged("nodesMean", [1, 2], [2, 3]).judged == "different"
+    assert judged("cost", [1], [2]).judged == ""
+
+
+def judged(name: str, first: Sequence[float | None], other: Sequence[float | None]) -> Difference:
+    found = difference(name, first, other)
+    assert found is not None
+    return found
+
+
+def test_only_seeds_that_measured_a_figure_in_both_count() -> None:
+    assert judged("cost", [1, None, 3, None], [2, 5, 4, None]).mean == 1
+    assert difference("cost", [1, None], [None, 2]) is None
+
+
+GPU = "alibabacloud.com/gpu-count"
+GPU_NODES = f"""
+kind: NodeList
+items:
+- metadata: {{name: a}}
+  status: {{allocatable: {{cpu: "8", pods: "20", {GPU}: "4", example.com/fpga: "2"}}}}
+- metadata: {{name: b}}
+  status: {{allocatable: {{cpu: "8", pods: "20", {GPU}: "4", example.com/fpga: "2"}}}}
+"""
+GPU_PODS = """
+duration: 10m
+cluster: {from: nodes.yaml}
+workload:
+  - name: shared
+    arrivals: {burst: 3}
+    template:
+      metadata:
+        annotations: {alibabacloud.com/gpu-count: "1", alibabacloud.com/gpu-milli: "500"}
+      spec: {containers: [{name: c, image: c, resources: {requests: {cpu: "1"}}}]}
+"""
+
+
+def test_a_figure_that_was_not_measured_is_absent_and_no_difference(folder: Path) -> None:
+    """Requests by annotation are seen; of a resource that no pod requests there is no figure at all."""
+    (folder / "nodes.yaml").write_text(GPU_NODES)
+    (folder / "scenario.yaml").write_text(GPU_PODS)
+    found = compare("default", "pack.yaml", "--seeds", "2", "--json")
+    assert found.exit_code == 0, found.output
+    figures = json.loads(found.stdout)["configurations"]["default"]
+    assert 0 < figures[f"utilisation {GPU}"]["mean"] <= 3 * 500 / 8000
+    names = {*figures, *json.loads(found.stdout)["differences"]["pack.yaml"]}
+    assert not {name for name in names if "fpga" in name or name == f"fragmentation {GPU}"}
+    assert "fpga" not in compare("default", "pack.yaml", "--seeds", "2").stdout

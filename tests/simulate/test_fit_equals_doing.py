@@ -24,6 +24,8 @@ from stowplan.simulate.snapshot.files import SnapshotError
 from stowplan.simulate.snapshot.places import Place
 
 SEEDS = range(50 * LONG) if LONG else range(8)
+WAIT = 400
+"""Seconds until it is looked at: some groups that preempted are tried again only after five minutes."""
 SCHEDULER_SEED = 5
 GROUP_GATES = gates_with(GATES)
 
@@ -53,7 +55,7 @@ def done(made: RandomCluster) -> Done:
                 except ApiError as error:
                     found.refused.add(_reason(error.message))
                 await asyncio.sleep(0)
-            await asyncio.sleep(90)
+            await asyncio.sleep(WAIT)
         pods = [
             one for one in world.store.list(PODS).items if not one["metadata"]["name"].startswith("other-")
         ]
@@ -72,7 +74,7 @@ def _runs(pod: Json) -> bool:
 
 
 def _refusals(world: World) -> list[Json]:
-    return [one for reason in ("FailedCreate", "FailedPodGroupCreate") for one in world.events(reason)]
+    return [one for reason in ("FailedCreate", "FailedWorkloadCreate") for one in world.events(reason)]
 
 
 def _reason(message: str) -> str:

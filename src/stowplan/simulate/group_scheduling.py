@@ -62,6 +62,45 @@ class GroupScheduling(PodScheduling):
     def _schedule_group(
         self, entity: QueuedGroup, queue: SimulatedQueue, outcome: Outcome, preempt: bool
     ) -> None:
+        first = self._first_to_come(entity)
+        if first is None:
+            self._attempt(entity, queue, outcome, preempt)
+        elif self._attempt(first, queue, outcome, preempt, last=False):
+            tried = {queued.uid for queued in first.pods()}
+            for queued in entity.pods():
+                if queued.uid not in tried:
+                    queue.push(queued.pod)
+        else:
+            self._attempt(entity, queue, outcome, preempt)
+
+    def _first_to_come(self, entity: QueuedGroup) -> QueuedGroup | None:
+        """The members with which a group is tried first: as soon as it has its minimum, others come later.
+
+        None if these are all. It matters with a topology constraint: the first ones decide on the domain.
+        """
+        state = self.table.groups.group(entity.root)
+        if state is None or state.obj is None or state.scheduled_count:
+            return None
+        members = list(entity.pods())
+        there = [queued for queued in members if queued.key in self.pending]
+        new = [queued for queued in members if queued.key not in self.pending]
+        early = there + new[: max(state.obj.minimum - len(there), 1)]
+        if len(early) == len(members):
+            return None
+        found = QueuedGroup(entity.root, entity.obj, early[0])
+        found.add_all(entity.root, early)
+        return found
+
+    def _attempt(
+        self,
+        entity: QueuedGroup,
+        queue: SimulatedQueue,
+        outcome: Outcome,
+        preempt: bool,
+        *,
+        last: bool = True,
+    ) -> bool:
+        """Try a group once; False if it found no place: its members wait if it was the `last` attempt."""
         from stowplan.scheduler.framework.pod_groups.placement import group_info
         from stowplan.scheduler.pod_groups.cycle import GroupConflictError
 
@@ -75,15 +114,18 @@ class GroupScheduling(PodScheduling):
             except GroupConflictError as problem:
                 held = str(problem)
         if held:
-            for queued in entity.pods():
+            for queued in entity.pods() if last else ():
                 self._wait(queued.pod.pod, held, outcome)
-            return
+            return False
         root = group_info(tree, waiting, self.table)
         result, found = self._tried(self._algorithms[name], root, preempt)
         if found is not None and found.victims:
             self._preempt_for_group(entity, found, queue, outcome)
-            return
-        self._carry_out(result, queue, outcome)
+        elif last or result.status.code is Code.SUCCESS:
+            self._carry_out(result, queue, outcome)
+        else:
+            return False
+        return True
 
     def _group_gate(self, entity: QueuedGroup) -> str:
         """Why a group may not be tried: one gated member holds all of it."""

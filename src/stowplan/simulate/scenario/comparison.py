@@ -20,6 +20,7 @@ _T: Final = (
 """The 97.5th percentile of Student's distribution for 1 to 30 degrees of freedom."""
 _T_LARGE: Final = 1.96
 
+_COUNT: Final = "notCreated"
 _LESS_IS_BETTER: Final = ("pending", "wait", "preemptions", "fragmentation", "cost", "notCreated")
 _TITLES: Final = {
     "bound": "pods placed",
@@ -68,9 +69,19 @@ class Difference:
         }
 
 
-def difference(name: str, first: Sequence[float], other: Sequence[float]) -> Difference:
-    """Of paired values. With a single pair there is no interval, and no judgement."""
-    found = [two - one for one, two in zip(first, other, strict=True)]
+Values = Sequence[float | None]
+"""A figure by seed; None where it was not measured."""
+
+
+def difference(name: str, first: Values, other: Values) -> Difference | None:
+    """The difference of paired values; None if no seed has both.
+
+    With a single pair there is no interval, and no judgement.
+    """
+    pairs = zip(first, other, strict=True)
+    found = [two - one for one, two in pairs if one is not None and two is not None]
+    if not found:
+        return None
     mean = sum(found) / len(found)
     if len(found) < 2:
         return Difference(mean, -inf, inf, "")
@@ -96,9 +107,7 @@ def compared(runs: Sequence[Run], scenario: str) -> Report:
     by = {(run.configuration, run.seed): run.data for run in runs}
     metrics = list(dict.fromkeys(name for run in runs for name in run.data["figures"]))
     values = {
-        name: {
-            metric: [float(by[name, one]["figures"].get(metric, 0.0)) for one in seeds] for metric in metrics
-        }
+        name: {metric: [_figure(by[name, one]["figures"], metric) for one in seeds] for metric in metrics}
         for name in names
     }
     first, *others = names
@@ -117,7 +126,7 @@ def compared(runs: Sequence[Run], scenario: str) -> Report:
             for name in names
         },
         "differences": {
-            name: {metric: one.document() for metric, one in found.items()}
+            name: {metric: None if one is None else one.document() for metric, one in found.items()}
             for name, found in differences.items()
         },
     }
@@ -128,9 +137,9 @@ def compared(runs: Sequence[Run], scenario: str) -> Report:
     return Report(f"Comparison on {scenario}, {len(seeds)} seeds", summary, parts, data)
 
 
-def _sentence(first: str, name: str, found: Mapping[str, Difference], seeds: int) -> str:
-    better = [_title(metric) for metric, one in found.items() if one.judged == "better"]
-    worse = [_title(metric) for metric, one in found.items() if one.judged == "worse"]
+def _sentence(first: str, name: str, found: Mapping[str, Difference | None], seeds: int) -> str:
+    better = [_title(metric) for metric, one in found.items() if one is not None and one.judged == "better"]
+    worse = [_title(metric) for metric, one in found.items() if one is not None and one.judged == "worse"]
     if seeds < 2:
         return f"{name} against {first}: one seed says nothing about chance; use more."
     if not better and not worse:
@@ -140,7 +149,7 @@ def _sentence(first: str, name: str, found: Mapping[str, Difference], seeds: int
     return f"{name} against {first}: {'; '.join(said)}."
 
 
-def _findings(name: str, found: Mapping[str, Difference]) -> Figures:
+def _findings(name: str, found: Mapping[str, Difference | None]) -> Figures:
     shown = [
         Figure(
             _title(metric),
@@ -149,7 +158,7 @@ def _findings(name: str, found: Mapping[str, Difference]) -> Figures:
             GOOD if one.judged == "better" else BAD if one.judged == "worse" else "",
         )
         for metric, one in found.items()
-        if one.judged
+        if one is not None and one.judged
     ]
     return Figures(figures=shown or [Figure("differences", "none", "that are more than chance")], title=name)
 
@@ -157,13 +166,16 @@ def _findings(name: str, found: Mapping[str, Difference]) -> Figures:
 def _table(
     first: str,
     name: str,
-    values: Mapping[str, Mapping[str, Sequence[float]]],
-    found: Mapping[str, Difference],
+    values: Mapping[str, Mapping[str, Values]],
+    found: Mapping[str, Difference | None],
 ) -> Table:
     rows: list[list[Cell]] = []
     for metric, one in found.items():
-        interval = f"{one.low:+.4g} to {one.high:+.4g}" if one.high < inf else "one seed"
         means = [_mean(values[first][metric]), _mean(values[name][metric])]
+        if one is None:
+            rows.append([_title(metric), *means, None, "not measured in both", ""])
+            continue
+        interval = f"{one.low:+.4g} to {one.high:+.4g}" if one.high < inf else "one seed"
         rows.append([_title(metric), *means, f"{one.mean:+.4g}", interval, one.judged])
     headings = ["mean over seeds", first, name, "difference", "95 %", ""]
     return Table(headings, rows, [1, 2, 3], title=f"{name} against {first}")
@@ -180,12 +192,13 @@ def _charts(
         if any(value for line in lines for value in line.values):
             charts.append(TimeSeries(times, lines, dates=False, title=title))
     for about, title in (("utilisation", "Requested of"), ("fragmentation", "Free, but too little, of")):
-        resources = by[names[0], seeds[0]]["series"][about]
+        resources = dict.fromkeys(one for run in by.values() for one in run["series"][about])
         for resource in resources:
             series = {
-                name: [by[name, seed]["series"][about].get(resource, ()) for seed in seeds] for name in names
+                name: [one for seed in seeds if (one := by[name, seed]["series"][about].get(resource))]
+                for name in names
             }
-            lines = [Series(name, _means(found)) for name, found in series.items()]
+            lines = [Series(name, _means(found)) for name, found in series.items() if found]
             charts.append(TimeSeries(times, lines, dates=False, title=f"{title} {resource}"))
     return charts
 
@@ -198,8 +211,15 @@ def _means(series: Sequence[Sequence[float | None]]) -> list[float | None]:
     return found
 
 
-def _mean(values: Sequence[float]) -> float:
-    return round(sum(values) / len(values), 4)
+def _mean(values: Values) -> float | None:
+    known = [value for value in values if value is not None]
+    return round(sum(known) / len(known), 4) if known else None
+
+
+def _figure(figures: Mapping[str, float], metric: str) -> float | None:
+    """A figure of a run; None if it was not measured. Nothing refused is 0 of them."""
+    found = figures.get(metric, 0 if metric == _COUNT else None)
+    return None if found is None else float(found)
 
 
 def _title(metric: str) -> str:

@@ -9,6 +9,9 @@ from typing import Any, Final
 import numpy as np
 
 from stowplan.api.requests import Json
+from stowplan.contrib.gpushare.devices import COUNT as GPU_COUNT
+from stowplan.contrib.gpushare.devices import MILLI as GPU_MILLI
+from stowplan.contrib.gpushare.devices import gpus_of, request_of
 from stowplan.scheduler.table.table import ClusterTable
 from stowplan.simulate.scenario.model import Scenario
 
@@ -126,12 +129,19 @@ class Measures:
     _sizes: Counter[str] = field(default_factory=Counter)
     _usual: Counter[tuple[tuple[int, int], ...]] = field(default_factory=Counter)
     _sampled_preemptions: int = 0
+    _asked_for: set[str] = field(default_factory=set)
+    """Resources that some pod has requested: of others nothing can be measured."""
+    _shares_gpus: bool = False
+    """True if some pod requests GPUs by annotations."""
 
     # Pods
 
     def created(self, pod: Json, second: float) -> None:
         metadata = pod["metadata"]
         self.created_pods += 1
+        for container in pod["spec"].get("containers") or ():
+            self._asked_for.update((container.get("resources") or {}).get("requests") or ())
+        self._shares_gpus = self._shares_gpus or GPU_COUNT in (metadata.get("annotations") or {})
         self._pending[metadata["uid"]] = _Waiting(
             second, pod["spec"].get("priority") or 0, metadata.get("namespace", ""), metadata["name"]
         )
@@ -234,15 +244,14 @@ class Measures:
         self.left_waiting = sorted(second - waiting.since for waiting in self._pending.values())
 
     def _lines(self) -> list[tuple[int, str]]:
-        """The resources that nodes offer and that are worth telling: line and name."""
+        """The resources that nodes offer and that some pod has requested, cpu and memory: line and name."""
         table = self.table
         offered = table.allocatable[:, : table.rows_in_use].sum(axis=1)
         taken = table.requested[:, : table.rows_in_use].sum(axis=1)
-        return [
-            (line, name)
-            for line, name in enumerate(table.resources.names)
-            if name is not None and offered[line] > 0 and (name in _ALWAYS or "/" in name or taken[line] > 0)
-        ]
+        named = [(line, name) for line, name in enumerate(table.resources.names) if name is not None]
+        self._asked_for.update(name for line, name in named if taken[line] > 0)
+        known = self._asked_for.union(_ALWAYS)
+        return [(line, name) for line, name in named if offered[line] > 0 and name in known]
 
     def _utilisation(self) -> dict[str, float]:
         table = self.table
@@ -252,6 +261,11 @@ class Measures:
             offered = int(table.allocatable[line, : table.rows_in_use][rows].sum())
             taken = int(table.requested[line, : table.rows_in_use][rows].sum())
             found[name] = round(taken / offered, 4) if offered else 0.0
+        if self._shares_gpus:
+            offered = sum(gpus_of(node) for node in table.nodes[: table.rows_in_use] if node is not None)
+            asked = sum(request_of(info).total for info in table.pods.values() if info.row >= 0)
+            if offered:
+                found[GPU_COUNT] = round(asked / (offered * GPU_MILLI), 4)
         return found
 
     def _fragmentation(self) -> dict[str, float]:

@@ -18,29 +18,29 @@ def mean(values: Iterable[float]) -> float:
 
 
 def figures_of(measures: Measures) -> dict[str, float]:
-    """The numbers of a run that another run can be compared by."""
+    """The numbers of a run that another run can be compared by. What was not measured is absent."""
     samples = measures.samples
     waits = measures.waits_of_all.document()
-    resources = samples[-1].utilisation if samples else {}
-    return {
+    found: dict[str, float | None] = {
         "bound": waits["pods"],
         "pendingAtEnd": measures.pending,
         "pendingMean": mean(one.pending for one in samples),
-        **{f"waitP{percent}": waits[f"p{percent}"] or 0.0 for percent in PERCENTILES},
-        "waitMax": waits["max"] or 0.0,
+        **{f"waitP{percent}": waits[f"p{percent}"] for percent in PERCENTILES},
+        "waitMax": waits["max"],
         "preemptions": measures.preemptions,
-        **{
-            f"utilisation {name}": mean(one.utilisation.get(name, 0.0) for one in samples)
-            for name in resources
-        },
-        **{
-            f"fragmentation {name}": mean(one.fragmentation.get(name, 0.0) for one in samples)
-            for name in resources
-        },
+        **_means_of("utilisation", [one.utilisation for one in samples]),
+        **_means_of("fragmentation", [one.fragmentation for one in samples]),
         "nodesMean": mean(one.nodes for one in samples),
-        "cost": round(measures.cost, 4),
-        **({"notCreated": measures.not_created} if measures.refused else {}),
+        "cost": round(measures.cost, 4) if any(measures.prices.values()) else None,
+        "notCreated": measures.not_created if measures.refused else None,
     }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _means_of(figure: str, samples: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of a figure by resource, over the samples in which it was measured."""
+    names = dict.fromkeys(name for one in samples for name in one)
+    return {f"{figure} {name}": mean(one[name] for one in samples if name in one) for name in names}
 
 
 def data_of(measures: Measures) -> dict[str, Any]:
