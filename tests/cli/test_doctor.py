@@ -81,7 +81,8 @@ def api_as(api: Served, file: Path, who: str = "", token: str = "") -> None:
 
 
 def configured(folder: Path, lease: str, **more: Any) -> Path:
-    """A configuration with a separate lease."""
+    """A configuration with a separate lease, for the kubeconfig of `examined`."""
+    more = {"clientConnection": {"kubeconfig": str(folder / "kubeconfig")}} | more
     kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
     file = folder / "config.yaml"
     file.write_text(yaml.safe_dump({**kind, "leaderElection": {"resourceName": lease}, **more}))
@@ -194,6 +195,53 @@ def test_what_configuration_says_is_looked_at(api: Served, tmp_path: Path) -> No
     [lease], [pending] = findings(result, "lease"), findings(result, "pending")
     assert lease["message"] == "kube-system/mine does not exist: nobody schedules by it"
     assert pending["profiles"] == ["mine"]
+
+
+def test_a_configuration_with_an_unknown_plugin_would_not_work(api: Served, tmp_path: Path) -> None:
+    plugins = {"multiPoint": {"enabled": [{"name": "NoSuch"}]}}
+    config = configured(tmp_path, "mine", profiles=[{"plugins": plugins}])
+    result = examined(api, tmp_path, "-o", "json", "--config", str(config))
+    assert result.exit_code == 1, result.output
+    [found] = findings(result, "config")
+    assert (found["level"], found["effect"]) == ("failed", "stowplan run ends at its start")
+    assert "NoSuch" in found["message"]
+
+
+def test_a_kubeconfig_that_run_would_ignore_is_told(
+    api: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configured(tmp_path, "mine", clientConnection={})
+    result = examined(api, tmp_path, "-o", "json", "--config", str(config))
+    assert result.exit_code == 1, result.output
+    [found] = findings(result, "kubeconfig")
+    assert found["level"] == "failed"
+    assert found["message"].endswith("uses the in-cluster configuration, which does not exist here")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    [found] = findings(examined(api, tmp_path, "-o", "json", "--config", str(config)), "kubeconfig")
+    assert found["level"] == "warning"
+    other = configured(tmp_path, "mine", clientConnection={"kubeconfig": "/etc/other"})
+    [found] = findings(examined(api, tmp_path, "-o", "json", "--config", str(other)), "kubeconfig")
+    assert (found["level"], found["message"].endswith("uses /etc/other")) == ("warning", True)
+
+
+def test_the_kubeconfig_of_the_configuration_is_used(api: Served, tmp_path: Path) -> None:
+    api_as(api, tmp_path / "kubeconfig")
+    config = configured(tmp_path, "mine")
+    result = CliRunner().invoke(stowplan, ["doctor", "-o", "json", "--config", str(config)])
+    assert result.exit_code == 0, result.output
+    assert not findings(result, "kubeconfig")
+
+
+def test_a_forbidden_list_is_not_ok(api: Served, tmp_path: Path) -> None:
+    """Events are for people, so they are unknown; without pods nothing is scheduled."""
+    result = examined(api, tmp_path, "-o", "json", who="scheduler")
+    [bound_by] = findings(result, "bound")
+    assert bound_by["level"] == "unknown"
+    assert json.loads(result.stdout)["level"] == "warning"
+    [waiting] = findings(examined(api, tmp_path, "-o", "json", who="nobody"), "pending")
+    assert waiting["level"] == "failed"
+    [read] = findings(examined(api, tmp_path, "-o", "json", who="nobody"), "objects")
+    assert read["level"] == "unknown"
 
 
 @pytest.mark.parametrize(

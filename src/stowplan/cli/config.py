@@ -55,7 +55,7 @@ def validate_command(file: str, gates: FeatureGates | None, plugins: tuple[str, 
     FILE is a KubeSchedulerConfiguration of any version, or a Policy.
     """
     with one_line_errors():
-        loaded, built = _built(file, gates or DEFAULT_GATES, plugins)
+        loaded, built = built_file(file, gates or DEFAULT_GATES, plugins)
     names = ", ".join(profile.scheduler_name for profile in built.profiles)
     say(f"{file}: valid, schedules for {names}")
     echo_notes(loaded.legacy.notes)
@@ -73,7 +73,7 @@ def show_command(file: str, gates: FeatureGates | None, plugins: tuple[str, ...]
     FILE is a KubeSchedulerConfiguration of any version, or a Policy.
     """
     with one_line_errors():
-        _, built = _built(file, gates or DEFAULT_GATES, plugins)
+        _, built = built_file(file, gates or DEFAULT_GATES, plugins)
     for line in _described(built):
         say(line)
     click.echo(dump_yaml(built.config), nl=False)
@@ -162,7 +162,7 @@ def read_gates(
     return gates
 
 
-def _built(file: str, gates: FeatureGates, plugins: tuple[str, ...]) -> tuple[LoadedConfig, BuiltConfig]:
+def built_file(file: str, gates: FeatureGates, plugins: tuple[str, ...]) -> tuple[LoadedConfig, BuiltConfig]:
     """The configuration of a file, with every plugin in use constructed once, as a scheduler would."""
     registry = in_tree_registry().with_plugins([*installed_plugins(), *map(load_plugin, plugins)])
     loaded = load_any_file(file, gates)

@@ -53,9 +53,13 @@ _UNBOUND: Final = Selection(fields=(FieldTerm("spec.nodeName", ""),))
 
 
 class Level(StrEnum):
-    """How a check went. After a failure pods would not be scheduled; a warning costs some feature."""
+    """How a check went. After a failure pods would not be scheduled; a warning costs some feature.
+
+    What is unknown could not be checked, and a scheduler does without.
+    """
 
     OK = "ok"
+    UNKNOWN = "unknown"
     WARNING = "warning"
     FAILED = "failed"
 
@@ -373,7 +377,7 @@ class Preflight:
         try:
             listed = await self._client.get_path(_BINDINGS)
         except ApiError as error:
-            return PreflightFinding("bound", Level.OK, f"who bound pods lately is not known: {error.message}")
+            return PreflightFinding("bound", Level.UNKNOWN, f"which schedulers bound pods: {error.message}")
         found = Counter(str(one.get("reportingController", "")) for one in listed.get("items") or ())
         named = ", ".join(f"{count} by {name or 'unknown'}" for name, count in found.most_common())
         return PreflightFinding(
@@ -385,7 +389,8 @@ class Preflight:
         try:
             found = await self._client.list(PODS, Pod, selection=_UNBOUND)
         except ApiError as error:
-            return PreflightFinding("pending", Level.WARNING, f"pods cannot be listed: {error.message}")
+            message = f"pods cannot be listed: {error.message}"
+            return PreflightFinding("pending", Level.FAILED, message, "no pod is scheduled")
         ours = [profile.scheduler_name or "" for profile in self._config.profiles]
         waiting = Counter(pod.spec.scheduler_name for pod in found.items if not pod.is_finished)
         named = ", ".join(f"{count} for {name}" for name, count in sorted(waiting.items()))
@@ -401,7 +406,7 @@ class Preflight:
         """Objects that a scheduler would leave out because it cannot decode them. Kinds it may not list are
         found elsewhere.
         """
-        read, found = 0, list[PreflightFinding]()
+        read, found, forbidden = 0, list[PreflightFinding](), list[str]()
         for kind in watched_kinds(self._gates):
             if _name(kind.served) in missing:
                 continue
@@ -413,10 +418,17 @@ class Preflight:
                         read += len(part.items)
                         unreadable.update((one.key, one) for one in part.unreadable)
             except ApiError as error:
-                if error.code not in (401, 403, 404, 405):
+                if error.code in (401, 403):
+                    forbidden.append(kind.served.plural)
+                elif error.code not in (404, 405):
                     message = f"{kind.served.qualified} cannot be listed: {error.message}"
-                    found.append(PreflightFinding("objects", Level.WARNING, message))
+                    level = Level.WARNING if kind.without else Level.FAILED
+                    effect = kind.without or "no pod is scheduled"
+                    found.append(PreflightFinding("objects", level, message, effect))
             found += [_left_out(kind, one) for one in unreadable.values()]
+        if not found and forbidden:
+            message = f"{read:,} can be read; {', '.join(forbidden)} may not be listed"
+            return [PreflightFinding("objects", Level.UNKNOWN, message)]
         if not found:
             return [PreflightFinding("objects", Level.OK, f"all {read:,} can be read")]
         shown, others = found[:_SHOWN], len(found) - _SHOWN

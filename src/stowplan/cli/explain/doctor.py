@@ -1,4 +1,4 @@
-"""`stowplan doctor`: whether `stowplan run` would work on a cluster, before it is tried."""
+"""`stowplan doctor`: checks if `stowplan run` would work on a cluster, before it is tried."""
 
 import asyncio
 import os
@@ -7,23 +7,24 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
 from stowplan.api.status import ApiError
 from stowplan.cli.explain.explain import NoServerError, connect, dump
 from stowplan.cli.explain.running import RunningScheduler
-from stowplan.cli.options import gates_options
+from stowplan.cli.options import gates_options, plugins_option
 from stowplan.cli.output import say
 from stowplan.explain.layout import Palette, cleaned
 
 if TYPE_CHECKING:
     from stowplan.api.gates.feature_gates import FeatureGates
 
-_COLOURS: Final = {"ok": "green", "warning": "yellow", "failed": "red"}
+_COLOURS: Final = {"ok": "green", "unknown": "yellow", "warning": "yellow", "failed": "red"}
 _VERDICTS: Final = {
     "ok": "stowplan run would work here.",
+    "unknown": "stowplan run would work here; not everything could be checked.",
     "warning": "stowplan run would work here, but for the warnings.",
     "failed": "stowplan run would not work here.",
 }
@@ -58,9 +59,10 @@ class UnreachableError(click.ClickException):
 @click.option(
     "--config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="KubeSchedulerConfiguration whose lease and profiles are checked.",
+    help="KubeSchedulerConfiguration of the scheduler: its plugins, lease and profiles are checked.",
 )
 @gates_options
+@plugins_option
 @click.option(
     "-o",
     "--output",
@@ -76,18 +78,21 @@ def doctor(
     context: str,
     config: Path | None,
     gates: "FeatureGates | None",
+    plugins: tuple[str, ...],
     output: str,
 ) -> None:
     """Check whether stowplan can schedule a cluster.
 
-    Checks the version of the API server, the user of the credentials, the clock, the API versions and rights
-    that a scheduler needs, the lease and its holder, and pending pods, and reads every object that a
-    scheduler reads, naming those that cannot be decoded. Nothing is changed on the cluster.
+    Checks the configuration with its plugins, the version of the API server, the user of the credentials, the
+    clock, the API versions and rights that a scheduler needs, the lease and its holder, and pending pods, and
+    reads every object that a scheduler reads, naming those that cannot be decoded. Nothing is changed on the
+    cluster.
 
     Exit code 0: it would work, maybe with warnings; 1: no pod would be scheduled; 2: the API server did not
     answer.
     """
-    address, findings = asyncio.run(_checked(kubeconfig, context, config, gates))
+    given = Given(kubeconfig, context, config, gates, plugins)
+    address, findings = asyncio.run(_checked(given))
     level = max((one["level"] for one in findings), key=list(_COLOURS).index)
     if output == "text":
         _show(address, cleaned(findings), level)
@@ -96,9 +101,17 @@ def doctor(
     ctx.exit(1 if level == "failed" else 0)
 
 
-async def _checked(
-    kubeconfig: Path | None, context: str, config: Path | None, gates: "FeatureGates | None"
-) -> tuple[str, list[dict[str, Any]]]:
+class Given(NamedTuple):
+    """The options of a scheduler."""
+
+    kubeconfig: Path | None
+    context: str
+    config: Path | None
+    gates: "FeatureGates | None"
+    plugins: tuple[str, ...]
+
+
+async def _checked(given: Given) -> tuple[str, list[dict[str, Any]]]:
     from stowplan.api.gates.feature_gates import DEFAULT_GATES
     from stowplan.cli.one_line import one_line_errors
     from stowplan.config import default_config
@@ -106,13 +119,16 @@ async def _checked(
     from stowplan.server.preflight import Preflight
 
     with one_line_errors():
-        given = DEFAULT_GATES if gates is None else gates
-        loaded = default_config(given) if config is None else load_any_file(config, given)
+        gates = DEFAULT_GATES if given.gates is None else given.gates
+        loaded = default_config(gates) if given.config is None else load_any_file(given.config, gates)
+    own = loaded.config.client_connection.kubeconfig
+    kubeconfig = Path(own) if own and given.kubeconfig is None else given.kubeconfig
     address = ""
     try:
-        async with connect(kubeconfig, context, "stowplan-doctor") as (client, address, _):
-            preflight = Preflight(client, loaded.config, given)
-            found = [finding.document() async for finding in preflight.findings()]
+        async with connect(kubeconfig, given.context, "stowplan-doctor") as (client, address, _):
+            preflight = Preflight(client, loaded.config, gates)
+            found = [*_of_configuration(given, gates, own)]
+            found += [finding.document() async for finding in preflight.findings()]
             if await RunningScheduler.find(client) is not None:
                 found.append(_EMBEDDED)
             return address, found
@@ -120,6 +136,39 @@ async def _checked(
         raise UnreachableError(error.message) from None
     except ApiError as error:
         raise UnreachableError(f"the API server at {address} does not answer: {error.message}") from None
+
+
+def _of_configuration(given: Given, gates: "FeatureGates", own: str) -> Iterator[dict[str, Any]]:
+    """Findings about --config: plugins, and the kubeconfig that `run` would use. `own` is its kubeconfig."""
+    from stowplan.cli.config import built_file
+    from stowplan.config import ConfigError
+    from stowplan.scheduler.framework.status import ProfileError
+
+    if given.config is None:
+        return
+    try:
+        _, built = built_file(str(given.config), gates, given.plugins)
+    except (ConfigError, ProfileError) as error:
+        message = " ".join(str(error).split())
+        yield {
+            "check": "config",
+            "level": "failed",
+            "message": f"{given.config}: {message}",
+            "effect": "stowplan run ends at its start",
+        }
+    else:
+        names = ", ".join(profile.scheduler_name for profile in built.profiles)
+        yield {"check": "config", "level": "ok", "message": f"{given.config} is valid, for {names}"}
+    if given.kubeconfig is None or (own and Path(own).resolve() == given.kubeconfig.resolve()):
+        return
+    in_pod = bool(own or os.environ.get("KUBERNETES_SERVICE_HOST"))
+    used = own or "the in-cluster configuration" + ("" if in_pod else ", which does not exist here")
+    yield {
+        "check": "kubeconfig",
+        "level": "warning" if in_pod else "failed",
+        "message": f"stowplan run ignores --kubeconfig if --config is set, and uses {used}",
+        "effect": f"set clientConnection.kubeconfig in {given.config}",
+    }
 
 
 def _show(address: str, findings: Sequence[dict[str, Any]], level: str) -> None:
