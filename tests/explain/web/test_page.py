@@ -3,12 +3,15 @@
 Screenshots are written to build/screenshots.
 """
 
+import json
 import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from time import sleep
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Route, expect, sync_playwright
@@ -16,6 +19,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Route, expect, sy
 from explain.samples import HOSTILE as HOSTILE_NAME
 from explain.samples import everything
 from localcluster.up.clusters import Up, up
+from stowplan.explain.document.past import AttentionDocument, MomentDocument, TrendColumns
 from stowplan.explain.report import page as report_page
 from waiting import PATIENCE
 
@@ -218,6 +222,61 @@ def test_a_pod_shows_its_owner_events_and_yaml_when_asked(page: Page, go: Callab
     go("cluster~node/node-0")
     page.locator("aside").get_by_text("Owner, requests, events, YAML").click()
     expect(page.locator("aside pre").first).to_contain_text("kind: Node")
+
+
+def test_the_first_view_says_what_is_wrong_and_leads_there(
+    cluster: Up, page: Page, go: Callable[[str], None]
+) -> None:
+    kubectl(cluster, "cordon", "node-2")
+    go("cluster")
+    strip = page.get_by_label("What needs attention")
+    expect(strip).to_contain_text("pods wait")
+    expect(strip).to_contain_text("scheduling gate example.com/quota")
+    expect(strip).to_contain_text("1 node cordoned")
+    expect(page.locator(".legend")).to_contain_text("hatched: cordoned")
+    shot(page, "attention")
+    strip.get_by_role("button", name="node-2").click()
+    expect(page.locator("aside h1")).to_have_text("node-2")
+    expect(page.locator("aside")).to_contain_text("NodeUnschedulable: ")
+    strip.get_by_text("scheduling gate example.com/quota").click()
+    expect(page.locator(".causes li.open")).to_contain_text("default/gated")
+    kubectl(cluster, "uncordon", "node-2")
+
+
+def test_the_map_is_shown_as_it_was(page: Page, go: Callable[[str], None]) -> None:
+    """With moments that the server would remember after half an hour."""
+    times = [f"2026-01-31T12:{minute:02}:00Z" for minute in range(30)]
+    trend = TrendColumns(tuple(times), tuple(range(30)), (0.5,) * 30)
+    figures = AttentionDocument(waiting=29, oldest=times[0], trend=trend)
+    then = MomentDocument(
+        time=times[3],
+        names=("node-0", "node-gone"),
+        fills={"cpu": [0.25, -1], "pods": [0.1, 1]},
+        unschedulable=[1, 0],
+        ready=[1, 1],
+        lanes={"active": 0},
+        changes=("1 node gone", "pending pods: 3, now 29"),
+    )
+    for path, document in (("attention", figures), (f"moments/{times[3].replace(':', '%3A')}", then)):
+        page.route(f"**/v1/{path}", partial(_answered, document.document()))
+    try:
+        go(f"cluster?by=&fill=cpu&at={times[3]}")
+        expect(page.locator(".past")).to_contain_text("1 node gone; pending pods: 3, now 29")
+        expect(page.locator("#heading")).to_have_text("2 nodes then")
+        expect(page.locator(".legend")).to_contain_text("outline: has no cpu")
+        shot(page, "then")
+        page.get_by_role("button", name="Back to now").click()
+        expect(page.locator("#heading")).to_contain_text("3 nodes · ")
+        assert "at=" not in page.url
+        page.get_by_label("Moment").fill("3")
+        expect(page.locator("#heading")).to_have_text("2 nodes then")
+        assert "at=2026-01-31" in page.url
+    finally:
+        page.unroute_all()
+
+
+def _answered(document: dict[str, Any], route: Route) -> None:
+    route.fulfill(body=json.dumps(document), content_type="application/json")
 
 
 def _late(route: Route) -> None:

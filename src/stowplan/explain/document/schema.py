@@ -17,6 +17,7 @@ from stowplan.explain.document.cluster import (
 from stowplan.explain.document.group import GroupDocument
 from stowplan.explain.document.objects import ObjectDocument
 from stowplan.explain.document.part import Part
+from stowplan.explain.document.past import AttentionDocument, MomentDocument
 from stowplan.explain.document.pending import PendingDocument
 from stowplan.explain.document.pod import PodDocument, SchedulingDocument
 from stowplan.explain.document.queue import Board, CostsDocument, DecisionsDocument, QueueDocument
@@ -51,6 +52,8 @@ DOCUMENTS: Final = (
     DecisionsDocument,
     CostsDocument,
     ObjectDocument,
+    AttentionDocument,
+    MomentDocument,
 )
 """All documents; the field `document` of their JSON tells them apart."""
 

@@ -31,6 +31,7 @@ from stowplan.explain.document.cluster import (
 )
 from stowplan.explain.document.group import GroupDocument
 from stowplan.explain.document.layers import Decider
+from stowplan.explain.document.past import AttentionDocument, MomentDocument
 from stowplan.explain.document.pending import PendingDocument
 from stowplan.explain.document.pod import PodDocument
 from stowplan.explain.document.queue import (
@@ -61,6 +62,7 @@ from stowplan.explain.web.evictions import SOURCE, explain_gone, with_evictions
 from stowplan.explain.web.groups import group_line, group_lines, group_map, namespaces, with_queue_and_members
 from stowplan.explain.web.history import EVERY, History, percentiles
 from stowplan.explain.web.nodes import Templates, node_document, node_rows, nodes_document, turned_away
+from stowplan.explain.web.past import Past, attention_document
 from stowplan.explain.web.queues import Oldest, cost_document, decision_line, lane_of, lane_pods
 from stowplan.explain.web.stream import Feed
 from stowplan.explain.web.turns import in_turns
@@ -100,6 +102,7 @@ class Inspection:
         self._leads = leads
         self.history = History(scheduler, self.lanes)
         self.feed = Feed(self)
+        self.past = Past()
         self._namespaces: tuple[tuple[int, int, int], set[str]] | None = None
         self._idle = 0
         """How many samples were taken since the last explanation."""
@@ -125,6 +128,9 @@ class Inspection:
     async def _follow(self) -> None:
         while True:
             self.history.sample()
+            scheduler = self.scheduler
+            if scheduler is not None:
+                self.past.sample(scheduler, self.lanes())
             self._idle += 1
             if self._idle == FORGET_AFTER:
                 self.forget()
@@ -175,6 +181,16 @@ class Inspection:
             if made.outcome == "bound" and now - made.time <= 10
         ]
         return round(len(times) / max(now - times[-1], 1.0), 1) if times else 0.0
+
+    def attention(self) -> AttentionDocument:
+        """What is wrong now, as figures."""
+        scheduler = self.scheduler
+        return AttentionDocument() if scheduler is None else attention_document(scheduler, self.past)
+
+    def moment(self, time: float) -> MomentDocument | None:
+        """How nodes and queue were at a time, as nearly as it is remembered."""
+        scheduler = self.scheduler
+        return None if scheduler is None else self.past.at(time, scheduler, self.lanes())
 
     # Nodes
 

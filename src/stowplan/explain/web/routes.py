@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from stowplan.api.catalogue import NODES, PODS, Resource
+from stowplan.api.meta import seconds_of
 from stowplan.api.status import ApiError
 from stowplan.explain.document.schema import json_schema
 from stowplan.explain.layers.reads import ClientReads, ObjectReads
@@ -40,6 +41,7 @@ class Routes:
             "nodes": self._nodes,
             "pods": self._pods,
             "podgroups": self._groups,
+            "attention": self._attention,
             "pending": self._pending,
             "queue": self._queue,
             "decisions": self._decisions,
@@ -65,6 +67,9 @@ class Routes:
         match rest.split("/"):
             case ["nodes", name]:
                 return await self._node(viewer, name)
+            case ["moments", time]:
+                await viewer.require_nodes()
+                return _found(self.inspection.moment(_time(time)), "moments", time)
             case ["nodes", name, "object"]:
                 await viewer.require_nodes()
                 return _found(await self._object(viewer, NODES, "", name), "nodes", name)
@@ -117,6 +122,10 @@ class Routes:
         await viewer.require_nodes()
         return self.inspection.nodes()
 
+    async def _attention(self, viewer: Viewer, query: Query) -> Any:
+        await viewer.require_nodes()
+        return self.inspection.attention()
+
     async def _node(self, viewer: Viewer, name: str) -> Any:
         await viewer.require_nodes()
         visible = await viewer.visible(self.inspection.namespaces())
@@ -168,6 +177,15 @@ def _limit(query: Query, default: int = MOST_PODS) -> int:
     if not text.isdecimal() or len(text) > 9:
         raise ApiError(400, "BadRequest", f"limit: expected a whole number, got {text[:40]!r}")
     return int(text)
+
+
+def _time(text: str) -> float:
+    try:
+        return seconds_of(text)
+    except ValueError:
+        raise ApiError(
+            400, "BadRequest", f"expected a time such as 2026-01-31T12:00:00Z, got {text[:40]!r}"
+        ) from None
 
 
 def _found(document: Any, plural: str, name: str) -> Any:

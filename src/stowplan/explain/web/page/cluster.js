@@ -1,8 +1,10 @@
 // The cluster at a glance: every node a tile, filled by a resource, or coloured by who turns a waiting pod away.
 
 import { get, groupPath, podPath } from "./api.js";
+import { attention } from "./attention.js";
 import { amount, el, empty, number, plural, real, rejection, show, table } from "./dom.js";
 import { legendOf as groupLegend, mapOf } from "./group.js";
+import { nodesThen, past } from "./past.js";
 import { Tiles } from "./tiles.js";
 
 const MOST_USED = "most used";
@@ -13,7 +15,7 @@ export async function cluster(place, { stream, open, choose, query }) {
   if (!nodes.names.length) return show(place, empty("No node yet. Add one:", "kubectl create -f node.yaml"));
   const state = {
     resource: query.get("fill") || MOST_USED,
-    key: query.get("by") ?? nodes.keys[0] ?? "",
+    key: query.get("by") ?? bestKey(nodes),
     pod: query.get("pod") || "",
     group: query.get("group") || "",
     map: null,
@@ -29,16 +31,41 @@ export async function cluster(place, { stream, open, choose, query }) {
   const legend = el("ul", { class: "legend" });
   const numbers = el("details", {}, el("summary", { class: "quiet" }, "The same as a table"));
   const heading = el("p", { class: "quiet", id: "heading" });
+  let moment = null; // the past that is shown
+  const drawn = () => (moment ? nodesThen(nodes, moment) : nodes);
   const tiles = new Tiles(canvas, {
-    onHover: (index, event) => hover(tip, nodes, state, index, event),
-    onOpen: (index) => open("node", nodes.names[index]),
+    onHover: (index, event) => hover(tip, drawn(), state, index, event),
+    onOpen: (index) => open("node", drawn().names[index]),
   });
   const refresh = () => {
-    heading.textContent = sentence(nodes, state);
-    show(legend, legendOf(nodes, state));
+    const of = drawn();
+    heading.textContent = sentence(of, state);
+    show(legend, legendOf(of, state));
     if (state.drawn) tiles.set(state.drawn.groups, state.drawn.painter());
-    else tiles.set(groupsOf(nodes, state.key), painter(nodes, state));
+    else tiles.set(groupsOf(of, state.key), painter(of, state));
   };
+  const usage = !state.pod && !state.group;
+  const slider = past({
+    at: query.get("at"),
+    show: (found) => {
+      moment = found;
+      place.classList.toggle("then", found !== null);
+      refresh();
+    },
+    chosen: (time) => choose({ at: time }),
+  });
+  const strip = usage
+    ? attention(stream, {
+        open,
+        fill: (resource) => {
+          state.resource = resource;
+          document.getElementById("resource").value = resource;
+          refresh();
+          choose({ fill: resource });
+        },
+        loaded: (found) => slider.update(found.trend.times),
+      })
+    : null;
   numbers.addEventListener("toggle", () => {
     if (numbers.open) show(numbers, numbers.firstChild, numbersOf(nodes, state));
   });
@@ -59,6 +86,7 @@ export async function cluster(place, { stream, open, choose, query }) {
   };
   show(
     place,
+    strip?.strip,
     el(
       "div",
       { class: "bar-row" },
@@ -112,6 +140,7 @@ export async function cluster(place, { stream, open, choose, query }) {
       heading,
     ),
     legend,
+    usage && slider.row,
     el("div", { class: "tiles-frame" }, canvas),
     numbers,
     tip,
@@ -135,7 +164,7 @@ export async function cluster(place, { stream, open, choose, query }) {
     refresh();
   });
   const select = () => {
-    tiles.selected = nodes.names.indexOf(decodeURI(location.hash).split("~node/")[1] ?? "");
+    tiles.selected = drawn().names.indexOf(decodeURI(location.hash).split("~node/")[1] ?? "");
     tiles.draw();
   };
   window.addEventListener("hashchange", select);
@@ -144,6 +173,7 @@ export async function cluster(place, { stream, open, choose, query }) {
   theme.addEventListener("change", refresh);
   return () => {
     off();
+    strip?.stop();
     window.removeEventListener("hashchange", select);
     theme.removeEventListener("change", refresh);
   };
@@ -184,6 +214,34 @@ function apply(nodes, change) {
   put(nodes.allocatable, allocatable, index);
 }
 
+// The label that splits the cluster best: whose values differ most in how full their nodes are. The first of the
+// usual ones (zone, region) if no other explains clearly more.
+function bestKey(nodes) {
+  const fills = nodes.names.map((_, index) => share(nodes, MOST_USED, index));
+  const [first = "", ...others] = nodes.keys;
+  const explained = (key) => (key ? shareExplained(fills, nodes.labels[key]) : 0);
+  return others.reduce((best, key) => (explained(key) > explained(best) + 0.2 ? key : best), first);
+}
+
+// The part of the variance of the values that groups explain, adjusted for their number: many explain anything.
+function shareExplained(fills, { values, index }) {
+  const sums = values.map(() => [0, 0]);
+  let all = 0;
+  let squares = 0;
+  fills.forEach((fill, row) => {
+    sums[index[row]][0] += 1;
+    sums[index[row]][1] += fill;
+    all += fill;
+    squares += fill * fill;
+  });
+  const groups = sums.filter(([count]) => count);
+  const degrees = fills.length - groups.length;
+  const total = squares - (all * all) / fills.length;
+  if (groups.length < 2 || groups.length > 24 || degrees <= 0 || total < 1e-9) return 0;
+  const rest = squares - groups.reduce((sum, [count, of]) => sum + (of * of) / count, 0);
+  return 1 - rest / degrees / (total / (fills.length - 1));
+}
+
 function groupsOf(nodes, key) {
   const all = nodes.names.map((_, index) => index);
   const column = nodes.labels[key];
@@ -216,12 +274,13 @@ function painter(nodes, state) {
     full = real("--fill-full");
   return (index) => {
     const fill = share(nodes, state.resource, index);
+    const absent = state.resource !== MOST_USED && !nodes.allocatable[state.resource]?.[index];
     return {
       fill,
       colour: fill >= 0.98 ? full : fill >= 0.8 ? high : low,
-      absent: state.resource !== MOST_USED && !nodes.allocatable[state.resource][index],
+      absent,
       ...stateOf(nodes, index),
-      words: `${Math.round(100 * fill)} %`,
+      words: absent ? "none" : `${Math.round(100 * fill)} %`,
     };
   };
 }
@@ -242,7 +301,7 @@ function legendOf(nodes, state) {
       item("var(--fill-high)", "80 % and more"),
       item("var(--fill-full)", "full"),
       state.resource !== MOST_USED &&
-        nodes.allocatable[state.resource].some((value) => !value) &&
+        nodes.allocatable[state.resource]?.some((value) => !value) &&
         el("li", { class: "quiet" }, `outline: has no ${state.resource}`),
       nodes.unschedulable.some(Boolean) && el("li", { class: "quiet" }, "hatched: cordoned"),
       nodes.ready.some((value) => !value) && el("li", { class: "quiet" }, "crossed: not ready"),
@@ -272,6 +331,7 @@ function sentence(nodes, state) {
     };
   };
   const most = nodes.resources.map(used).reduce((one, other) => (other.share > one.share ? other : one));
+  if (nodes.then) return `${count} then`;
   const { resource, has, taken, share } = state.resource === MOST_USED ? most : used(state.resource);
   return `${count} · ${amount(resource, taken)} of ${amount(resource, has)} ${resource} requested (${Math.round(100 * share)} %)`;
 }
@@ -289,7 +349,9 @@ function hover(tip, nodes, state, index, event) {
         el(
           "div",
           {},
-          `${name}: ${amount(name, nodes.requested[name][index])} of ${amount(name, nodes.allocatable[name][index])}`,
+          nodes.then
+            ? `${name}: ${Math.round(100 * nodes.requested[name][index])} % requested`
+            : `${name}: ${amount(name, nodes.requested[name][index])} of ${amount(name, nodes.allocatable[name][index])}`,
         ),
       ),
     nodes.unschedulable[index] ? el("div", {}, "cordoned") : null,
