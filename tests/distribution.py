@@ -1,4 +1,4 @@
-"""Which worker of pytest-xdist runs which test.
+"""Distribution of tests to the workers of pytest-xdist.
 
 Workers get one test at a time, but tests that look at the same processes go to one worker. Half of the
 workers begin with the tests that mostly wait (for processes, for leases, for a browser), the others with

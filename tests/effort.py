@@ -1,4 +1,4 @@
-"""How long property tests look for a counterexample.
+"""Number of examples in property tests.
 
 A run of the suite has to be short: a test gets a part of the examples that it asks for. With
 STOWPLAN_LONG_TESTS=10 it gets ten times as many as it asks for, and other ones each time (`make test-long`).

@@ -122,7 +122,7 @@ def test_part_of_a_gpu_is_taken_where_the_least_or_most_is_left(selection: str, 
 
 @pytest.mark.parametrize(("cpu_of_few_gpus", "best"), [(32, "few-gpus"), (48, "few-cpus")])
 def test_best_fit_leaves_the_least_cpu_and_gpu(cpu_of_few_gpus: int, best: str) -> None:
-    """What is left counts as the mean of its shares of 128 CPUs and of 8 GPUs."""
+    """The score is the mean of the free shares of 128 CPUs and of 8 GPUs."""
     nodes = [
         gpu_node("roomy", 4, cpu=32),
         gpu_node("few-gpus", 2, cpu=cpu_of_few_gpus),

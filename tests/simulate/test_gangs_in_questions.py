@@ -157,7 +157,7 @@ def test_an_explanation_of_a_manifest_knows_the_whole_gang(tmp_path: Path) -> No
 
 
 def test_the_example_gets_the_answer_that_its_scheduler_gives(tmp_path: Path) -> None:
-    """What docs/gangs.md shows of a cluster with gangs: 24 of 32 members fit in rack-a."""
+    """The example of docs/gangs.md: 24 of 32 members fit in rack-a."""
     shapes, changes = EXAMPLES / "nodes.yaml", ["--apply", str(EXAMPLES / "busy.yaml")]
     asked = [*changes, "--apply", str(EXAMPLES / "sweep.yaml"), "--apply", str(EXAMPLES / "training.yaml")]
     told = CliRunner().invoke(stowplan, ["whatif", "--from", str(shapes), *asked, "--json"])

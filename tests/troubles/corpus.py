@@ -60,7 +60,7 @@ class Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Remedies(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What must be offered, in words of its text."""
+    """Changes that must be offered, in words of their text."""
 
     first: str = ""
     command: tuple[str, ...] = ()
@@ -195,7 +195,7 @@ class Instance:
         return [self.filled(obj) for one in self.faults for obj in one.objects]
 
     def fill(self) -> list[Json]:
-        """What takes up the nodes."""
+        """Pods that take up the nodes."""
         fills = [one.fill for one in self.faults if one.fill is not None]
         return [self.filled(fill.deployment(self.counts[fill.pool])) for fill in fills]
 

@@ -66,7 +66,7 @@ def _first(document: Json) -> Json:
 
 
 def judged(instance: Instance, *, most_remedies: int | None = None) -> Complaints:
-    """What is wrong with the answer to a trouble, by aspect; nothing where it is true."""
+    """Complaints about the answer to a trouble, by aspect; none where it is true."""
     with world(instance) as found:
         try:
             answer = Answer.of(found)
@@ -154,7 +154,7 @@ def _about_change(found: World, change: Json) -> Iterator[str]:
 
 
 def _state(found: World) -> str:
-    """How the pods are after a remedy that did not help."""
+    """States of the pods after a remedy that did not help."""
     told = []
     for pod in found.pods()[:3]:
         conditions = pod["status"].get("conditions") or ()

@@ -347,7 +347,7 @@ def _quantities(text: str) -> Json:
 
 
 def _body_of(names: Sequence[str], flags: argparse.Namespace) -> Json:
-    """What `kubectl create KIND NAME` makes."""
+    """The object that `kubectl create KIND NAME` makes."""
     kind, *rest = names
     name = rest[-1]
     if kind in ("serviceaccount", "sa"):
@@ -375,7 +375,7 @@ def _pod_spec(obj: Json) -> Json:
 
 
 def _set_of(what: str, container: Json, words: Sequence[str], flags: argparse.Namespace) -> dict[str, Any]:
-    """What `kubectl set WHAT` changes in a container."""
+    """The change of `kubectl set WHAT` in a container."""
     if what == "resources":
         amounts = {"requests": _quantities(flags.requests), "limits": _quantities(flags.limits)}
         return {"resources": {name: value for name, value in amounts.items() if value}}

@@ -45,7 +45,7 @@ def page(answers: Mapping[str, str]) -> str:
 
 
 def section(trouble: Trouble, answer: str) -> str:
-    """What the page says about one trouble."""
+    """The section of one trouble."""
     said = "\n".join(_first_paragraphs(answer))
     return (
         f"### {trouble.title}\n\n{trouble.see.strip()}\n\n```text\n{said}\n```\n\n"

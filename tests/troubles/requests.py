@@ -42,7 +42,7 @@ class _Pieces(AbstractStreamWriter):
 
 
 class _Handlers:
-    """What `HttpClient` needs of a transport, without a socket."""
+    """A transport for `HttpClient` without a socket."""
 
     def __init__(self, handler: RequestHandler, headers: Mapping[str, str]) -> None:
         self._handler = handler

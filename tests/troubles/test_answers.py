@@ -10,7 +10,7 @@ from troubles.corpus import SIZES, Instance, Size, Trouble, troubles
 from troubles.judging import judged
 
 WRONG: dict[str, list[str]] = yaml.safe_load((Path(__file__).parent / "wrong.yaml").read_text()) or {}
-"""What is still wrong, by `trouble size`."""
+"""Aspects that are still wrong, by `trouble size`."""
 
 
 def instance_of(trouble: Trouble, size: Size) -> Instance:

@@ -111,7 +111,7 @@ class World:
     # Asking
 
     def command(self, *arguments: str) -> str:
-        """What a command prints on a terminal of this cluster. Raises CommandError."""
+        """Output of a command on a terminal of this cluster. Raises CommandError."""
 
         @asynccontextmanager
         async def connected(*_: Any) -> Any:

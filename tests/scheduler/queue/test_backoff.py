@@ -1,4 +1,4 @@
-"""How long a pod waits after failures."""
+"""Duration of backoff after failures."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""How long a pod waits after a failure, and when it may be tried before that."""
+"""Pods in backoff: until when, and the events that let them out earlier."""
 
 from math import floor
 

@@ -1,4 +1,4 @@
-"""Which waiting pods an event wakes."""
+"""Pods that an event moves out of unschedulablePods."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar

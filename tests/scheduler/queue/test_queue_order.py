@@ -1,4 +1,4 @@
-"""Which pod comes out next."""
+"""Order in which pods are popped."""
 
 from typing import Any
 
