@@ -1,11 +1,12 @@
 """A plan to rebalance: moves in order, each safe for budgets, each with what it gains.
 
 A move is an eviction; the engine says where the replacement goes, after everything that was moved before. To
-free a node it is cordoned first, or its pods would come back. A pod is only moved if its controller creates
+free a node it is cordoned first, or its pods would come back; nodes that were free before are cordoned only
+while a pod would go there. A pod is only moved if its controller creates
 it anew and its budgets let it go at that moment, with every earlier replacement ready.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -170,14 +171,14 @@ class _Planner:
     ) -> Plan:
         """Empty nodes, but for those that pods were moved to; `back`: uncordon them at the end.
 
-        Nodes that are free already are cordoned first, or the engine would often prefer them.
+        A node that is free already is left alone unless the engine would put a pod there: then it is cordoned
+        meanwhile.
         """
         targets: set[str] = set()
+        emptied: list[str] = []
         table = self.cluster.table
         open_rows = np.flatnonzero(table.valid & ~table.unschedulable).tolist()
-        freed = [table.names[row] for row in open_rows if is_free(row)]
-        self.cluster.cordon(*freed)
-        plan.steps += [Move("cordon", name) for name in freed]
+        free = {table.names[row] for row in open_rows if is_free(row)}
         for name in names:
             pods = [pod for pod in self.cluster.pods_on(name) if wanted(pod) and not is_daemon(pod)]
             left = self.most - len(plan.evictions)
@@ -186,46 +187,61 @@ class _Planner:
             if len(pods) > left:
                 plan.skipped[name] = f"{len(pods)} pods, and {left} moves are left"
                 continue
-            moves, why = self._emptied(name, pods, figure)
-            if moves is None:
+            steps, why = self._emptied(name, pods, figure, free)
+            if steps is None:
                 plan.skipped[name] = why
                 continue
-            freed.append(name)
-            plan.steps += [Move("cordon", name), *moves]
-            targets.update(move.to for move in moves)
-        if not plan.evictions:
-            plan.steps.clear()
-        elif back:
-            self.cluster.uncordon(*freed)
-            plan.steps += [Move("uncordon", name) for name in freed]
+            emptied.append(name)
+            plan.steps += steps
+            targets.update(step.to for step in steps if step.pod)
+        cordoned = [step.node for step in plan.steps if not step.pod]
+        again_open = [name for name in cordoned if back or name not in emptied]
+        self.cluster.uncordon(*again_open)
+        plan.steps += [Move("uncordon", name) for name in again_open]
         plan.after = figure()
         return plan
 
     def _emptied(
-        self, name: str, pods: Sequence[Pod], figure: Callable[[], float]
+        self, name: str, pods: Sequence[Pod], figure: Callable[[], float], free: Collection[str]
     ) -> tuple[list[Move] | None, str]:
-        """Move all these pods off a node, or nothing: also if they would only fill another empty one."""
+        """Move all these pods off a node, or nothing: also if that does not make the figure larger.
+
+        `free` are nodes that pods must not be moved to.
+        """
         fixed = next((pod for pod in pods if not movable(pod)), None)
         if fixed is not None:
             return None, f"{fixed.key} has no controller"
-        moves: list[Move] = []
-        why = ""
+        steps = [Move("cordon", name)]
         before = figure()
         with self.cluster.fork():
             self.cluster.cordon(name)
             for pod in pods:
-                move, why = self._moved(pod, 1 / len(pods))
-                if move is None:
-                    break
-                moves.append(move)
-            if len(moves) < len(pods):
-                return None, why
+                found, why = self._moved_beside(pod, 1 / len(pods), free)
+                if found is None:
+                    return None, why
+                steps += found
             if figure() <= before:
                 return None, "its pods would go to a node that is empty now"
-        self.cluster.cordon(name)
-        for move in moves:
-            self.cluster.evict(move.pod)
-        return moves, ""
+        for step in steps:
+            if step.pod:
+                self.cluster.evict(step.pod)
+            else:
+                self.cluster.cordon(step.node)
+        return steps, ""
+
+    def _moved_beside(self, pod: Pod, gain: float, free: Collection[str]) -> tuple[list[Move] | None, str]:
+        """Evict a pod; free nodes that it would go to are cordoned before."""
+        steps: list[Move] = []
+        while True:
+            with self.cluster.fork():
+                move, why = self._moved(pod, gain)
+            if move is None:
+                return None, why
+            if move.to not in free:
+                self.cluster.evict(pod.key)
+                return [*steps, move], ""
+            self.cluster.cordon(move.to)
+            steps.append(Move("cordon", move.to))
 
     def _moved(self, pod: Pod, gain: float = 0.0) -> tuple[Move | None, str]:
         """Evict a pod if its budgets let it go; where it is then, or why it cannot be moved."""

@@ -1,27 +1,24 @@
 """`stowplan plan`: lists of steps that improve a cluster, and carrying them out one by one."""
 
 import asyncio
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from stowplan.api.catalogue import NODES, PODS
-from stowplan.api.pod import Pod
-from stowplan.api.status import ApiError
 from stowplan.cli.explain.explain import connect
 from stowplan.cli.output import say
 from stowplan.cli.progress import elapsed
+from stowplan.cli.simulate.execution import ElsewhereError, Execution, StoppedError, carried_out
 from stowplan.cli.simulate.simulation import Simulation, simulation_options
 from stowplan.cli.values import AtLeast, OneOf, Seconds
-from stowplan.client.http import HttpClient
+from stowplan.explain.layout import plural
 
 if TYPE_CHECKING:
-    from stowplan.simulate.rebalance import Move, Plan
+    from stowplan.simulate import Cluster
+    from stowplan.simulate.rebalance import Plan
 
 _AIMS: Final = ("free-nodes", "even", "spread", "gpus")
 _AGENT: Final = "stowplan-plan"
-_EVERY: Final = 0.5
 
 
 @click.group("plan")
@@ -49,7 +46,8 @@ def rebalance_command(
 
     A move evicts a pod; the plan shows where the scheduler places its replacement, and the gain. When its
     turn comes, every move is allowed by PodDisruptionBudgets. Nothing is written without --execute, which
-    does one step at a time and stops at the first that does not go as planned.
+    does one step at a time. It plans again if a replacement goes to another node, and stops at any other
+    difference; nodes that it has cordoned and not emptied are uncordoned when it stops or is interrupted.
 
     \b
     free-nodes  empty whole nodes; they stay cordoned
@@ -57,88 +55,62 @@ def rebalance_command(
     spread      repair topology spread constraints
     gpus        free nodes with all of their GPUs
     """
-    from stowplan.simulate.rebalance import rebalance, report_of
+    from stowplan.simulate.rebalance import report_of
 
     if execute and not simulation.is_live:
         raise click.UsageError("--execute changes a cluster: expected a kubeconfig, not --from files")
     cluster = simulation.cluster()
-    try:
-        with elapsed("planning"):
-            found = rebalance(cluster, aim, most=moves, resource=resource)
-    except ValueError as error:
-        raise click.ClickException(str(error)) from None
+    wanted = Wanted(aim, moves, resource)
+    with elapsed("planning"):
+        found = wanted.plan(cluster)
     simulation.show(report_of(found))
-    if execute and found.steps:
-        uids = {pod.key: pod.metadata.uid for pod in cluster.pods}
-        done = asyncio.run(_execute(simulation, found, uids, timeout))
-        say(f"{done} of {len(found.steps)} steps done", err=True)
-        if done < len(found.steps):
-            raise SystemExit(1)
+    if execute and found.steps and not asyncio.run(_execute(simulation, wanted, cluster, found, timeout)):
+        raise SystemExit(1)
 
 
-async def _execute(simulation: Simulation, found: "Plan", uids: dict[str, str], timeout: float) -> int:
-    async with connect(simulation.kubeconfig, simulation.context, _AGENT) as (client, _, _):
-        executor = Executor(client, uids, timeout)
-        for number, step in enumerate(found.steps):
-            problem = await executor.do(step)
-            if problem:
-                say(f"stopped at step {number + 1}: {problem}", err=True)
-                return number
-        return len(found.steps)
+class Wanted(NamedTuple):
+    """What is to be improved, and by how many evictions."""
 
+    aim: str
+    moves: int
+    resource: str
 
-@dataclass(slots=True)
-class Executor:
-    """Does steps of a plan; `uids` are those of the pods when it was made."""
+    def plan(self, cluster: "Cluster") -> "Plan":
+        from stowplan.simulate.rebalance import rebalance
 
-    client: HttpClient
-    uids: dict[str, str]
-    timeout: float
-
-    async def do(self, step: "Move") -> str:
-        """Do one step; what was not as planned, "" if all was."""
         try:
-            if step.pod:
-                return await self._move(step)
-            change = {"spec": {"unschedulable": True if step.action == "cordon" else None}}
-            await self.client.patch(NODES, "", step.node, change)
-        except ApiError as error:
-            return f"{step.action} {step.pod or step.node}: {error.message}"
-        return ""
+            return rebalance(cluster, self.aim, most=self.moves, resource=self.resource)
+        except ValueError as error:
+            raise click.ClickException(str(error)) from None
 
-    async def _move(self, step: "Move") -> str:
-        namespace, _, name = step.pod.partition("/")
-        pods = await self._pods(namespace)
-        pod = next((one for one in pods if one.name == name), None)
-        if pod is None or pod.metadata.uid != self.uids.get(step.pod):
-            return f"{step.pod} is not the pod that it was"
-        if pod.spec.node_name != step.node:
-            return f"{step.pod} is on {pod.spec.node_name or 'no node'} instead of {step.node}"
-        known = {one.metadata.uid for one in pods}
-        await self.client.evict(namespace, name)
-        return await self._replaced(pod, known, step)
 
-    async def _replaced(self, pod: Pod, known: set[str], step: "Move") -> str:
-        """Wait until the replacement is ready on the node of the plan."""
-        owner = next((one.uid for one in pod.metadata.owner_references if one.controller), "")
-        waited = 0.0
-        state = "was not created"
-        while waited < self.timeout:
-            for one in await self._pods(pod.namespace):
-                owners = [ref.uid for ref in one.metadata.owner_references if ref.controller]
-                if one.metadata.uid in known or owner not in owners:
-                    continue
-                state = "found no node"
-                if one.spec.node_name:
-                    if one.spec.node_name != step.to:
-                        return f"{step.pod} is replaced on {one.spec.node_name} instead of {step.to}"
-                    state = "did not become ready"
-                    if any(each.type == "Ready" and each.status == "True" for each in one.status.conditions):
-                        say(f"{step.pod} moved from {step.node} to {step.to}", err=True)
-                        return ""
-            await asyncio.sleep(_EVERY)
-            waited += _EVERY
-        return f"the replacement of {step.pod} {state} within {self.timeout:g} s"
+async def _execute(
+    simulation: Simulation, wanted: Wanted, cluster: "Cluster", found: "Plan", timeout: float
+) -> bool:
+    """Carry a plan out; False if it stopped. It plans again if a replacement goes elsewhere.
 
-    async def _pods(self, namespace: str) -> list[Pod]:
-        return list((await self.client.list(PODS, Pod, namespace=namespace)).items)
+    Nodes that were cordoned and are not empty are uncordoned in any case, also if it is interrupted.
+    """
+    async with connect(simulation.kubeconfig, simulation.context, _AGENT) as (client, address, _):
+        execution = Execution(client, timeout, lambda line: say(line, err=True))
+        try:
+            while True:
+                try:
+                    await carried_out(execution, found, {pod.key: pod.metadata.uid for pod in cluster.pods})
+                    break
+                except ElsewhereError as different:
+                    left = wanted._replace(moves=wanted.moves - execution.moved)
+                    say(f"{different}: planning again, {plural(left.moves, 'move')} left", err=True)
+                    if not left.moves:
+                        break
+                    cluster = await simulation.read_again(client, address)
+                    found = left.plan(cluster)
+                    if not found.steps:
+                        say("no move improves it further", err=True)
+                        break
+        except StoppedError as problem:
+            say(f"stopped: {problem}", err=True)
+            return False
+        finally:
+            say(execution.summary, err=True)
+        return True

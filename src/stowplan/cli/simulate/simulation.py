@@ -17,6 +17,7 @@ from stowplan.cli.values import AtLeast
 
 if TYPE_CHECKING:
     from stowplan.api.meta import Object
+    from stowplan.client.http import HttpClient
     from stowplan.explain.report import Report
     from stowplan.scheduler.settings import Settings
     from stowplan.simulate import Cluster
@@ -80,6 +81,14 @@ class Simulation:
         settings = self.settings_for(snapshot.objects, manifests)
         with elapsed("building the table"):
             return Cluster.load(snapshot, settings=settings, seed=self.seed)
+
+    async def read_again(self, client: "HttpClient", address: str) -> "Cluster":
+        """The cluster of an API server as it is now."""
+        from stowplan.cli.explain.offline import read_lists
+        from stowplan.simulate import Cluster
+
+        snapshot = await read_lists(client, address)
+        return Cluster.load(snapshot, settings=self.settings_for(snapshot.objects), seed=self.seed)
 
     async def _listed(self) -> "Snapshot":
         from stowplan.cli.explain.offline import read_lists
