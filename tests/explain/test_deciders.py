@@ -40,7 +40,7 @@ def test_nobody_answers_to_a_name_that_no_scheduler_has() -> None:
         world.add_node("n")
         await world.add_pod("v", schedulerName="volcano")
         found = await told(world, "pods/d/v")
-        assert found["headline"] == "d/v is pending: nobody answers to schedulerName volcano"
+        assert found["headline"] == "d/v is pending: no scheduler answers to schedulerName volcano"
         assert found["decider"]["kind"] == "nobody"
         assert found["stoppedAt"] == "queued"
         assert found["remedy"] == (
@@ -115,7 +115,7 @@ def test_pending_looks_at_all_pods_and_says_which_are_not_decided_here() -> None
         assert [cause["name"] for cause in found["causes"]] == ["d/big"]
         (cause,) = found["elsewhere"]
         assert (cause["name"], cause["count"], cause["scheduler"]) == ("d/v-*", 3, "volcano")
-        assert cause["reason"] == "nobody answers to schedulerName volcano"
+        assert cause["reason"] == "no scheduler answers to schedulerName volcano"
         world.delete_pod("big")
         await world.settle(1)
         found = await told(world, "pending")

@@ -167,8 +167,8 @@ def test_waiting_pods_are_grouped_by_cause(dump: Path) -> None:
         "",
         " 2  shop/web-*  Insufficient cpu on 2, node(s) had untolerated taint(s) on 1 of 3 nodes",
         "                helped by: request 2 cpu (now 3), or tolerate dedicated=infer:NoSchedule",
-        " 1  shop/new-1  scheduling gate example.com/quota",
-        "                helped by: whoever owns the gate",
+        " 1  shop/new-1  held by scheduling gate example.com/quota",
+        "                helped by: the owner of gate example.com/quota removes it when its condition is met",
         "",
         f"source: {dump}",
     ]

@@ -103,7 +103,8 @@ def test_it_is_told_how_many_fit_where_and_who_stops_the_group() -> None:
     text = render_group(found)
     assert "PodGroup default/g is waiting: 2 of 4 needed members would fit in b" in text
     assert "What stops it in b: default/g-2 (asks for cpu 3)" in text
-    assert all(len(line) <= 100 for line in text.splitlines())
+    # Commands stay on one line, to be copied.
+    assert all(len(line) <= 100 for line in text.splitlines() if "kubectl" not in line)
 
 
 def test_what_is_said_to_help_does() -> None:
@@ -123,7 +124,7 @@ def test_what_is_said_to_help_does() -> None:
 @pytest.mark.parametrize(
     ("documents", "state", "reason"),
     [
-        ([pods(2)], "incomplete", "the PodGroup does not exist; 2 pods name it"),
+        ([pods(2)], "incomplete", "2 pods name it"),
         ([group(3), pods(2)], "incomplete", "2 of 3 pods exist"),
         ([group(2), pods(2, on="a0", cpu="1")], "placed", "2 of 2 pods have a node"),
         (

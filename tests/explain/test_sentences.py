@@ -83,8 +83,8 @@ PLACED = pod(
         (
             pod(gates=("quota",), would_go_to="a", feasible=3),
             "team/web is pending: held by scheduling gate quota",
-            "scheduling gate quota",
-            "whoever owns the gate",
+            "held by scheduling gate quota",
+            "the owner of gate quota removes it when its condition is met",
         ),
         (
             as_member(pod(state="fits", would_go_to="a", feasible=3), told_group(GROUP)),

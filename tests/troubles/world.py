@@ -45,7 +45,8 @@ class World:
         self.instance = instance
         self._clock = VirtualClock(runner.get_loop())
         gates = gates_with(GATES) if instance.gangs else DEFAULT_GATES
-        quick = replace(KubeletSettings(), start_delay=0.0, start_jitter=0.0, stop_delay=0.0, adopt=True)
+        # Not at once: events of one pod at one instant of virtual time would have one name.
+        quick = replace(KubeletSettings(), start_delay=0.1, start_jitter=0.0, stop_delay=0.0, adopt=True)
         plan = ClusterPlan(
             shapes=shapes(instance.size),
             settings=Settings.of(default_config(gates)),

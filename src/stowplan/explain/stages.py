@@ -36,9 +36,11 @@ def _stages(found: PodDocument, cause: str, remedy: str) -> Iterator[Stage]:
     for name in ("wanted", "created", "admitted"):
         yield Stage(name, "done")
     place = "" if found.queue is None else found.queue.place
-    if found.state != PLACED and (found.gates or place in _BEFORE_QUEUE):
+    if found.state != PLACED and (found.gates or (place in _BEFORE_QUEUE and not found.missing)):
         yield Stage("gated", "stopped", cause, remedy)
     yield Stage("gated", "done")
+    if found.state == PENDING and found.missing:
+        yield Stage("queued", "stopped", cause, remedy)
     if found.state == PENDING and found.decider is not None and found.decider.kind in ("nobody", "unknown"):
         yield Stage("queued", "stopped", cause, remedy)
     yield Stage("queued", "done")

@@ -58,6 +58,8 @@ LANES: Final = {
 }
 """The lanes of the queue, with their words."""
 
+NOT_READY: Final = "not ready: "
+"""Begin of the words about a pod whose containers run."""
 NOT_OURS: Final = "Not decided by this scheduler"
 NOT_RUNNING: Final = "On a node and not running"
 NOT_CREATED: Final = "Not created"

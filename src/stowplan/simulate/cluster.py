@@ -217,8 +217,14 @@ class Cluster(GroupScheduling):
         groups = self.table.groups
         first = next((pod for pod in self.pending.values() if groups.key_of(pod) == key), None)
         framework = next(iter(self.frameworks.values())) if first is None else self._framework(first)
-        topology = self.settings.gates["TopologyAwareWorkloadScheduling"]
-        explainer = GroupExplainer(framework, self.source, self._nominations(), placements=topology)
+        gates = self.settings.gates
+        explainer = GroupExplainer(
+            framework,
+            self.source,
+            self._nominations(),
+            placements=gates["TopologyAwareWorkloadScheduling"],
+            own_policy=gates["PodGroupPreemptionPolicy"],
+        )
         return explainer.steps(key)
 
     # Forks

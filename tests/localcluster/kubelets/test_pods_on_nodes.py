@@ -140,6 +140,33 @@ def test_a_bound_pod_runs_after_its_delay_and_looks_like_one_that_does() -> None
     live(story)
 
 
+def test_a_pod_with_a_readiness_gate_is_ready_while_its_condition_is_true() -> None:
+    async def story(place: Place) -> None:
+        def conditions() -> dict[str, tuple[str, str]]:
+            found = place.pod("p")["status"]["conditions"]
+            return {one["type"]: (one["status"], one.get("message") or "") for one in found}
+
+        def answer(status: str) -> None:
+            condition = {"type": "example.com/lb", "status": status}
+            body = {"status": {"conditions": [condition]}}
+            place.store.patch(PODS, "d", "p", body, PatchType.STRATEGIC, subresource="status")
+
+        place.add_pod("p", readinessGates=[{"conditionType": "example.com/lb"}])
+        await asyncio.sleep(5)
+        missing = 'corresponding condition of pod readiness gate "example.com/lb" does not exist.'
+        assert conditions()["ContainersReady"][0] == "True"
+        assert conditions()["Ready"] == ("False", missing)
+        answer("True")
+        await asyncio.sleep(1)
+        assert conditions()["Ready"] == ("True", "")
+        answer("False")
+        await asyncio.sleep(1)
+        refused = 'the status of pod readiness gate "example.com/lb" is not "True", but False'
+        assert conditions()["Ready"] == ("False", refused)
+
+    live(story)
+
+
 def test_a_pods_address_is_given_to_another_when_it_is_gone() -> None:
     async def story(place: Place) -> None:
         place.add_pod("p")

@@ -35,21 +35,20 @@ from stowplan.explain.document.preemption import Eviction
 from stowplan.explain.document.schema import Explained
 from stowplan.explain.document.workload import WorkloadDocument
 from stowplan.explain.explainers.causes import NEAREST, causes_of_documents, pending_document
-from stowplan.explain.explainers.elsewhere import unevaluated, with_profile_change
+from stowplan.explain.explainers.elsewhere import profile_for, unevaluated, with_profile_change
+from stowplan.explain.explainers.layered import with_layers
 from stowplan.explain.explainers.members import as_member, group_of_pod
 from stowplan.explain.explainers.notcreated import unread_of, workloads_without_pods
 from stowplan.explain.explainers.workload import explain_workload
 from stowplan.explain.layers.deciders import Deciders
-from stowplan.explain.layers.gaps import gaps_of
 from stowplan.explain.layers.owners import owner_of
 from stowplan.explain.layers.reads import ClientReads, DumpReads, ObjectReads
-from stowplan.explain.layers.starting import late_stages, may_be_stopped
+from stowplan.explain.layers.starting import may_be_stopped
 from stowplan.explain.sentences.pod import told_pod
-from stowplan.explain.states import GONE, PENDING, PLACED
+from stowplan.explain.states import GONE, PENDING
 from stowplan.scheduler.framework.budget import run_at_once
 from stowplan.scheduler.framework.registry import installed_plugins, load_plugin
 from stowplan.scheduler.settings import Settings
-from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.scheduler.table.table import ClusterTable
 from stowplan.simulate import Cluster
 from stowplan.simulate.creation.groups import groups_in_use
@@ -220,27 +219,29 @@ class Evaluation:
         """True if one of the profiles decides the pod."""
         return self._deciders.ours(pod) is not None
 
-    def ours(self, pod: Pod, nearest: int | None = None) -> PodDocument:
+    async def ours(self, pod: Pod, nearest: int | None = None) -> PodDocument:
         """The document about a pod of one of our profiles."""
         found = self.engine.explainer_for(pod).explain(self.engine.info(pod), nearest=nearest)
-        return self._finished(found, pod, self._deciders.ours(pod))
+        return await self._finished(found, pod, self._deciders.ours(pod), many=nearest is not None)
 
-    def on_its_node(self, pod: Pod) -> PodDocument:
+    async def on_its_node(self, pod: Pod) -> PodDocument:
         """The document about a pod on its node without why it is there."""
         engine, info = self.engine, self.engine.info(pod)
         found = unevaluated(info, engine.table, engine.source, self._deciders.ours(pod))
-        return self._finished(found, pod, found.decider)
+        return await self._finished(found, pod, found.decider, many=True)
 
     async def document(self, pod: Pod) -> PodDocument:
         """The document about any pod."""
         if self.is_ours(pod):
-            return self.ours(pod)
+            return await self.ours(pod)
         engine, decider = self.engine, await self._deciders.of(pod)
         found = unevaluated(engine.info(pod), engine.table, engine.source, decider)
         if decider.kind == "nobody" and found.state == PENDING:
-            tried = engine.explainer_for(pod).explain(engine.info(pod), nearest=0)
-            found = with_profile_change(found, pod, tried, next(iter(engine.frameworks)))
-        return self._finished(found, pod, decider)
+            profile = profile_for(pod.spec.scheduler_name, engine.frameworks)
+            renamed = replace(pod, spec=replace(pod.spec, scheduler_name=profile))
+            tried = engine.explainer_for(renamed).explain(engine.info(renamed), nearest=0)
+            found = with_profile_change(found, pod, tried, profile)
+        return await self._finished(found, pod, decider)
 
     async def member(self, pod: Pod) -> PodDocument:
         """The document about any pod, with commands for its changes and the group it waits for."""
@@ -249,18 +250,22 @@ class Evaluation:
             found = with_commands(found, await owner_of(pod, self.reads))
         return as_member(found, run_at_once(group_of_pod(engine.table.groups, pod, engine.group_steps)))
 
-    def _finished(self, found: PodDocument, pod: Pod, decider: Decider | None) -> PodDocument:
-        """The document with its decider, the layers after the decision, and what was not read."""
+    async def _finished(
+        self, found: PodDocument, pod: Pod, decider: Decider | None, *, many: bool = False
+    ) -> PodDocument:
+        """The document with its decider, the layers around the decision, and what was not read."""
         engine = self.engine
-        found = replace(found, decider=decider)
-        stages = late_stages(pod, found.node or "", engine.table, self.now, unread=engine.unread)
-        return told_pod(
-            replace(
-                found,
-                stages=stages if found.state == PLACED else (),
-                incomplete=gaps_of(found, pod, engine.unread, engine.settings.config.extenders),
-            )
+        found = await with_layers(
+            replace(found, decider=decider),
+            pod,
+            engine.table,
+            self.reads,
+            self.now,
+            extenders=engine.settings.config.extenders,
+            unread=engine.unread,
+            many=many,
         )
+        return told_pod(found)
 
 
 async def evaluated(
@@ -383,15 +388,9 @@ async def _causes_of(evaluation: Evaluation, namespace: str) -> tuple[PendingDoc
                 if not evaluation.is_ours(pod):
                     elsewhere.append(await evaluation.document(pod))
             elif may_be_stopped(pod):
-                document = evaluation.on_its_node(pod)
+                document = await evaluation.on_its_node(pod)
                 if document.stopped is not None:
                     not_started.append(document)
-
-        def explained(info: PodInfo) -> PodDocument:
-            progress.tick(info.key)
-            found = evaluation.ours(info.pod, NEAREST)
-            progress.advance()
-            return found
 
         groups: dict[str, GroupDocument | None] = {}
 
@@ -401,6 +400,15 @@ async def _causes_of(evaluation: Evaluation, namespace: str) -> tuple[PendingDoc
                 groups[key] = engine.explain_group(key)
             return None if key is None else groups[key]
 
+        ours = [pod for pod in waiting if evaluation.is_ours(pod)]
+        explained: dict[Any, PodDocument] = {}
+        for pod in ours:
+            template, group = engine.info(pod).template, group_of(pod)
+            told = pod.spec.scheduling_gates or (group is not None and group.is_waiting)
+            if not told and template not in explained:
+                progress.tick(pod.key)
+                explained[template] = await evaluation.ours(pod, NEAREST)
+                progress.advance()
         others = PendingDocument(
             elsewhere=causes_of_documents(elsewhere),
             not_started=causes_of_documents(not_started),
@@ -413,8 +421,9 @@ async def _causes_of(evaluation: Evaluation, namespace: str) -> tuple[PendingDoc
                 *(f"pods that cannot be created: {line}" for line in evaluation.unread_events),
             ),
         )
-        ours = [pod for pod in waiting if evaluation.is_ours(pod)]
-        found = pending_document(ours, engine.info, explained, group_of, engine.source, others)
+        found = pending_document(
+            ours, engine.info, lambda info: explained[info.template], group_of, engine.source, others
+        )
     return found, engine.notes
 
 

@@ -66,6 +66,10 @@ class GroupDocument(Part, frozen=True, kw_only=True, tag_field="document", tag="
     reason: str = ""
     message: str = ""
     """Message of the last scheduling attempt."""
+    exists: bool = True
+    """False for a group that pods name and that is not there."""
+    advice: tuple[str, ...] = ()
+    """What helps, in words, where no change could be tried."""
     policy: str = "gang"
     minimum: int = 1
     pods: int = 0
@@ -98,5 +102,12 @@ class GroupDocument(Part, frozen=True, kw_only=True, tag_field="document", tag="
     def in_short(self) -> GroupOfPod:
         """The group as the documents of its pods have it."""
         return GroupOfPod(
-            self.group, self.kind, self.state, self.reason, self.message, self.changes, self.headline
+            self.group,
+            self.kind,
+            self.state,
+            self.reason,
+            self.message,
+            self.changes,
+            self.headline,
+            self.remedy,
         )

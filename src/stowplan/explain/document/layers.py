@@ -25,6 +25,14 @@ class Decider(Part, frozen=True):
     text: str = ""
 
 
+class MissingObject(SparsePart, frozen=True):
+    """An object that a pod names and that does not exist. `near` exists and has almost the same name."""
+
+    kind: str
+    name: str
+    near: str = ""
+
+
 class Stage(SparsePart, frozen=True):
     """A layer that a pod or workload passes on its way from a wish to running containers.
 

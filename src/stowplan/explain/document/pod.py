@@ -5,7 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from stowplan.explain.document.decision import Decision
-from stowplan.explain.document.layers import Decider, Stage, StageName
+from stowplan.explain.document.layers import Decider, MissingObject, Stage, StageName
 from stowplan.explain.document.part import Part, SparsePart
 from stowplan.explain.document.preemption import Eviction, Preemption
 
@@ -165,6 +165,11 @@ class GroupChange(SparsePart, frozen=True):
     text: str
     domain: str
     outcome: str = ""
+    command: str = ""
+    """What to type."""
+    action: dict[str, str] | None = None
+    """For a change of the cluster: `{"addNode": "like-this"}`, `count` times."""
+    count: int = 1
 
 
 class GroupOfPod(Part, frozen=True):
@@ -177,6 +182,7 @@ class GroupOfPod(Part, frozen=True):
     message: str = ""
     changes: tuple[GroupChange, ...] = ()
     headline: str = ""
+    remedy: str = ""
 
 
 class Note(Part, frozen=True):
@@ -241,6 +247,8 @@ class PodDocument(Part, frozen=True, kw_only=True, tag_field="document", tag="po
     queue: QueueState | None = None
 
     gates: tuple[str, ...] = ()
+    missing: tuple[MissingObject, ...] = ()
+    """Objects that the pod names and that do not exist, so that it is not queued."""
     nominated_node: str | None = None
     evictions: Eviction | None = None
     """Pods that were evicted for this pod."""
@@ -266,6 +274,11 @@ class PodDocument(Part, frozen=True, kw_only=True, tag_field="document", tag="po
     def stopped(self) -> Stage | None:
         """The layer that does not go on."""
         return next((stage for stage in self.stages if stage.state == "stopped"), None)
+
+    @property
+    def not_yet(self) -> Stage | None:
+        """A layer that it has not passed yet, too soon to say that it is stopped there."""
+        return next((stage for stage in self.stages if stage.state == "unknown" and stage.text), None)
 
     @property
     def is_ours(self) -> bool:

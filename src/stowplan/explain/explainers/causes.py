@@ -15,8 +15,9 @@ from stowplan.explain.document.group import GroupDocument
 from stowplan.explain.document.pending import Cause, GroupOfCause, PendingDocument
 from stowplan.explain.document.pod import PodDocument
 from stowplan.explain.sentences.group import cause_of_group
+from stowplan.explain.sentences.held import cause_of_gates
 from stowplan.explain.sentences.lists import pods_by_one_name, told_pending
-from stowplan.explain.sentences.pod import cause, cause_of_gates, remedy
+from stowplan.explain.sentences.pod import cause, remedy
 
 if TYPE_CHECKING:
     from stowplan.scheduler.table.podinfo import PodInfo
@@ -107,8 +108,9 @@ def pending_document(
             group = None
         if group is not None:
             reason, helped = cause_of_group(group)
+            group = group if group.exists else None
         elif pod.spec.scheduling_gates:
-            reason, helped = cause_of_gates([gate.name for gate in pod.spec.scheduling_gates])
+            reason, helped = cause_of_gates([gate.name for gate in pod.spec.scheduling_gates], pod.namespace)
         else:
             looked = info(pod)
             known = by_template.get(looked.template)

@@ -3,12 +3,17 @@
 Where nobody decides a pod, it is tried with the first profile: naming that one may be the remedy.
 """
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
+from stowplan.api.names import closest
 from stowplan.api.pod import Pod
+from stowplan.explain.commands import patching
 from stowplan.explain.document.layers import Decider
 from stowplan.explain.document.pod import Change, PodDocument
 from stowplan.explain.explainers.facts import with_facts
+from stowplan.explain.sentences.held import GATE, gate_owner
 from stowplan.explain.sentences.words import outcome
 from stowplan.explain.states import FITS, PENDING, PLACED
 from stowplan.scheduler.framework.nominations import NO_NOMINATIONS
@@ -42,6 +47,36 @@ def with_profile_change(found: PodDocument, pod: Pod, tried: PodDocument, profil
         nodes=tried.feasible,
         patch={"spec": {"schedulerName": profile}},
         outcome=outcome(tried.would_go_to, tried.feasible),
+    )
+    return replace(found, changes=(change,))
+
+
+def profile_for(name: str, profiles: Iterable[str]) -> str:
+    """The profile to try for a pod whose scheduler nobody runs: the one that was probably meant, or the
+    first."""
+    known = [*profiles]
+    return closest(name, known) or known[0]
+
+
+def with_gate_change(found: PodDocument) -> PodDocument:
+    """The document of a pod with gates, with their removal as a change if a node would take it then.
+
+    Gates of a controller that is known to check something are that controller's to remove.
+    """
+    node = found.would_go_to
+    if not found.gates or node is None or any(map(gate_owner, found.gates)) or found.waits_for_group:
+        return found
+    namespace, _, name = found.pod.partition("/")
+    gates = " and ".join(found.gates)
+    change = Change(
+        kind=GATE,
+        text=f"remove {'gate' if len(found.gates) == 1 else 'gates'} {gates} in place of the owner",
+        node=node,
+        nodes=found.feasible,
+        outcome=outcome(node, found.feasible),
+        command=patching(
+            f"pod/{name}", namespace, [{"op": "remove", "path": "/spec/schedulingGates"}], "json"
+        ),
     )
     return replace(found, changes=(change,))
 

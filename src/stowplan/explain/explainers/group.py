@@ -5,23 +5,28 @@ are tried, also those after the first that finds no node. The table is left as i
 others may run between two of them.
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Hashable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+import numpy as np
 from msgspec.structs import replace
 
+from stowplan.api.coscheduling import CoschedulingPodGroup
+from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.pod_groups import INITIALLY_SCHEDULED, MAX_TREE_DEPTH, GroupObject, PodGroup
 from stowplan.api.rules.amounts import shown_amount
+from stowplan.explain.commands import patching
 from stowplan.explain.document.group import DomainOfGroup, GroupDocument, StoppedBy
 from stowplan.explain.document.pod import FunnelLine, GroupChange
 from stowplan.explain.document.preemption import GroupPreemption
 from stowplan.explain.explainers.changes import added_node, added_slices, like
 from stowplan.explain.explainers.preemption import group_preemption
 from stowplan.explain.explainers.rejections import Rejections
+from stowplan.explain.layers.owners import controller_of
 from stowplan.explain.sentences.group import told_group
 from stowplan.explain.states import FITS, INCOMPLETE, PLACED, WAITING
 from stowplan.runtime.logs import Logger
@@ -47,6 +52,7 @@ from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.framework.status import PluginError, Status
 from stowplan.scheduler.node_sampler import NodeSampler
 from stowplan.scheduler.pod_groups.algorithm import WHOLE_CLUSTER, GroupAlgorithm, Transaction
+from stowplan.scheduler.pod_groups.cycle import Agreement, GroupConflictError
 from stowplan.scheduler.table.pod_groups import GroupTree, PodGroupState
 from stowplan.scheduler.table.podinfo import PodInfo
 
@@ -56,8 +62,18 @@ MOST_PODS: Final = 50_000
 """With more pods on nodes preemption is not tried: all of lower priority are taken off at once for that."""
 MOST_NODES: Final = 16
 """How many nodes are added to a domain to see whether that is enough."""
+MOST_SHAPES: Final = 3
+"""How many shapes of nodes are added to see whether more of one are enough."""
+_ROOM: Final = "NodeResourcesFit"
 MOST_LEVELS: Final = MAX_TREE_DEPTH + 1
 """How many levels of a tree are looked into: no member further down is ever tried."""
+
+
+class Conflict(NamedTuple):
+    """A property that members of a group must share and do not, and what helps."""
+
+    reason: str
+    advice: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +111,7 @@ class GroupExplainer:
     """Explains groups on one table with one profile. `source` is what it tells people it looked at.
 
     `placements`: whether groups are kept to topology domains (gate TopologyAwareWorkloadScheduling).
+    `own_policy`: whether a group has a preemption policy (gate PodGroupPreemptionPolicy).
     """
 
     def __init__(
@@ -104,6 +121,7 @@ class GroupExplainer:
         nominations: Nominations = NO_NOMINATIONS,
         *,
         placements: bool = True,
+        own_policy: bool = False,
     ) -> None:
         self._framework = framework
         self._table = framework.table
@@ -111,6 +129,7 @@ class GroupExplainer:
         self._source = source
         self._nominations = nominations
         self._placements = placements
+        self._own_policy = own_policy
         self._points = GroupPoints(framework)
         self._lifecycle = Lifecycle(framework)
 
@@ -151,8 +170,13 @@ class GroupExplainer:
         """Pods name a group that does not exist."""
         name = key.split("/", 1)[1]
         found = GroupDocument(group=name, kind="PodGroup", state=INCOMPLETE, source=self._source)
-        reason = f"the PodGroup does not exist; {_count(state.all_count, 'pod names', 'pods name')} it"
-        return replace(_counted(found, state.all_count, state.scheduled_count), reason=reason)
+        reason = f"{_count(state.all_count, 'pod names', 'pods name')} it"
+        return replace(
+            _counted(found, state.all_count, state.scheduled_count),
+            reason=reason,
+            exists=False,
+            advice=(f"create PodGroup {name.partition('/')[2]}", "correct schedulingGroup of its pods"),
+        )
 
     # A composite group: its parts, and what each of them lacks
 
@@ -189,7 +213,10 @@ class GroupExplainer:
         if state is not None:
             found = _counted(found, state.all_count, state.scheduled_count)
         if found.pods < obj.minimum:
-            return replace(found, state=INCOMPLETE, reason=f"{found.pods} of {obj.minimum} pods exist")
+            reason = f"{found.pods} of {obj.minimum} pods exist"
+            more = _count(obj.minimum - found.pods, "more pod", "more pods")
+            advice = (f"create {more}", f"lower minCount to {found.pods}")
+            return replace(found, state=INCOMPLETE, reason=reason, advice=advice)
         if not waiting:
             reason = f"{found.scheduled} of {found.pods} pods have a node"
             return replace(found, state=PLACED, reason=reason)
@@ -203,11 +230,28 @@ class GroupExplainer:
             reason = f"{held} held by scheduling gates, {gated[0]} is the first"
             return replace(found, state=INCOMPLETE, reason=reason)
         tree = GroupTree(obj.group_key, obj)
+        conflict = self._conflict(tree, waiting)
+        if conflict is not None:
+            return replace(found, reason=conflict.reason, advice=conflict.advice)
         info = group_info(tree, {obj.group_key: waiting}, self._table)
         found = yield from self._search(found, info)
         if found.state == WAITING and root == obj.group_key:
             found = replace(found, preemption=self._preemption(info))
         return found
+
+    def _conflict(self, tree: GroupTree, waiting: Sequence[PodInfo]) -> Conflict | None:
+        """What the members do not agree on, so that the scheduler does not try them."""
+        check = Agreement(tree, self._own_policy)
+        for info in waiting:
+            try:
+                check.take(info.pod)
+            except GroupConflictError as error:
+                priority = tree.obj.priority
+                if info.priority != priority:
+                    reason = f"its pods must have its priority, {priority}: {info.key} has {info.priority}"
+                    return Conflict(reason, ("the same priorityClassName in the PodGroup and all its pods",))
+                return Conflict(str(error), ("make all its pods agree",))
+        return None
 
     def _begun(self, obj: GroupObject, kind: str) -> GroupDocument:
         said = (
@@ -360,7 +404,9 @@ class GroupExplainer:
         yield from self._more_nodes(found, info, best)
         if found.policy == "gang" and best.fits:
             lower = found.scheduled + best.fits
-            yield _change("minimum", f"minCount {lower} instead of {found.minimum}", best.placement.name)
+            text = f"minCount {lower} instead of {found.minimum}"
+            command = _lower_minimum(info.object, lower)
+            yield replace(_change("minimum", text, best.placement.name), command=command)
 
     def _without_constraint(self, found: GroupDocument, info: PodGroupInfo) -> GroupChange | None:
         """Whether the group fits if it need not be in one domain."""
@@ -375,10 +421,37 @@ class GroupExplainer:
         self, found: GroupDocument, info: PodGroupInfo, best: DomainTrial
     ) -> Iterator[GroupChange | None]:
         """How many more nodes like one of the domain are enough: tried with one, two, four and so on."""
-        rows = best.placement.rows_of(self._table)
-        node = self._table.nodes[int(rows[0])] if len(rows) else None
-        if node is None:
-            return
+        for node in self._useful_nodes(info, best):
+            change = yield from self._more_like(found, info, best, node)
+            if change is not None:
+                yield change
+                return
+
+    def _useful_nodes(self, info: PodGroupInfo, best: DomainTrial) -> list[Node]:
+        """Nodes of the domain that a member could take if they were empty: one of each shape, a few."""
+        table = self._table
+        rows = best.placement.rows_of(table)
+        try:
+            evaluation = self._framework.evaluate(info.pods[0], self._nominations)
+        except PluginError:
+            return []
+        taken = np.zeros(table.capacity, dtype=bool)
+        taken[evaluation.feasible_rows] = True
+        for status, rejected in evaluation.rejections().items():
+            if status.plugin == _ROOM:
+                taken[rejected] = True
+        shapes: dict[Hashable, Node] = {}
+        for row in rows.tolist():
+            node = table.nodes[row] if taken[row] else None
+            if node is not None:
+                labels = {k: v for k, v in node.metadata.labels.items() if v != node.name}
+                shape = (*sorted(node.status.allocatable.items()), *sorted(labels.items()))
+                shapes.setdefault(shape, node)
+        return [*shapes.values()][:MOST_SHAPES]
+
+    def _more_like(
+        self, found: GroupDocument, info: PodGroupInfo, best: DomainTrial, node: Node
+    ) -> Generator[None, None, GroupChange | None]:
         low, count, enough = 1, 1, 0
         while count <= MOST_NODES and not enough:
             if self._fits_with(found, info, best, node.name, count):
@@ -393,9 +466,11 @@ class GroupExplainer:
             else:
                 low = middle + 1
             yield None
-        if enough:
-            text = f"{_count(enough, 'more node', 'more nodes')} like {node.name}"
-            yield _change("nodes", text, best.placement.name)
+        if not enough:
+            return None
+        more = "one more node" if enough == 1 else f"{enough} more nodes"
+        change = _change("nodes", f"{more} like {node.name}", best.placement.name)
+        return replace(change, action={"addNode": node.name}, count=enough)
 
     def _fits_with(
         self, found: GroupDocument, info: PodGroupInfo, best: DomainTrial, like_node: str, count: int
@@ -416,6 +491,17 @@ class GroupExplainer:
                 return False
             same = [one for one in placements if one.name == best.placement.name]
             return bool(same) and self._tried(info, same[0]).fits >= found.needed
+
+
+def _lower_minimum(obj: GroupObject, lower: int) -> str:
+    """The command that lowers the minimum of a group; "" if it is its controller's to say."""
+    if controller_of(obj) is not None:
+        return ""
+    argument = "podgroup"
+    spec: dict[str, Any] = {"schedulingPolicy": {"gang": {"minCount": lower}}}
+    if isinstance(obj, CoschedulingPodGroup):
+        argument, spec = "podgroup.scheduling.x-k8s.io", {"minMember": lower}
+    return patching(f"{argument}/{obj.name}", obj.namespace, {"spec": spec}, "merge")
 
 
 def _change(kind: str, text: str, domain: str = "") -> GroupChange:

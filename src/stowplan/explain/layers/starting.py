@@ -10,10 +10,12 @@ from typing import Final
 
 from stowplan.api.meta import seconds_of
 from stowplan.api.node import Node
-from stowplan.api.pod import ContainerStatus, Pod
+from stowplan.api.pod import ContainerStatus, ContainerWaiting, Pod
 from stowplan.api.storage import PersistentVolumeClaim
 from stowplan.api.writes import Event
 from stowplan.explain.document.layers import Stage
+from stowplan.explain.layout import span
+from stowplan.explain.states import NOT_READY
 from stowplan.scheduler.plugins.volumebinding.claims import claim_name
 from stowplan.scheduler.table.table import ClusterTable
 from stowplan.scheduler.table.volumepools import class_of
@@ -25,6 +27,10 @@ _VOLUME_REASONS: Final = ("FailedMount", "FailedAttachVolume", "FailedMapVolume"
 _IMAGE_REASONS: Final = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
 _RESTARTING: Final = re.compile(r" restarting failed container=\S+ pod=\S+")
 """The part of a message that only repeats which container it is about."""
+_GATES_NOT_READY: Final = "ReadinessGatesNotReady"
+_GATE: Final = re.compile(r'readiness gate "([^"]+)"')
+_NAMED: Final = re.compile(r'(configmap|secret) "([^"]+)" not found', re.IGNORECASE)
+_CONFIG_KINDS: Final = {"configmap": "ConfigMap", "secret": "Secret"}
 _WARNING: Final = "Warning"
 
 
@@ -88,7 +94,14 @@ def _volumes(
     if pod.status.phase == "Pending":
         failed = _last_warning(events, _VOLUME_REASONS)
         if failed is not None:
-            yield Stage("volumes", "stopped", _said(failed), "see the volume's driver on that node")
+            yield Stage("volumes", "stopped", _said(failed), _volume_remedy(failed))
+
+
+def _volume_remedy(failed: Event) -> str:
+    named = _NAMED.search(failed.note)
+    if named is not None:
+        return f"create {_CONFIG_KINDS[named[1].lower()]} {named[2]}; the kubelet tries again by itself"
+    return "see the volume's driver on that node"
 
 
 def _unbound(name: str, claim: PersistentVolumeClaim, table: ClusterTable, events: Sequence[Event]) -> Stage:
@@ -132,17 +145,30 @@ def _started(
     if failed is not None:
         yield Stage("started", "stopped", _said(failed), f"see the kubelet of node {node}")
     yield from _unwell(node, known)
-    since = _since(pod)
-    if now is not None and (since is None or now - since < PATIENCE):
-        return
     if pod.status.phase == "Running":
-        unready = [one.name for one in pod.status.container_statuses if not one.ready]
-        listed = _listed(unready) if unready else "a readiness gate"
-        text = f"not ready: {listed} {'has' if len(unready) < 2 else 'have'} not become ready"
-        yield Stage("started", "stopped", text, "see the readiness probe and the logs of its containers")
-    elif now is not None:
+        yield _unready(pod, now)
+        return
+    since = _since(pod)
+    if now is not None and since is not None and now - since >= PATIENCE:
         text = f"the kubelet of node {node} has not started its containers"
         yield Stage("started", "stopped", text, f"see the kubelet of node {node}")
+
+
+def _unready(pod: Pod, now: float | None) -> Stage:
+    """A pod that runs and is not ready. Soon after its start that says little."""
+    ready = next((one for one in pod.status.conditions if one.type == "Ready"), None)
+    if ready is not None and ready.reason == _GATES_NOT_READY:
+        named = ", ".join(dict.fromkeys(_GATE.findall(ready.message)))
+        text = f"{NOT_READY}readiness gate {named} is not True"
+        return Stage("started", "stopped", text, f"whoever sets the condition {named} of the pod")
+    unready = [one.name for one in pod.status.container_statuses if not one.ready]
+    listed = _listed(unready) if unready else "the pod"
+    since = _since(pod)
+    age = "" if now is None or since is None else f" for {span(now - since)}"
+    text = f"{NOT_READY}{listed} {'is' if len(unready) < 2 else 'are'} running and not ready{age}"
+    soon = now is not None and since is not None and now - since < PATIENCE
+    remedy = f"its readiness probe; kubectl logs -n {pod.namespace} {pod.name} may say more"
+    return Stage("started", "unknown" if soon else "stopped", text, remedy)
 
 
 def _containers(pod: Pod) -> Iterator[Stage]:
@@ -154,7 +180,7 @@ def _containers(pod: Pod) -> Iterator[Stage]:
         message = _RESTARTING.sub("", waiting.message)
         said = f"{waiting.reason}: {message}" if message else waiting.reason
         text = f"container {status.name}: {said}{_last_end(status)}"
-        yield Stage("started", "stopped", text, _container_remedy(pod, status, waiting.reason))
+        yield Stage("started", "stopped", text, _container_remedy(pod, status, waiting))
 
 
 def _last_end(status: ContainerStatus) -> str:
@@ -166,14 +192,18 @@ def _last_end(status: ContainerStatus) -> str:
     return f"; it ended with exit code {ended.exit_code}{said}, {status.restart_count} restarts"
 
 
-def _container_remedy(pod: Pod, status: ContainerStatus, reason: str) -> str:
+def _container_remedy(pod: Pod, status: ContainerStatus, waiting: ContainerWaiting) -> str:
+    reason = waiting.reason
     if reason in _IMAGE_REASONS:
         images = {one.name: one.image for one in (*pod.spec.init_containers, *pod.spec.containers)}
         return f"an image that can be pulled instead of {images.get(status.name, '')}, or its pull secret"
     if reason == "CrashLoopBackOff":
         return f"kubectl logs -n {pod.namespace} {pod.name} -c {status.name} --previous says why it ends"
     if reason == "CreateContainerConfigError":
-        return "create the ConfigMap or Secret that it names"
+        named = _NAMED.search(waiting.message)
+        if named is None:
+            return "create the ConfigMap or Secret that it names"
+        return f"create {_CONFIG_KINDS[named[1].lower()]} {named[2]}; the kubelet tries again by itself"
     return f"kubectl describe pod -n {pod.namespace} {pod.name} has the kubelet's events"
 
 

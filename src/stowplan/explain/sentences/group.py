@@ -1,11 +1,10 @@
 """The sentences about a group of pods."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
 from stowplan.explain.document.group import GroupDocument
-from stowplan.explain.document.pod import GroupChange
 from stowplan.explain.layout import moment, plural, span
 from stowplan.explain.sentences.words import NO_CHANGE, SHOWN
 from stowplan.explain.states import FITS
@@ -21,8 +20,10 @@ def told_group(found: GroupDocument, now: float | None = None) -> GroupDocument:
         stop = replace(stop, headline=f"What stops it{where}: {stop.pod}{asks}")
     return replace(
         found,
-        headline=f"{found.kind} {found.group} {verb}{found.state}: {found.reason}",
-        remedy=group_remedy(found.changes) if found.is_waiting else "",
+        headline=f"{found.kind} {found.group} {verb}{found.state}: {found.reason}"
+        if found.exists
+        else f"{found.kind} {found.group} does not exist; {found.reason}",
+        remedy=group_remedy(found) if found.is_waiting else "",
         situation=tuple(_group_situation(found)),
         waits=tuple(_group_waits(found, now)),
         stopped_by=stop,
@@ -50,12 +51,14 @@ def _group_waits(found: GroupDocument, now: float | None) -> Iterator[str]:
         yield f"tried again in {span(until - now)} at the latest"
 
 
-def group_remedy(changes: Sequence[GroupChange]) -> str:
-    """The changes that would place a group, in a few words."""
-    texts = [f"{one.text} in {one.domain}" if one.domain else one.text for one in changes[:SHOWN]]
-    return ", or ".join(texts) or NO_CHANGE
+def group_remedy(found: GroupDocument) -> str:
+    """What would place a group, in a few words."""
+    changes = [f"{one.text} in {one.domain}" if one.domain else one.text for one in found.changes]
+    return ", or ".join([*found.advice, *changes][:SHOWN]) or NO_CHANGE
 
 
 def cause_of_group(group: GroupDocument) -> tuple[str, str]:
     """Why the members of a group wait, and what helps."""
-    return f"{group.kind}: {group.reason}", group_remedy(group.changes)
+    if not group.exists:
+        return f"{group.kind} {group.group.partition('/')[2]} does not exist", group.remedy
+    return f"{group.kind}: {group.reason}", group.remedy

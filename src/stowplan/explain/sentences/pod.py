@@ -7,11 +7,11 @@ from msgspec.structs import replace
 from stowplan.api.meta import timestamp
 from stowplan.explain.document.pod import Note, PodDocument, TooLarge
 from stowplan.explain.layout import moment, plural, span
-from stowplan.explain.sentences.group import group_remedy
+from stowplan.explain.sentences.held import cause_of_gates, cause_of_missing, remedy_elsewhere, undecided
 from stowplan.explain.sentences.preemption import made_room, was_evicted
-from stowplan.explain.sentences.words import NAMED, NO_CHANGE, SHOWN, brief, names
+from stowplan.explain.sentences.words import NAMED, NO_CHANGE, SHOWN, names
 from stowplan.explain.stages import stages_of
-from stowplan.explain.states import FITS, GONE, PENDING, PLACED, PLACES
+from stowplan.explain.states import FITS, GONE, NOT_READY, PENDING, PLACED, PLACES
 from stowplan.explain.wakes import objects_awaited, sentence
 
 
@@ -25,8 +25,9 @@ def told_pod(found: PodDocument, now: float | None = None) -> PodDocument:
     stages = stages_of(found, reason, helped)
     found = replace(found, stages=stages)
     stop = found.stopped
-    if stop is not None:
-        reason, helped = stop.text, stop.remedy
+    not_yet = stop or found.not_yet
+    if not_yet is not None:
+        reason, helped = not_yet.text, not_yet.remedy
     if found.evictions is not None:
         found = replace(found, evictions=replace(found.evictions, headline=made_room(found.evictions)))
     if found.evicted is not None:
@@ -55,10 +56,14 @@ def _headline(found: PodDocument) -> str:
     stop = found.stopped
     if stop is not None:
         bound = found.queue is None or found.queue.place not in ("waiting", "binding")
+        if bound and stop.text.startswith(NOT_READY):
+            return f"{found.pod} is on {found.node} and is {stop.text}"
         verb = "is on" if bound else "is to go to"
         return (
             f"{found.pod} {verb} {found.node} and {'does not run' if bound else 'is not bound'}: {stop.text}"
         )
+    if found.not_yet is not None:
+        return f"{found.pod} is on {found.node} and is {found.not_yet.text}"
     return f"{found.pod} is on {found.node}"
 
 
@@ -66,11 +71,13 @@ def _in_the_way(found: PodDocument) -> str:
     """Why a pod is pending, as briefly as a headline has it."""
     queue = found.queue
     if found.gates:
-        return f"held by scheduling {'gate' if len(found.gates) == 1 else 'gates'} {', '.join(found.gates)}"
+        return cause_of_gates(found.gates)[0]
+    if found.missing:
+        return cause_of_missing(found.missing)[0]
     if found.group is not None and found.waits_for_group:
         return found.group.headline
     if not found.is_ours:
-        return _undecided(found)
+        return undecided(found)
     if queue is not None and queue.place == "waiting":
         return f"{queue.node} is reserved, {', '.join(queue.held_by) or 'Permit'} holds it"
     if not found.nodes and found.incomplete:
@@ -86,12 +93,14 @@ def _in_the_way(found: PodDocument) -> str:
 
 def cause(found: PodDocument) -> str:
     """Why a pod waits, as a list of causes has it: with the reasons that rule out most nodes."""
+    if found.missing and not found.gates:
+        return cause_of_missing(found.missing)[0]
     if found.group is not None and found.waits_for_group:
         return f"{found.group.kind}: {found.group.reason}"
     if found.gates:
         return cause_of_gates(found.gates)[0]
     if not found.is_ours:
-        return _undecided(found)
+        return undecided(found)
     if found.state == FITS:
         return "about to be scheduled: a node fits"
     if not found.funnel or found.too_large or found.rejected_outright or found.feasible:
@@ -102,12 +111,14 @@ def cause(found: PodDocument) -> str:
 
 def remedy(found: PodDocument) -> str:
     """The changes that help a waiting pod most, in words."""
+    if found.missing and not found.gates:
+        return cause_of_missing(found.missing)[1]
     if found.group is not None and found.waits_for_group:
-        return group_remedy(found.group.changes)
+        return found.group.remedy
     if found.gates:
-        return cause_of_gates(found.gates)[1]
+        return cause_of_gates(found.gates, found.pod.partition("/")[0])[1]
     if not found.is_ours:
-        return _remedy_elsewhere(found)
+        return remedy_elsewhere(found)
     if found.state == FITS:
         return "nothing: wait"
     texts = [change.text for change in found.changes[:SHOWN]]
@@ -118,40 +129,6 @@ def remedy(found: PodDocument) -> str:
     if not texts and found.rejected_outright:
         texts = objects_awaited(found.wakes)[:SHOWN]
     return ", or ".join(texts) or NO_CHANGE
-
-
-def _undecided(found: PodDocument) -> str:
-    """Why a pod waits that the scheduler that answers does not decide."""
-    decider = found.decider
-    if decider is None:
-        return ""
-    if decider.kind == "nobody":
-        return f"nobody answers to schedulerName {decider.scheduler}"
-    if decider.kind == "unknown":
-        return f"schedulerName {decider.scheduler} is none of the profiles here"
-    said = brief(found.message)
-    return (
-        f"scheduler {decider.scheduler} decides it and {f'says: {said}' if said else 'has said nothing yet'}"
-    )
-
-
-def _remedy_elsewhere(found: PodDocument) -> str:
-    """What helps a pod that the scheduler that answers does not decide."""
-    decider = found.decider
-    if decider is None or decider.kind == "other":
-        name = "" if decider is None else decider.scheduler
-        return f"ask scheduler {name}, or evaluate with its configuration (--config)"
-    if decider.kind == "unknown":
-        return (
-            f"see whether scheduler {decider.scheduler} runs, or evaluate with its configuration (--config)"
-        )
-    texts = [f"start scheduler {decider.scheduler}", *(change.text for change in found.changes[:1])]
-    return ", or ".join(texts)
-
-
-def cause_of_gates(gates: Sequence[str]) -> tuple[str, str]:
-    """Why a pod with scheduling gates waits, and what helps."""
-    return f"scheduling gate {', '.join(gates)}", "whoever owns the gate"
 
 
 def _larger_than_any(short: Sequence[TooLarge]) -> str:

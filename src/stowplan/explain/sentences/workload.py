@@ -9,6 +9,7 @@ from stowplan.explain.document.pending import Cause
 from stowplan.explain.document.workload import WorkloadDocument
 from stowplan.explain.layout import plural
 from stowplan.explain.sentences.words import SHOWN
+from stowplan.explain.states import PLACED
 
 
 def told_workload(found: WorkloadDocument, now: float | None = None) -> WorkloadDocument:
@@ -62,6 +63,8 @@ def reason_of(cause: Cause) -> str:
     """Why the pods of a cause do not run, as the headline of one of them has it."""
     if cause.explanation is None:
         return cause.reason
+    if cause.explanation.state == PLACED:
+        return cause.explanation.cause or "not running yet"
     return cause.explanation.headline.partition(": ")[2] or cause.reason
 
 

@@ -18,7 +18,10 @@ _COLOURS: Final = {WAITING: "yellow", FITS: "green", PLACED: "green"}
 def render_group(found: GroupDocument, *, all_nodes: bool = False, palette: Palette = PLAIN) -> str:
     """The explanation as text."""
     found = cleaned(found)
-    lines = [*_headline(found, palette), *_situation(found), ""]
+    lines = _headline(found, palette)
+    if found.remedy:
+        lines += hanging(palette.paint("helped by: ", "green"), found.remedy)
+    lines += [*_situation(found), ""]
     if found.parts:
         lines += [*_parts(found.parts, palette), ""]
     if found.domains:
@@ -36,6 +39,11 @@ def render_group(found: GroupDocument, *, all_nodes: bool = False, palette: Pale
 
 def _headline(found: GroupDocument, palette: Palette) -> list[str]:
     """The headline, with the group and its state in colour."""
+    if not found.exists:
+        begin = f"{found.kind} {found.group}"
+        return hanging(
+            f"{found.kind} {palette.paint(found.group, 'bold')}", found.headline.removeprefix(begin)
+        )
     verb = "" if found.state == FITS else "is "
     reason = found.headline.removeprefix(f"{found.kind} {found.group} {verb}{found.state}: ")
     state = palette.paint(found.state, "bold", _COLOURS.get(found.state, "yellow"))
@@ -97,7 +105,11 @@ def _stop(stop: StoppedBy, palette: Palette) -> list[str]:
 def _changes(changes: Sequence[GroupChange], palette: Palette) -> list[str]:
     width = max(len(change.text) for change in changes)
     arrow = palette.paint("→", "green")
-    return [f"  {change.text:<{width}}  {arrow} {change.outcome}" for change in changes]
+    lines = []
+    for change in changes:
+        lines.append(f"  {change.text:<{width}}  {arrow} {change.outcome}")
+        lines += [f"    {line}" for line in change.command.splitlines()]
+    return lines
 
 
 def _short(key: str) -> str:

@@ -68,7 +68,8 @@ def incomplete_lines(incomplete: Sequence[str], palette: Palette) -> Iterator[st
 
 def _stopped(found: PodDocument, palette: Palette) -> Iterator[str]:
     """What helps a pod that is stopped outside of scheduling."""
-    if found.remedy and (found.state != PENDING or not found.is_ours):
+    outside = not found.is_ours or found.gates or found.missing or found.waits_for_group
+    if found.remedy and (found.state != PENDING or outside):
         yield from hanging(palette.paint("helped by: ", "green"), found.remedy)
 
 

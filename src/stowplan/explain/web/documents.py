@@ -43,21 +43,21 @@ from stowplan.explain.document.queue import (
     QueueDocument,
 )
 from stowplan.explain.explainers.causes import NEAREST, causes_of_documents, pending_document
-from stowplan.explain.explainers.elsewhere import unevaluated, with_profile_change
+from stowplan.explain.explainers.elsewhere import profile_for, unevaluated, with_profile_change
 from stowplan.explain.explainers.group import GroupExplainer
+from stowplan.explain.explainers.layered import with_layers
 from stowplan.explain.explainers.members import as_member, group_of_pod
 from stowplan.explain.explainers.notcreated import unread_of, workloads_without_pods
 from stowplan.explain.explainers.pod import Explainer
 from stowplan.explain.layers.deciders import Deciders
-from stowplan.explain.layers.gaps import gaps_of
 from stowplan.explain.layers.owners import owner_of
 from stowplan.explain.layers.reads import ClientReads, ObjectReads
-from stowplan.explain.layers.starting import late_stages, may_be_stopped
+from stowplan.explain.layers.starting import may_be_stopped
 from stowplan.explain.recorded import attempts_of, queue_state
 from stowplan.explain.sentences.group import told_group
 from stowplan.explain.sentences.lists import told_node
 from stowplan.explain.sentences.pod import told_pod
-from stowplan.explain.states import LANES, PENDING, PLACED
+from stowplan.explain.states import LANES, PENDING
 from stowplan.explain.web.evictions import SOURCE, explain_gone, with_evictions
 from stowplan.explain.web.groups import group_line, group_lines, group_map, namespaces, with_queue_and_members
 from stowplan.explain.web.history import EVERY, History, percentiles
@@ -301,7 +301,7 @@ class Inspection:
         if state.place != "unknown" or made is not None:
             attempts = () if made is None else attempts_of(made)
             found = replace(found, queue=state, attempts=attempts, wakes=state.wakers or found.wakes)
-        found = self._with_layers(scheduler, found, pod)
+        found = await self._with_layers(scheduler, found, pod, reads)
         found = as_member(found, await self._group_of(scheduler, pod))
         if found.changes:
             found = with_commands(found, await owner_of(pod, reads))
@@ -313,24 +313,25 @@ class Inspection:
         return Deciders(context.profiles, scheduler.informers.pods.objects.values, reads, context.clock.now())
 
     async def _unevaluated(self, scheduler: Scheduler, pod: Pod, decider: Decider) -> PodDocument:
-        """A pod that this scheduler does not decide; if nobody does, with the result of our first profile."""
-        info = self._info(scheduler, pod)
-        found = unevaluated(info, scheduler.context.cache.table, SOURCE, decider)
+        """A pod that this scheduler does not decide; if nobody does, with the result of a profile."""
+        table = scheduler.context.cache.table
+        found = unevaluated(self._info(scheduler, pod), table, SOURCE, decider)
         if decider.kind != "nobody" or found.state != PENDING:
             return found
-        tried = await self._explain(scheduler, info, nearest=0)
-        return with_profile_change(found, pod, tried, next(iter(scheduler.context.profiles)))
+        profile = profile_for(pod.spec.scheduler_name, scheduler.context.profiles)
+        renamed = replace(pod, spec=replace(pod.spec, scheduler_name=profile))
+        tried = await self._explain(scheduler, table.info(renamed), nearest=0)
+        return with_profile_change(found, pod, tried, profile)
 
     @staticmethod
-    def _with_layers(scheduler: Scheduler, found: PodDocument, pod: Pod) -> PodDocument:
-        """The document with the layers after the decision, and what was not evaluated."""
+    async def _with_layers(
+        scheduler: Scheduler, found: PodDocument, pod: Pod, reads: ObjectReads, *, many: bool = False
+    ) -> PodDocument:
+        """The document with the layers around the decision, and what was not read or evaluated."""
         context = scheduler.context
-        now = context.clock.now()
-        stages = late_stages(pod, found.node or "", context.cache.table, now)
-        return replace(
-            found,
-            stages=stages if found.state == PLACED else (),
-            incomplete=gaps_of(found, pod, {}, scheduler.settings.config.extenders),
+        extenders = scheduler.settings.config.extenders
+        return await with_layers(
+            found, pod, context.cache.table, reads, context.clock.now(), extenders=extenders, many=many
         )
 
     # Groups of pods
@@ -378,6 +379,7 @@ class Inspection:
             SOURCE,
             self._nominations(scheduler),
             placements=scheduler.settings.gates["TopologyAwareWorkloadScheduling"],
+            own_policy=scheduler.settings.gates["PodGroupPreemptionPolicy"],
         )
 
     async def _explain(self, scheduler: Scheduler, info: PodInfo, nearest: int | None = None) -> PodDocument:
@@ -436,6 +438,7 @@ class Inspection:
         scheduler = self.scheduler
         if scheduler is None:
             return PendingDocument(source=SOURCE)
+        reads = ClientReads(scheduler.context.client) if reads is None else reads
         waiting = [queued.pod.pod for queued in scheduler.context.queue if queued.pod.namespace in visible]
         table = scheduler.context.cache.table
         infos = {pod.metadata.uid: table.info(pod) for pod in waiting}
@@ -450,8 +453,8 @@ class Inspection:
             told = pod.spec.scheduling_gates or (group is not None and group.is_waiting)
             if not told and info.template not in explained:
                 found = await self._explain(scheduler, info, NEAREST)
-                explained[info.template] = told_pod(self._with_layers(scheduler, found, pod))
-        reads = ClientReads(scheduler.context.client) if reads is None else reads
+                found = await self._with_layers(scheduler, found, pod, reads, many=True)
+                explained[info.template] = told_pod(found)
         return pending_document(
             waiting,
             lambda pod: infos[pod.metadata.uid],
@@ -468,6 +471,8 @@ class Inspection:
         context = scheduler.context
         deciders = self._deciders(scheduler, reads)
         elsewhere: list[PodDocument] = []
+        undecided: dict[Any, PodDocument] = {}
+        """By template: pods that are alike are tried with one of our profiles once."""
         not_started: list[PodDocument] = []
         async for pods in in_turns(list(scheduler.informers.pods.objects.values())):
             for pod in pods:
@@ -476,13 +481,18 @@ class Inspection:
                 assumed = pod.metadata.uid in context.cache.assumed
                 if pod.spec.node_name or assumed:
                     if assumed or may_be_stopped(pod):
-                        found = self._on_its_node(scheduler, pod, deciders.ours(pod))
+                        found = await self._on_its_node(scheduler, pod, deciders.ours(pod), reads)
                         if found.stopped is not None:
                             not_started.append(found)
                 elif deciders.ours(pod) is None:
                     decider = await deciders.of(pod)
+                    template = self._info(scheduler, pod).template
+                    if template not in undecided:
+                        undecided[template] = await self._unevaluated(scheduler, pod, decider)
                     found = unevaluated(self._info(scheduler, pod), context.cache.table, SOURCE, decider)
-                    elsewhere.append(told_pod(self._with_layers(scheduler, found, pod)))
+                    found = replace(found, changes=undecided[template].changes)
+                    found = await self._with_layers(scheduler, found, pod, reads, many=True)
+                    elsewhere.append(told_pod(found))
         unknown = [one for one in elsewhere if one.decider is not None and one.decider.kind == "unknown"]
         everywhere = self.all_namespaces() <= set(visible)
         not_created = await workloads_without_pods(
@@ -498,11 +508,13 @@ class Inspection:
             ),
         )
 
-    def _on_its_node(self, scheduler: Scheduler, pod: Pod, decider: Decider | None) -> PodDocument:
+    async def _on_its_node(
+        self, scheduler: Scheduler, pod: Pod, decider: Decider | None, reads: ObjectReads
+    ) -> PodDocument:
         """A pod on its node, or on the way to it, without why it is there."""
         found = unevaluated(self._info(scheduler, pod), scheduler.context.cache.table, SOURCE, decider)
         found = replace(found, queue=queue_state(scheduler.context, pod.key))
-        return told_pod(self._with_layers(scheduler, found, pod))
+        return told_pod(await self._with_layers(scheduler, found, pod, reads, many=True))
 
     # The queue and the decisions
 

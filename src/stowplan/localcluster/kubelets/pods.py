@@ -31,6 +31,7 @@ from stowplan.localcluster.kubelets.podstatus import (
     restarted,
     started,
     statuses_of,
+    unmet_gates,
 )
 from stowplan.localcluster.kubelets.pretend import (
     PodBehaviour,
@@ -136,14 +137,14 @@ def next_step(pod: Json, memory: PodMemory) -> KubeletStep | None:
         return KubeletStep(KubeletAction.START, memory.first + memory.start)
     if has_changed(pod):
         return KubeletStep(KubeletAction.OBSERVE, memory.first)
-    if not is_ready(pod) and _has_ready_containers(pod):
+    if _has_ready_containers(pod) and is_ready(pod) == bool(unmet_gates(pod)):
         return KubeletStep(KubeletAction.READY, memory.first)
     if memory.found and not memory.behaviour.ends:
         return None
     if memory.restart is not None:
         return KubeletStep(KubeletAction.RESTART, memory.restart)
     end = _end(pod, memory)
-    if is_ready(pod):
+    if is_ready(pod) or _has_ready_containers(pod):
         return end
     ready = memory.begun + memory.ready
     return end if end is not None and end.at < ready else KubeletStep(KubeletAction.READY, ready)
@@ -171,13 +172,10 @@ def _end(pod: Json, memory: PodMemory) -> KubeletStep | None:
 
 
 def _has_ready_containers(pod: Json) -> bool:
-    """True if its containers are ready: then it is not ready only because its node has been away."""
+    """True if its containers are ready: then it is not ready only because its node has been away, or because
+    of its readiness gates."""
     statuses = list(statuses_of(pod))
-    return (
-        bool(statuses)
-        and all(one.get("ready") for one in statuses)
-        and not spec_of(pod).get("readinessGates")
-    )
+    return bool(statuses) and all(one.get("ready") for one in statuses)
 
 
 def _waits_with(pod: Json, reason: str) -> bool:

@@ -29,7 +29,7 @@ def started(pod: Json, host: str, ip: str, now: float, *, ready: bool = True) ->
         "podIPs": [{"ip": ip}],
         "startTime": status_of(pod).get("startTime") or stamp,
         "observedGeneration": pod["metadata"].get("generation", 1),
-        "conditions": _conditions(pod, dict.fromkeys(_STARTED, "True"), "", stamp)
+        "conditions": [*_conditions(pod, dict.fromkeys(_STARTED[:2], "True"), "", stamp), *_ready(pod, stamp)]
         if ready
         else [*_conditions(pod, dict.fromkeys(_STARTED[:2], "True"), "", stamp), *_unready(pod, stamp)],
         "initContainerStatuses": [
@@ -88,7 +88,10 @@ def made_ready(pod: Json, now: float) -> Json:
     stamp = timestamp(now)
     running = {"running": {"startedAt": stamp}}
     return {
-        "conditions": _conditions(pod, dict.fromkeys(_STARTED, "True"), "", stamp),
+        "conditions": [
+            *_conditions(pod, dict.fromkeys(_STARTED[:2], "True"), "", stamp),
+            *_ready(pod, stamp),
+        ],
         "containerStatuses": [
             {**_container(one, pod, running, ready=True), **_kept(one, pod)} for one in containers_of(pod)
         ],
@@ -132,9 +135,7 @@ def restarted(pod: Json, now: float, exit_code: int, *, ready: bool) -> Json:
         {**_container(one, pod, running, ready=ready, restarts=1), "lastState": _last(one, pod) or last}
         for one in containers_of(pod)
     ]
-    conditions = (
-        _conditions(pod, dict.fromkeys(_READINESS, "True"), "", stamp) if ready else _unready(pod, stamp)
-    )
+    conditions = _ready(pod, stamp) if ready else _unready(pod, stamp)
     return {"conditions": conditions, "containerStatuses": statuses}
 
 
@@ -180,6 +181,30 @@ def _conditions(pod: Json, values: dict[str, str], reason: str, stamp: str, mess
                 one[field] = text or None
         found.append(one)
     return found
+
+
+def unmet_gates(pod: Json) -> str:
+    """The readiness gates of a pod that keep it from being ready, in a kubelet's words; "" if none does."""
+    found = []
+    for gate in spec_of(pod).get("readinessGates") or ():
+        kind = gate.get("conditionType", "")
+        condition = condition_of(pod, kind)
+        if condition is None:
+            found.append(f'corresponding condition of pod readiness gate "{kind}" does not exist.')
+        elif condition.get("status") != "True":
+            found.append(
+                f'the status of pod readiness gate "{kind}" is not "True", but {condition.get("status")}'
+            )
+    return ", ".join(found)
+
+
+def _ready(pod: Json, stamp: str) -> list[Json]:
+    """The conditions of a pod whose containers are ready: its readiness gates decide about the pod."""
+    unmet = unmet_gates(pod)
+    containers = _conditions(pod, {"ContainersReady": "True"}, "", stamp)
+    if not unmet:
+        return [*containers, *_conditions(pod, {"Ready": "True"}, "", stamp)]
+    return [*containers, *_conditions(pod, {"Ready": "False"}, "ReadinessGatesNotReady", stamp, unmet)]
 
 
 def _unready(pod: Json, stamp: str) -> list[Json]:
