@@ -126,7 +126,7 @@ def test_messages_in_brief() -> None:
     assert brief("something else") == "something else"
 
 
-@pytest.mark.parametrize("name", ["pod.js", "group.js", "lists.js", "node.js"])
+@pytest.mark.parametrize("name", ["pod.js", "group.js", "pending.js", "queue.js", "node.js"])
 def test_the_page_makes_no_sentence(name: str) -> None:
     """Words that only headlines, causes and remedies have stand in the document, not in the page's code."""
     source = (files("stowplan.explain.web") / "page" / name).read_text("utf-8")
