@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 # The tests start many processes, which would all compile everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: up test collected test-long stories coverage fuzz-parsers fuzz-openapi wheel wheel-trial python-trials newcomer chart image image-trial docs docs-trial schema troubles lock man check lint types layers kubectl chromium mmdebstrap clean
+.PHONY: up test collected test-long stories coverage fuzz-parsers fuzz-openapi wheel wheel-trial python-trials newcomer chart image image-trial docs docs-trial schema page-shots lint-page troubles lock man check lint types layers kubectl chromium mmdebstrap clean
 
 up: $(INSTALLED)
 	$(BIN)/stowplan up --demo
@@ -96,6 +96,18 @@ image-trial: image
 schema: $(READY)
 	$(BIN)/python -c 'from stowplan.explain.document.schema import schema_text as text; print(text(), end="")' \
 	    > docs/decision-document.schema.json
+
+# Pictures of every view of the page, in windows of three sizes, light and dark, in build/page-shots.
+page-shots: $(READY) chromium
+	PYTHONPATH=tests $(BIN)/python -m explain.web.shots
+
+# The page's modules, checked and formatted as Prettier does. Needs Node.js; installs the tools into build/.
+lint-page:
+	mkdir -p build/page-tools
+	cp package.json eslint.config.mjs .prettierrc.json build/page-tools
+	npm --prefix build/page-tools install --no-audit --no-fund --silent
+	ln -sfn ../../src build/page-tools/src
+	cd build/page-tools && npx eslint src/stowplan/explain && npx prettier --check "src/stowplan/explain/**/*.js"
 
 # docs/troubles.md: the causes that keep pods from running, with the answers to them.
 troubles: $(READY)

@@ -114,6 +114,22 @@ class TurnedAway(Part, frozen=True):
     reason: str
 
 
+class DeviceOnNode(Part, frozen=True, kw_only=True):
+    """A device of a node. `claim` and `pods` hold it, unless the viewer may not see them.
+
+    `counters` are the counter sets that it draws from: devices that share one may exclude each other.
+    """
+
+    name: str
+    driver: str
+    pool: str
+    taken: bool
+    claim: str = ""
+    pods: tuple[str, ...] = ()
+    taints: tuple[str, ...] = ()
+    counters: tuple[str, ...] = ()
+
+
 class NodeDocument(Part, frozen=True, kw_only=True, tag_field="document", tag="node"):
     """Everything about one node; pods only of namespaces that the viewer may see."""
 
@@ -127,6 +143,8 @@ class NodeDocument(Part, frozen=True, kw_only=True, tag_field="document", tag="n
     resources: dict[str, ResourceOnNode] = msgspec.field(default_factory=dict)
     pods: tuple[PodOnNode, ...] = ()
     hidden_pods: int = 0
+    devices: tuple[DeviceOnNode, ...] = ()
+    device_count: int = 0
     could_take: tuple[CouldTake, ...] = ()
     turned_away: tuple[TurnedAway, ...] = ()
 

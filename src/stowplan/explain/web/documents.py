@@ -58,6 +58,7 @@ from stowplan.explain.sentences.group import told_group
 from stowplan.explain.sentences.lists import told_node
 from stowplan.explain.sentences.pod import told_pod
 from stowplan.explain.states import LANES, PENDING
+from stowplan.explain.web.devices import devices_on
 from stowplan.explain.web.evictions import SOURCE, explain_gone, with_evictions
 from stowplan.explain.web.groups import group_line, group_lines, group_map, namespaces, with_queue_and_members
 from stowplan.explain.web.history import EVERY, History, percentiles
@@ -213,6 +214,8 @@ class Inspection:
         evaluate = partial(self._evaluated, scheduler)
         could_take = await self._templates.could_take(scheduler, name, visible, evaluate)
         turned = await turned_away(scheduler, name, visible, evaluate)
+        devices, count = await devices_on(table, name, visible)
+        found = replace(found, devices=devices, device_count=count)
         return told_node(replace(found, could_take=tuple(could_take), turned_away=tuple(turned)))
 
     def _evaluated(self, scheduler: Scheduler, info: PodInfo) -> Evaluation:

@@ -20,6 +20,7 @@ from stowplan.explain.document.cluster import (
     TurnedAway,
 )
 from stowplan.explain.explainers.pod import unplaced
+from stowplan.explain.web.devices import device_counts
 from stowplan.explain.web.turns import in_turns
 from stowplan.scheduler import Scheduler
 from stowplan.scheduler.decisions import PodRecord
@@ -56,16 +57,25 @@ def nodes_document(table: ClusterTable) -> NodesDocument:
     lines = {name: line for line, name in enumerate(table.resources.names) if name is not None}
     shown = {name: line for name, line in lines.items() if table.allocatable[line, rows].any()}
     keys = grouping_keys(nodes)
+    devices = device_counts(table)
+
+    def column(driver: str, which: int) -> list[int]:
+        return [devices[driver].get(node.name, (0, 0))[which] for node in nodes]
+
     return NodesDocument(
         names=[node.name for node in nodes],
         keys=keys,
         labels={key: _indexed([node.metadata.labels.get(key, "") for node in nodes]) for key in keys},
-        resources=[*shown, "pods"],
+        resources=[*shown, *devices, "pods"],
         allocatable={
             **{name: table.allocatable[line, rows].tolist() for name, line in shown.items()},
+            **{driver: column(driver, 0) for driver in devices},
             "pods": table.allowed_pods[rows].tolist(),
         },
-        requested=requested(table, rows, shown),
+        requested={
+            **requested(table, rows, shown),
+            **{driver: column(driver, 1) for driver in devices},
+        },
         unschedulable=[int(node.spec.unschedulable) for node in nodes],
         ready=[int(is_ready(node)) for node in nodes],
     )

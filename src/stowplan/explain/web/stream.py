@@ -20,6 +20,7 @@ from stowplan.api.node import Node
 from stowplan.explain.document.cluster import Overview
 from stowplan.explain.document.queue import DecisionLine
 from stowplan.explain.web.access import Viewer
+from stowplan.explain.web.devices import Counts, DeviceCounts
 from stowplan.explain.web.nodes import is_ready, node_rows
 from stowplan.explain.web.redaction import namespaces_in, redacted
 from stowplan.scheduler import Scheduler
@@ -57,6 +58,8 @@ class NodeChanges:
         self._nodes: list[Node | None] = []
         self._resources: tuple[str | None, ...] = ()
         self._sent: npt.NDArray[np.int64] = np.empty((0, 0), dtype=np.int64)
+        self._counts = DeviceCounts()
+        self._devices: Counts = {}
 
     def look(self, table: ClusterTable | None) -> bytes:
         """The event; empty if nothing has changed."""
@@ -77,7 +80,11 @@ class NodeChanges:
         if used is None or known is None:
             self._load(table, resources)
             return RELOAD
-        change = {**self._amounts(table, merge_rows(used, known)), **self._states(table, known)}
+        devices = self._taken(table)
+        if devices is None:
+            self._load(table, resources)
+            return RELOAD
+        change = {**self._amounts(table, merge_rows(used, known)), **self._states(table, known), **devices}
         return event("nodes", change) if change else b""
 
     def _load(self, table: ClusterTable, resources: tuple[str | None, ...]) -> None:
@@ -90,6 +97,7 @@ class NodeChanges:
         self._places[self._rows] = np.arange(len(self._rows))
         self._nodes = [table.nodes[row] for row in self._rows.tolist()]
         self._sent = self._columns(table, self._rows)
+        self._devices = self._counts.of(table)
 
     @staticmethod
     def _columns(table: ClusterTable, rows: Rows) -> npt.NDArray[np.int64]:
@@ -137,6 +145,36 @@ class NodeChanges:
                 "allocatable": {**allocatable, "pods": table.allowed_pods[chosen].tolist()},
             }
         }
+
+    def _taken(self, table: ClusterTable) -> dict[str, Any] | None:
+        """Changed numbers of taken devices; None if devices came or went."""
+        before, self._devices = self._devices, self._counts.of(table)
+        if before is self._devices:
+            return {}
+        if _totals(before) != _totals(self._devices):
+            return None
+        changed = {
+            driver: {
+                self._place(table, node): taken
+                for node, (_, taken) in nodes.items()
+                if before[driver][node][1] != taken and table.row_of(node) is not None
+            }
+            for driver, nodes in self._devices.items()
+        }
+        found = {
+            driver: {"index": [*places], "requested": [*places.values()]}
+            for driver, places in changed.items()
+            if places
+        }
+        return {"devices": found} if found else {}
+
+    def _place(self, table: ClusterTable, node: str) -> int:
+        row = table.row_of(node)
+        return -1 if row is None else self._places.item(row)
+
+
+def _totals(counts: Counts) -> dict[str, dict[str, int]]:
+    return {driver: {node: total for node, (total, _) in nodes.items()} for driver, nodes in counts.items()}
 
 
 class Look(msgspec.Struct, frozen=True):

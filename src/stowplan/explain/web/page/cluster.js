@@ -208,6 +208,8 @@ function apply(nodes, change) {
     }
   };
   if (change.requested) put(nodes.requested, change.requested, change.index);
+  for (const [driver, { index, requested }] of Object.entries(change.devices ?? {}))
+    put(nodes.requested, { [driver]: requested }, index);
   if (!change.states) return;
   const { index, unschedulable, ready, allocatable } = change.states;
   put(nodes, { unschedulable, ready }, index);

@@ -24,6 +24,7 @@ export async function node(place, { name, open, close }) {
       ),
     el("h2", {}, "Requested"),
     strips(found),
+    found.devices.length > 0 && devices(found, open),
     found.couldTake.length > 0 && [
       el("h2", {}, "Could still take"),
       table(
@@ -69,6 +70,40 @@ export async function node(place, { name, open, close }) {
         .map(([key, value]) => ({ cells: [key, value] })),
     ),
   );
+}
+
+// Devices, a square each: taken ones are filled, tainted ones crossed; in words below, by holder.
+function devices(found, open) {
+  const taken = found.devices.filter((one) => one.taken);
+  const words = (one) =>
+    [
+      one.name,
+      one.taken ? `held by ${one.claim || "a claim of another namespace"}` : "free",
+      ...one.taints.map((taint) => `taint ${taint}`),
+      one.counters.length > 0 && `shares ${one.counters.join(", ")}`,
+    ]
+      .filter(Boolean)
+      .join(", ");
+  const squares = found.devices.map((one) =>
+    el("i", {
+      class: [one.taken ? "taken" : "free", one.taints.length > 0 && "tainted"].filter(Boolean).join(" "),
+      title: words(one),
+    }),
+  );
+  const holders = new Map();
+  for (const one of taken) {
+    const pods = one.pods.length ? one.pods : [one.claim || "a claim of another namespace"];
+    for (const holder of pods) holders.set(holder, [...(holders.get(holder) ?? []), one.name]);
+  }
+  const rows = [...holders].map(([holder, names]) => ({
+    cells: [holder, names.join(", ")],
+    open: taken.some((one) => one.pods.includes(holder)) ? () => open("pod", holder) : null,
+  }));
+  return [
+    el("h2", {}, `Devices (${number(taken.length)} of ${number(found.deviceCount)} taken)`),
+    el("div", { class: "devices of-node" }, squares),
+    rows.length > 0 && table(["held by", "devices"], rows, { caption: "Devices by holder" }),
+  ];
 }
 
 // Pods of one template that were turned away for one reason are one line.
