@@ -283,6 +283,8 @@ class Scheduler:
             GroupStatusWriter(context).submit,
             self.settings.gates,
             self.rngs.node_finder,
+            # A replay could not tell when other pods had their turn.
+            puts_aside=self._turns is None,
         )
 
     def _show(self, metrics: SchedulerMetrics, frameworks: Sequence[Framework]) -> None:

@@ -30,6 +30,15 @@ class Slice(Protocol):
         """True if the loop has to yield to other tasks."""
         ...
 
+    def begin_patience(self) -> None:
+        """From now on other pods wait for a search."""
+        ...
+
+    @property
+    def is_out_of_patience(self) -> bool:
+        """True if other pods have waited long enough."""
+        ...
+
 
 @dataclass(slots=True, kw_only=True)
 class CycleContext:

@@ -20,8 +20,8 @@ from stowplan.scheduler.framework.budget import Budget, Work
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 MOST: Final = 16
-"""Pods that are put aside at a time. The attempt of another one whose search is long is ended as if its time
-were up: it is tried again after its backoff."""
+"""Pods that are put aside at a time, and groups. The attempt of another one whose search is long is ended as
+if its time were up: it is tried again after its backoff."""
 
 
 class PutAsideError(Exception):

@@ -96,6 +96,8 @@ class NodeFinder:
         """Which of the best nodes a pod gets, and how many there are, if that is not left to chance."""
         self.group_budget: Budget | None = None
         """The budget of the group that is being placed, where its long searches are done in steps."""
+        self.gives_way: Callable[[], bool] | None = None
+        """True if a group whose search takes long has to be put aside, because other pods wait for it."""
 
     def find(
         self,
@@ -133,14 +135,22 @@ class NodeFinder:
         """The same for a member of a group, in steps where it takes long.
 
         All searches of the group share one budget, while the table stays as it is: what a member finds
-        depends on what the others hold.
+        depends on what the others hold. Raises PutAsideError if others wait too long for the table.
         """
         budget = self.group_budget
         while True:
             try:
                 return self.find(framework, pod, nominations, nominated_row, placement, budget)
             except LongSearchError as search:
-                yield from search.work
+                work = search.work
+            has_begun = False
+            for step in work:
+                # Not before it got further than the last time, when it was closed with a step to be done.
+                if has_begun and self.gives_way is not None and self.gives_way():
+                    work.close()
+                    raise PutAsideError
+                yield step
+                has_begun = True
 
     def find_with_extenders(
         self,

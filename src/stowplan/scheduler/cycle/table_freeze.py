@@ -17,6 +17,11 @@ class TableFreeze:
         self._deferred: deque[Callable[[], None]] = deque()
         self._waiting: list[Callable[[], None]] = []
 
+    @property
+    def is_in_the_way(self) -> bool:
+        """True if anything waits for the table to be released."""
+        return bool(self._deferred or self._waiting)
+
     def defer(self, change: Callable[[], None]) -> None:
         """Make a change as soon as the table is released, in order."""
         self._deferred.append(change)

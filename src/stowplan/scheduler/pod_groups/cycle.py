@@ -7,7 +7,7 @@ and goes back to the queue if members are left.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
@@ -25,6 +25,7 @@ from stowplan.runtime.logs import Ref
 from stowplan.scheduler.cache import CacheCorruptedError
 from stowplan.scheduler.cycle.context import CycleContext, describe
 from stowplan.scheduler.cycle.failure_handler import UNHANDLED, Failure, FailureHandler
+from stowplan.scheduler.cycle.long_searches import MOST, PutAsideError
 from stowplan.scheduler.cycle.profile import Profile
 from stowplan.scheduler.cycle.requests import EvictForGroup, Write
 from stowplan.scheduler.cycle.scheduling_cycle import TOP, NodeFinder, SchedulingCycle
@@ -62,10 +63,26 @@ class GroupConflictError(Exception):
     """A group is invalid before anything is tried; the text is kube-scheduler's."""
 
 
+REST: Final = 0.2
+"""Seconds until the search of a group that was put aside goes on, at least. Backoffs end at whole seconds, so
+other pods have the table for one to two seconds, and such a group has it for a fifth of the time at most."""
+
+
+@dataclass(slots=True)
+class _Aside:
+    """What is kept of an attempt that was put aside: its budget, the seconds it worked, and since when."""
+
+    budget: Budget
+    worked: float
+    since: float
+
+
 class PodGroupCycle:
     """Schedules groups, one after the other.
 
-    `report` has a group's condition written: status, reason and message.
+    `report` has a group's condition written: status, reason and message. `puts_aside`: a group whose search
+    for devices takes long while other pods wait returns to the queue, and its attempt goes on later. It
+    starts anew then and finds the answers there, as far as no devices changed.
     """
 
     def __init__(
@@ -78,6 +95,8 @@ class PodGroupCycle:
         report: Callable[[PodGroup, str, str, str], None],
         gates: FeatureGates,
         rng: Random,
+        *,
+        puts_aside: bool = True,
     ) -> None:
         self._context = context
         self._queue = queue
@@ -90,6 +109,12 @@ class PodGroupCycle:
         """`TimeSlice.paused` when the cycle began."""
         self._told = ""
         """The sentence for the events of members if their group is held back."""
+        self._puts_aside = puts_aside and not context.extenders
+        self._aside: dict[str, _Aside] = {}
+        """The attempts that are put aside, by the root of the group."""
+        self._attempt: _Aside
+        self._waited_for = False
+        """True if the patience of other pods has begun."""
         self.algorithms = {
             profile.name: GroupAlgorithm(
                 profile.framework,
@@ -121,9 +146,12 @@ class PodGroupCycle:
         began = context.timer()
         self._paused = context.slice.paused
         self._told = ""
+        self._waited_for = False
         entity.cost = entity.held_until = 0
         try:
             yield from self._schedule(entity, began)
+        except PutAsideError:
+            self._put_aside(entity, began)
         except GeneratorExit:
             for queued in list(entity.pods()):
                 self._single.put_back(queued)
@@ -154,9 +182,11 @@ class PodGroupCycle:
             context.cache.table,
         )
         algorithm = self.algorithms[profile.name]
-        with context.freeze.hold(), self._budgeted(began):
+        with context.freeze.hold(), self._budgeted(entity, began):
             cycle = GroupCycle(context.cache.table, root)
             result = yield from algorithm.run(root, cycle)
+            # From here on the table is as it was, but what comes of the result cannot begin anew.
+            self._finder.gives_way = None
             before = result.status.code
             result.complete()
             if context.hooks.group_searched is not None:
@@ -179,20 +209,70 @@ class PodGroupCycle:
         self._end(entity, _code(before), any_failed)
 
     @contextmanager
-    def _budgeted(self, began: float) -> Iterator[None]:
+    def _budgeted(self, entity: QueuedGroup, began: float) -> Iterator[None]:
         """Have the members of a group share the budget of one attempt."""
-        context = self._context
-        budget = Budget(context.timer, None, began=began, pauses=lambda: context.slice.is_over)
-        self._finder.group_budget = budget
+        context, attempt = self._context, self._aside.pop(entity.root, None)
+        if attempt is None:
+            budget = Budget(context.timer, None, began=began, pauses=lambda: context.slice.is_over)
+            attempt = _Aside(budget, 0.0, began)
+        attempt.budget.put_off(began - attempt.since)
+        self._attempt = attempt
+        self._finder.group_budget = attempt.budget
+        self._finder.gives_way = self._gives_way if self._puts_aside else None
         try:
             yield
         finally:
-            self._finder.group_budget = None
+            self._finder.group_budget = self._finder.gives_way = None
+
+    def _gives_way(self) -> bool:
+        """True if other pods have waited long enough for a search of the group."""
+        context = self._context
+        if not self._waited_for:
+            self._waited_for = True
+            context.slice.begin_patience()
+        if not context.slice.is_out_of_patience:
+            return False
+        if not (context.queue.may_pop or context.freeze.is_in_the_way):
+            return False
+        if len(self._aside) < MOST:
+            return True
+        self._forget_gone()
+        if len(self._aside) >= MOST:
+            self._attempt.budget.end()
+        return len(self._aside) < MOST
+
+    def _forget_gone(self) -> None:
+        """Forget the attempts of groups that were deleted while they were put aside."""
+        groups = self._context.cache.groups
+        self._aside = {root: one for root, one in self._aside.items() if groups.tree(root) is not None}
+
+    def _put_aside(self, entity: QueuedGroup, began: float) -> None:
+        """Return a group to the queue in the middle of its attempt."""
+        context, attempt = self._context, self._attempt
+        attempt.since = context.timer()
+        attempt.worked += self._worked(began)
+        self._aside[entity.root] = attempt
+        about = Ref(f"{entity.namespace}/{entity.name}")
+        text = "The search for devices takes long; other pods are scheduled meanwhile"
+        context.logger.info(2, text, podGroup=about)
+        for queued in list(entity.pods()):
+            now = context.find(queued.key)
+            if now is None or now.metadata.uid != queued.uid:
+                context.queue.done(queued.uid)
+                entity.remove(queued)
+            elif now is not queued.pod.pod:
+                queued.update(context.cache.table.info(now))
+        self._queue.put_aside(entity, context.clock.monotonic() + REST)
+        context.wake()
+
+    def _worked(self, began: float) -> float:
+        """Seconds of the scheduler's time since the cycle began."""
+        return self._context.timer() - began - self._context.slice.paused + self._paused
 
     def _charge(self, entity: QueuedGroup, began: float, code: Code) -> None:
-        """Add the time of the cycle so far to the group's; one that found no place may be held back."""
+        """Add the time of the attempt so far to the group's; one that found no place may be held back."""
         context = self._context
-        context.costs.spent(entity, context.timer() - began - context.slice.paused + self._paused)
+        context.costs.spent(entity, self._worked(began) + self._attempt.worked)
         if code is not Code.SUCCESS:
             self._told = context.costs.hold_back(entity)
 

@@ -5,7 +5,7 @@ back; *incomplete*, while its group or one above is not known; *pending*, while 
 or in flight. Pods without a group go their own way as before.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from stowplan.api.coscheduling import CoschedulingPodGroup
@@ -39,7 +39,7 @@ from stowplan.scheduler.queue.requeue import Requeuer
 from stowplan.scheduler.queue.scheduling_queue import SchedulingQueue
 from stowplan.scheduler.queue.sub_queues import ProfileRules, SortKey, Strategy, SubQueues, nanoseconds
 from stowplan.scheduler.queue.waiting_group import Group
-from stowplan.scheduler.table.pod_groups import PodGroups
+from stowplan.scheduler.table.pod_groups import GroupTree, PodGroups
 from stowplan.scheduler.table.podinfo import PodInfo
 
 
@@ -341,11 +341,7 @@ class GroupSchedulingQueue(SchedulingQueue):
         places.check_group_absent(group)
         self._last_popped = ""
         tree = self.groups.tree(group.root)
-        pending = [
-            (leaf.key, queued)
-            for leaf in ([] if tree is None else tree.leaves)
-            for queued in self.pending.take(leaf.key)
-        ]
+        pending = [] if tree is None else self._take_pending(tree)
         if tree is None or not pending:
             return
         tried = {member.uid for member in group.pods()}
@@ -356,12 +352,7 @@ class GroupSchedulingQueue(SchedulingQueue):
             code = "error"  # a place was found, but no member could take it: do not retry in a loop
         helped = group.root in self._helped
         self._helped.discard(group.root)
-        again = self._entities[group.key] = QueuedGroup(group.root, tree.obj, pending[0][1])
-        by_leaf: dict[str, list[QueuedPod]] = {}
-        for leaf, queued in pending:
-            by_leaf.setdefault(leaf, []).append(queued)
-        for leaf, members in by_leaf.items():
-            again.add_all(leaf, members)
+        again = self._regrouped(group, tree.obj, pending)
         self._note_attempt(again, group, code, any_failed)
         held = code != "success" and self._hold_back(again)
         if code != "success" and places.backoff.is_backing_off(again, self._clock.monotonic()):
@@ -372,6 +363,45 @@ class GroupSchedulingQueue(SchedulingQueue):
             self._failed[again.key] = again
             if helped:
                 self._wake_failed(again, SCHEDULE_ATTEMPT_FAILURE)
+
+    def put_aside(self, group: QueuedGroup, until: float) -> None:
+        """Take back a group in the middle of its cycle, which starts anew at `until` at the earliest.
+
+        Its attempt goes on then: nothing counts as a failure, or as an attempt more.
+        """
+        self._places.check_group_absent(group)
+        for queued in list(group.pods()):
+            queued.attempts -= 1
+            self.in_flight.end(queued.uid)
+            self._count_rejectors(queued, 1)
+            self._add_member(queued)
+        self._last_popped = ""
+        tree = self.groups.tree(group.root)
+        pending = [] if tree is None else self._take_pending(tree)
+        if tree is None or not pending:
+            return
+        again = self._regrouped(group, tree.obj, pending)
+        _carry_over(group, again)
+        again.attempts -= 1
+        again.backoff_until = None
+        again.held_until = nanoseconds(until)
+        self._places.to_backoff(again, SCHEDULE_ATTEMPT_FAILURE)
+
+    def _take_pending(self, tree: GroupTree) -> list[tuple[str, QueuedPod]]:
+        """The members of a tree that wait for its cycle to end, with the keys of their PodGroups."""
+        return [(leaf.key, queued) for leaf in tree.leaves for queued in self.pending.take(leaf.key)]
+
+    def _regrouped(
+        self, group: QueuedGroup, obj: GroupObject, pending: Sequence[tuple[str, QueuedPod]]
+    ) -> QueuedGroup:
+        """A new entry for a group, with these members."""
+        again = self._entities[group.key] = QueuedGroup(group.root, obj, pending[0][1])
+        by_leaf: dict[str, list[QueuedPod]] = {}
+        for leaf, queued in pending:
+            by_leaf.setdefault(leaf, []).append(queued)
+        for leaf, members in by_leaf.items():
+            again.add_all(leaf, members)
+        return again
 
     def _hold_back(self, group: QueuedGroup) -> bool:
         """A group of scheduler-plugins backs off at least as long as its plugin says, regardless of events.
@@ -488,14 +518,7 @@ class GroupSchedulingQueue(SchedulingQueue):
 
     def _note_attempt(self, again: QueuedGroup, before: QueuedGroup, code: str, any_failed: bool) -> None:
         """Carry over what is known of a group from the attempt that it comes back from."""
-        again.attempts = before.attempts
-        again.first_attempt = before.first_attempt
-        again.timestamp = before.timestamp
-        again.unschedulable_count = before.unschedulable_count
-        again.consecutive_errors = before.consecutive_errors
-        again.backoff_until = before.backoff_until
-        again.cost = before.cost
-        again.held_until = before.held_until
+        _carry_over(before, again)
         if code == "success":
             again.unschedulable_count = again.consecutive_errors = 0
             if any_failed:
@@ -576,3 +599,14 @@ class GroupSchedulingQueue(SchedulingQueue):
 
     def _say(self, text: str, queued: QueuedPod) -> None:
         self._places.log(5, text, pod=Ref(queued.key))
+
+
+def _carry_over(before: QueuedGroup, again: QueuedGroup) -> None:
+    again.attempts = before.attempts
+    again.first_attempt = before.first_attempt
+    again.timestamp = before.timestamp
+    again.unschedulable_count = before.unschedulable_count
+    again.consecutive_errors = before.consecutive_errors
+    again.backoff_until = before.backoff_until
+    again.cost = before.cost
+    again.held_until = before.held_until

@@ -18,6 +18,7 @@ from stowplan.api.devices import (
     Device,
     DeviceClass,
     DeviceID,
+    DeviceRequestAllocationResult,
     DeviceTaint,
     DeviceTaintRule,
     ResourceClaim,
@@ -235,7 +236,7 @@ class AllocatedState:
         self.shared: Counter[DeviceID] = Counter()
         self.capacity: dict[DeviceID, Consumed] = {}
         self.pool_versions: Counter[PoolID] = Counter()
-        """Changes with every device of a pool that is taken, or free again."""
+        """A number for the devices of a pool that are taken, the same whenever the same ones are."""
         self.log = ChangeLog()
         """The numbers of the pools of which devices were taken, or are free again."""
         self._numbers: dict[PoolID, int] = {}
@@ -253,8 +254,9 @@ class AllocatedState:
         """The pool that a number in the log stands for."""
         return self._pools[number]
 
-    def _touch(self, pool: PoolID) -> None:
-        self.pool_versions[pool] += 1
+    def _touch(self, pool: PoolID, change: int) -> None:
+        """Note that something of a pool was taken (its hash) or is free again (minus its hash)."""
+        self.pool_versions[pool] += change
         self.log.append(self.number_of(pool))
 
     def is_allocated(self, device: DeviceID) -> bool:
@@ -268,9 +270,9 @@ class AllocatedState:
             if result.share_id is None:
                 self.devices[id] += 1
                 if self.devices[id] == 1:
-                    self._touch(id[:2])
+                    self._touch(id[:2], hash(id))
                 continue
-            self._touch(id[:2])
+            self._touch(id[:2], _hash_of_share(result))
             self.shared[id] += 1
             if result.consumed_capacity:
                 add_consumed(self.capacity, id, _quantities(result.consumed_capacity))
@@ -283,12 +285,17 @@ class AllocatedState:
             if result.share_id is None:
                 _uncount(self.devices, id)
                 if id not in self.devices:
-                    self._touch(id[:2])
+                    self._touch(id[:2], -hash(id))
                 continue
-            self._touch(id[:2])
+            self._touch(id[:2], -_hash_of_share(result))
             _uncount(self.shared, id)
             if result.consumed_capacity:
                 remove_consumed(self.capacity, id, _quantities(result.consumed_capacity))
+
+
+def _hash_of_share(result: DeviceRequestAllocationResult) -> int:
+    consumed = result.consumed_capacity or {}
+    return hash((result.id, tuple(sorted((name, str(amount)) for name, amount in consumed.items()))))
 
 
 def _quantities(raw: Mapping[str, str | int | float]) -> Consumed:

@@ -22,6 +22,9 @@ from stowplan.scheduler.table.devices import AllocatedState, Classes
 _MOST_KEYS: Final = 32
 """Number of kinds of claims for which searches are kept, the latest used."""
 
+_MOST_EARLIER: Final = 1024
+"""Number of earlier searches that are kept for one kind of claims."""
+
 
 class Kept(NamedTuple):
     """Result of a search, None if nothing was found, and the versions it depends on."""
@@ -74,15 +77,18 @@ class Searches:
     """The searches for one kind of claims: by node, and what they amount to as a column.
 
     `simple` is the claim if columns can answer it, False if they cannot, None if that was not looked at yet.
-    `under_way` is the search that was interrupted, by node: one, unless there is none.
+    `under_way` is the search that was interrupted, by node: one, unless there is none. `earlier` are replaced
+    searches, for a group that is placed again: its members take devices in the same order as before.
     """
 
-    __slots__ = ("by_node", "by_pools", "column", "simple", "under_way")
+    __slots__ = ("by_node", "by_pools", "column", "earlier", "simple", "under_way")
 
     def __init__(self) -> None:
         self.by_node: dict[str, Kept] = {}
         self.by_pools: dict[tuple[int, ...], Kept] = {}
         """The latest searches on nodes with identical results for the same pools."""
+        self.earlier: OrderedDict[tuple[str | tuple[int, ...], int], Kept] = OrderedDict()
+        """By node or pools, and the version of the pools."""
         self.under_way: dict[str, UnderWay] = {}
         self.column: Column | None = None
         self.simple: SimpleClaim | Literal[False] | None = None
@@ -117,18 +123,36 @@ class KeptSearches:
         kept = searches.by_node.get(node)
         if kept is not None and kept.pools is pools and self._holds(kept):
             return kept
-        kept = searches.by_pools.get(tuple(map(id, pools)))
-        return kept if kept is not None and self._holds(kept) else None
+        shared = tuple(map(id, pools))
+        kept = searches.by_pools.get(shared)
+        if kept is not None and self._holds(kept):
+            return kept
+        if searches.earlier:
+            version = self._version_of(pools)
+            for key in (node, shared):
+                kept = searches.earlier.get((key, version))
+                if kept is not None and kept.pools is pools and self._holds(kept):
+                    return kept
+        return None
 
     def keep(self, searches: Searches, node: str, pools: Sequence[Pool], found: list[Found] | None) -> None:
         kept = Kept(pools, self._version_of(pools), self._classes.version, found)
+        self._keep_earlier(searches, node, searches.by_node.get(node))
         searches.by_node[node] = kept
         searches.under_way.clear()
         if not any(pool.depends_on_node for pool in pools):
             if len(searches.by_pools) >= _MOST_KEYS:
                 searches.by_pools.clear()
             # A kept result holds on to its pools, so no other pool has the id of one of them.
-            searches.by_pools[tuple(map(id, pools))] = kept
+            shared = tuple(map(id, pools))
+            self._keep_earlier(searches, shared, searches.by_pools.get(shared))
+            searches.by_pools[shared] = kept
+
+    def _keep_earlier(self, searches: Searches, key: str | tuple[int, ...], kept: Kept | None) -> None:
+        if kept is not None:
+            searches.earlier[key, kept.pools_version] = kept
+            if len(searches.earlier) > _MOST_EARLIER:
+                searches.earlier.popitem(last=False)
 
     def begun(self, searches: Searches, node: str, pools: Sequence[Pool], budget: Budget) -> UnderWay | None:
         """The search of the same attempt that was interrupted on a node, if it can go on."""
