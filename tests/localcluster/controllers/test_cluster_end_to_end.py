@@ -116,6 +116,20 @@ def test_pods_of_a_node_that_dies_are_replaced_when_their_patience_is_over() -> 
     play(story)
 
 
+def test_a_node_that_no_kubelet_reports_has_longer_until_it_is_unknown() -> None:
+    """A minute to start, where a node that has reported before has 50 s; looked at every 5 s."""
+
+    async def story(world: World, kubelets: Kubelets) -> None:
+        world.store.create(NODES, {"metadata": {"name": "empty"}})
+        began = world.now
+        await world.until(lambda: condition_of(world.get(NODES, "empty"), "Ready"))
+        assert 60 <= world.now - began <= 66
+        found = condition_of(world.get(NODES, "empty"), "Ready") or {}
+        assert (found["status"], found["reason"]) == ("Unknown", "NodeStatusNeverUpdated")
+
+    play(story)
+
+
 def test_a_node_that_comes_back_in_time_keeps_its_pods() -> None:
     async def story(world: World, kubelets: Kubelets) -> None:
         world.put(DEPLOYMENTS, deployment(8))
