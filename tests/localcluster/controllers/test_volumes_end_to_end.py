@@ -214,12 +214,27 @@ def test_a_claim_in_use_stays_until_its_pod_is_gone() -> None:
     async def story(world: World) -> None:
         world.put(STORAGE_CLASSES, storage_class(waits=False))
         world.put(PERSISTENT_VOLUME_CLAIMS, claim())
-        world.put(PODS, pod("p", "c"))
+        on_node = pod("p", "c")
+        on_node["spec"] |= {"nodeName": "n", "terminationGracePeriodSeconds": 0}
+        world.put(PODS, on_node)
         await world.until(lambda: phase(world) == "Bound")
         world.delete(PERSISTENT_VOLUME_CLAIMS, "c")
         await world.settle(5)
         assert world.names(PERSISTENT_VOLUME_CLAIMS) == ["c"]
         world.delete(PODS, "p")
+        await world.settle(5)
+        assert world.names(PERSISTENT_VOLUME_CLAIMS) == []
+
+    live(story, controllers)
+
+
+def test_a_claim_of_a_pod_without_a_node_can_be_deleted() -> None:
+    async def story(world: World) -> None:
+        world.put(STORAGE_CLASSES, storage_class(waits=False))
+        world.put(PERSISTENT_VOLUME_CLAIMS, claim())
+        world.put(PODS, pod("p", "c"))
+        await world.until(lambda: phase(world) == "Bound")
+        world.delete(PERSISTENT_VOLUME_CLAIMS, "c")
         await world.settle(5)
         assert world.names(PERSISTENT_VOLUME_CLAIMS) == []
 

@@ -66,7 +66,10 @@ class _ProtectionController(Controller):
 
 
 class ClaimProtectionController(_ProtectionController):
-    """A deleted claim stays while a pod that uses it is there and not finished."""
+    """A deleted claim stays while a pod on a node that uses it is there and not finished.
+
+    A pod without a node does not count: kubelets do not start a pod whose claim is being deleted.
+    """
 
     name: ClassVar[str] = "pvc-protection-controller"
     resource: ClassVar[Resource] = PERSISTENT_VOLUME_CLAIMS
@@ -84,7 +87,8 @@ class ClaimProtectionController(_ProtectionController):
                 self.queue.add(key)
 
     def is_used(self, obj: Json) -> bool:
-        return any(not is_finished(pod) for pod in self._users[key_of(obj)].values())
+        users = self._users[key_of(obj)].values()
+        return any(spec_of(pod).get("nodeName") and not is_finished(pod) for pod in users)
 
 
 class VolumeProtectionController(_ProtectionController):
