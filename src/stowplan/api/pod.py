@@ -251,6 +251,7 @@ class PodSpec(Struct, frozen=True):
     resources: ResourceRequirements | None = None
     priority: int | None = None
     priority_class_name: str = ""
+    runtime_class_name: str | None = None
     preemption_policy: str | None = None
     scheduling_gates: tuple[PodSchedulingGate, ...] = ()
     resource_claims: tuple[PodResourceClaim, ...] = ()

@@ -7,6 +7,7 @@ from stowplan.api.pod import Container, Pod, ResourceList
 from stowplan.api.quantity import milli_value_of, value_of
 
 _CPU = "cpu"
+_ALWAYS = "Always"
 _UNITS = ("Ki", "Mi", "Gi", "Ti", "Pi")
 
 
@@ -37,33 +38,79 @@ def exact_amount(name: str, amount: int) -> str:
     return f"{amount}m" if amount % 1000 else str(amount // 1000)
 
 
-def smaller_requests(pod: Pod, by: Mapping[str, int]) -> dict[str, Any] | None:
-    """A strategic merge patch after which the pod requests so much less; None if no single request is enough.
+def round_amount(name: str, amount: int) -> int:
+    """An amount rounded down to one that people would write: whole Mi, 100m of a larger number of cpu."""
+    if name == _CPU:
+        return amount if amount < 1000 else amount - amount % 100
+    return amount - amount % (1 << 20) if _is_bytes(name) and amount >= 1 << 20 else amount
 
-    Of every resource the largest request is reduced. Limits of extended resources follow, as they have to.
+
+def smaller_requests(pod: Pod, totals: Mapping[str, int]) -> dict[str, Any] | None:
+    """A strategic merge patch after which the pod requests these totals in all; None if it cannot.
+
+    `totals` include the overhead of a RuntimeClass, which stays. Of every resource the largest container is
+    reduced, and each init container that alone requests too much. Limits follow where they must be equal.
     """
     pod_level: dict[str, Any] = {}
-    containers: dict[str, dict[str, Any]] = {}
-    for name, amount in by.items():
-        if pod.spec.resources is not None and name in pod.spec.resources.requests:
-            left = _amount(name, pod.spec.resources.requests) - amount
-            pod_level.setdefault("requests", {})[name] = exact_amount(name, left)
-            continue
-        largest = max(pod.spec.containers, key=lambda one: _requested(name, one), default=None)
-        if largest is None or _requested(name, largest) < amount:
+    changes: dict[str, dict[str, Any]] = {}
+    for name, total in totals.items():
+        total -= _amount(name, pod.spec.overhead)
+        if total <= 0:
             return None
-        resources = containers.setdefault(largest.name, {})
-        left_over = exact_amount(name, _requested(name, largest) - amount)
-        if name in largest.resources.requests or name not in largest.resources.limits:
-            resources.setdefault("requests", {})[name] = left_over
-        if name in largest.resources.limits and "/" in name:
-            resources.setdefault("limits", {})[name] = left_over
-        elif name not in largest.resources.requests:
-            resources.setdefault("requests", {})[name] = left_over
+        if pod.spec.resources is not None and name in pod.spec.resources.requests:
+            pod_level.setdefault("requests", {})[name] = exact_amount(name, total)
+            continue
+        reduced = _reduced(pod, name, total)
+        if reduced is None:
+            return None
+        for container, amount in reduced:
+            _set(changes.setdefault(container.name, {}), container, name, exact_amount(name, amount))
     spec: dict[str, Any] = {"resources": pod_level} if pod_level else {}
-    if containers:
-        spec["containers"] = [{"name": name, "resources": change} for name, change in containers.items()]
+    for field, containers in (
+        ("containers", pod.spec.containers),
+        ("initContainers", pod.spec.init_containers),
+    ):
+        chosen = [
+            {"name": one.name, "resources": changes[one.name]} for one in containers if one.name in changes
+        ]
+        if chosen:
+            spec[field] = chosen
     return {"spec": spec}
+
+
+def _reduced(pod: Pod, name: str, total: int) -> list[tuple[Container, int]] | None:
+    """The containers that request less of a resource then, with the new amounts."""
+    sidecars = sum(_requested(name, one) for one in pod.spec.init_containers if one.restart_policy == _ALWAYS)
+    found = []
+    excess = sum(_requested(name, one) for one in pod.spec.containers) + sidecars - total
+    if excess > 0:
+        largest = max(pod.spec.containers, key=lambda one: _requested(name, one), default=None)
+        if largest is None or _requested(name, largest) < excess:
+            return None
+        found.append((largest, _requested(name, largest) - excess))
+    before = 0
+    for one in pod.spec.init_containers:
+        if one.restart_policy == _ALWAYS:
+            before += _requested(name, one)
+        elif _requested(name, one) > total - before:
+            if total <= before:
+                return None
+            found.append((one, total - before))
+    return found
+
+
+def _set(resources: dict[str, Any], container: Container, name: str, amount: str) -> None:
+    """Write an amount where it counts: as the request, the limit, or both if they have to be equal."""
+    given = container.resources
+    if name in given.requests or name not in given.limits or not _is_limited(name):
+        resources.setdefault("requests", {})[name] = amount
+    if name in given.limits and _is_limited(name):
+        resources.setdefault("limits", {})[name] = amount
+
+
+def _is_limited(name: str) -> bool:
+    """True for resources whose request has to be equal to their limit."""
+    return "/" in name or name.startswith("hugepages-")
 
 
 def _requested(name: str, container: Container) -> int:

@@ -6,7 +6,8 @@ proposal. Running the filters again on the changed pod decides if the pod really
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,37 @@ class Shortfall(NamedTuple):
     text: str = ""
     size: float = 1.0
     devices: tuple[Mapping[str, Any], ...] = ()
+
+
+class Relevance(IntEnum):
+    """Kind of a rejection, which tells whether the pod could mean the node at all.
+
+    A pod means nodes with the labels it asks for, then those that have the kind of thing it asks for, then
+    those whose taints it tolerates. What rules these out is the cause; other nodes were never meant.
+    """
+
+    PLACE = 1
+    """The pod asks for another node or other labels."""
+    KIND = 2
+    """The node has nothing of the kind: no such resource, no such device, out of reach of the volume."""
+    LEAVE = 3
+    """The node has a taint for pods of another purpose."""
+    STATE = 4
+    """Anything that changes while the cluster works: room, ports, neighbours, the node's health."""
+
+
+ObstacleForm = Literal["on", "is", "cluster"]
+
+
+class Obstacle(NamedTuple):
+    """A filter's reason to reject some nodes, in words.
+
+    `form` says how it is told of nodes: `2 cpu short on n1` (on), `n1 is cordoned` (is), or as a sentence
+    about the whole cluster that needs no nodes (cluster): `no node has pool=genral`.
+    """
+
+    text: str
+    form: ObstacleForm = "on"
 
 
 class Remedy(NamedTuple):
@@ -66,6 +98,33 @@ class ShortfallSizesPlugin(Protocol):
     """One that can say of many nodes at once how much they lack, as `shortfall` says of each. Provisional."""
 
     def shortfall_sizes(self, cycle: "Cycle", pod: PodInfo, rows: Rows, /) -> FloatArray: ...
+
+
+@runtime_checkable
+class RelevancePlugin(Protocol):
+    """A Filter plugin whose rejections are not all about a node's state. Provisional."""
+
+    def relevance(self, cycle: "Cycle", pod: PodInfo, rows: Rows, /) -> npt.NDArray[np.int64]:
+        """The kind of rejection (`Relevance`) by row, of rows that it rejects."""
+        ...
+
+
+@runtime_checkable
+class ObstaclePlugin(Protocol):
+    """A Filter plugin that can say in one phrase why it rejects several nodes. Provisional."""
+
+    def obstacle(self, cycle: "Cycle", pod: PodInfo, rows: Rows, /) -> Obstacle | None:
+        """The reason for rows that it rejects all; None if there is no better one than `shortfall` has."""
+        ...
+
+
+@runtime_checkable
+class ObstacleKindsPlugin(Protocol):
+    """A Filter plugin that rejects nodes for reasons that differ more than in amounts. Provisional."""
+
+    def obstacle_kinds(self, cycle: "Cycle", pod: PodInfo, rows: Rows, /) -> Sequence[int]:
+        """A number for each of some rows that it rejects, equal for rows with the same reason."""
+        ...
 
 
 @runtime_checkable

@@ -47,11 +47,14 @@ from stowplan.scheduler.framework import (
 from stowplan.scheduler.framework.advanced import (
     FeatureGates,
     HintError,
+    Obstacle,
     ProfileError,
+    Relevance,
     Remedy,
     Shortfall,
 )
 from stowplan.scheduler.plugins.args import PluginArgs
+from stowplan.scheduler.plugins.nodeaffinity_demands import Demands, term_text
 from stowplan.scheduler.plugins.normalize import by_highest
 from stowplan.scheduler.table.changes import Rows
 from stowplan.scheduler.table.selection import matching_affinity, matching_selector, preference_scores
@@ -102,6 +105,7 @@ class NodeAffinity(Plugin):
 
     def __init__(self, args: NodeAffinityArgs, handle: Handle) -> None:
         super().__init__(args, handle)
+        self._explained: tuple[Cycle, Demands] | None = None
         added = args.added_affinity or NodeAffinityRules()
         required = added.required_during_scheduling_ignored_during_execution
         self._added = None if required is None else compile_node_selector(required)
@@ -171,17 +175,40 @@ class NodeAffinity(Plugin):
             missing += 1.0 if number is None else nodes.labels(key) != number
         return np.where(missing > 0, missing / (missing + 1), 1.0)
 
+    def relevance(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> Codes:
+        return np.full(len(rows), Relevance.PLACE, dtype=np.int64)
+
+    def obstacle(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> Obstacle | None:
+        table = cycle.table
+        if self._added is None and len(rows) == table.node_count:
+            text = self._demands(cycle, pod).unmet()
+            return Obstacle(text, "cluster") if text else None
+        for row in rows[:1].tolist():
+            node = table.nodes[row]
+            missing = {} if node is None else _unmet_labels(pod, node.metadata.labels)
+            if missing:
+                return Obstacle(f"no {' or '.join(f'{key}={value}' for key, value in missing.items())}")
+        return Obstacle("the node affinity does not allow it")
+
+    def _demands(self, cycle: Cycle, pod: PodInfo) -> Demands:
+        """The demands of a pod, compared with all nodes once for all rows that are explained in a cycle."""
+        if self._explained is None or self._explained[0] is not cycle:
+            self._explained = (cycle, Demands(pod, cycle.table.nodes))
+        return self._explained[1]
+
     def remedies(self, cycle: Cycle, pod: PodInfo, row: int) -> Iterable[Remedy]:
         node = cycle.table.nodes[row]
         if node is None:
             return
+        demands = self._demands(cycle, pod)
+        yield from demands.corrections()
+        yield from demands.labelled(node)
         missing = _unmet_labels(pod, node.metadata.labels)
         if missing:
             text = f"drop nodeSelector {', '.join(f'{key}={value}' for key, value in missing.items())}"
             patch = {"spec": {"nodeSelector": dict.fromkeys(missing)}}
             yield Remedy("nodeSelector", text, patch, len(missing))
-        required = _required(pod)
-        if required is not None:
+        if demands.terms:
             field = "requiredDuringSchedulingIgnoredDuringExecution"
             patch = {"spec": {"affinity": {"nodeAffinity": {field: None}}}}
             yield Remedy("nodeAffinity", "drop the required node affinity", patch, 10)
@@ -244,14 +271,7 @@ def _unmet_labels(pod: PodInfo, labels: Mapping[str, str]) -> dict[str, str]:
 def _terms_text(required: Any) -> str:
     """Required terms as people write them: alternatives separated by `or`."""
     terms = [] if required is None else required.node_selector_terms
-    texts = [
-        " and ".join(
-            f"{one.key} {one.operator}{f' [{chr(44).join(one.values)}]' if one.values else ''}"
-            for one in (*term.match_expressions, *term.match_fields)
-        )
-        for term in terms
-    ]
-    return " or ".join(text for text in texts if text) or "no term matches any node"
+    return " or ".join(text for text in map(term_text, terms) if text) or "no term matches any node"
 
 
 def _required(pod: PodInfo) -> Any:

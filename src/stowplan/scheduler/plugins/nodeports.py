@@ -24,7 +24,7 @@ from stowplan.scheduler.framework import (
     queue_if,
     unschedulable,
 )
-from stowplan.scheduler.framework.advanced import NODE_ADD, Remedy, Shortfall, pod_resources
+from stowplan.scheduler.framework.advanced import NODE_ADD, Obstacle, Remedy, Shortfall, pod_resources
 from stowplan.scheduler.table.changes import Rows
 
 REASON = "node(s) didn't have free ports for the requested pod ports"
@@ -82,6 +82,14 @@ class NodePorts(Plugin):
         if not taken:
             return None
         return Shortfall("host port", ", ".join(f"{port} is used by {user}" for port, user in taken.items()))
+
+    def obstacle(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> Obstacle | None:
+        taken = self._taken(cycle, pod, int(rows[0]))
+        if not taken:
+            return None
+        others = " and others" if len(rows) > 1 else ""
+        ports = ", ".join(f"{port} is used by {user}{others}" for port, user in taken.items())
+        return Obstacle(f"host port {ports}")
 
     def remedies(self, cycle: Cycle, pod: PodInfo, row: int) -> Iterable[Remedy]:
         taken = self._taken(cycle, pod, row)

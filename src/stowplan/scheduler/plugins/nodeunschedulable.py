@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Iterable, Sequence
 
+import msgspec
 import numpy as np
 
 from stowplan.api.node import Node, Taint
@@ -25,7 +26,8 @@ from stowplan.scheduler.framework import (
     queue_if,
     unresolvable,
 )
-from stowplan.scheduler.framework.advanced import Remedy, Shortfall, pod_resources
+from stowplan.scheduler.framework.advanced import Obstacle, Remedy, Shortfall, pod_resources
+from stowplan.scheduler.table.changes import Rows
 
 REASON = "node(s) were unschedulable"
 
@@ -76,8 +78,16 @@ class NodeUnschedulable(Plugin):
     def shortfall(self, cycle: Cycle, pod: PodInfo, row: int) -> Shortfall | None:
         return Shortfall("cordoned", "spec.unschedulable is true")
 
+    def obstacle(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> Obstacle | None:
+        return Obstacle("cordoned", "is")
+
     def remedies(self, cycle: Cycle, pod: PodInfo, row: int) -> Iterable[Remedy]:
-        yield Remedy("uncordon", "uncordon the node", {}, node_patch={"spec": {"unschedulable": None}})
+        """Uncordoning also takes away the taint, which the node controller sets for cordoned nodes."""
+        node = cycle.table.nodes[row]
+        taints = () if node is None else node.spec.taints
+        left = [msgspec.to_builtins(one) for one in taints if one.key != UNSCHEDULABLE_TAINT.key]
+        patch = {"spec": {"unschedulable": None, "taints": left}}
+        yield Remedy("uncordon", f"uncordon {cycle.table.name_of(row)}", {}, node_patch=patch)
 
     def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
         return unresolvable(REASON)

@@ -1,8 +1,9 @@
 """TaintToleration: keeps pods off nodes whose taints they do not tolerate, and prefers nodes with fewer of
 the taints that only ask to be avoided."""
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -31,8 +32,9 @@ from stowplan.scheduler.framework import (
     queue_if,
     unresolvable,
 )
-from stowplan.scheduler.framework.advanced import Remedy, Shortfall, pod_resources
+from stowplan.scheduler.framework.advanced import Obstacle, Relevance, Remedy, Shortfall, pod_resources
 from stowplan.scheduler.plugins.normalize import by_highest
+from stowplan.scheduler.table.changes import Rows
 from stowplan.scheduler.table.columns import IntArray, Interned
 from stowplan.scheduler.table.table import ClusterTable
 
@@ -40,6 +42,22 @@ REASON = "node(s) had untolerated taint(s)"
 
 HARD_EFFECTS = ("NoSchedule", "NoExecute")
 SOFT_EFFECT = "PreferNoSchedule"
+
+CONDITIONS: Final = {
+    "node.kubernetes.io/unschedulable": "cordoned",
+    "node.kubernetes.io/not-ready": "not ready",
+    "node.kubernetes.io/unreachable": "not ready (its kubelet does not report)",
+    "node.kubernetes.io/memory-pressure": "under memory pressure",
+    "node.kubernetes.io/disk-pressure": "under disk pressure",
+    "node.kubernetes.io/pid-pressure": "short of process IDs",
+    "node.kubernetes.io/network-unavailable": "without a network",
+    "node.kubernetes.io/out-of-service": "out of service",
+    "node.cloudprovider.kubernetes.io/uninitialized": "not initialised by the cloud provider",
+    "node.cloudprovider.kubernetes.io/shutdown": "shut down",
+}
+"""Taints that stand for the state of a node, in words: a toleration is not the answer to them."""
+
+_CORDONED: Final = "node.kubernetes.io/unschedulable"
 
 TaintSets = Interned[tuple[Taint, ...]]
 
@@ -143,7 +161,12 @@ class TaintToleration(Plugin):
 
     def remedies(self, cycle: Cycle, pod: PodInfo, row: int) -> Iterable[Remedy]:
         taints = self._not_tolerated(cycle, pod, row)
-        if not taints:
+        node = cycle.table.nodes[row]
+        if not taints or node is None:
+            return
+        unwell = [taint for taint in taints if taint.key in CONDITIONS]
+        if unwell:
+            yield from self._recovery(node, unwell)
             return
         added = [
             Toleration(taint.key, "Equal" if taint.value else "Exists", taint.value, taint.effect)
@@ -153,10 +176,47 @@ class TaintToleration(Plugin):
         text = f"tolerate {', '.join(map(_shown, taints))}"
         yield Remedy("toleration", text, {"spec": {"tolerations": tolerations}}, len(taints))
 
+    @staticmethod
+    def _recovery(node: Node, unwell: Sequence[Taint]) -> Iterator[Remedy]:
+        """The node without the taints that stand for its condition; a cordon is not one to recover from."""
+        keys = {taint.key for taint in unwell} - {_CORDONED}
+        if not keys:
+            return
+        left = [msgspec.to_builtins(one) for one in node.spec.taints if one.key not in keys]
+        states = " and ".join(dict.fromkeys(CONDITIONS[taint.key] for taint in unwell if taint.key in keys))
+        text = f"recover node {node.name}, which is {states}"
+        yield Remedy("recover", text, {}, node_patch={"spec": {"taints": left}})
+
+    def relevance(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> IntArray:
+        kinds = SetVerdicts(cycle.table.taint_sets, partial(self._kind, pod)).current()
+        found: IntArray = kinds[cycle.table.taint_set[rows]]
+        return found
+
+    def _kind(self, pod: PodInfo, taints: tuple[Taint, ...]) -> int:
+        about_purpose = any(taint.key not in CONDITIONS for taint in self._untolerated(pod, taints))
+        return Relevance.LEAVE if about_purpose else Relevance.STATE
+
+    def obstacle(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> Obstacle | None:
+        """The taints of these nodes; those that stand for a condition of the node in its words."""
+        taints: dict[Taint, None] = {}
+        for number in np.unique(cycle.table.taint_set[rows]).tolist():
+            taints |= dict.fromkeys(self._untolerated(pod, cycle.table.taint_sets.value(number) or ()))
+        shown = [_shown(taint) for taint in taints if taint.key not in CONDITIONS]
+        states = list(dict.fromkeys(CONDITIONS[taint.key] for taint in taints if taint.key in CONDITIONS))
+        if len(states) > 1 and states[0] == CONDITIONS[_CORDONED]:
+            states = states[1:] + states[:1]
+        if not shown:
+            return Obstacle(" and ".join(states), "is") if states else None
+        word = "taint" if len(shown) == 1 else "taints"
+        return Obstacle(" and ".join([f"{word} {', '.join(shown)}", *states]))
+
     def _not_tolerated(self, cycle: Cycle, pod: PodInfo, row: int) -> list[Taint]:
         node = cycle.table.nodes[row]
+        return self._untolerated(pod, () if node is None else node.spec.taints)
+
+    def _untolerated(self, pod: PodInfo, taints: Iterable[Taint]) -> list[Taint]:
+        """The taints that keep a pod away."""
         compare = self.handle.gates["TaintTolerationComparisonOperators"]
-        taints = () if node is None else node.spec.taints
         return [
             taint
             for taint in taints

@@ -1,6 +1,6 @@
 """VolumeRestrictions: a disk is used by one pod of a node, a claim for one pod by one pod anywhere."""
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -31,12 +31,14 @@ from stowplan.scheduler.framework.advanced import (
     ALL_ROWS,
     NODE_ADD,
     EventKeys,
+    Obstacle,
+    Remedy,
     Shortfall,
     StaleRows,
     ignoring_labels,
     pod_resources,
 )
-from stowplan.scheduler.table.changes import NO_ROWS
+from stowplan.scheduler.table.changes import NO_ROWS, Rows
 from stowplan.scheduler.table.storage import Storage
 from stowplan.scheduler.table.volumesinuse import DiskSource, conflict, disk_source
 
@@ -48,6 +50,7 @@ REASON_CLAIM = (
 )
 
 _FOR_ONE_POD: Final = "ReadWriteOncePod"
+_IN_USE: Final = "claim in use"
 _DISK, _CLAIM = 1, 2
 
 
@@ -160,9 +163,22 @@ class VolumeRestrictions(Plugin):
             if other.row >= 0 and other.namespace == pod.namespace and references(other, names):
                 claim = next(name for name in names if references(other, (name,)))
                 where = table.name_of(other.row)
-                text = f"claim {claim} is for one pod only, {other.key} on {where} uses it"
-                return Shortfall("claim in use", text)
+                text = f"claim {claim} is {_FOR_ONE_POD}, and {other.key} on {where} uses it"
+                return Shortfall(_IN_USE, text)
         return None
+
+    def obstacle(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> Obstacle | None:
+        found = self.shortfall(cycle, pod, int(rows[0]))
+        if found is None:
+            return None
+        return Obstacle(found.text, "cluster" if found.about == _IN_USE else "on")
+
+    def remedies(self, cycle: Cycle, pod: PodInfo, row: int) -> Iterable[Remedy]:
+        """The end of the pod that uses a claim for one pod only: it is not on the rejected node."""
+        names = self._wanted(pod).for_one
+        for other in cycle.table.pods.values():
+            if other.row >= 0 and other.namespace == pod.namespace and references(other, names):
+                yield Remedy("freePod", f"{other.key} ends", {}, action={"delete": other.key})
 
     def _wanted(self, pod: PodInfo) -> RestrictedVolumes:
         return restricted_volumes(pod, self.handle.table.storage)

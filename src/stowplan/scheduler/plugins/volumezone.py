@@ -26,8 +26,9 @@ from stowplan.scheduler.framework import (
     queue_if,
     unresolvable,
 )
-from stowplan.scheduler.framework.advanced import Shortfall
+from stowplan.scheduler.framework.advanced import Obstacle, Relevance, Shortfall
 from stowplan.scheduler.table.attachments import class_name
+from stowplan.scheduler.table.changes import Rows
 from stowplan.scheduler.table.columns import BoolColumn
 from stowplan.scheduler.table.storage import Storage
 
@@ -123,6 +124,14 @@ class VolumeZone(Plugin):
                     where = " or ".join(place.values)
                     return Shortfall("volume zone", f"volume {volume.name} of claim {name} is in {where}")
         return None
+
+    def relevance(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> Codes:
+        """Nodes of another zone than the volume's are out of its reach."""
+        return np.full(len(rows), Relevance.KIND, dtype=np.int64)
+
+    def obstacle(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> Obstacle | None:
+        found = self.shortfall(cycle, pod, int(rows[0]))
+        return None if found is None else Obstacle(found.text)
 
     def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
         return unresolvable(REASON)

@@ -42,6 +42,7 @@ from stowplan.scheduler.framework.advanced import (
     Evaluation,
     GroupCycle,
     LongSearchError,
+    Obstacle,
     PodGroupInfo,
     PodGroupPostFilterResult,
     Remedy,
@@ -383,6 +384,15 @@ class DynamicResources(Plugin):
 
     def shortfall_sizes(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> "npt.NDArray[np.float64]":
         return self._explanations.sizes(self._state(cycle), pod, rows)
+
+    def relevance(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> Codes:
+        return self._explanations.relevance(self._state(cycle), rows)
+
+    def obstacle(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> Obstacle | None:
+        return self._explanations.obstacle(self._state(cycle), pod, rows)
+
+    def obstacle_kinds(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> Sequence[int]:
+        return self._explanations.obstacle_kinds(self._state(cycle), pod, rows)
 
     def remedies(self, cycle: Cycle, pod: PodInfo, row: int) -> Iterable[Remedy]:
         return self._explanations.remedies(self._state(cycle), pod, row)

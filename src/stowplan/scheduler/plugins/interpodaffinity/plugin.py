@@ -22,6 +22,7 @@ from stowplan.scheduler.framework import (
     Contract,
     Cycle,
     EventRegistration,
+    Handle,
     Hint,
     NodeRows,
     Plugin,
@@ -41,6 +42,7 @@ from stowplan.scheduler.framework.advanced import (
     EventKeys,
     FeatureGates,
     HintError,
+    Obstacle,
     Remedy,
     Shortfall,
     StaleRows,
@@ -55,7 +57,8 @@ from stowplan.scheduler.plugins.interpodaffinity.counts import (
     groups_of,
     sums_by_key,
 )
-from stowplan.scheduler.table.changes import NO_ROWS
+from stowplan.scheduler.plugins.interpodaffinity.explanation import Company
+from stowplan.scheduler.table.changes import NO_ROWS, Rows
 from stowplan.scheduler.table.labelsets import needed_pairs
 from stowplan.scheduler.table.table import ClusterTable
 from stowplan.scheduler.table.terms import Term, TermGroup, TermRole, terms_of
@@ -138,6 +141,10 @@ class InterPodAffinity(Plugin):
         constant_normalize=True,
         skips_deferred_resizes=True,
     )
+
+    def __init__(self, args: InterPodAffinityArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._explained: tuple[Cycle, Company] | None = None
 
     def sign(self, pod: PodInfo) -> Hashable:
         seen = pod.template.seen_label_set
@@ -252,11 +259,37 @@ class InterPodAffinity(Plugin):
             memo.examples[domains] = known.uid
         return known.key
 
+    def obstacle(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> Obstacle | None:
+        """The pods that are missing, or those in the way; of several rows one is an example."""
+        row = int(rows[0])
+        code = 0 if cycle.read(self) is None else self.filter_row(cycle, pod, row)
+        if code == _AFFINITY:
+            missing = self._company(cycle, pod).missing()
+            if missing:
+                return Obstacle(missing, "cluster")
+            terms = pod.template.terms.of(TermRole.REQUIRED_AFFINITY)
+            wanted = " and ".join(f"{term.selector} in the same {term.topology_key}" for term in terms)
+            return Obstacle(f"no pod with {wanted}")
+        if not code:
+            return None
+        there = self._example(cycle, pod, row, code)
+        whose = "anti-affinity to" if code == _ANTI_AFFINITY else "anti-affinity of"
+        others = " and others" if len(rows) > 1 else ""
+        return Obstacle(f"{whose} {there or 'pods there'}{others if there else ''}")
+
+    def _company(self, cycle: Cycle, pod: PodInfo) -> Company:
+        """The pods that a pod wants to be near, counted once for all rows that are explained in a cycle."""
+        if self._explained is None or self._explained[0] is not cycle:
+            self._explained = (cycle, Company(cycle.table, pod))
+        return self._explained[1]
+
     def remedies(self, cycle: Cycle, pod: PodInfo, row: int) -> Iterable[Remedy]:
         affinity = pod.spec.affinity
         code = 0 if cycle.read(self) is None else self.filter_row(cycle, pod, row)
         if affinity is None or code not in (_AFFINITY, _ANTI_AFFINITY):
             return
+        if code == _AFFINITY:
+            yield from self._company(cycle, pod).corrections()
         field = "podAffinity" if code == _AFFINITY else "podAntiAffinity"
         rules = affinity.pod_affinity if code == _AFFINITY else affinity.pod_anti_affinity
         terms = () if rules is None else rules.required_during_scheduling_ignored_during_execution

@@ -30,6 +30,7 @@ from stowplan.scheduler.framework.advanced import (
     UNSIGNED,
     FeatureGates,
     GroupCycle,
+    Obstacle,
     PodGroupAssignments,
     PodGroupInfo,
     Remedy,
@@ -41,7 +42,10 @@ from stowplan.scheduler.plugins.args import PluginArgs
 from stowplan.scheduler.plugins.noderesources.device_totals import DeviceTotals
 from stowplan.scheduler.plugins.noderesources.fit_hints import FitHints
 from stowplan.scheduler.plugins.noderesources.fit_remedies import (
+    obstacle,
+    relevance,
     remedies,
+    renamed,
     shortfall,
     shortfall_sizes,
     too_large,
@@ -276,8 +280,16 @@ class NodeResourcesFit(Plugin):
     def shortfall_sizes(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> "npt.NDArray[np.float64]":
         return shortfall_sizes(cycle.table, self._request(cycle, pod), rows)
 
+    def relevance(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> IntArray:
+        return relevance(cycle.table, self._request(cycle, pod), rows)
+
+    def obstacle(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> Obstacle | None:
+        return obstacle(cycle.table, self._request(cycle, pod), pod.pod, rows)
+
     def remedies(self, cycle: Cycle, pod: PodInfo, row: int) -> Iterable[Remedy]:
-        return remedies(cycle.table, self._request(cycle, pod), pod.pod, row)
+        request = self._request(cycle, pod)
+        yield from renamed(cycle.table, request, pod.pod)
+        yield from remedies(cycle.table, request, pod.pod, row)
 
     def too_large(self, cycle: Cycle) -> list[tuple[str, int, int]]:
         """Requests that no node covers even if it is empty: resource, amount, and the largest there is."""

@@ -31,7 +31,7 @@ from stowplan.scheduler.framework import (
     unresolvable,
     unschedulable,
 )
-from stowplan.scheduler.framework.advanced import EventKeys, HintError, Shortfall, pod_resources
+from stowplan.scheduler.framework.advanced import EventKeys, HintError, Obstacle, Shortfall, pod_resources
 from stowplan.scheduler.table.attachments import (
     COUNTED_BY_KIND,
     NO_LIMIT,
@@ -42,6 +42,7 @@ from stowplan.scheduler.table.attachments import (
     claim_name,
     needs_of,
 )
+from stowplan.scheduler.table.changes import Rows
 from stowplan.scheduler.table.storage import Storage
 from stowplan.scheduler.table.table import ClusterTable
 
@@ -217,6 +218,10 @@ class NodeVolumeLimits(Plugin):
             problem = self._in_use.problem(FIRST_FAULT + 1 - code)
         assert problem is not None
         return unresolvable(problem.message) if code > 0 else error(problem.message)
+
+    def obstacle(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> Obstacle | None:
+        found = self.shortfall(cycle, pod, int(rows[0]))
+        return None if found is None else Obstacle(f"volume limit ({found.text})")
 
     def shortfall(self, cycle: Cycle, pod: PodInfo, row: int) -> Shortfall | None:
         wanted: WantedCSIVolumes = cycle.read(self)

@@ -34,10 +34,11 @@ from stowplan.scheduler.framework import (
     unresolvable,
     unschedulable,
 )
-from stowplan.scheduler.framework.advanced import NODE_ADD, FeatureGates, Shortfall, pod_resources
+from stowplan.scheduler.framework.advanced import NODE_ADD, FeatureGates, Obstacle, Shortfall, pod_resources
 from stowplan.scheduler.plugins.args import PluginArgs
 from stowplan.scheduler.plugins.nodevolumelimits.csi import REASON
 from stowplan.scheduler.table.attachments import Attachable, Problem, Trouble, needs_of
+from stowplan.scheduler.table.changes import Rows
 
 _TOO_MANY, _MISSING = 1, 2
 _WRONG, _FIRST_FAULT = -1, -2
@@ -160,6 +161,10 @@ class LimitByKind(Plugin):
             problem = cycle.table.volumes_in_use.problem(_FIRST_FAULT + 1 - code)
         assert problem is not None
         return unresolvable(problem.message) if code == _MISSING else error(problem.message)
+
+    def obstacle(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> Obstacle | None:
+        found = self.shortfall(cycle, pod, int(rows[0]))
+        return None if found is None else Obstacle(f"volume limit ({found.text})")
 
     def shortfall(self, cycle: Cycle, pod: PodInfo, row: int) -> Shortfall | None:
         wanted: WantedDisks = cycle.read(self)

@@ -43,6 +43,7 @@ from stowplan.scheduler.framework.advanced import (
     FeatureGates,
     HintError,
     HintFunction,
+    Obstacle,
     Remedy,
     Shortfall,
     StaleRows,
@@ -53,6 +54,7 @@ from stowplan.scheduler.plugins.nodeaffinity import node_demands
 from stowplan.scheduler.plugins.podtopologyspread import filtering, scoring
 from stowplan.scheduler.plugins.podtopologyspread.common import (
     HARD,
+    HONOR,
     NO_CONSTRAINTS,
     SOFT,
     SYSTEM_DEFAULTS,
@@ -66,6 +68,7 @@ from stowplan.scheduler.plugins.podtopologyspread.common import (
     with_selector,
 )
 from stowplan.scheduler.plugins.podtopologyspread.fewnodes import HardConstraints, SoftConstraints, first_rare
+from stowplan.scheduler.table.changes import Rows
 from stowplan.scheduler.table.columns import BoolColumn
 from stowplan.scheduler.table.table import ClusterTable
 
@@ -246,6 +249,21 @@ class PodTopologySpread(Plugin):
                 return Shortfall(f"spread over {constraint.key}", text, 1 - constraint.max_skew / skew)
         return None
 
+    def obstacle(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> Obstacle | None:
+        """The first constraint that the nearest of some nodes would violate."""
+        for constraint in self._hard_constraints(pod):
+            skew = self._skews(cycle, pod).on_row(constraint, int(rows[0]))
+            if skew is None:
+                nodes = (node for node in cycle.table.nodes if node is not None)
+                if any(constraint.key in node.metadata.labels for node in nodes):
+                    return Obstacle(f"no label {constraint.key} to spread over")
+                text = f"no node has the label {constraint.key}, over which the pod is spread"
+                return Obstacle(text, "cluster")
+            if skew > constraint.max_skew:
+                text = f"skew over {constraint.key} would be {skew} ({constraint.max_skew} allowed)"
+                return Obstacle(text)
+        return None
+
     def remedies(self, cycle: Cycle, pod: PodInfo, row: int) -> Iterable[Remedy]:
         own = [one for one in pod.spec.topology_spread_constraints if one.when_unsatisfiable == HARD]
         keys = [one.topology_key for one in pod.spec.topology_spread_constraints]
@@ -256,6 +274,10 @@ class PodTopologySpread(Plugin):
             skew = self._skews(cycle, pod).on_row(constraint, row)
             if skew is not None and skew <= constraint.max_skew:
                 continue
+            if not constraint.honors_taints and skew is not None:
+                text = f"set nodeTaintsPolicy Honor in the spread over {constraint.key}"
+                patch = {"spec": {"topologySpreadConstraints": [{**change, "nodeTaintsPolicy": HONOR}]}}
+                yield Remedy("spreadTaints", text, patch)
             if skew is not None:
                 text = f"allow maxSkew {skew} instead of {constraint.max_skew} over {constraint.key}"
                 patch = {"spec": {"topologySpreadConstraints": [{**change, "maxSkew": skew}]}}

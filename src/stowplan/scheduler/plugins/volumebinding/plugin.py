@@ -38,7 +38,9 @@ from stowplan.scheduler.framework.advanced import (
     FeatureGates,
     HintError,
     HintFunction,
+    Obstacle,
     PluginError,
+    Relevance,
     Shortfall,
     StaleRows,
 )
@@ -66,7 +68,7 @@ from stowplan.scheduler.plugins.volumebinding.partition import PassingRows
 from stowplan.scheduler.plugins.volumebinding.placement import CapacityScorer, Conflict
 from stowplan.scheduler.plugins.volumebinding.results import ConflictColumn, VolumeResults
 from stowplan.scheduler.plugins.volumebinding.shortfall import volume_shortfall
-from stowplan.scheduler.table.changes import NO_ROWS
+from stowplan.scheduler.table.changes import NO_ROWS, Rows
 from stowplan.scheduler.table.columns import IntColumn
 from stowplan.scheduler.table.storage import AssumeError
 from stowplan.scheduler.table.volumepools import volume_limit
@@ -115,6 +117,8 @@ class VolumeBindingArgs(PluginArgs, frozen=True):
         return errors
 
 
+_COMPARED: Final = 50
+"""Nodes whose shortfalls are compared: that they are the same is told of all."""
 Column = IntColumn | ConflictColumn
 
 
@@ -253,6 +257,22 @@ class VolumeBinding(Plugin):
         conflicts = Conflict(int(self._conflicts(cycle)[row]))
         node = self._table.name_of(row)
         return volume_shortfall(pod, self._storage, self._passing, node, row, conflicts)
+
+    def relevance(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> Codes:
+        """Nodes that a volume cannot be reached from are of another kind, as those without room for it."""
+        return np.full(len(rows), Relevance.KIND, dtype=np.int64)
+
+    def obstacle(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> Obstacle | None:
+        """The claim that fails; what is the same on all nodes is told of the cluster."""
+        told = {
+            None if one is None else one.text
+            for one in (self.shortfall(cycle, pod, row) for row in rows[:_COMPARED])
+        }
+        if len(told) != 1 or None in told:
+            return None
+        [text] = told
+        assert text is not None
+        return Obstacle(text, "cluster" if len(rows) == cycle.table.node_count else "on")
 
     # Score
 

@@ -64,7 +64,9 @@ def place_of(volume: PersistentVolume) -> str:
     for term in affinity.required.node_selector_terms:
         for one in (*term.match_expressions, *term.match_fields):
             if one.operator == "In" and one.key.endswith(_TOPOLOGY):
-                return f"is in {' or '.join(one.values)}"
+                word = one.key.rpartition("/")[2]
+                places = " or ".join(one.values)
+                return f"is in {places}" if places.startswith(word) else f"is in {word} {places}"
             values = f" {' or '.join(one.values)}" if one.values else ""
             wanted.append(f"{one.key} {one.operator}{values}")
     return f"needs a node with {', '.join(wanted)}" if wanted else "is on no node"
@@ -89,7 +91,7 @@ def _unbound(
         return None
     found = storage.classes.get(of_class)
     if found is None or found.provisioner in ("", NO_PROVISIONER):
-        return Shortfall("volume", f"claim {name}: no free volume of class {of_class} with {size} here")
+        return Shortfall("volume", _no_free_volume(claim, storage, size))
     reach = allowed_topologies(found.allowed_topologies)
     if _reaches(reach, passing, row):
         return None
@@ -100,6 +102,23 @@ def _unbound(
         for value in one.values
     )
     return Shortfall("volume", f"claim {name}: class {of_class} makes volumes in {places} only")
+
+
+def _no_free_volume(claim: PersistentVolumeClaim, storage: Storage, size: str) -> str:
+    """That none of the volumes made by hand is free, or that the free ones are too small."""
+    of_class = class_of(claim)
+    free = [
+        one.spec.capacity.get("storage", 0)
+        for one in storage.volumes.values()
+        if one.spec.storage_class_name == of_class and one.spec.claim_ref is None
+    ]
+    if not free:
+        return f"claim {claim.name}: no volume of class {of_class} is free ({size} wanted)"
+    try:
+        largest = shown_amount("storage", max(map(value_of, free)))
+    except QuantityError:
+        largest = "another size"
+    return f"claim {claim.name} wants {size}, the largest free volume of class {of_class} there has {largest}"
 
 
 def _reaches(reach: RequiredNodeAffinity | None, passing: PassingRows, row: int) -> bool:

@@ -13,6 +13,8 @@ from stowplan.scheduler.framework import PodInfo
 from stowplan.scheduler.framework.advanced import (
     Budget,
     BudgetExceededError,
+    Obstacle,
+    Relevance,
     Remedy,
     Shortfall,
     standing_still,
@@ -32,7 +34,12 @@ from stowplan.scheduler.plugins.dynamicresources.explanation.diagnosis import (
     held_by,
 )
 from stowplan.scheduler.plugins.dynamicresources.explanation.remedies import remedies_for
-from stowplan.scheduler.plugins.dynamicresources.explanation.shortfall import failing_device, shown_shortfall
+from stowplan.scheduler.plugins.dynamicresources.explanation.shortfall import (
+    failing_device,
+    shown_constraint,
+    shown_obstacle,
+    shown_shortfall,
+)
 from stowplan.scheduler.plugins.dynamicresources.state import StateData
 from stowplan.scheduler.plugins.dynamicresources.verdicts import Verdicts
 from stowplan.scheduler.table.changes import Rows
@@ -40,6 +47,8 @@ from stowplan.scheduler.table.devices import DeviceRef
 from stowplan.scheduler.table.table import ClusterTable
 
 CUT: Final = "the search was cut after half a second: too many combinations of devices to look at all of them"
+_COMPARED: Final = 32
+"""Nodes whose reasons are compared in words: each takes about a millisecond."""
 _NEARLY_NOTHING: Final = 0.05
 """Shortfall of a node that has enough free devices, though not the right ones."""
 
@@ -81,6 +90,53 @@ class DeviceExplanations:
             return elsewhere
         size = self._size(diagnosis.claims, diagnosis.pools, diagnosis.budget)
         return shown_shortfall(diagnosis, problem, self._devices.slices, size)
+
+    def relevance(self, state: StateData | None, rows: Rows) -> "npt.NDArray[np.int64]":
+        """Nodes without any device that is free or taken are of another kind."""
+        found = np.full(len(rows), Relevance.STATE, dtype=np.int64)
+        for place, row in enumerate(rows.tolist()):
+            node = self._table.nodes[row]
+            if state is None or node is None:
+                continue
+            try:
+                claims = self._verdicts.claims_on(state, row)
+                has_devices = any(pool.devices for pool in self._verdicts.pools_on(node, row))
+            except PoolError:
+                continue
+            if claims and not has_devices:
+                found[place] = Relevance.KIND
+        return found
+
+    def obstacle(self, state: StateData | None, pod: PodInfo, rows: Rows) -> Obstacle | None:
+        """Reason of the nearest of some nodes: how many devices of which class are free."""
+        node = self._table.nodes[int(rows[0])]
+        if state is None or node is None:
+            return None
+        try:
+            diagnosis = self._diagnosis(state, int(rows[0]), node)
+            problem = None if diagnosis is None else diagnosis.problem()
+        except (AllocationError, PoolError, BudgetExceededError):
+            return None
+        if diagnosis is None or problem is None:
+            return None
+        if problem.request is None:
+            return Obstacle(shown_constraint(problem))
+        classes = " or ".join(dict.fromkeys(one.class_name for one in requests_of(problem.request)))
+        if not diagnosis.devices:
+            whole = len(rows) == self._table.node_count
+            text = f"{'no node has' if whole else 'no'} devices of class {classes}"
+            return Obstacle(text, "cluster" if whole else "on")
+        return Obstacle(shown_obstacle(problem, classes, holders=len(rows) == 1))
+
+    def obstacle_kinds(self, state: StateData | None, pod: PodInfo, rows: Rows) -> list[int]:
+        """Nodes by the reason in words; of many, those that were not compared are told like the nearest."""
+        known: dict[str, int] = {}
+        found = []
+        for row in rows[:_COMPARED]:
+            obstacle = self.obstacle(state, pod, np.array([row, row], dtype=np.intp))
+            text = "" if obstacle is None else obstacle.text
+            found.append(known.setdefault(text, len(known)))
+        return found + [0] * (len(rows) - len(found))
 
     def sizes(self, state: StateData | None, pod: PodInfo, rows: Rows) -> "npt.NDArray[np.float64]":
         """Shortfall of nodes, by the number of their free devices that a request selects."""
@@ -165,7 +221,7 @@ class DeviceExplanations:
         free = sum(len(problem.usable(option)) for option in requests_of(request))
         if not resource or not 0 < free < exactly.count:
             return
-        patch = smaller_requests(pod.pod, {resource: exactly.count - free})
+        patch = smaller_requests(pod.pod, {resource: free})
         if patch is not None:
             text = f"request {free} {resource} (now {exactly.count})"
             yield Remedy("requests", text, patch, (exactly.count - free) / exactly.count)

@@ -158,7 +158,7 @@ class Proposals:
         return replace(self._claim, spec=replace(self._claim.spec, devices=devices))
 
     def _remedy(self, kind: str, text: str, changed: ResourceClaim, size: float) -> Remedy:
-        return Remedy(kind, text, _patch(changed), size, claims=(changed,), of_claim=changed.key)
+        return Remedy(kind, text, claim_patch(changed), size, claims=(changed,), of_claim=changed.key)
 
 
 def _with_count(count: int, asked: Asked) -> Asked:
@@ -198,7 +198,7 @@ def _toleration(taint: DeviceTaint) -> DeviceToleration:
     )
 
 
-def _patch(claim: ResourceClaim) -> Mapping[str, Any]:
+def claim_patch(claim: ResourceClaim) -> Mapping[str, Any]:
     """A patch of a claim; the lists in it are replaced as a whole."""
     devices = claim.spec.devices
     parts = {"requests": devices.requests, "constraints": devices.constraints}
@@ -207,12 +207,18 @@ def _patch(claim: ResourceClaim) -> Mapping[str, Any]:
 
 def claim_in_words(pod: Pod, claim: ResourceClaim) -> str:
     """Object to change: the template if a claim is created from one."""
+    template = template_of(pod, claim.name)
+    return f"template {template}" if template else f"claim {claim.name}"
+
+
+def template_of(pod: Pod, claim: str) -> str:
+    """The template that a claim of a pod was made from; "" for one that exists by itself."""
     for status in pod.status.resource_claim_statuses:
-        if status.resource_claim_name == claim.name:
+        if status.resource_claim_name == claim:
             for asked in pod.spec.resource_claims:
                 if asked.name == status.name and asked.resource_claim_template_name:
-                    return f"template {asked.resource_claim_template_name}"
-    return f"claim {claim.name}"
+                    return asked.resource_claim_template_name
+    return ""
 
 
 def freed(diagnosis: Diagnosis, problem: Problem, holders: Holders, table: ClusterTable) -> Iterator[Remedy]:

@@ -12,6 +12,7 @@ from stowplan.scheduler.plugins.dynamicresources.allocation.requests import Requ
 from stowplan.scheduler.plugins.dynamicresources.claims import ClaimError, claim_name
 from stowplan.scheduler.plugins.dynamicresources.explanation.diagnosis import (
     FAILED,
+    TAKEN,
     USABLE,
     Diagnosis,
     Problem,
@@ -49,6 +50,33 @@ def _request(problem: Problem, request: DeviceRequest) -> tuple[str, str]:
         fewest = fewest or f"{usable} of {wanted} devices for {request.name}"
         parts.append(_option(problem, option, verdicts, usable, wanted))
     return fewest, "; ".join(parts)
+
+
+def shown_constraint(problem: Problem) -> str:
+    """The constraint of a claim that the free devices of a node cannot meet, in one phrase."""
+    constraint = problem.constraint
+    assert constraint is not None
+    same = constraint.match_attribute is not None
+    attribute = constraint.match_attribute or constraint.distinct_attribute or ""
+    need = "too few free devices with the same" if same else "too few free devices with different"
+    return f"{need} {attribute} for claim {problem.claim.name}"
+
+
+def shown_obstacle(problem: Problem, classes: str, *, holders: bool) -> str:
+    """The devices that a request gets and asks for on a node, and why it gets no others, in one phrase.
+
+    With `holders` the pods that hold devices are named: of several nodes those of one would mislead.
+    """
+    request = problem.request
+    assert request is not None
+    option = requests_of(request)[0]
+    verdicts = [one for one in problem.verdicts if one.request == option.full_name]
+    texts = [
+        one.kind if one.kind == TAKEN and not holders else one.text for one in verdicts if one.kind != USABLE
+    ]
+    causes = counted(texts)
+    text = f"{len(problem.usable(option))} of {_wanted(option, verdicts)} devices of class {classes} free"
+    return f"{text} ({causes})" if causes else text
 
 
 def _wanted(option: Request, verdicts: Sequence[Verdict]) -> int:
@@ -124,7 +152,7 @@ def counted(texts: Iterable[str]) -> str:
 
 def _about(text: str) -> str:
     """A cause as it follows a number."""
-    plain = ("taken ", "tainted ", "for other", "without ")
+    plain = ("taken", "tainted ", "for other", "without ")
     return text if text.startswith(plain) else f"where {text}"
 
 
