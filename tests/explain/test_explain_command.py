@@ -8,7 +8,9 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from stowplan.api.requests import Json
 from stowplan.cli.main import stowplan
+from stowplan.explain.commands import compact, kubectl
 
 NODES = [
     {"name": "a-1", "cpu": "4", "zone": "a"},
@@ -56,6 +58,15 @@ def pod(name: str, cpu: str, on: str = "", **spec: Any) -> dict[str, Any]:
     }
 
 
+TOLERATION: Json = {"key": "dedicated", "operator": "Equal", "value": "infer", "effect": "NoSchedule"}
+
+
+def replaced(spec: dict[str, Any]) -> str:
+    """The command that makes the pod web-1 again with a patch."""
+    local = kubectl("patch", "--local", "-f", "-", "-o", "json", "-p", compact({"spec": spec}))
+    return f"kubectl get pod/web-1 -n shop -o json | {local} | kubectl replace --force -f -"
+
+
 @pytest.fixture
 def dump(tmp_path: Path) -> Path:
     items = [
@@ -79,26 +90,27 @@ def run(*arguments: str) -> Result:
 def test_a_pending_pod_is_explained_from_the_answer_to_what_would_help(dump: Path) -> None:
     result = run("explain", "--from", str(dump), "-n", "shop", "pod/web-1")
     assert result.exit_code == 0, result.output
+    tolerating = {"tolerations": [TOLERATION]}
     assert result.stdout.splitlines() == [
-        "shop/web-1 is pending: no node fits (0 of 3)",
+        "shop/web-1 is pending: at least 1 cpu short on 2 nodes",
         f"source: {dump}",
+        "",
+        "Any one of these would place it (each tried on this state)",
+        "  request 2 cpu (now 3)                → a-2",
+        f"    {replaced({'containers': [{'name': 'main', 'resources': {'requests': {'cpu': '2'}}}]})}",
+        "  one more node like a-2               → the new node",
+        "  shop/low-2 ends                      → a-2",
+        "    kubectl delete pod/low-2 -n shop",
+        "  tolerate dedicated=infer:NoSchedule  → b-1",
+        f"    {kubectl('patch', 'pod/web-1', '-n', 'shop', '-p', compact({'spec': tolerating}))}",
+        "",
+        "Other nodes with one thing in the way",
+        "  b-1  taint dedicated=infer:NoSchedule",
         "",
         " 3 nodes",
         "-2  NodeResourcesFit  Insufficient cpu",
         "-1  TaintToleration   node(s) had untolerated taint(s)",
         "= 0",
-        "",
-        "Closest: only one thing in the way",
-        "  a-2  1 cpu short  wants 3, 2 of 4 free",
-        "  b-1  taint        dedicated=infer:NoSchedule",
-        "  a-1  2 cpu short  wants 3, 1 of 4 free",
-        "",
-        "Any one of these would place it (each tried on this state)",
-        "  request 2 cpu (now 3)                → a-2",
-        "  tolerate dedicated=infer:NoSchedule  → b-1",
-        "  shop/low-2 ends                      → a-2",
-        "  one more node like a-2               → the new node",
-        "  priority above 0 (now 0)             → a-2; shop/low-2 would go",
         "",
         "Preemption does not help",
         "   3 nodes",
@@ -165,8 +177,8 @@ def test_waiting_pods_are_grouped_by_cause(dump: Path) -> None:
     assert result.stdout.splitlines() == [
         "3 pods wait on 2 causes",
         "",
-        " 2  shop/web-*  Insufficient cpu on 2, node(s) had untolerated taint(s) on 1 of 3 nodes",
-        "                helped by: request 2 cpu (now 3), or tolerate dedicated=infer:NoSchedule",
+        " 2  shop/web-*  at least 1 cpu short on 2 nodes",
+        "                helped by: request 2 cpu (now 3), or one more node like a-2",
         " 1  shop/new-1  held by scheduling gate example.com/quota",
         "                helped by: the owner of gate example.com/quota removes it when its condition is met",
         "",

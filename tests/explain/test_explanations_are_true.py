@@ -17,8 +17,8 @@ from stowplan.api.pod import Pod, ResourceList, ResourceRequirements, TopologySp
 from stowplan.api.requests import PatchType
 from stowplan.config.build import default_profile
 from stowplan.explain.document.pod import Change, PodDocument
-from stowplan.explain.explainers.changes import like
 from stowplan.explain.explainers.pod import Explainer
+from stowplan.explain.explainers.trials import like
 from stowplan.explain.states import PENDING
 from stowplan.localcluster.store.patches import patched
 from stowplan.scheduler.framework.interface import ExtensionPoint

@@ -11,6 +11,7 @@ from stowplan.explain.document.pod import (
     ClaimNote,
     FunnelLine,
     GroupChange,
+    NodeGroup,
     NodeScore,
     PodDocument,
     QueueState,
@@ -45,6 +46,12 @@ def pod(**fields: object) -> PodDocument:
 
 PENDING = pod(
     funnel=(SHORT_OF_CPU, TAINTED),
+    groups_of_nodes=(
+        NodeGroup(
+            name="2 nodes", nodes=2, plugin="NodeResourcesFit", text="1 cpu short", meant=True, size=0.5
+        ),
+        NodeGroup(name="c", nodes=1, plugin="TaintToleration", text="taint a:NoSchedule"),
+    ),
     changes=(Change("requests", "request 2 cpu (now 3)", "a", 1, outcome="a"),),
     preemption=Preemption(None, (), 0, "", 3, (), "Preemption does not help: because"),
     wakes=(RequeueEvent("Node", ("Add",), "NodeResourcesFit"),),
@@ -70,8 +77,8 @@ PLACED = pod(
     [
         (
             PENDING,
-            "team/web is pending: no node fits (0 of 3)",
-            "Insufficient cpu on 2, node(s) had untolerated taint(s) on 1 of 3 nodes",
+            "team/web is pending: 1 cpu short on 2 nodes",
+            "1 cpu short on 2 nodes",
             "request 2 cpu (now 3)",
         ),
         (

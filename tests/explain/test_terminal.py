@@ -171,7 +171,7 @@ def document(**more: Any) -> PodDocument:
         ),
         (
             {"nominatedNode": "n1", "evictions": {"node": "n1", "victims": ["ml/a", "ml/b"]}},
-            "ml/train-7 is pending: no node fits (0 of 2)",
+            "ml/train-7 is pending: nominated to n1, waits for ml/a and ml/b to leave (evicted for it)",
             "nominated to n1, waits for ml/a and ml/b to leave (evicted for it)",
         ),
         (

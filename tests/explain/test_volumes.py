@@ -127,17 +127,17 @@ def test_a_claim_that_finds_no_free_volume() -> None:
     assert details(found)["a-1"] == (
         "VolumeBinding",
         "volume",
-        "claim data: no free volume of class slow with 10Gi here",
+        "claim data: no volume of class slow is free (10Gi wanted)",
     )
 
 
 @pytest.mark.parametrize(
     ("objects", "message", "said"),
     [
-        ([], 'persistentvolumeclaim "data" not found', "claim data: does not exist"),
+        ([], "claim data does not exist", "claim data: does not exist"),
         (
             [claim("data"), storage_class("slow", "Immediate")],
-            "pod has unbound immediate PersistentVolumeClaims",
+            "claim data: no volume of class slow is free",
             "claim data: not bound, asks for 10Gi of class 'slow' (binding Immediate)",
         ),
     ],
@@ -195,7 +195,7 @@ def test_who_uses_a_disk_or_a_claim_for_one_pod_is_named() -> None:
     assert details(found)["a-1"] == (
         "VolumeRestrictions",
         "claim in use",
-        "claim data is for one pod only, data/old on b-1 uses it",
+        "claim data is ReadWriteOncePod, and data/old on b-1 uses it",
     )
 
 

@@ -24,6 +24,9 @@ _GROUPS: Final = ("apps", "batch")
 _KEEP_PODS: Final = ("ReplicaSet", "StatefulSet")
 """Controllers that do not replace a waiting pod when their template changes: a StatefulSet in order waits for
 the old pod to become ready."""
+_DEFAULT_TOLERATIONS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_DEFAULT_SECONDS: Final = 300
+"""Tolerations that the API server adds to every pod."""
 _GENERATED: Final[Patch] = {
     "spec": {
         "selector": None,
@@ -72,27 +75,75 @@ def _command_of(change: Change, pod: str, owner: Owner | None) -> str:
     """The command for a change of a pod or of the cluster; "" for one that no command stands for."""
     if change.patch is not None and not change.claim:
         return changing_pod(pod, owner, change.patch)
+    if change.patch is not None:
+        return _changing_claim(change, pod, owner)
     for verb, name in (change.action or {}).items():
         if verb == "uncordon":
             return kubectl("uncordon", name)
+        if verb == "deleteClaim":
+            namespace, _, claim = name.partition("/")
+            return kubectl("delete", f"resourceclaim/{claim}", "-n", namespace)
         if verb == "delete":
             namespace, _, victim = name.partition("/")
             return kubectl("delete", f"pod/{victim}", "-n", namespace)
     return ""
 
 
+def _only_tolerates(patch: Patch) -> bool:
+    """True for a patch that adds tolerations, as an existing pod may get them."""
+    return patch.keys() == {"spec"} and patch["spec"].keys() == {"tolerations"}
+
+
+def _without_defaults(patch: Patch) -> dict[str, Any]:
+    """A patch of a pod for its template, which does not need the tolerations that every pod is given."""
+    spec = patch.get("spec") or {}
+    if "tolerations" not in spec:
+        return dict(patch)
+    left = [one for one in spec["tolerations"] if not _is_default(one)]
+    return {**patch, "spec": {**spec, "tolerations": left}}
+
+
+def _is_default(toleration: Mapping[str, Any]) -> bool:
+    return (
+        toleration.get("key") in _DEFAULT_TOLERATIONS
+        and toleration.get("tolerationSeconds") == _DEFAULT_SECONDS
+    )
+
+
+def _changing_claim(change: Change, pod: str, owner: Owner | None) -> str:
+    """The command that changes a ResourceClaim, or its template: neither can be changed, so it is replaced.
+
+    A claim made from a template belongs to its pod, so the pod is made again too.
+    """
+    assert change.patch is not None
+    namespace, _, name = change.claim.partition("/")
+    if not change.template:
+        return replacing(f"resourceclaim/{name}", namespace, change.patch)
+    argument = f"resourceclaimtemplate/{change.template}"
+    command = replacing(argument, namespace, {"spec": change.patch})
+    again = (
+        replacing(f"pod/{pod.partition('/')[2]}", namespace, {})
+        if owner is None
+        else kubectl("delete", f"pod/{pod.partition('/')[2]}", "-n", namespace)
+    )
+    return f"{command} && {again}"
+
+
 def changing_pod(pod: str, owner: Owner | None, patch: Patch) -> str:
     """The command that changes a pod by its key, lastingly: the template of `owner`, if it has one.
 
     `patch` is a strategic merge patch of a pod. Most fields of a pod cannot be changed, so one without owner
-    is replaced. "" for a pod of a controller whose template is at a place that is not known.
+    is replaced, unless it only gets more tolerations. "" for a pod of a controller whose template is at a
+    place that is not known.
     """
     namespace, _, name = pod.partition("/")
+    if owner is None and _only_tolerates(patch):
+        return patching(f"pod/{name}", namespace, patch)
     if owner is None:
         return replacing(f"pod/{name}", namespace, patch)
     if not owner.is_workload:
         return ""
-    within: dict[str, Any] = dict(patch)
+    within: dict[str, Any] = _without_defaults(patch)
     for step in reversed(_TEMPLATES[owner.kind]):
         within = {step: within}
     if owner.kind == "Job":

@@ -50,6 +50,7 @@ def _stages(found: PodDocument, cause: str, remedy: str) -> Iterator[Stage]:
         return
     yield Stage("placed", "done")
     late = [stage for stage in found.stages if stage.name in LATE]
+    yield from (stage for stage in found.stages if stage.name == "bound" and stage.state == "stopped")
     if place == "waiting":
         yield Stage("bound", "stopped", cause, remedy)
     if place != "binding":

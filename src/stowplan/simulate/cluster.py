@@ -17,12 +17,15 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
+from stowplan.api.admission import LimitRange
 from stowplan.api.meta import Object
 from stowplan.api.node import Taint
 from stowplan.api.pod import Pod
+from stowplan.api.workloads import PriorityClass
 from stowplan.config import load, load_file
 from stowplan.explain.document.pod import PodDocument
 from stowplan.explain.explainers.pod import Explainer
+from stowplan.explain.layers.wider import Wider
 from stowplan.scheduler.framework.budget import run_at_once
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.interface import Plugin, Services
@@ -204,7 +207,15 @@ class Cluster(GroupScheduling):
 
     def explainer_for(self, pod: Pod) -> Explainer:
         """Explanations by the profile that schedules a pod."""
-        return Explainer(self._framework(pod), self.source, self._nominations())
+        return Explainer(self._framework(pod), self.source, self._nominations(), self._wider())
+
+    def _wider(self) -> Wider:
+        """The objects that decide which changes can be offered."""
+        objects = self.objects.values()
+        return Wider(
+            tuple(one for one in objects if isinstance(one, PriorityClass)),
+            tuple(one for one in objects if isinstance(one, LimitRange)),
+        )
 
     def explain_group(self, key: str) -> "GroupDocument | None":
         """Why a group of pods waits, by its key; None if nothing is known of it."""

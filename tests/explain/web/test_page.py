@@ -202,8 +202,17 @@ def test_causes_open_in_place_with_what_helps_and_their_pods(page: Page, go: Cal
     shot(page, "map")
 
 
+def _with_command(route: Route) -> None:
+    """The document of a pod with a command for each change: one more node has none."""
+    answer = route.fetch()
+    document = answer.json()
+    document["changes"] = [{**one, "command": "kubectl uncordon n-0"} for one in document["changes"]]
+    route.fulfill(response=answer, json=document)
+
+
 def test_a_command_is_copied(page: Page, go: Callable[[str], None]) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.route("**/stowplan/v1/pods/default/cache-*", _with_command)
     go("pending")
     page.locator(".causes .line", has_text="cache").click()
     page.locator(".causes .pods button").first.click()

@@ -59,6 +59,9 @@ class NodeGroup(SparsePart, frozen=True, kw_only=True):
     plugin: str
     text: str
     """What rules them out, in words: `taint dedicated=infer:NoSchedule`, `2 cpu short`."""
+    form: Literal["on", "is", "cluster"] = "on"
+    """How the text is told of the nodes: `2 cpu short on n1`, `n1 is cordoned`, or as it stands, because it
+    is about the whole cluster: `no node has pool=genral`."""
     examples: tuple[str, ...] = ()
     size: float = 1.0
     meant: bool = False
@@ -78,6 +81,8 @@ class Change(SparsePart, frozen=True):
     nodes: int
     patch: dict[str, Any] | None = None
     claim: str = ""
+    template: str = ""
+    """The ResourceClaimTemplate that the claim was made from, which is what has to change then."""
     action: dict[str, str] | None = None
     victims: tuple[str, ...] = ()
     outcome: str = ""
@@ -238,6 +243,8 @@ class PodDocument(Part, frozen=True, kw_only=True, tag_field="document", tag="po
     """Rejected nodes by the one thing that rules them out: those that the pod could mean first, then by how
     little is missing."""
     changes: tuple[Change, ...] = ()
+    advice: tuple[str, ...] = ()
+    """What would help besides, in words: things that no command of kubectl does, such as mending a node."""
     untried: tuple[str, ...] = ()
     """Changes that were not tried, with the reason."""
     preemption: Preemption | None = None

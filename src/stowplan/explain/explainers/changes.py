@@ -1,28 +1,40 @@
-"""What would have to change for a pending pod to be placed: single changes, each verified by the engine.
+"""Changes that would place a pending pod, each verified by the engine: those that keep what it wants first.
 
-Proposals come from the plugins (a smaller request, a toleration, a relaxed constraint) and from here (a pod
-that goes, one more node, a higher priority). A proposal counts only if the filters, run again on the changed
-pod or the changed cluster, let the pod pass. The table is changed for that, asked, and put back.
+Proposals come from the plugins (a smaller request, a toleration, another label) and from here (a pod that
+ends, one more node, a higher priority). A proposal counts only if the filters, run again on the changed pod
+or the changed cluster, let the pod pass. The table is changed for that, asked, and put back. If no single
+change helps, two together are tried.
 """
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from itertools import compress, count
-from operator import attrgetter, is_not
-from typing import Any, Final
-from weakref import WeakKeyDictionary
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 import msgspec
-import numpy as np
 from msgspec.structs import replace
 
-from stowplan.api.devices import ResourceSlice
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
-from stowplan.explain.document.pod import Change
-from stowplan.explain.explainers.rejections import NearRow
+from stowplan.api.workloads import PriorityClass
+from stowplan.explain.commands import joined_patches, kubectl
+from stowplan.explain.document.pod import Change, NodeGroup
+from stowplan.explain.explainers.claims import ClaimProblem
+from stowplan.explain.explainers.rejections import NearRow, Rejections
+from stowplan.explain.explainers.relevance import NodesMeant
+from stowplan.explain.explainers.trials import (
+    added_node,
+    added_object,
+    added_slices,
+    changed_node,
+    like,
+    merged,
+    patched_pod,
+    shapes,
+    without_pod,
+)
+from stowplan.explain.layers.wider import Wider
 from stowplan.explain.sentences.words import outcome
 from stowplan.scheduler.cycle.scheduling_cycle import choose_node
+from stowplan.scheduler.framework.budget import Budget
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.explanation import Remedy, RemedyPlugin
 from stowplan.scheduler.framework.extension_points import post_filter_steps
@@ -30,77 +42,196 @@ from stowplan.scheduler.framework.interface import ExtensionPoint
 from stowplan.scheduler.framework.nominations import Nominations
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.framework.status import PluginError
+from stowplan.scheduler.plugins.dynamicresources.explanation.remedies import template_of
 from stowplan.scheduler.table.podinfo import PodInfo
-from stowplan.scheduler.table.table import ClusterTable
 
-HOSTNAME: Final = "kubernetes.io/hostname"
+BUDGET: Final = 2.0
+"""Seconds that the search for changes may take in all. What was not tried by then is said."""
+_TRIAL: Final = 0.01
+"""Seconds that a trial counts where time stands still: explanations of files repeat themselves."""
 NEAREST: Final = 64
-"""How many near misses are asked for remedies."""
+"""Nodes that are asked for remedies, the nearest first."""
 TRIES: Final = 6
-"""How many proposals of one kind are tried before the kind is given up."""
+"""Proposals of one kind that are tried before the kind is given up."""
 SHAPES: Final = 6
-"""How many different shapes of nodes are tried."""
+"""Different shapes of nodes that are tried."""
 FREED_FROM: Final = 16
-"""From how many of the nearest nodes a pod is taken away to see whether that is enough."""
+"""Nearest nodes from which a pod is taken away to see whether that is enough."""
+FIRSTS: Final = 3
+"""Changes that do not help alone and for which a second one is looked for."""
+CLASSES: Final = 4
+"""Priority classes that are tried, the lowest first."""
+SHOWN: Final = 8
+"""Changes that are offered at most."""
 
-_MERGE_KEYS: Final = {
-    "containers": "name",
-    "initContainers": "name",
-    "ports": "containerPort",
-    "topologySpreadConstraints": "topologyKey",
+RECOVER: Final = "recover"
+"""Kind of a remedy that mends a node: it is tried like all others and then told as advice."""
+_CORRECT, _ALLOW, _LESS, _RELAX, _GROW, _END, _ABANDON = range(7)
+"""Ranks of kinds of changes: corrections of what was meant, permissions, smaller wishes, weaker wishes, more
+nodes, the end of others, and what gives up a wish."""
+_RANKS: Final = {
+    "nodeLabel": _CORRECT,
+    "resourceName": _CORRECT,
+    "affinityNamespace": _CORRECT,
+    "deviceClass": _CORRECT,
+    "claimName": _CORRECT,
+    "toleration": _ALLOW,
+    "uncordon": _ALLOW,
+    RECOVER: _ALLOW,
+    "deviceToleration": _ALLOW,
+    "requests": _LESS,
+    "deviceCount": _LESS,
+    "deviceCapacity": _LESS,
+    "hostPort": _RELAX,
+    "deviceConstraint": _RELAX,
+    "spreadTaints": _RELAX,
+    "spreadKey": _RELAX,
+    "topologySpread": _RELAX,
+    "labelNode": _RELAX,
+    "addNode": _GROW,
+    "freeClaim": _END,
+    "freePod": _END,
+    "freeDevices": _END,
+    "priority": _END,
 }
-"""Lists that a strategic merge patch of a pod merges, and the field it goes by."""
+
+
+class Proposal(NamedTuple):
+    """A remedy that a plugin proposes for a node; `is_meant` if the pod could mean the node."""
+
+    remedy: Remedy
+    node: str
+    is_meant: bool
+
+    @property
+    def rank(self) -> float:
+        """The order in which people would try it. For nodes that are not meant it gives up a wish."""
+        rank = _RANKS.get(self.remedy.kind, _ABANDON)
+        return rank if self.is_meant or rank >= _GROW else _END + 0.5
 
 
 class Changes:
-    """Looks for changes that would place one pod, on the table of a framework."""
+    """Looks for changes that would place one pod, on the table of a framework.
 
-    def __init__(self, framework: Framework, evaluation: Evaluation, nominations: Nominations) -> None:
+    `untried` are the changes for which there was no time, `advice` is what helps and has no command, and
+    `second` what else is in the way after the first correction.
+    """
+
+    def __init__(
+        self,
+        framework: Framework,
+        evaluation: Evaluation,
+        nominations: Nominations,
+        wider: Wider,
+    ) -> None:
         self._framework = framework
         self._table = framework.table
         self._evaluation = evaluation
         self._nominations = nominations
         self._info = evaluation.cycle.pod
+        self._wider = wider
+        self._budget = Budget(framework.timer, BUDGET)
+        self._best: float | None = None
+        """The rank of the best change so far."""
+        self.untried: list[str] = []
+        self.advice: list[str] = []
+        self.second: list[NodeGroup] = []
 
-    def steps(self, near_misses: Sequence[NearRow]) -> Iterator[Change | None]:
-        """One change of every kind that helps, in the order in which people would try them.
+    def steps(
+        self, meant: NodesMeant, near_misses: Sequence[NearRow]
+    ) -> Iterator[tuple[float, Change] | None]:
+        """Changes that help with their rank, one of every kind.
 
         Between two steps others may run: every proposal is tried on the state there is then. None is a step
         that found nothing.
         """
-        yield from self._remedies(near_misses)
-        yield self._freed_pod(near_misses)
-        yield from self._new_node(near_misses)
-        yield from self._priority()
+        proposals = list(self._proposals(meant, near_misses))
+        keeping = [one for one in proposals if one.rank < _ABANDON]
+        yield from self._noted(self._singles(keeping))
+        rows = [row for one in meant.blocked() for row in one.rows]
+        yield from self._noted(self._new_node(rows, near_misses))
+        yield from self._noted(self._freed_pod(rows, near_misses))
+        yield from self._noted(self._priority())
+        if self._best is None or self._best >= _GROW:
+            yield from self._noted(self._pairs(keeping))
+        if self._best is None or self._best >= _GROW:
+            yield from self._noted(self._singles([one for one in proposals if one.rank >= _ABANDON]))
+
+    def for_claims(self, problem: ClaimProblem) -> Iterator[tuple[float, Change] | None]:
+        """Changes that help a pod whose claim rules out every node."""
+        proposals = [Proposal(remedy, "", True) for remedy in problem.remedies]
+        yield from self._singles(proposals)
+        for one in problem.changes:
+            if not self._may_try(one.text):
+                return
+            old = self._table.storage.claims.get(one.claim.key)
+            with added_object(self._table, one.claim, old):
+                placed = self._place(self._info.pod)
+            if placed is not None:
+                change = _change("claim", one.text, *placed, action={"claim": one.claim.key})
+                yield _ALLOW + one.size, replace(change, command=one.command)
+            yield None
+
+    def _noted(self, found: Iterator[tuple[float, Change] | None]) -> Iterator[tuple[float, Change] | None]:
+        for one in found:
+            if one is not None:
+                self._best = one[0] if self._best is None else min(self._best, one[0])
+            yield one
+
+    def _may_try(self, what: str) -> bool:
+        """False if time is up; then what would have been tried is noted."""
+        self._budget.steps += int(_TRIAL * 1e6)
+        if not self._budget.is_over:
+            return True
+        text = f"{what}: no time left of {BUDGET:g} s"
+        if text not in self.untried:
+            self.untried.append(text)
+        return False
 
     # Changes of the pod, proposed by plugins
 
-    def _remedies(self, near_misses: Sequence[NearRow]) -> Iterator[Change | None]:
-        by_kind: dict[str, dict[str, tuple[Remedy, str]]] = {}
-        for remedy, node in self._proposals(near_misses[:NEAREST]):
-            by_kind.setdefault(remedy.kind, {}).setdefault(remedy.text, (remedy, node))
-        for proposals in by_kind.values():
-            smallest = sorted(proposals.values(), key=lambda proposal: proposal[0].size)
-            for remedy, node in smallest[:TRIES]:
-                change = self._tried(remedy, node)
-                yield change
-                if change is not None:
-                    break
-
-    def _proposals(self, near_misses: Iterable[NearRow]) -> Iterator[tuple[Remedy, str]]:
-        cycle = self._evaluation.cycle
-        for near in near_misses:
-            plugin = self._framework.plugins[near.miss.plugin]
+    def _proposals(self, meant: NodesMeant, near_misses: Sequence[NearRow]) -> Iterator[Proposal]:
+        """Remedies for nodes that are meant, and for those that only one filter rejects."""
+        seen: set[tuple[str, str]] = set()
+        wanted = [
+            (row, name, True) for one in meant.blocked() for row in one.rows[:NEAREST] for name in one.plugins
+        ]
+        wanted += [(near.row, near.miss.plugin, False) for near in near_misses[:NEAREST]]
+        for row, name, is_meant in wanted:
+            plugin = self._framework.plugins.get(name)
             if isinstance(plugin, RemedyPlugin):
-                for remedy in plugin.remedies(cycle, self._info, near.row):
-                    yield remedy, near.miss.node
+                for remedy in plugin.remedies(self._evaluation.cycle, self._info, row):
+                    if (remedy.kind, remedy.text) not in seen and self._wider.allows(remedy, self._table):
+                        seen.add((remedy.kind, remedy.text))
+                        yield Proposal(remedy, self._table.name_of(row), is_meant)
+
+    def _singles(self, proposals: Iterable[Proposal]) -> Iterator[tuple[float, Change] | None]:
+        by_kind: dict[tuple[float, str], list[Proposal]] = {}
+        for one in proposals:
+            by_kind.setdefault((one.rank, one.remedy.kind), []).append(one)
+        done: set[str] = set()
+        for (rank, kind), found in sorted(by_kind.items(), key=lambda item: item[0][0]):
+            if kind in done:
+                continue
+            for one in sorted(found, key=lambda proposal: proposal.remedy.size)[:TRIES]:
+                if not self._may_try(one.remedy.text):
+                    break
+                change = self._tried(one.remedy, one.node)
+                yield None if change is None else (rank, change)
+                if change is not None or (kind == RECOVER and self.advice):
+                    done.add(kind)
+                    break
 
     def _tried(self, remedy: Remedy, node: str) -> Change | None:
         if remedy.node_patch is not None:
             return self._with_node(remedy, node)
         if remedy.claims:
             return self._with_claims(remedy)
-        placed = self._place(patched_pod(self._info.pod, remedy.patch))
+        ended = (remedy.action or {}).get("delete")
+        if ended is not None:
+            return self._without(remedy, ended)
+        pod = patched_pod(self._info.pod, remedy.patch)
+        placed = None if not self._wider.admits(pod) else self._place(pod)
         if placed is None:
             return None
         return _change(remedy.kind, remedy.text, *placed, patch=dict(remedy.patch))
@@ -115,7 +246,22 @@ class Changes:
             placed = self._place(self._info.pod)
         if placed is None:
             return None
-        return _change(remedy.kind, f"{remedy.kind} {name}", *placed, action={remedy.kind: name})
+        if remedy.kind == RECOVER and placed:
+            self.advice.append(remedy.text)
+            return None
+        labels = (remedy.node_patch.get("metadata") or {}).get("labels") or {}
+        words = [f"{key}={value}" for key, value in labels.items()]
+        command = kubectl("label", "node", name, *words) if words else ""
+        change = _change(remedy.kind, remedy.text, *placed, action={remedy.kind: name})
+        return replace(change, command=command)
+
+    def _without(self, remedy: Remedy, key: str) -> Change | None:
+        info = next((one for one in self._table.pods.values() if one.key == key), None)
+        if info is None or info.row < 0:
+            return None
+        with without_pod(self._table, info):
+            placed = self._place(self._info.pod)
+        return None if placed is None else _change(remedy.kind, remedy.text, *placed, action={"delete": key})
 
     def _with_claims(self, remedy: Remedy) -> Change | None:
         with self._table.devices.claims.seen_as(remedy.claims):
@@ -129,6 +275,7 @@ class Changes:
             patch=dict(remedy.patch) if remedy.of_claim else None,
             action=None if remedy.action is None else dict(remedy.action),
             claim=remedy.of_claim,
+            template=template_of(self._info.pod, remedy.of_claim.partition("/")[2]),
         )
 
     def _place(self, pod: Pod) -> tuple[str, int] | None:
@@ -142,67 +289,118 @@ class Changes:
         row, _ = choose_node(evaluation, lambda ties: 0)
         return self._table.name_of(row), evaluation.feasible_count
 
+    # Two changes
+
+    def _pairs(self, proposals: Sequence[Proposal]) -> Iterator[tuple[float, Change] | None]:
+        """Changes of the pod that help together with a second one."""
+        alone = [
+            one
+            for one in sorted(proposals, key=lambda one: (one.rank, one.remedy.size))
+            if one.remedy.patch and not one.remedy.claims and one.is_meant and one.rank <= _LESS
+        ]
+        for first in alone[:FIRSTS]:
+            if not self._may_try(f"{first.remedy.text} and a second change"):
+                return
+            pod = patched_pod(self._info.pod, first.remedy.patch)
+            try:
+                evaluation = self._framework.evaluate(self._table.info(pod), self._nominations)
+            except PluginError:
+                continue
+            if evaluation.feasible_count or evaluation.rejected_outright is not None:
+                continue
+            meant = NodesMeant(Rejections(evaluation))
+            if not self.second and first.rank == _CORRECT:
+                self.second = [group for group in meant.groups() if group.meant]
+            rest = Changes(self._framework, evaluation, self._nominations, self._wider)
+            rest._budget = self._budget
+            found = None
+            kept = [one for one in rest._proposals(meant, ()) if one.rank < _GROW]
+            for one in rest._singles(kept):
+                yield None
+                if one is not None and one[1].patch is not None and not one[1].claim:
+                    found = one[1]
+                    break
+            if found is not None and found.patch is not None:
+                patch = joined_patches(first.remedy.patch, found.patch)
+                both = f"{first.remedy.text}, and {found.text}"
+                yield first.rank + 0.5, replace(found, text=both, patch=patch)
+                return
+
     # Changes of the cluster
 
-    def _freed_pod(self, near_misses: Sequence[NearRow]) -> Change | None:
-        """The least important pod whose end alone would make room."""
+    def _freed_pod(
+        self, rows: Sequence[int], near_misses: Sequence[NearRow]
+    ) -> Iterator[tuple[float, Change] | None]:
+        """The least important pod whose end alone would make room, and which nobody creates again."""
         best: tuple[int, int, str, str] | None = None
+        places = [*rows, *(near.row for near in near_misses)][:FREED_FROM]
         cycle = self._framework.evaluate(self._info, self._nominations).cycle
         with self._framework.simulations(cycle, cycle.memos, self._nominations) as simulations:
-            for near in near_misses[:FREED_FROM]:
-                pods = sorted(self._table.pods_on[near.row].values(), key=_importance)
-                for other in pods:
-                    place = (*_importance(other), near.miss.node, other.key)
+            for row in dict.fromkeys(places):
+                if not self._may_try("the end of another pod"):
+                    break
+                others = [
+                    one for one in self._table.pods_on[row].values() if self._wider.may_end(one, self._table)
+                ]
+                for other in sorted(others, key=_importance):
+                    place = (*_importance(other), self._table.name_of(row), other.key)
                     if best is not None and place >= best:
                         break
-                    with simulations.row(near.row) as simulation:
+                    with simulations.row(row) as simulation:
                         simulation.remove_pod(other)
                         if simulation.verdict() is None:
                             best = place
                             break
-        if best is None:
-            return None
-        _, _, node, key = best
-        return _change("freePod", f"{key} ends", node, 1, action={"delete": key})
+        if best is not None:
+            _, _, node, key = best
+            yield _END, _change("freePod", f"{key} ends", node, 1, action={"delete": key})
 
-    def _new_node(self, near_misses: Sequence[NearRow]) -> Iterator[Change | None]:
-        """One more node of a shape there is; shapes of near misses first, then the most frequent."""
-        for node in shapes(self._table, [near.row for near in near_misses])[:SHAPES]:
+    def _new_node(
+        self, rows: Sequence[int], near_misses: Sequence[NearRow]
+    ) -> Iterator[tuple[float, Change] | None]:
+        """One more node of a shape there is; shapes of nodes that are meant first, then the most frequent."""
+        preferred = list(rows[:NEAREST]) or [near.row for near in near_misses[:NEAREST]]
+        for node in shapes(self._table, preferred)[:SHAPES]:
+            if not self._may_try(f"one more node like {node.name}"):
+                return
             added = like(node, self._table)
-            with added_node(self._table, added), added_slices(self._table, node.name, added.name):
+            with added_node(self._table, added, node.name), added_slices(self._table, node.name, added.name):
                 placed = self._place(self._info.pod)
             if placed is not None:
                 text = f"one more node like {node.name}"
-                yield _change("addNode", text, "the new node", placed[1], action={"addNode": node.name})
+                change = _change("addNode", text, "the new node", placed[1], action={"addNode": node.name})
+                yield _GROW, change
                 return
             yield None
 
-    def _priority(self) -> Iterator[Change | None]:
-        """The lowest priority at which preemption would make room, and who would go."""
-        post_filters = self._framework.at(ExtensionPoint.POST_FILTER)
-        levels = [level for level in priorities(self._table) if level >= self._info.priority]
-        if not post_filters or not levels:
+    def _priority(self) -> Generator[tuple[float, Change] | None, None, None]:
+        """The lowest priority class whose preemption would make room, and which pods it would evict."""
+        if not self._framework.at(ExtensionPoint.POST_FILTER):
             return
-        found = yield from self._preempts(levels[-1])
-        low, high = 0, len(levels) - 1
-        while found is not None and low < high:
-            middle = (low + high) // 2
-            lower = yield from self._preempts(levels[middle])
-            if lower is None:
-                low = middle + 1
-            else:
-                found, high = lower, middle
-        if found is None:
+        higher = [one for one in self._wider.classes if one.value > self._info.priority]
+        for one in sorted(higher, key=lambda known: known.value)[:CLASSES]:
+            if one.preemption_policy == "Never":
+                continue
+            if not self._may_try(f"priorityClassName {one.name}"):
+                return
+            found = yield from self._preempts(one)
+            if found is None or any(self._wider.is_sibling(victim) for victim in found[1]):
+                yield None
+                continue
+            node, victims = found
+            text = f"priorityClassName {one.name} ({one.value}, now {self._info.priority})"
+            spec = {"priorityClassName": one.name, "priority": None, "preemptionPolicy": None}
+            keys = tuple(victim.key for victim in victims)
+            yield _END, _change("priority", text, node, 1, patch={"spec": spec}, victims=keys)
             return
-        node, victims = found
-        text = f"priority above {levels[low]} (now {self._info.priority})"
-        patch = {"spec": {"priority": levels[low] + 1}}
-        yield _change("priority", text, node, 1, patch=patch, victims=victims)
 
-    def _preempts(self, level: int) -> Generator[None, None, tuple[str, tuple[str, ...]] | None]:
-        """Where preemption would make room at a priority, and who would go; in steps."""
+    def _preempts(self, chosen: PriorityClass) -> Generator[None, None, tuple[str, tuple[Pod, ...]] | None]:
+        """Where preemption would make room with a priority class, and who would go; in steps."""
         pod = self._info.pod
-        spec = replace(pod.spec, priority=level + 1, preemption_policy="PreemptLowerPriority")
+        policy = chosen.preemption_policy or "PreemptLowerPriority"
+        spec = replace(
+            pod.spec, priority=chosen.value, preemption_policy=policy, priority_class_name=chosen.name
+        )
         status = replace(pod.status, nominated_node_name="")
         info = self._table.info(replace(pod, spec=spec, status=status))
         try:
@@ -216,7 +414,7 @@ class Changes:
             return None
         if not found.status.is_success or not found.nominated_node:
             return None
-        return found.nominated_node, tuple(victim.key for victim in found.victims)
+        return found.nominated_node, tuple(found.victims)
 
 
 def _change(
@@ -229,6 +427,7 @@ def _change(
     action: dict[str, str] | None = None,
     victims: tuple[str, ...] = (),
     claim: str = "",
+    template: str = "",
 ) -> Change:
     return Change(
         kind=kind,
@@ -237,6 +436,7 @@ def _change(
         nodes=nodes,
         patch=patch,
         claim=claim,
+        template=template,
         action=action,
         victims=victims,
         outcome=outcome(node, nodes, victims),
@@ -246,150 +446,3 @@ def _change(
 def _importance(info: PodInfo) -> tuple[int, int]:
     """Pods of lower priority come first, and of these the smaller ones."""
     return info.priority, info.requests.milli_cpu
-
-
-# A pod or a cluster with a change
-
-
-def patched_pod(pod: Pod, patch: Mapping[str, Any]) -> Pod:
-    """A pod after a strategic merge patch."""
-    return msgspec.convert(merged(msgspec.to_builtins(pod), patch), Pod)
-
-
-def merged(value: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """A map after a strategic merge patch: null removes, lists without a merge key are replaced."""
-    result = dict(value)
-    for field, change in patch.items():
-        if change is None:
-            result.pop(field, None)
-        elif isinstance(change, Mapping):
-            result[field] = merged(result.get(field) or {}, change)
-        elif field in _MERGE_KEYS and isinstance(change, list):
-            result[field] = _merged_list(result.get(field) or [], change, _MERGE_KEYS[field])
-        else:
-            result[field] = change
-    return result
-
-
-def _merged_list(items: Sequence[Any], changes: Sequence[Any], key: str) -> list[Any]:
-    by_key = {change[key]: change for change in changes}
-    found = [merged(item, by_key.pop(item.get(key), {})) for item in items]
-    return [*found, *by_key.values()]
-
-
-@contextmanager
-def changed_node(table: ClusterTable, node: Node, changed: Node) -> Iterator[None]:
-    """A node as it would be, for as long as the block takes."""
-    table.put_node(changed)
-    try:
-        yield
-    finally:
-        table.put_node(node)
-
-
-@contextmanager
-def added_node(table: ClusterTable, node: Node) -> Iterator[None]:
-    """One more node for as long as the block takes."""
-    table.put_node(node)
-    try:
-        yield
-    finally:
-        table.remove_node(node.name)
-
-
-@contextmanager
-def added_slices(table: ClusterTable, node: str, added: str) -> Iterator[None]:
-    """The devices of a node once more, for an added one."""
-    slices = table.devices.slices
-    made = [_slice_for(view.slice, added) for view in slices.for_node(node) if _is_of(view.slice, node)]
-    for one in made:
-        slices.put(one)
-    try:
-        yield
-    finally:
-        for one in made:
-            slices.remove(one.name)
-
-
-def _is_of(slice: ResourceSlice, node: str) -> bool:
-    return slice.spec.node_name == node
-
-
-def _slice_for(slice: ResourceSlice, node: str) -> ResourceSlice:
-    """The same devices on another node, in a pool of their own."""
-    pool = replace(slice.spec.pool, name=f"{slice.spec.pool.name} on {node}")
-    metadata = replace(slice.metadata, name=f"{slice.name} on {node}", uid="")
-    return replace(slice, metadata=metadata, spec=replace(slice.spec, node_name=node, pool=pool))
-
-
-def shapes(table: ClusterTable, preferred: Sequence[int]) -> list[Node]:
-    """One node of every shape, those of preferred rows first, then the most frequent."""
-    known = _SHAPES.get(table)
-    if known is None:
-        known = _SHAPES[table] = NodeShapes()
-    known.update(table)
-    return known.examples(table, preferred)
-
-
-class NodeShapes:
-    """The shapes of the nodes of a table, by number: same allocatable, labels (but for the name) and taints.
-
-    Nodes rarely change, so a shape is worked out again only for a row that has another node than before.
-    """
-
-    def __init__(self) -> None:
-        self._nodes: list[Node | None] = []
-        self._of_row = np.zeros(0, dtype=np.int64)
-        self._numbers: dict[Any, int] = {}
-
-    def update(self, table: ClusterTable) -> None:
-        """Look at the nodes that are new."""
-        nodes = table.nodes[: table.rows_in_use]
-        before = self._nodes
-        more = len(nodes) - len(before)
-        if more:
-            before = [*before[: len(nodes)], *[None] * more]
-            self._of_row = np.concatenate(
-                (self._of_row[: len(nodes)], np.zeros(max(more, 0), dtype=np.int64))
-            )
-        for row in compress(count(), map(is_not, nodes, before)):
-            node = nodes[row]
-            if node is not None:
-                self._of_row[row] = self._numbers.setdefault(_shape(node), len(self._numbers))
-        self._nodes = list(nodes)
-
-    def examples(self, table: ClusterTable, preferred: Sequence[int]) -> list[Node]:
-        rows = np.array(
-            [*preferred, *np.flatnonzero(table.valid[: len(self._nodes)]).tolist()], dtype=np.intp
-        )
-        if not len(rows):
-            return []
-        numbers, first, counts = np.unique(self._of_row[rows], return_index=True, return_counts=True)
-        wanted = np.isin(numbers, self._of_row[list(preferred)])
-        order = np.lexsort((first, -counts, ~wanted))
-        found = (self._nodes[rows[first[place]]] for place in order)
-        return [node for node in found if node is not None]
-
-
-_PRIORITY: Final = attrgetter("pod.spec.priority")
-_SHAPES: Final[WeakKeyDictionary[ClusterTable, NodeShapes]] = WeakKeyDictionary()
-
-
-def _shape(node: Node) -> Any:
-    labels = frozenset(item for item in node.metadata.labels.items() if item[1] != node.name)
-    return (frozenset(node.status.allocatable.items()), labels, node.spec.taints)
-
-
-def priorities(table: ClusterTable) -> list[int]:
-    """The priorities of pods with a node, from the lowest."""
-    return sorted({priority or 0 for priority in set(map(_PRIORITY, table.pods.values()))})
-
-
-def like(node: Node, table: ClusterTable) -> Node:
-    """A new node of the same shape, ready for pods."""
-    name = f"{node.name}-more"
-    while table.row_of(name) is not None:
-        name += "-more"
-    labels = {key: name if value == node.name else value for key, value in node.metadata.labels.items()}
-    metadata = replace(node.metadata, name=name, uid="", labels=labels)
-    return replace(node, metadata=metadata, spec=replace(node.spec, unschedulable=False))

@@ -23,7 +23,7 @@ from stowplan.scheduler.table.table import ClusterTable
 
 def unevaluated(info: PodInfo, table: ClusterTable, source: str, decider: Decider | None) -> PodDocument:
     """What is known of a pod without evaluating it. Its sentences are still to be made."""
-    node = table.name_of(info.row) if info.row >= 0 else None
+    node = table.name_of(info.row) if info.row >= 0 else info.pod.spec.node_name or None
     found = PodDocument(
         pod=info.key,
         state=PENDING if node is None else PLACED,

@@ -23,9 +23,9 @@ from stowplan.explain.commands import patching
 from stowplan.explain.document.group import DomainOfGroup, GroupDocument, StoppedBy
 from stowplan.explain.document.pod import FunnelLine, GroupChange
 from stowplan.explain.document.preemption import GroupPreemption
-from stowplan.explain.explainers.changes import added_node, added_slices, like
 from stowplan.explain.explainers.preemption import group_preemption
 from stowplan.explain.explainers.rejections import Rejections
+from stowplan.explain.explainers.trials import added_node, added_slices, like
 from stowplan.explain.layers.owners import controller_of
 from stowplan.explain.sentences.group import told_group
 from stowplan.explain.states import FITS, INCOMPLETE, PLACED, WAITING
@@ -484,7 +484,7 @@ class GroupExplainer:
         with ExitStack() as stack:
             for _ in range(count):
                 new = like(node, table)
-                stack.enter_context(added_node(table, new))
+                stack.enter_context(added_node(table, new, node.name))
                 stack.enter_context(added_slices(table, node.name, new.name))
             placements = self._domains(info)
             if isinstance(placements, Status):

@@ -4,8 +4,7 @@ It works on a table and a profile, wherever they come from: a running scheduler,
 a file. It never writes: what it changes in the table to try something is put back before it returns.
 """
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -15,6 +14,7 @@ from stowplan.api.rules.amounts import shown_amount
 from stowplan.explain.document.decision import Decision
 from stowplan.explain.document.pod import (
     Change,
+    NodeGroup,
     NodeScore,
     PodDocument,
     PodStage,
@@ -22,10 +22,14 @@ from stowplan.explain.document.pod import (
     TooLarge,
 )
 from stowplan.explain.document.preemption import Preemption
-from stowplan.explain.explainers.changes import Changes
+from stowplan.explain.explainers.changes import SHOWN, Changes
+from stowplan.explain.explainers.claims import claim_problem
 from stowplan.explain.explainers.facts import with_facts
 from stowplan.explain.explainers.preemption import preemption_failed, preemption_found
 from stowplan.explain.explainers.rejections import NearRow, Rejections
+from stowplan.explain.explainers.relevance import NodesMeant
+from stowplan.explain.explainers.trials import without_pod
+from stowplan.explain.layers.wider import NOTHING_KNOWN, Wider
 from stowplan.explain.recorded import decide, requeue_events
 from stowplan.explain.sentences.pod import told_pod
 from stowplan.explain.states import FITS, PENDING, PLACED
@@ -40,7 +44,6 @@ from stowplan.scheduler.framework.status import PluginError
 from stowplan.scheduler.plugins.noderesources.fit import NodeResourcesFit
 from stowplan.scheduler.queue.build import rules_of
 from stowplan.scheduler.table.podinfo import PodInfo
-from stowplan.scheduler.table.table import ClusterTable
 
 TOP: Final = 5
 """How many of the best nodes are shown with their scores."""
@@ -49,11 +52,18 @@ TOP: Final = 5
 class Explainer:
     """Explains pods on one table with one profile. `source` is what it tells people it looked at."""
 
-    def __init__(self, framework: Framework, source: str, nominations: Nominations = NO_NOMINATIONS) -> None:
+    def __init__(
+        self,
+        framework: Framework,
+        source: str,
+        nominations: Nominations = NO_NOMINATIONS,
+        wider: Wider = NOTHING_KNOWN,
+    ) -> None:
         self._framework = framework
         self._table = framework.table
         self._source = source
         self._nominations = nominations
+        self._wider = wider
 
     def explain(self, info: PodInfo, *, nearest: int | None = None) -> PodDocument:
         """Explain a pod; one that is on a node is looked at as if it were to be scheduled again now.
@@ -66,6 +76,8 @@ class Explainer:
         """The same in steps, so that a scheduler that is asked can go on with its work in between."""
         if info.row >= 0:
             found = self._placed(info)
+        elif info.pod.spec.node_name:
+            found = self._begun(info, PLACED, "", info.pod.spec.node_name)
         else:
             found = yield from self._unplaced(info, nearest)
         return told_pod(with_facts(found, info, self._table, self._nominations))
@@ -93,6 +105,11 @@ class Explainer:
         found = self._begun(info, PENDING, decide(evaluation, lambda ties: 0, 0).message)
         found = _with_funnel(found, rejections)
         found = replace(found, wakes=self._wakes(evaluation), too_large=self._too_large(evaluation))
+        if evaluation.rejected_outright is not None:
+            return (yield from self._rejected_outright(info, found, evaluation))
+        meant = NodesMeant(rejections)
+        yield None
+        found = replace(found, groups_of_nodes=tuple(meant.groups()))
         near = yield from rejections.near_miss_steps(nearest)
         found = replace(
             found, near_misses=tuple(one.miss for one in near), near_miss_count=rejections.near_miss_count
@@ -112,6 +129,24 @@ class Explainer:
                 framework.run_scores(evaluation)
                 return evaluation
 
+    def _rejected_outright(
+        self, info: PodInfo, found: PodDocument, evaluation: Evaluation
+    ) -> Generator[None, None, PodDocument]:
+        """A pod that was rejected before any node was checked, usually for one of its claims."""
+        problem = claim_problem(info.pod, self._table)
+        whole = _whole(evaluation, "" if problem is None else problem.text)
+        found = replace(found, groups_of_nodes=(whole,), preemption=(yield from self._preemption(info)))
+        if problem is None:
+            return found
+        search = Changes(self._framework, evaluation, self._nominations, replace(self._wider, pod=info.pod))
+        changes = []
+        for change in search.for_claims(problem):
+            if change is not None:
+                changes.append(change)
+            yield
+        offered = tuple(change for _, change in sorted(changes, key=lambda one: one[0]))
+        return replace(found, changes=offered, advice=problem.advice, untried=tuple(search.untried))
+
     def _search(
         self, info: PodInfo, found: PodDocument, near: Sequence[NearRow]
     ) -> Generator[None, None, PodDocument]:
@@ -121,12 +156,25 @@ class Explainer:
             evaluation = self._framework.evaluate(info, self._nominations)
         except PluginError:
             return found
-        changes: list[Change] = []
-        for change in Changes(self._framework, evaluation, self._nominations).steps(near):
+        if info.pod.status.nominated_node_name and with_facts(found, info, self._table, {}).evictions:
+            return found
+        wider = replace(self._wider, pod=info.pod)
+        search = Changes(self._framework, evaluation, self._nominations, wider)
+        changes: list[tuple[float, Change]] = []
+        meant = NodesMeant(Rejections(evaluation))
+        for change in search.steps(meant, near):
             if change is not None:
                 changes.append(change)
             yield
-        return replace(found, changes=tuple(changes))
+        offered = [change for _, change in sorted(changes, key=lambda one: one[0])[:SHOWN]]
+        groups = (*found.groups_of_nodes[:1], *search.second, *found.groups_of_nodes[1:])
+        return replace(
+            found,
+            changes=tuple(offered),
+            advice=tuple(search.advice),
+            untried=tuple(search.untried),
+            groups_of_nodes=groups if search.second else found.groups_of_nodes,
+        )
 
     def _wakes(self, evaluation: Evaluation) -> tuple[RequeueEvent, ...]:
         """The events that the plugins that reject the pod registered for."""
@@ -194,6 +242,21 @@ class Explainer:
         return preemption_found(found, nodes, others)
 
 
+def _whole(evaluation: Evaluation, problem: str) -> NodeGroup:
+    """All nodes, for a pod that was rejected before any node was checked."""
+    outright = evaluation.rejected_outright
+    assert outright is not None
+    nodes = evaluation.cycle.table.node_count
+    return NodeGroup(
+        name=f"all {nodes} nodes",
+        nodes=nodes,
+        plugin=outright.plugin,
+        text=problem or outright.message,
+        form="cluster",
+        meant=True,
+    )
+
+
 def _with_funnel(found: PodDocument, rejections: Rejections) -> PodDocument:
     funnel = tuple(rejections.funnel)
     return replace(found, funnel=funnel, feasible=found.nodes - sum(line.nodes for line in funnel))
@@ -225,14 +288,3 @@ def _preferring(evaluation: Evaluation, row: int | None) -> Callable[[int], int]
 def unplaced(pod: Pod) -> Pod:
     """A pod as it was before it had a node."""
     return replace(pod, spec=replace(pod.spec, node_name=""))
-
-
-@contextmanager
-def without_pod(table: ClusterTable, info: PodInfo) -> Iterator[str]:
-    """The table without a pod for as long as the block takes; gives the node it is on."""
-    node = table.name_of(info.row)
-    table.remove_pod(info.uid)
-    try:
-        yield node
-    finally:
-        table.place(info, node)

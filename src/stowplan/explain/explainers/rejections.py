@@ -13,14 +13,17 @@ from stowplan.explain.document.pod import DeviceFinding, FunnelLine, NearMiss
 from stowplan.scheduler.framework.budget import Step, run_at_once
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.explanation import Shortfall, ShortfallPlugin, ShortfallSizesPlugin
-from stowplan.scheduler.framework.interface import Codes
-from stowplan.scheduler.framework.reuse.filter_results import FilterColumn
+from stowplan.scheduler.framework.interface import Codes, Plugin
+from stowplan.scheduler.framework.reuse.filter_results import NOT_ASKED_FOR, FilterColumn
 from stowplan.scheduler.table.changes import Rows
+from stowplan.scheduler.table.columns import BoolColumn
 from stowplan.scheduler.table.view import NodeRow
 
 _STEP: Final = 200
 """How many near misses are put into words in one step."""
 
+LEFT_OUT: Final = ""
+"""Stands for the PreFilter plugins that named the only nodes to look at."""
 EXAMPLES: Final = 3
 """How many nodes are named for each reason."""
 
@@ -44,6 +47,7 @@ class Rejections:
             for column in evaluation.pod_class.filters.columns
             if column.active and (codes := _all_codes(evaluation, column)) is not None
         }
+        self.cycle = evaluation.cycle
         self.near_miss_count = 0
         """How many nodes only one plugin rejects; known when they have been looked at."""
         self._reasons: dict[tuple[str, int], str] = {}
@@ -52,6 +56,39 @@ class Rejections:
             for name, (column, _) in self._columns.items()
             if isinstance(plugin := column.plugin, ShortfallPlugin)
         }
+
+    @property
+    def against(self) -> dict[str, BoolColumn]:
+        """By filter: the rows it rejects. Nodes that PreFilter plugins left out are under an empty name."""
+        found = {name: codes != 0 for name, (_, codes) in self._columns.items()}
+        if self._evaluation.pre_filtering.node_names is not None:
+            first = self._evaluation.pod_class.filters.first
+            left_out = self._evaluation.cycle.table.valid & (first == NOT_ASKED_FOR)
+            found = {name: codes & ~left_out for name, codes in found.items()}
+            if left_out.any():
+                found = {LEFT_OUT: left_out, **found}
+        return found
+
+    @property
+    def rejected_once(self) -> BoolColumn:
+        """The rows that exactly one filter rejects."""
+        table = self._evaluation.cycle.table
+        count = np.zeros(table.capacity, dtype=np.int32)
+        for codes in self.against.values():
+            count += codes
+        once: BoolColumn = (count == 1) & table.valid
+        return once
+
+    def plugin(self, name: str) -> Plugin | None:
+        """A filter that rejects nodes, by name."""
+        found = self._columns.get(name)
+        return None if found is None else found[0].plugin
+
+    def reason_on(self, name: str, row: int) -> str:
+        """A filter's own words for a row that it rejects."""
+        if name == LEFT_OUT:
+            return self._evaluation.left_out.message
+        return self._reason(name, int(self._columns[name][1][row]))
 
     @property
     def funnel(self) -> list[FunnelLine]:

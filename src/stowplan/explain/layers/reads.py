@@ -3,13 +3,16 @@
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-from stowplan.api.catalogue import Resource
+from stowplan.api.admission import LimitRange
+from stowplan.api.catalogue import LIMIT_RANGES, PRIORITY_CLASSES, Resource
 from stowplan.api.decode import DecodeError, convert
 from stowplan.api.meta import Object
 from stowplan.api.requests import FieldTerm, Selection
 from stowplan.api.status import ApiError
+from stowplan.api.workloads import PriorityClass
 from stowplan.api.writes import CoreEvent
 from stowplan.client import Reader
+from stowplan.explain.layers.wider import Wider
 
 T = TypeVar("T", bound=Object)
 
@@ -125,3 +128,9 @@ def _value(obj: Any, path: Sequence[str]) -> Any:
     for step in path:
         obj = getattr(obj, "".join(f"_{one.lower()}" if one.isupper() else one for one in step), None)
     return obj
+
+
+async def read_wider(reads: ObjectReads, namespace: str) -> Wider:
+    """The objects that decide which changes can be offered; "" for those of all namespaces."""
+    classes = await reads.list(PRIORITY_CLASSES, PriorityClass)
+    return Wider(tuple(classes), tuple(await reads.list(LIMIT_RANGES, LimitRange, namespace)))

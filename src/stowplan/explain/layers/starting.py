@@ -58,6 +58,9 @@ def late_stages(
     """
     if not pod.status.phase or pod.is_finished:
         return ()
+    if pod.spec.node_name and table.row_of(node) is None and "nodes" not in unread:
+        text = f"it is bound to {node}, which does not exist, so no kubelet starts it"
+        return (Stage("bound", "stopped", text, f"delete the pod, or add node {node}"),)
     stopped = next(_volumes(pod, table, events, claim_events, unread), None)
     if stopped is not None:
         return (stopped,)
@@ -136,10 +139,6 @@ def _started(
         return
     row = table.row_of(node)
     known = None if row is None else table.nodes[row]
-    if known is None and "nodes" not in unread:
-        text = f"node {node} does not exist, so no kubelet starts it"
-        yield Stage("started", "stopped", text, f"delete the pod, or add node {node}")
-        return
     yield from _containers(pod)
     failed = _last_warning(events) if pod.status.phase == "Pending" else None
     if failed is not None:

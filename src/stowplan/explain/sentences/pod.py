@@ -1,18 +1,19 @@
 """The sentences about one pod."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
 from stowplan.api.meta import timestamp
-from stowplan.explain.document.pod import Note, PodDocument, TooLarge
+from stowplan.explain.document.pod import Note, PodDocument
 from stowplan.explain.layout import moment, plural, span
 from stowplan.explain.sentences.held import cause_of_gates, cause_of_missing, remedy_elsewhere, undecided
+from stowplan.explain.sentences.placed import helps, obstacle
 from stowplan.explain.sentences.preemption import made_room, was_evicted
-from stowplan.explain.sentences.words import NAMED, NO_CHANGE, SHOWN, names
+from stowplan.explain.sentences.words import NAMED, names
 from stowplan.explain.stages import stages_of
 from stowplan.explain.states import FITS, GONE, NOT_READY, PENDING, PLACED, PLACES
-from stowplan.explain.wakes import objects_awaited, sentence
+from stowplan.explain.wakes import sentence
 
 
 def told_pod(found: PodDocument, now: float | None = None) -> PodDocument:
@@ -58,6 +59,8 @@ def _headline(found: PodDocument) -> str:
         bound = found.queue is None or found.queue.place not in ("waiting", "binding")
         if bound and stop.text.startswith(NOT_READY):
             return f"{found.pod} is on {found.node} and is {stop.text}"
+        if bound and stop.name == "bound":
+            return f"{found.pod} does not run: {stop.text}"
         verb = "is on" if bound else "is to go to"
         return (
             f"{found.pod} {verb} {found.node} and {'does not run' if bound else 'is not bound'}: {stop.text}"
@@ -80,19 +83,11 @@ def _in_the_way(found: PodDocument) -> str:
         return undecided(found)
     if queue is not None and queue.place == "waiting":
         return f"{queue.node} is reserved, {', '.join(queue.held_by) or 'Permit'} holds it"
-    if not found.nodes and found.incomplete:
-        return found.incomplete[0]
-    if not found.funnel:
-        return found.message
-    if found.too_large:
-        return _larger_than_any(found.too_large)
-    if found.rejected_outright:
-        return found.funnel[0].reason
-    return f"no node fits (0 of {found.nodes})"
+    return obstacle(found)
 
 
 def cause(found: PodDocument) -> str:
-    """Why a pod waits, as a list of causes has it: with the reasons that rule out most nodes."""
+    """Why a pod waits, as a list of causes has it."""
     if found.missing and not found.gates:
         return cause_of_missing(found.missing)[0]
     if found.group is not None and found.waits_for_group:
@@ -103,10 +98,7 @@ def cause(found: PodDocument) -> str:
         return undecided(found)
     if found.state == FITS:
         return "about to be scheduled: a node fits"
-    if not found.funnel or found.too_large or found.rejected_outright or found.feasible:
-        return _in_the_way(found)
-    lines = [f"{line.reason} on {line.nodes}" for line in found.funnel[:SHOWN]]
-    return f"{', '.join(lines)} of {found.nodes} nodes"
+    return _in_the_way(found)
 
 
 def remedy(found: PodDocument) -> str:
@@ -121,24 +113,7 @@ def remedy(found: PodDocument) -> str:
         return remedy_elsewhere(found)
     if found.state == FITS:
         return "nothing: wait"
-    texts = [change.text for change in found.changes[:SHOWN]]
-    if found.too_large:
-        texts = [*texts[: SHOWN - 1], "a larger node type"]
-    if not found.nodes and found.incomplete:
-        return "add what is missing to the dump"
-    if not texts and found.rejected_outright:
-        texts = objects_awaited(found.wakes)[:SHOWN]
-    return ", or ".join(texts) or NO_CHANGE
-
-
-def _larger_than_any(short: Sequence[TooLarge]) -> str:
-    parts = [
-        f"{one.resource} {one.wanted}, largest {one.largest}"
-        if one.largest != "0"
-        else f"{one.resource} {one.wanted}, no node has any"
-        for one in short
-    ]
-    return f"larger than any node ({'; '.join(parts)})"
+    return helps(found)
 
 
 def _situation(found: PodDocument) -> Iterator[str]:

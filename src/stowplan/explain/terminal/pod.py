@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from stowplan.explain.document.pod import Change, NearMiss, PodDocument
 from stowplan.explain.layout import (
     PLAIN,
@@ -13,21 +15,28 @@ from stowplan.explain.layout import (
     indented,
     joined,
     middle,
+    safe,
     shortened,
     table,
 )
 from stowplan.explain.states import FITS, GONE, PENDING, PLACED
 from stowplan.explain.terminal.preemption import was_done, would_do
 
-NEAREST: Final = 3
-"""How many near misses are shown unless all are asked for."""
+NEAREST: Final = 5
+"""Groups of nodes that are shown."""
+_HEREDOC: Final = "<<'EOF'"
+"""A command with one begins in the first column: its end would not be found otherwise."""
+_NO_CHANGE: Final = "No change was found that would place it."
 NAME: Final = 40
 """How long names in a column may be."""
 
 
 def render(found: PodDocument, *, all_nodes: bool = False, palette: Palette = PLAIN) -> str:
     """The explanation as text."""
+    commands = [change.command for change in found.changes]
     found = cleaned(found)
+    changes = zip(found.changes, commands, strict=True)
+    found = replace(found, changes=tuple(replace(one, command=command) for one, command in changes))
     lines = [
         *_headline(found, palette),
         *incomplete_lines(found.incomplete, palette),
@@ -96,25 +105,64 @@ def _why_evicted(found: PodDocument, palette: Palette) -> list[str]:
 
 
 def _pending(found: PodDocument, all_nodes: bool, palette: Palette) -> list[str]:
-    lines = _funnel(found, palette)
-    group = found.group
-    if group is not None and found.waits_for_group and group.changes:
-        lines += ["", palette.paint("Any one of these would place its group", "bold")]
-        lines += [f"  {one.text} in {one.domain}" if one.domain else f"  {one.text}" for one in group.changes]
+    """What helps, the nodes by what rules them out, then the evidence."""
+    parts = [_helps(found, palette), _nodes(found, palette)]
+    if all_nodes and found.near_misses:
+        title = palette.paint("Nodes with one thing in the way", "bold")
+        parts.append([title, *_near_misses(found.near_misses)])
+    parts.append(_funnel(found, palette))
     if found.would_go_to is not None:
-        return [*lines, *([""] if lines else []), *found.why]
-    if found.near_misses:
-        lines += ["", palette.paint("Closest: only one thing in the way", "bold")]
-        lines += _near_misses(found.near_misses, all_nodes)
-    if found.changes and found.is_ours:
-        lines += ["", palette.paint("Any one of these would place it (each tried on this state)", "bold")]
+        parts.append([*found.why])
+    else:
+        parts.append([] if found.preemption is None else would_do(found.preemption, palette))
+        parts.append(joined(found.awaits, "Wakes it: ") if found.awaits else [])
+    lines: list[str] = []
+    for part in parts:
+        lines += ["", *part] if lines and part else part
+    return lines
+
+
+def _helps(found: PodDocument, palette: Palette) -> list[str]:
+    """The changes that place a pod or its group, with the commands that make them."""
+    group, lines = found.group, []
+    if group is not None and found.waits_for_group and group.changes:
+        lines = [palette.paint("Any one of these would place its group", "bold")]
+        return lines + [
+            f"  {one.text} in {one.domain}" if one.domain else f"  {one.text}" for one in group.changes
+        ]
+    if found.would_go_to is not None or not found.is_ours or not found.funnel:
+        return []
+    for advice in found.advice:
+        lines += hanging(palette.paint("helped by: ", "green"), advice)
+    if found.changes:
+        which = "This" if len(found.changes) == 1 else "Any one of these"
+        lines.append(palette.paint(f"{which} would place it (each tried on this state)", "bold"))
         lines += _changes(found.changes, palette)
-    elif found.funnel:
-        lines += ["", "No single change was found that would place it."]
-    if found.preemption is not None:
-        lines += ["", *would_do(found.preemption, palette)]
-    if found.awaits:
-        lines += ["", *joined(found.awaits, "Wakes it: ")]
+    elif not lines:
+        lines.append(_NO_CHANGE if found.nominated_node is None else f"{found.remedy}.")
+    for text in found.untried:
+        lines += hanging("not tried: ", text)
+    return lines
+
+
+def _nodes(found: PodDocument, palette: Palette) -> list[str]:
+    """Groups of nodes by what rules them out, those that the pod means first."""
+    lines: list[str] = []
+    meant = [one for one in found.groups_of_nodes if one.meant and one.form != "cluster"]
+    for title, groups in (
+        ("In the way", meant if len(meant) > 1 else []),
+        ("Other nodes with one thing in the way", [one for one in found.groups_of_nodes if not one.meant]),
+    ):
+        if not groups:
+            continue
+        lines += [*([""] if lines else []), palette.paint(title, "bold")]
+        names = [middle(one.name, NAME) for one in groups[:NEAREST]]
+        width = max(map(len, names))
+        for name, one in zip(names, groups, strict=False):
+            lines += hanging(f"  {name:<{width}}  ", one.text)
+        if len(groups) > NEAREST:
+            more = sum(one.nodes for one in groups[NEAREST:])
+            lines.append(f"  (+{more} more nodes: --all-nodes)")
     return lines
 
 
@@ -133,21 +181,17 @@ def _funnel(found: PodDocument, palette: Palette) -> list[str]:
     return [*lines, palette.paint(rest, "green") if found.feasible else rest]
 
 
-def _near_misses(misses: Sequence[NearMiss], all_nodes: bool) -> list[str]:
-    shown = misses if all_nodes else misses[:NEAREST]
-    names = [middle(miss.node, NAME) for miss in shown]
-    width, about = max(map(len, names)), min(max(len(miss.missing) for miss in shown), NAME)
+def _near_misses(misses: Sequence[NearMiss]) -> list[str]:
+    names = [middle(miss.node, NAME) for miss in misses]
+    width, about = max(map(len, names)), min(max(len(miss.missing) for miss in misses), NAME)
     lines: list[str] = []
-    for name, miss in zip(names, shown, strict=True):
+    for name, miss in zip(names, misses, strict=True):
         lines += hanging(f"  {name:<{width}}  {miss.missing:<{about}}  ", miss.detail)
-    if len(shown) < len(misses):
-        more = f"(+{len(misses) - len(shown)} more: --all-nodes)"
-        fits = len(lines[-1]) + 2 + len(more) <= WIDTH
-        lines = [*lines[:-1], f"{lines[-1]}  {more}"] if fits else [*lines, f"  {more}"]
     return lines
 
 
 def _changes(changes: Sequence[Change], palette: Palette) -> list[str]:
+    """Changes with where the pod would go then; commands are not broken, so that they can be copied."""
     width = min(max(len(change.text) for change in changes), 52)
     arrow = palette.paint("→", "green")
     lines: list[str] = []
@@ -157,6 +201,8 @@ def _changes(changes: Sequence[Change], palette: Palette) -> list[str]:
             lines += hanging("  ", change.text)
             begin = f"  {'':<{width}}  {arrow} "
         lines += hanging(begin, shortened(change.outcome, (change.node, *change.victims), NAME))
+        for line in safe(change.command).splitlines():
+            lines.append(line if _HEREDOC in change.command else f"    {line}")
     return lines
 
 

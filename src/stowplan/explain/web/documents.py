@@ -51,8 +51,9 @@ from stowplan.explain.explainers.notcreated import unread_of, workloads_without_
 from stowplan.explain.explainers.pod import Explainer
 from stowplan.explain.layers.deciders import Deciders
 from stowplan.explain.layers.owners import owner_of
-from stowplan.explain.layers.reads import ClientReads, ObjectReads
+from stowplan.explain.layers.reads import ClientReads, ObjectReads, read_wider
 from stowplan.explain.layers.starting import may_be_stopped
+from stowplan.explain.layers.wider import NOTHING_KNOWN, Wider
 from stowplan.explain.recorded import attempts_of, queue_state
 from stowplan.explain.sentences.group import told_group
 from stowplan.explain.sentences.lists import told_node
@@ -296,7 +297,8 @@ class Inspection:
         reads = ClientReads(scheduler.context.client) if reads is None else reads
         decider = await self._deciders(scheduler, reads).of(pod)
         if decider.kind == "this":
-            found = await self._explain(scheduler, self._info(scheduler, pod))
+            wider = await read_wider(reads, pod.namespace)
+            found = await self._explain(scheduler, self._info(scheduler, pod), wider=wider)
         else:
             found = await self._unevaluated(scheduler, pod, decider)
         found = with_evictions(replace(found, decider=decider), scheduler, pod)
@@ -385,8 +387,14 @@ class Inspection:
             own_policy=scheduler.settings.gates["PodGroupPreemptionPolicy"],
         )
 
-    async def _explain(self, scheduler: Scheduler, info: PodInfo, nearest: int | None = None) -> PodDocument:
-        steps = self.explainer_for(scheduler, info.pod).steps(info, nearest=nearest)
+    async def _explain(
+        self,
+        scheduler: Scheduler,
+        info: PodInfo,
+        nearest: int | None = None,
+        wider: Wider = NOTHING_KNOWN,
+    ) -> PodDocument:
+        steps = self.explainer_for(scheduler, info.pod, wider).steps(info, nearest=nearest)
         return await self._in_steps(scheduler, steps)
 
     async def _in_steps(self, scheduler: Scheduler, steps: Generator[Any, None, T]) -> T:
@@ -450,12 +458,14 @@ class Inspection:
         for key in whole_of.values():
             if key is not None and key not in groups:
                 groups[key] = await self._explain_group(scheduler, key)
+        reads = ClientReads(scheduler.context.client) if reads is None else reads
+        wider = await read_wider(reads, "") if waiting else NOTHING_KNOWN
         explained: dict[Any, PodDocument] = {}
         for pod in waiting:
             info, group = infos[pod.metadata.uid], groups[whole_of[pod.metadata.uid]]
             told = pod.spec.scheduling_gates or (group is not None and group.is_waiting)
             if not told and info.template not in explained:
-                found = await self._explain(scheduler, info, NEAREST)
+                found = await self._explain(scheduler, info, NEAREST, wider)
                 found = await self._with_layers(scheduler, found, pod, reads, many=True)
                 explained[info.template] = told_pod(found)
         return pending_document(
@@ -618,8 +628,8 @@ class Inspection:
 
     # Explaining on the live table
 
-    def explainer_for(self, scheduler: Scheduler, pod: Pod) -> Explainer:
-        return Explainer(self.framework_of(scheduler, pod), SOURCE, self._nominations(scheduler))
+    def explainer_for(self, scheduler: Scheduler, pod: Pod, wider: Wider = NOTHING_KNOWN) -> Explainer:
+        return Explainer(self.framework_of(scheduler, pod), SOURCE, self._nominations(scheduler), wider)
 
     def framework_of(self, scheduler: Scheduler, pod: Pod | None) -> Framework:
         """A framework like that of the pod's profile, with results and chance of its own.

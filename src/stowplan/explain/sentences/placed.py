@@ -1,0 +1,69 @@
+"""The sentences about a pod that no node takes: what is in the way of the nodes it means, and what helps."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from stowplan.explain.document.pod import NodeGroup, PodDocument, TooLarge
+from stowplan.explain.layout import plural
+from stowplan.explain.sentences.words import NAMED, NO_CHANGE, SHOWN, names
+from stowplan.explain.wakes import objects_awaited
+
+_CLAUSES: Final = 2
+"""Groups of nodes that a headline names."""
+
+
+def obstacle(found: PodDocument) -> str:
+    """What keeps a pod from the nodes that it means, as briefly as a headline has it."""
+    if found.evictions is not None and found.evictions.victims and found.nominated_node:
+        leaving = names(found.evictions.victims, NAMED)
+        return f"nominated to {found.nominated_node}, waits for {leaving} to leave (evicted for it)"
+    if not found.nodes and found.incomplete:
+        return found.incomplete[0]
+    if not found.funnel:
+        return found.message
+    meant = [group for group in found.groups_of_nodes if group.meant]
+    if found.too_large and not (meant and meant[0].form == "cluster"):
+        return _larger_than_any(found.too_large)
+    if not meant:
+        return f"no node fits (0 of {found.nodes})"
+    clauses = [clause(group) for group in meant[:_CLAUSES]]
+    more = sum(group.nodes for group in meant[_CLAUSES:])
+    return "; ".join([*clauses, *([f"{plural(more, 'more node')} for other reasons"] if more else [])])
+
+
+def clause(group: NodeGroup) -> str:
+    """Nodes and what rules them out: `2 cpu short on n1`, `n1 is cordoned`."""
+    if group.form == "cluster":
+        return group.text
+    if group.form == "is":
+        return f"{group.name} {'is' if group.nodes == 1 else 'are'} {group.text}"
+    return f"{group.text} on {group.name}"
+
+
+def listed(group: NodeGroup) -> str:
+    """The same as an entry of a list: `8 nodes of pool infer: 2 cpu short`."""
+    return group.text if group.form == "cluster" else f"{group.name}: {group.text}"
+
+
+def helps(found: PodDocument) -> str:
+    """What helps a pod that no node takes, in words."""
+    if found.evictions is not None and found.evictions.victims and found.nominated_node:
+        return f"wait: {names(found.evictions.victims, NAMED)} is ending"
+    if not found.nodes and found.incomplete:
+        return "add what is missing to the dump"
+    texts = [*found.advice, *(change.text for change in found.changes)][:SHOWN]
+    if found.too_large and len(texts) < SHOWN:
+        texts.append("a larger node type")
+    if not texts and found.rejected_outright:
+        texts = objects_awaited(found.wakes)[:SHOWN]
+    return ", or ".join(texts) or NO_CHANGE
+
+
+def _larger_than_any(short: Sequence[TooLarge]) -> str:
+    parts = [
+        f"{one.resource} {one.wanted}, largest {one.largest}"
+        if one.largest != "0"
+        else f"{one.resource} {one.wanted}, no node has any"
+        for one in short
+    ]
+    return f"larger than any node ({'; '.join(parts)})"
