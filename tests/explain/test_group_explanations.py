@@ -107,6 +107,37 @@ def test_it_is_told_how_many_fit_where_and_who_stops_the_group() -> None:
     assert all(len(line) <= 100 for line in text.splitlines() if "kubectl" not in line)
 
 
+def test_what_a_group_lacks_besides_room_has_its_remedy() -> None:
+    found = explained(racks(), pods(2))
+    assert found.headline == "PodGroup default/g does not exist; 2 pods name it"
+    assert found.remedy == "create PodGroup g, or correct schedulingGroup of its pods"
+    found = explained(racks(), group(3), pods(2))
+    assert found.remedy == "create 1 more pod, or lower minCount to 2"
+    found = explained(racks(), group(2), pods(2, priority=7))
+    assert found.remedy == "the same priorityClassName in the PodGroup and all its pods"
+
+
+def test_more_nodes_are_of_a_shape_that_the_members_can_use() -> None:
+    tainted = node("a-first", "a")
+    tainted["spec"] = {"taints": [{"key": "gpu", "effect": "NoSchedule"}]}
+    found = explained(tainted, racks(), pods(4, "3"), group(4, **IN_ONE_RACK))
+    change = next(one for one in found.changes if one.kind == "nodes")
+    assert "a-first" not in change.text
+    assert (change.action or {}).keys() == {"addNode"}
+
+
+def test_a_lower_minimum_is_a_command_unless_a_controller_owns_the_group() -> None:
+    def command(**about: Any) -> str:
+        own = group(4, **IN_ONE_RACK)
+        own["metadata"].update(about)
+        found = explained(racks(), pods(4, "3"), own)
+        return next(one.command for one in found.changes if one.kind == "minimum")
+
+    assert command().startswith("kubectl patch podgroup/g -n default --type merge")
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": True}
+    assert not command(ownerReferences=[owner])
+
+
 def test_what_is_said_to_help_does() -> None:
     given = [racks(), pods(4, "3")]
     found = explained(*given, group(4, **IN_ONE_RACK))
@@ -138,6 +169,11 @@ def test_what_is_said_to_help_does() -> None:
             "its parent p does not exist",
         ),
         ([group(2), pods(2)], "fits", "2 of 2 waiting members would fit"),
+        (
+            [group(2), pods(2, priority=7)],
+            "waiting",
+            "its pods must have its priority, 0: default/g-0 has 7",
+        ),
         (
             [group(1, schedulingConstraints={"topology": [{"key": "zone"}]}), pods(1)],
             "waiting",

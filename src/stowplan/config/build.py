@@ -3,6 +3,7 @@
 Some errors show only here, such as a plugin that does not exist or a profile without a bind plugin.
 """
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -67,6 +68,34 @@ def build(loaded: LoadedConfig, offered: Mapping[str, frozenset[ExtensionPoint]]
     config = replace(config, extenders=extenders, profiles=tuple(completed))
     calling_order = tuple(sorted(extenders, key=lambda extender: extender.ignorable))
     return BuiltConfig(config, tuple(specs), calling_order)
+
+
+def without_unknown_plugins(
+    loaded: LoadedConfig, offered: Mapping[str, frozenset[ExtensionPoint]] = _NOTHING
+) -> tuple[LoadedConfig, dict[str, tuple[str, ...]]]:
+    """The configuration without plugins that are not installed here, and their names by profile.
+
+    For explanations: what the others decide is worth knowing, if it is said what is missing.
+    """
+    known = in_tree_points(loaded.gates.release).keys() | offered.keys()
+    missing: dict[str, tuple[str, ...]] = {}
+    profiles = []
+    for profile in loaded.config.profiles:
+        plugins = profile.plugins or Plugins()
+        unknown = tuple(sorted(enabled_names(plugins) - known))
+        if unknown:
+            missing[profile.scheduler_name or ""] = unknown
+            sets = {
+                name: replace(found, enabled=tuple(one for one in found.enabled if one.name in known))
+                for name in plugins.__struct_fields__
+                if (found := getattr(plugins, name)) is not None
+            }
+            entries = tuple(one for one in profile.plugin_config if one.name not in unknown)
+            profile = replace(profile, plugins=replace(plugins, **sets), plugin_config=entries)
+        profiles.append(profile)
+    if not missing:
+        return loaded, {}
+    return dataclasses.replace(loaded, config=replace(loaded.config, profiles=tuple(profiles))), missing
 
 
 def default_profile(gates: FeatureGates = DEFAULT_GATES) -> ProfileSpec:

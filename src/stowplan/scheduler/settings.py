@@ -1,12 +1,12 @@
 """Settings of a scheduler."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.releases import Release
 from stowplan.config import LoadedConfig, default_config
-from stowplan.config.build import BuiltConfig, build
+from stowplan.config.build import BuiltConfig, build, without_unknown_plugins
 from stowplan.scheduler.framework.interface import Plugin
 from stowplan.scheduler.framework.registry import Registry
 from stowplan.scheduler.plugins.pod_groups.coscheduling import Coscheduling
@@ -37,6 +37,8 @@ class Settings:
     annotate_results: bool = False
     wake_failed_groups: bool = True
     gather_events: float = 0.0
+    without_plugins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Plugins that a configuration names and that are not installed, by profile."""
 
     @property
     def release(self) -> Release:
@@ -55,13 +57,18 @@ class Settings:
         legacy_metrics: bool = False,
         annotate_results: bool = False,
         wake_failed_groups: bool = True,
+        lenient: bool = False,
     ) -> "Settings":
         """Settings from a loaded configuration (none: the defaults) and plugins from outside the tree.
 
-        Raises ConfigError, or ProfileError for a plugin whose name is taken.
+        With `lenient` plugins that are not installed are left out. Raises ConfigError, or ProfileError for a
+        plugin whose name is taken.
         """
         loaded = default_config() if loaded is None else loaded
         registry = in_tree_registry().with_plugins(plugins)
+        missing: Mapping[str, tuple[str, ...]] = {}
+        if lenient:
+            loaded, missing = without_unknown_plugins(loaded, registry.offered)
         built = build(loaded, registry.offered)
         used = {use.name for profile in built.profiles for uses in profile.plugins.values() for use in uses}
         return cls(
@@ -74,4 +81,5 @@ class Settings:
             legacy_metrics,
             annotate_results,
             wake_failed_groups,
+            without_plugins=missing,
         )

@@ -363,14 +363,17 @@ async def _pending_once(where: ClusterSource, namespace: str) -> tuple[PendingDo
         from stowplan.cli.explain import offline
 
         return await offline.causes_of_files(where.files, where.configuration, namespace)
-    async with connect(where.kubeconfig, where.context, _AGENT) as (client, address, _):
-        return await pending_document(where, client, address, namespace)
+    async with connect(where.kubeconfig, where.context, _AGENT) as (client, address, own):
+        return await pending_document(where, client, address, namespace, own)
 
 
 async def pending_document(
-    where: ClusterSource, client: HttpClient, address: str, namespace: str
+    where: ClusterSource, client: HttpClient, address: str, namespace: str, own: str = ""
 ) -> tuple[PendingDocument, list[str]]:
-    """The causes that pods of a cluster wait for, and notes; from the running scheduler if there is one."""
+    """The causes that pods of a cluster wait for, and notes; from the running scheduler if there is one.
+
+    `own` is the namespace of the context: it is read if more is forbidden.
+    """
     if where.asks_running:
         running = await RunningScheduler.find(client)
         document = None if running is None else await running.pending()
@@ -378,15 +381,15 @@ async def pending_document(
             return only_of(document, namespace), []
     from stowplan.cli.explain import offline
 
-    return await offline.causes_of_cluster(client, address, where.configuration, namespace)
+    return await offline.causes_of_cluster(client, address, where.configuration, namespace, own)
 
 
 async def _follow_pending(where: ClusterSource, namespace: str, interval: float, output: str) -> None:
     """Show causes whenever they change, until interrupted."""
     shown = None
-    async with connect(where.kubeconfig, where.context, _AGENT) as (client, address, _):
+    async with connect(where.kubeconfig, where.context, _AGENT) as (client, address, own):
         while True:
-            document, _ = await pending_document(where, client, address, namespace)
+            document, _ = await pending_document(where, client, address, namespace, own)
             lines = [(cause.name, cause.count, cause.reason) for cause in document.causes]
             if lines != shown:
                 if shown is not None and output == "text":

@@ -44,6 +44,7 @@ from stowplan.explain.layers.deciders import Deciders
 from stowplan.explain.layers.owners import owner_of
 from stowplan.explain.layers.reads import ClientReads, DumpReads, ObjectReads
 from stowplan.explain.layers.starting import may_be_stopped
+from stowplan.explain.layers.webhooks import webhooks_not_called
 from stowplan.explain.sentences.pod import told_pod
 from stowplan.explain.states import GONE, PENDING
 from stowplan.scheduler.framework.budget import run_at_once
@@ -63,11 +64,17 @@ if TYPE_CHECKING:
 
 
 def scheduler_settings(
-    config: Path | None, gates: FeatureGates | None, plugins: Sequence[str], *, default: str = ""
+    config: Path | None,
+    gates: FeatureGates | None,
+    plugins: Sequence[str],
+    *,
+    default: str = "",
+    lenient: bool = False,
 ) -> Settings:
     """The settings that options stand for; mistakes are reported in one line.
 
-    `default` is the text of the configuration if none is given, "" for that of kube-scheduler.
+    `default` is the text of the configuration if none is given, "" for that of kube-scheduler. With `lenient`
+    plugins that are not installed are left out: `without_plugins` has their names.
     """
     given = DEFAULT_GATES if gates is None else gates
     with one_line_errors("" if config is None else f"{config}: "):
@@ -76,7 +83,7 @@ def scheduler_settings(
         else:
             loaded = load(default, given) if default else default_config(given)
     with one_line_errors():
-        return Settings.of(loaded, [*installed_plugins(), *map(load_plugin, plugins)])
+        return Settings.of(loaded, [*installed_plugins(), *map(load_plugin, plugins)], lenient=lenient)
 
 
 _WITH_COSCHEDULING: Final = """
@@ -91,7 +98,11 @@ profiles:
 
 
 def settings_with_groups(
-    configuration: "Configuration", objects: Iterable[Object], manifests: "Manifests | None" = None
+    configuration: "Configuration",
+    objects: Iterable[Object],
+    manifests: "Manifests | None" = None,
+    *,
+    lenient: bool = False,
 ) -> tuple[Settings, list[str]]:
     """The settings of a scheduler that honours the pod groups of a cluster and of manifests, and notes.
 
@@ -112,6 +123,7 @@ def settings_with_groups(
         gates,
         configuration.plugins,
         default=_WITH_COSCHEDULING if groups.coscheduling else "",
+        lenient=lenient,
     )
     if groups.coscheduling and not settings.gates.coscheduling:
         notes.append(
@@ -126,11 +138,17 @@ def read_dump(files: Sequence[Path]) -> Snapshot:
         return read_files(files, lambda file, count: progress.advance(count, file))
 
 
-async def read_lists(client: HttpClient, address: str) -> Snapshot:
-    """The lists of a cluster, with a line that says how far they are."""
+async def read_lists(client: HttpClient, address: str, within: str = "") -> Snapshot:
+    """The lists of a cluster, with a line that says how far they are.
+
+    What is forbidden for the whole cluster is read in the namespace `within`, if one is given.
+    """
     with ticking(Progress("reading the cluster", unit="objects")) as progress:
         return await read_cluster(
-            client, f"the API server at {address}", lambda resource, count: progress.advance(count, resource)
+            client,
+            f"the API server at {address}",
+            lambda resource, count: progress.advance(count, resource),
+            within=within,
         )
 
 
@@ -138,7 +156,7 @@ def engine_of_files(
     files: Sequence[Path], configuration: "Configuration", manifests: "Manifests | None" = None
 ) -> Cluster:
     """The engine of a configuration over the cluster of files."""
-    scheduler_settings(*configuration)
+    scheduler_settings(*configuration, lenient=True)
     snapshot = read_dump(files)
     if not snapshot.objects:
         raise click.ClickException(
@@ -148,11 +166,16 @@ def engine_of_files(
 
 
 async def engine_of_cluster(
-    client: HttpClient, address: str, configuration: "Configuration", manifests: "Manifests | None" = None
+    client: HttpClient,
+    address: str,
+    configuration: "Configuration",
+    namespace: str,
+    manifests: "Manifests | None" = None,
 ) -> Cluster:
-    """The engine of a configuration over the lists of a cluster."""
-    scheduler_settings(*configuration)
-    snapshot = await read_lists(client, address)
+    """The engine of a configuration over the lists of a cluster, or of `namespace` as far as more is
+    forbidden."""
+    scheduler_settings(*configuration, lenient=True)
+    snapshot = await read_lists(client, address, namespace)
     return _engine(snapshot, configuration, manifests)
 
 
@@ -160,7 +183,7 @@ def _engine(
     snapshot: Snapshot, configuration: "Configuration", manifests: "Manifests | None" = None
 ) -> Cluster:
     """The engine of a configuration over a snapshot."""
-    settings, notes = settings_with_groups(configuration, snapshot.objects, manifests)
+    settings, notes = settings_with_groups(configuration, snapshot.objects, manifests, lenient=True)
     snapshot.notes += notes
     with elapsed("building the table"):
         return Cluster.load(snapshot, settings=settings)
@@ -174,7 +197,7 @@ async def explained(
 ) -> tuple[Sequence[Explained], list[str]]:
     """The explanations of pods of a cluster, and notes."""
     manifests = manifests_of(wanted, namespace)
-    engine = await engine_of_cluster(client, address, configuration, manifests)
+    engine = await engine_of_cluster(client, address, configuration, namespace, manifests)
     evaluation = Evaluation(engine, ClientReads(client), time.time())
     try:
         found = await evaluated(evaluation, wanted, namespace, manifests)
@@ -214,6 +237,12 @@ class Evaluation:
     def unread_events(self) -> tuple[str, ...]:
         """The reason why the events of a cluster are not known. Most dumps have none: that is no gap."""
         return () if self.now is None else unread_of(self.reads)
+
+    async def uncalled_webhooks(self, pod: Pod) -> Sequence[str]:
+        """The webhooks of a cluster that the creation of a pod would call. Dumps seldom have any."""
+        if self.now is None:
+            return ()
+        return await webhooks_not_called(pod, self.engine.table.lookups.namespaces, self.reads)
 
     def is_ours(self, pod: Pod) -> bool:
         """True if one of the profiles decides the pod."""
@@ -263,6 +292,7 @@ class Evaluation:
             self.now,
             extenders=engine.settings.config.extenders,
             unread=engine.unread,
+            without_plugins=engine.settings.without_plugins,
             many=many,
         )
         return told_pod(found)
@@ -287,7 +317,12 @@ async def evaluated(
     with Progress("explaining", len(alike), "pods") as progress:
         for pod in alike:
             progress.tick(pod.key)
-            found.append(await evaluation.member(pod))
+            document = await evaluation.member(pod)
+            if manifests is not None:
+                document = replace(
+                    document, incomplete=(*document.incomplete, *await evaluation.uncalled_webhooks(pod))
+                )
+            found.append(document)
             progress.advance()
     return found
 
@@ -370,10 +405,10 @@ async def causes_of_files(
 
 
 async def causes_of_cluster(
-    client: HttpClient, address: str, configuration: "Configuration", namespace: str
+    client: HttpClient, address: str, configuration: "Configuration", namespace: str, own: str = ""
 ) -> tuple[PendingDocument, list[str]]:
-    """The causes that pods of a cluster wait for, and notes."""
-    engine = await engine_of_cluster(client, address, configuration)
+    """The causes that pods of a cluster wait for, and notes. `own` is the namespace of the context."""
+    engine = await engine_of_cluster(client, address, configuration, namespace or own)
     return await _causes_of(Evaluation(engine, ClientReads(client), time.time()), namespace)
 
 

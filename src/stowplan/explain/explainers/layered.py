@@ -1,7 +1,7 @@
 """The document of a pod with the layers around the decision: what it needs before, and its start after."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -18,7 +18,7 @@ from stowplan.explain.layers.starting import late_stages, may_be_stopped
 from stowplan.explain.states import PENDING, PLACED
 from stowplan.scheduler.table.table import ClusterTable
 
-_NONE_UNREAD: Final[Mapping[str, str]] = {}
+_NOTHING: Final[Mapping[str, Any]] = {}
 
 
 async def with_layers(
@@ -29,12 +29,14 @@ async def with_layers(
     now: float | None,
     *,
     extenders: Sequence[Extender] = (),
-    unread: Mapping[str, str] = _NONE_UNREAD,
+    unread: Mapping[str, str] = _NOTHING,
+    without_plugins: Mapping[str, Sequence[str]] = _NOTHING,
     many: bool = False,
 ) -> PodDocument:
     """The document with what was read about the layers, and what was not. Its sentences are still to be made.
 
-    `unread` has by resource why the table lacks its objects. With `many` others are looked at, too.
+    `unread` has by resource why the table lacks its objects, `without_plugins` by profile the plugins that
+    are not installed. With `many` others are looked at, too.
     """
     if found.state == PLACED:
         events = await late_events(pod, table, reads, many=many)
@@ -44,7 +46,11 @@ async def with_layers(
         found = replace(found, stages=(), missing=await missing_objects(pod, reads))
     else:
         found = replace(found, stages=())
-    incomplete = [*gaps_of(found, pod, unread, extenders)]
+    incomplete = [*gaps_of(found, pod, unread, extenders, without_plugins.get(_profile(found), ()))]
     if found.state == PLACED and may_be_stopped(pod) and EVENTS.plural in reads.unread and now is not None:
         incomplete.append(reads.unread[EVENTS.plural])
     return with_gate_change(replace(found, incomplete=tuple(incomplete)))
+
+
+def _profile(found: PodDocument) -> str:
+    return "" if found.decider is None else found.decider.profile or ""

@@ -50,6 +50,7 @@ def _of_decider(decider: Decider | None) -> Iterator[str]:
 def _read_for(found: PodDocument, pod: Pod) -> Iterator[str]:
     """The resources that the answer about a pod depends on."""
     yield "nodes"
+    yield "pods"
     spec = pod.spec
     if any(one.persistent_volume_claim is not None or one.ephemeral is not None for one in spec.volumes):
         yield from _STORAGE

@@ -12,6 +12,8 @@ from stowplan.explain.web.access import Viewer
 from stowplan.explain.web.documents import MOST_PODS, Inspection
 from stowplan.explain.web.objects import object_document
 from stowplan.explain.web.redaction import namespaces_in, redacted
+from stowplan.explain.web.workloads import KINDS as WORKLOADS
+from stowplan.explain.web.workloads import workload
 
 PREFIX: Final = "/stowplan/v1"
 STATES: Final = ("", "placed", "waiting")
@@ -90,6 +92,12 @@ class Routes:
                 return _found(
                     self.inspection.group_map(plural.removesuffix("s"), namespace, name), plural, name
                 )
+            case [plural, namespace, name] if plural in WORKLOADS:
+                await viewer.require_pod(namespace, name)
+                answer = await workload(
+                    self.inspection, WORKLOADS[plural], namespace, name, self._reads(viewer)
+                )
+                return _found(answer, plural, name)
             case ["pods", namespace, name, "map"]:
                 await viewer.require_pod(namespace, name)
                 await viewer.require_nodes()

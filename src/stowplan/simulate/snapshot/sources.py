@@ -76,6 +76,12 @@ KINDS: Final[Sequence[Watched]] = (NODES, PODS, *AROUND_PODS, *STORAGE, *DEVICES
 _REQUIRED: Final = (NODES, PODS)
 _DUMPED: Final = (NODES, PODS, *STORAGE[:3], *DEVICES, *ADMISSION[:1], AROUND_PODS[0])
 """Kinds that a dump should have. Of the others a cluster may well have none."""
+_ELSEWHERE: Final = {
+    "pods": "nodes have less room than is assumed",
+    "poddisruptionbudgets": "preemption may have to spare more pods",
+    "resourceclaims": "more devices are taken than is assumed",
+}
+"""Kinds whose objects in other namespaces matter, with what is wrong without them."""
 _DEFAULT_NAMESPACE: Final = "default"
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 
@@ -87,16 +93,21 @@ def _silent(resource: str, count: int) -> None:
     """Nobody wants to know."""
 
 
-async def read_cluster(client: Reader, source: str, progress: Progress = _silent) -> Snapshot:
+async def read_cluster(
+    client: Reader, source: str, progress: Progress = _silent, *, within: str = ""
+) -> Snapshot:
     """List everything that decisions depend on. What the server lacks or forbids is noted.
 
-    Raises SnapshotError if nodes or pods cannot be read.
+    With the namespace `within`, lists that are forbidden for the whole cluster are read there, and nodes may
+    be missing. Raises SnapshotError if nodes or pods cannot be read otherwise.
     """
     found = Snapshot([], source)
     for kind in KINDS:
         try:
             listing = await client.list(kind.served, kind.cls, not_older_than="0")
         except ApiError as error:
+            if error.code == 403 and within and await _read_within(client, found, kind, within, progress):
+                continue
             if kind in _REQUIRED or error.code not in (403, 404):
                 raise SnapshotError(f"list {kind.served.plural}: {error.message}") from None
             _note_unread(found, kind, error)
@@ -105,6 +116,27 @@ async def read_cluster(client: Reader, source: str, progress: Progress = _silent
     await _read_taint_rules(client, found, progress)
     await _read_groups(client, found, progress)
     return found
+
+
+async def _read_within(
+    client: Reader, found: Snapshot, kind: Watched, namespace: str, progress: Progress
+) -> bool:
+    """Read a kind in one namespace, and note what is not known then. False if that is forbidden, too."""
+    if kind is NODES:
+        found.unread[kind.served.plural] = "nodes could not be read: placement cannot be explained"
+        return True
+    if not kind.served.namespaced:
+        return False
+    try:
+        listing = await client.list(kind.served, kind.cls, namespace=namespace, not_older_than="0")
+    except ApiError:
+        return False
+    _take(found, kind, listing, progress)
+    effect = _ELSEWHERE.get(kind.served.plural)
+    if effect is not None:
+        text = f"{kind.served.plural} of other namespaces could not be read: {effect}"
+        found.unread[kind.served.plural] = text
+    return True
 
 
 async def _read_groups(client: Reader, found: Snapshot, progress: Progress) -> None:

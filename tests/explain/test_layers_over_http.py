@@ -1,0 +1,96 @@
+"""Layers of workloads over the API: the document of the command line, with the rights of the viewer."""
+
+from typing import Any
+
+from scheduler.live_scheduler import World, live
+from stowplan.api.catalogue import DEPLOYMENTS, EVENTS, NAMESPACES, REPLICA_SETS
+from stowplan.explain.web import Inspection, Routes
+from stowplan.explain.web.access import EVERYTHING, Viewer
+
+TEMPLATE = {
+    "metadata": {"labels": {"app": "web"}},
+    "spec": {"containers": [{"name": "main", "image": "app"}]},
+}
+
+
+async def told(world: World, path: str, viewer: Viewer = EVERYTHING) -> Any:
+    inspection = Inspection(lambda: world.scheduler, cluster="a test", release="1.37")
+    answer = await Routes(inspection, dict).answer(f"/stowplan/v1/{path}", {}, viewer)
+    return answer.document.document() if answer.code == 200 else answer.code
+
+
+def owned_by(kind: str, name: str) -> list[dict[str, Any]]:
+    return [{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": name, "controller": True}]
+
+
+def refused_deployment(world: World, namespace: str) -> None:
+    """A Deployment whose ReplicaSet may not create pods."""
+    world.store.create(NAMESPACES, {"metadata": {"name": namespace}})
+    spec = {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": TEMPLATE}
+    world.store.create(DEPLOYMENTS, {"metadata": {"name": "web", "namespace": namespace}, "spec": spec})
+    metadata = {"name": "web-1", "namespace": namespace, "ownerReferences": owned_by("Deployment", "web")}
+    world.store.create(REPLICA_SETS, {"metadata": metadata, "spec": spec})
+    event = {
+        "metadata": {"name": "web-1.1", "namespace": namespace},
+        "regarding": {"kind": "ReplicaSet", "namespace": namespace, "name": "web-1"},
+        "reason": "FailedCreate",
+        "type": "Warning",
+        "note": 'Error creating: pods "web-1-" is forbidden: no PriorityClass with name gold was found',
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+    }
+    world.store.create(EVENTS, event)
+
+
+def may_read(*namespaces: str) -> Viewer:
+    async def allowed(resource: str, namespace: str) -> bool:
+        return namespace in namespaces
+
+    return Viewer(allowed)
+
+
+def test_a_workload_is_explained_as_on_the_command_line() -> None:
+    async def story(world: World) -> None:
+        refused_deployment(world, "shop")
+        found = await told(world, "deployments/shop/web")
+        assert found["headline"] == (
+            "Deployment shop/web: 0 of 2 pods exist: PriorityClass gold does not exist"
+        )
+        assert (found["document"], found["stoppedAt"]) == ("workload", "created")
+        assert await told(world, "deployments/shop/other") == 404
+        assert await told(world, "deployments/shop/web", may_read("team")) == 403
+
+    live(story)
+
+
+def test_pending_lists_workloads_without_pods_where_the_viewer_may_look() -> None:
+    async def story(world: World) -> None:
+        refused_deployment(world, "shop")
+        refused_deployment(world, "team")
+        await world.settle(1)
+        found = await told(world, "pending")
+        assert found["headline"] == "4 pods cannot be created"
+        lines = [(one["name"], one["count"], one["workload"], one["pods"]) for one in found["notCreated"]]
+        assert lines == [("shop/web", 2, "deployment/web", []), ("team/web", 2, "deployment/web", [])]
+        assert {one["reason"] for one in found["notCreated"]} == {"PriorityClass gold does not exist"}
+        found = await told(world, "pending", may_read("team"))
+        assert [one["name"] for one in found["notCreated"]] == ["team/web"]
+        found = await told(world, "pending", may_read("elsewhere"))
+        assert found["notCreated"] == []
+
+    live(story)
+
+
+def test_rights_that_are_missing_are_told_beside_what_was_found() -> None:
+    async def no_events(resource: str, namespace: str) -> bool:
+        return not resource.startswith("events")
+
+    async def story(world: World) -> None:
+        refused_deployment(world, "shop")
+        found = await told(world, "deployments/shop/web", Viewer(no_events))
+        missing = "events could not be read: reading events.events.k8s.io in namespace shop is not allowed"
+        assert found["incomplete"] == [missing]
+        assert "its controller has said nothing yet" in found["headline"]
+        found = await told(world, "pending", Viewer(no_events))
+        assert [one for one in found["incomplete"] if one.startswith("pods that cannot be created: events")]
+
+    live(story)
