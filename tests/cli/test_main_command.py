@@ -89,6 +89,17 @@ def test_a_mistake_of_the_user_is_told_in_one_line(error: Exception, line: str) 
     assert (result.exit_code, result.stderr, result.stdout) == (1, f"Error: {line}\n", "")
 
 
+@pytest.mark.parametrize(
+    "arguments", [["lab\x1b[2J"], ["version", "\x1b[2Jx"], ["config", "\x1b[2J"], ["version", "a\u202eb"]]
+)
+def test_words_that_are_refused_are_printed_without_what_terminals_act_upon(arguments: list[str]) -> None:
+    """Also where click makes the message."""
+    done = CliRunner().invoke(stowplan, arguments)
+    assert done.exit_code == 2
+    assert "\\x1b[2J" in done.output or "\\u202e" in done.output
+    assert not {"\x1b", "\u202e"} & set(done.output)
+
+
 def test_what_is_no_mistake_of_the_user_is_not_hidden() -> None:
     group = OneLineErrors("program", commands={"fail": click.Command("fail", callback=lambda: [][0])})
     assert isinstance(CliRunner().invoke(group, ["fail"]).exception, IndexError)
