@@ -49,7 +49,7 @@ STAGES: Final = (
     "created", "admitted", "gated", "queued", "placed", "bound", "volumes", "started",
 )  # fmt: skip
 
-Aspect = Literal["headline", "remedy", "works", "pending", "agrees"]
+Aspect = Literal["headline", "remedy", "works", "pending", "agrees", "page"]
 
 
 class Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

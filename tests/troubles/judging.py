@@ -7,6 +7,7 @@ from typing import Any
 from stowplan.api.requests import Json
 from troubles.corpus import NAMESPACE, Aspect, Instance
 from troubles.kubectl import CommandError
+from troubles.page import PAGE, section, section_of
 from troubles.world import World, world
 
 Complaints = dict[Aspect, list[str]]
@@ -77,6 +78,7 @@ def judged(instance: Instance, *, most_remedies: int | None = None) -> Complaint
             "remedy": list(_about_remedy(instance, answer)),
             "pending": list(_about_pending(instance, answer)),
             "agrees": list(_about_agreement(answer)),
+            "page": list(_about_page(instance, answer)),
         }
         changes = answer.changes[:most_remedies]
         works = [] if not changes else list(_about_change(found, changes[0]))
@@ -132,6 +134,16 @@ def _about_agreement(answer: Answer) -> Iterator[str]:
         for field in ("headline", "cause", "remedy"):
             if told.get(field) != page.get(field):
                 yield f"{field}: {told.get(field)!r}, but on the page {page.get(field)!r}"
+
+
+def _about_page(instance: Instance, answer: Answer) -> Iterator[str]:
+    """docs/troubles.md has this answer."""
+    if instance.size != "few" or len(instance.faults) > 1:
+        return
+    [trouble] = instance.faults
+    shown, expected = section_of(PAGE.read_text(), trouble), section(trouble, answer.text)
+    if shown != expected:
+        yield f"docs/troubles.md has another answer (make troubles writes it):\n{expected}"
 
 
 def _about_change(found: World, change: Json) -> Iterator[str]:
