@@ -1,6 +1,7 @@
 """News that contradict, vanish or cannot be read."""
 
 import pytest
+from msgspec.structs import replace
 
 from scheduler.live_scheduler import World, live, node, pod
 from stowplan.api.catalogue import NODES, PODS
@@ -17,6 +18,17 @@ def test_a_pod_that_changes_its_node_ends_everything() -> None:
         raise AssertionError("the scheduler went on")
 
     with pytest.raises(CacheCorruptedError, match=r"^pod d/p was on node 'n' and is said to be on 'm'$"):
+        live(story)
+
+
+def test_a_pod_that_is_said_to_have_left_another_node_ends_everything() -> None:
+    async def story(world: World) -> None:
+        world.add_node("n")
+        await world.add_pod("p")
+        known = world.scheduler.context.cache.table.pods[world.pod("p")["metadata"]["uid"]].pod
+        world.scheduler.context.cache.remove_pod(replace(known, spec=replace(known.spec, node_name="m")))
+
+    with pytest.raises(CacheCorruptedError, match=r"^pod d/p was on node 'n' and is said to have left 'm'$"):
         live(story)
 
 

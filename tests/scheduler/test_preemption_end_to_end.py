@@ -294,6 +294,24 @@ def test_a_nomination_is_taken_back_when_victims_of_the_node_have_to_go_for_anot
     live(story)
 
 
+@pytest.mark.parametrize(("code", "reason", "told"), [(403, "Forbidden", True), (404, "NotFound", False)])
+def test_a_nomination_that_cannot_be_taken_back_is_logged_unless_its_pod_is_gone(
+    code: int, told: bool
+) -> None:
+    async def story(world: World) -> None:
+        world.add_node("n", cpu="4")
+        await world.add_pod("a", cpu="2", priority=0)
+        await world.add_pod("b", cpu="2", priority=7)
+        await world.add_pod("middle", cpu="2", priority=5)
+        world.wire.answer("PATCH pods/middle/status", ApiError(code, reason, "not now"))
+        await world.add_pod("high", cpu="4", priority=10)
+        await world.settle(0.1)
+        text = "Cannot clear 'NominatedNodeName' field from lower priority pods on the same target node"
+        assert (text in world.problems) == told
+
+    live(story)
+
+
 def test_a_pod_that_may_not_preempt_waits() -> None:
     async def story(world: World) -> None:
         await _full(world, "a", "b")

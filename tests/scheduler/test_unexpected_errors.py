@@ -6,6 +6,7 @@ import pytest
 
 from scheduler.live_scheduler import World, live, plugin
 from stowplan.api.pod import Pod
+from stowplan.config.types import Extender as ExtenderConfig
 from stowplan.runtime.logs import ERROR
 from stowplan.scheduler import status_writer
 from stowplan.scheduler.cache import CacheCorruptedError
@@ -15,6 +16,7 @@ from stowplan.scheduler.framework.status import Status, error
 from stowplan.scheduler.preemption import Preemption
 from stowplan.scheduler.queue.scheduling_queue import SchedulingQueue
 from stowplan.scheduler.table.table import ClusterTable
+from stowplan.testing.extenders import RuleExtender, Rules
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, *, once: bool = True) -> None:
@@ -92,6 +94,43 @@ def test_a_binding_cycle_that_fails_is_its_pods_error_alone(
     world = live(story, plugins=[plugin("Preparing", pre_bind=pre_bind)] if prepares else ())
     assert traceback_of(world, "Binding cycle failed")
     assert counted(world, "binding_cycle")
+
+
+def test_a_cycle_that_fails_while_it_waits_for_an_extender_is_its_pods_error_alone() -> None:
+    class Broken(RuleExtender):
+        async def filter(self, pod: Any, nodes: Any) -> Any:
+            if pod.name == "p":
+                raise IndexError("on purpose")
+            return await super().filter(pod, nodes)
+
+    async def story(world: World) -> None:
+        world.add_node("n")
+        await world.add_pod("p")
+        assert (world.node_of("p"), world.message("p")) == ("", "IndexError: on purpose")
+        await world.add_pod("q")
+        assert world.node_of("q") == "n"
+
+    world = live(
+        story, extenders=[Broken(ExtenderConfig(url_prefix="http://x", filter_verb="filter"), Rules())]
+    )
+    assert traceback_of(world, "Scheduling cycle failed")
+
+
+def test_pods_that_cannot_be_added_together_are_added_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first list of pods is handled as a whole; an error there must not lose any of them."""
+    failing(monkeypatch, ClusterTable, "add_pods")
+
+    async def before(world: World) -> None:
+        world.add_node("n", cpu="4")
+        for number in range(40):
+            world.put_pod(f"old-{number}", "100m", nodeName="n")
+
+    async def story(world: World) -> None:
+        await world.add_pod("p", "1")
+        assert len(world.scheduler.context.cache.table.pods) == 40
+        assert "Insufficient cpu" in world.message("p")
+
+    live(story, before=before)
 
 
 @pytest.mark.parametrize(("owner", "name"), [(ClusterTable, "put_node"), (SchedulingQueue, "move_all")])
