@@ -296,7 +296,7 @@ def test_a_nomination_is_taken_back_when_victims_of_the_node_have_to_go_for_anot
 
 @pytest.mark.parametrize(("code", "reason", "told"), [(403, "Forbidden", True), (404, "NotFound", False)])
 def test_a_nomination_that_cannot_be_taken_back_is_logged_unless_its_pod_is_gone(
-    code: int, told: bool
+    code: int, reason: str, told: bool
 ) -> None:
     async def story(world: World) -> None:
         world.add_node("n", cpu="4")
