@@ -1,4 +1,4 @@
-"""`stowplan bench explain` on a small cluster."""
+"""`stowplan bench explain` and `page` on small clusters."""
 
 import json
 
@@ -15,3 +15,12 @@ def test_explanations_are_measured_on_a_cluster_of_their_own() -> None:
     assert figures["causes"] == 4
     assert figures["explain_from_lists_s"] > figures["explain_api_s"] > 0
     assert figures["pending_from_lists_cpu_s"] > 0
+
+
+def test_open_pages_are_measured_while_pods_are_placed() -> None:
+    options = "--nodes 10 --existing-per-node 2 --waiting 3 --rate 40 --looks 3 --viewers 2 --json"
+    result = CliRunner().invoke(stowplan, ["bench", "page", *options.split()])
+    assert result.exit_code == 0, result.output
+    figures = json.loads(result.stdout.splitlines()[-1])
+    assert figures["bytes_a_second"] > 1000, "the placed pods were told"
+    assert set(figures["documents_ms"]) == {"overview", "nodes", "attention", "search", "pending"}

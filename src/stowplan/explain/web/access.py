@@ -28,6 +28,10 @@ class Viewer:
         """Whether pods of a namespace may be shown."""
         return await self._may("pods", "") or await self._may("pods", namespace)
 
+    async def may_see_all_pods(self) -> bool:
+        """True if nothing has to be searched for names of pods that are hidden from this viewer."""
+        return await self._may("pods", "")
+
     async def may_see_nodes(self) -> bool:
         return await self._may("nodes", "")
 

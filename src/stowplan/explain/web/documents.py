@@ -569,7 +569,7 @@ class Inspection:
         ]
         p50, p99 = percentiles([made.seconds for made in latest if made.seconds is not None])
         return DecisionsDocument(
-            items=tuple(self.decision_line(scheduler, made) for made in latest[: min(limit, MOST_PODS)]),
+            items=tuple(self.decision_line(made) for made in latest[: min(limit, MOST_PODS)]),
             rate=self._rate(scheduler) if whole else None,
             latency=None if p50 is None or p99 is None else Latency(p50, p99),
             history=self.history.document() if whole else None,
@@ -596,9 +596,11 @@ class Inspection:
         """The namespaces of those whose cycles are kept, whether they have pods now or not."""
         return set() if self.scheduler is None else self.scheduler.context.costs.namespaces()
 
-    @staticmethod
-    def decision_line(scheduler: Scheduler, made: PodRecord) -> DecisionLine:
+    def decision_line(self, made: PodRecord) -> DecisionLine:
         """A decision as a line of a list, with the PodGroup of its pod."""
+        scheduler = self.scheduler
+        if scheduler is None:
+            return decision_line(made)
         groups = scheduler.context.cache.table.groups
         pod = scheduler.pod(made.key) if groups.enabled else None
         group = None if pod is None else groups.key_of(pod)

@@ -7,7 +7,7 @@ load again what they missed.
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from itertools import compress, takewhile
 from operator import is_not
 from typing import TYPE_CHECKING, Any, Final
@@ -177,16 +177,39 @@ def _totals(counts: Counts) -> dict[str, dict[str, int]]:
     return {driver: {node: total for node, (total, _) in nodes.items()} for driver, nodes in counts.items()}
 
 
-class Look(msgspec.Struct, frozen=True):
+class Look:
     """Everything that has changed since the look before, for all viewers."""
 
-    number: int
-    overview: Overview
-    nodes: bytes = b""
-    lanes: dict[str, int] = {}
-    decisions: Sequence[DecisionLine] = ()
-    missed: int = 0
-    """Number of decisions that are not in `decisions`."""
+    def __init__(
+        self,
+        number: int,
+        inspection: "Inspection",
+        nodes: bytes,
+        decisions: Sequence[DecisionLine],
+        missed: int,
+    ) -> None:
+        self.number = number
+        self.nodes = nodes
+        self.lanes = inspection.lanes()
+        self.decisions = decisions
+        self.missed = missed
+        """Number of decisions that are not in `decisions`."""
+        self._inspection = inspection
+
+    @cached_property
+    def overview(self) -> Overview:
+        """The totals: made for the first viewer who is told them at this look."""
+        return self._inspection.overview()
+
+    @cached_property
+    def all_decisions(self) -> bytes:
+        """The event for viewers who may see all pods, encoded once."""
+        return decisions_event(self.decisions, complete=not self.missed)
+
+
+def decisions_event(items: Sequence[DecisionLine], *, complete: bool) -> bytes:
+    """Decisions since the look before; not complete if some are left out."""
+    return event("decisions", {"items": items, "complete": complete})
 
 
 class Feed:
@@ -256,16 +279,9 @@ class Feed:
         self._looks += 1
         scheduler = inspection.scheduler
         fresh = [] if scheduler is None else self._decided(scheduler)
-        return Look(
-            number=self._looks,
-            overview=inspection.overview(),
-            nodes=self._nodes.look(inspection.table),
-            lanes=inspection.lanes(),
-            decisions=[]
-            if scheduler is None
-            else [inspection.decision_line(scheduler, made) for made in fresh[:MOST_DECISIONS]],
-            missed=max(len(fresh) - MOST_DECISIONS, 0),
-        )
+        lines = [inspection.decision_line(made) for made in fresh[:MOST_DECISIONS]]
+        missed = max(len(fresh) - MOST_DECISIONS, 0)
+        return Look(self._looks, inspection, self._nodes.look(inspection.table), lines, missed)
 
     def _decided(self, scheduler: Scheduler) -> list[PodRecord]:
         """Decisions since the last look, the newest first."""
@@ -311,13 +327,17 @@ class Subscription:
         return [*found, *await self._changed()]
 
     async def _decisions(self, look: Look, skipped: bool) -> list[bytes]:
+        if await self._viewer.may_see_all_pods():
+            if skipped:
+                return [decisions_event(look.decisions, complete=False)]
+            return [look.all_decisions] if look.decisions else []
         visible = await self._viewer.visible({made.pod.partition("/")[0] for made in look.decisions})
         items = [made for made in look.decisions if made.pod.partition("/")[0] in visible]
         if not items:
             return []
         named = namespaces_in(items) & self._inspection.named_namespaces()
         shown = redacted(items, await self._viewer.hidden(named))
-        return [event("decisions", {"items": shown, "complete": not skipped and not look.missed})]
+        return [decisions_event(shown, complete=not skipped and not look.missed)]
 
     async def _changed(self) -> list[bytes]:
         """That what the viewer looks at has changed; what it is now is loaded with their rights."""

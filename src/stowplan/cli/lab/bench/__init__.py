@@ -19,6 +19,7 @@ COMMANDS: Final = {
     "soak": "memory:soak_command",
     "growth": "memory:growth_command",
     "explain": "questions:explain_command",
+    "page": "questions:page_command",
     "questions": "questions:questions_command",
     "day": "questions:day_command",
     "paper": "questions:paper_command",

@@ -15,8 +15,44 @@ from stowplan.lab.bench.engine import paper as paper_bench
 from stowplan.lab.bench.engine import questions
 from stowplan.lab.bench.engine.day import DayRun
 from stowplan.lab.bench.engine.explain import ExplainRun
+from stowplan.lab.bench.engine.page import PageRun, measure_page
 from stowplan.lab.bench.engine.paper import PaperFigures, PaperRun, TraceError
 from stowplan.lab.bench.servers.http import BenchError
+
+
+@click.command("page")
+@click.option("--nodes", type=AT_LEAST_ONE, default=5000, show_default=True, help="Number of nodes.")
+@click.option(
+    "--existing-per-node", type=NOT_NEGATIVE, default=10, show_default=True, help="Pods already on each node."
+)
+@click.option("--waiting", type=NOT_NEGATIVE, default=200, show_default=True, help="Pods that fit nowhere.")
+@click.option("--rate", type=AT_LEAST_ONE, default=200, show_default=True, help="Pods placed per second.")
+@click.option("--viewers", type=AT_LEAST_ONE, default=1, show_default=True, help="Open pages.")
+@click.option("--looks", type=AT_LEAST_ONE, default=40, show_default=True, help="Looks to measure.")
+@JSON
+def page_command(
+    nodes: int, existing_per_node: int, waiting: int, rate: int, viewers: int, looks: int, as_json: bool
+) -> None:
+    """Measure what open pages cost the scheduler.
+
+    Pods are placed as fast as the rate says, with a look for all pages after each quarter of a second's worth
+    of them. Figures are CPU of the scheduler's process. Then everything is measured that a page loads first.
+    """
+    run = PageRun(nodes, existing_per_node, waiting, rate, viewers, looks)
+    with elapsed("measuring"):
+        figures = measure_page(run)
+    if as_json:
+        echo_json(asdict(figures))
+        return
+    click.echo(
+        f"{nodes:,} nodes, {nodes * existing_per_node:,} pods on them, {rate} pods/s, {viewers} open pages"
+    )
+    click.echo(
+        f"  stream     {figures.look_ms:8.3f} ms a look (worst {figures.worst_look_ms:.3f}),", nl=False
+    )
+    click.echo(f" {figures.core_percent:.2f} % of a core, {figures.bytes_a_second:,} bytes/s to each page")
+    for name, spent in figures.documents_ms.items():
+        click.echo(f"  {name:<10} {spent:8.2f} ms")
 
 
 @click.command("explain")
