@@ -237,6 +237,15 @@ def test_the_board_fits_a_screen() -> None:
     assert lines[place + 2].split()[1:] == told
 
 
+def test_the_board_has_pods_that_do_not_wait_in_the_queue() -> None:
+    not_created = Cause((), 2, "shop/web", "quota team: pods", "raise it", workload="deployment/web")
+    not_started = Cause(("shop/db",), 1, "shop/db", "ImagePullBackOff", "an image")
+    board = Board(title="x", source="a test", not_created=(not_created,), not_started=(not_started,))
+    lines = render_board(board, None, now=0.0)
+    assert lines.index("On a node and not running") < lines.index("Not created")
+    assert "  2  shop/web  quota team: pods" in lines
+
+
 def test_without_a_rate_of_the_scheduler_it_is_that_of_pods_that_get_nodes() -> None:
     rates = Rates()
     assert rates.add(Board(title="x", source="lists", assigned=10), 100.0) is None

@@ -171,6 +171,22 @@ WORDS: dict[str, tuple[str, list[Object], str]] = {
         [made(Job, "report"), refused("Job/report", f'{FORBIDDEN}RuntimeClass "kata" not found')],
         "0 of 1 pods exist: RuntimeClass kata does not exist",
     ),
+    "a job whose pods fail": (
+        "Job/report",
+        [made(Job, "report"), made(Pod, "report-x", owner="Job/report", status={"phase": "Failed"})],
+        "Job shop/report: 0 of 1 pods run: 1 pod failed, the next one is created after a pause",
+    ),
+    "a job that has failed": (
+        "Job/report",
+        [
+            made(
+                Job,
+                "report",
+                status={"conditions": [{"type": "Failed", "status": "True", "reason": "DeadlineExceeded"}]},
+            )
+        ],
+        "Job shop/report has failed: DeadlineExceeded",
+    ),
     "a cron job before its first time": (
         "CronJob/report",
         [made(CronJob, "report", spec={"schedule": "0 4 * * *"})],
@@ -209,7 +225,7 @@ def test_a_workload_that_a_dump_lacks_is_known_by_its_pods() -> None:
     found = answer("Deployment/web", pods=[known])
     assert found is not None
     assert (found.wanted, found.created) == (None, 1)
-    assert found.incomplete == ("the dump has no deployments",)
+    assert found.incomplete == ("the dump has no deployments", "the dump has no replicasets")
     assert answer("Deployment/other", pods=[known]) is None
 
 

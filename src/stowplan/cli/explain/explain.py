@@ -390,7 +390,8 @@ async def _follow_pending(where: ClusterSource, namespace: str, interval: float,
     async with connect(where.kubeconfig, where.context, _AGENT) as (client, address, own):
         while True:
             document, _ = await pending_document(where, client, address, namespace, own)
-            lines = [(cause.name, cause.count, cause.reason) for cause in document.causes]
+            lists = (document.causes, document.elsewhere, document.not_started, document.not_created)
+            lines = [[(cause.name, cause.count, cause.reason) for cause in causes] for causes in lists]
             if lines != shown:
                 if shown is not None and output == "text":
                     say(f"\n{datetime.now().astimezone():%H:%M:%S}")

@@ -8,6 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from stowplan.api.catalogue import REPLICA_SETS
 from stowplan.api.pod import Pod
 from stowplan.explain.document.layers import Stage
 from stowplan.explain.document.pod import PodDocument
@@ -21,6 +22,7 @@ from stowplan.explain.layers.workloads import (
     ended_stage,
     find_workload,
     is_complete,
+    is_failed,
     is_healthy,
     wanted_stage,
 )
@@ -51,7 +53,7 @@ async def explain_workload(
     workload = await find_workload(kind, namespace, name, pods, reads)
     if workload is None:
         return None
-    consulted = [TYPES[kind][0].plural]
+    consulted = [TYPES[kind][0].plural, *([REPLICA_SETS.plural] if kind == "Deployment" else [])]
     wanted, changes = await wanted_stage(workload, reads)
     stages = [wanted]
     if wanted.state == "done":
@@ -106,7 +108,7 @@ def _state(workload: Workload, stages: Sequence[Stage], waiting: Sequence[Pod]) 
         return "idle"
     if is_complete(workload):
         return "idle"
-    if ended_stage(workload) is not None:
+    if is_failed(workload):
         return "failed"
     return "waiting" if waiting or any(one.state != "done" for one in stages) else "running"
 

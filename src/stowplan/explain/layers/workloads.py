@@ -272,7 +272,7 @@ async def created_stage(
     if message:
         refusal = await refusal_of(message, found.namespace, missing, reads)
         return _stopped(found, maker, missing, refusal)
-    if _waits_in_order(found):
+    if _waits_in_order(found) or ended_stage(found) is not None:
         return Stage("created", "done"), ()
     text = f"{plural(missing, 'pod is', 'pods are')} not created; {_FOUND_LATER}"
     return Stage("created", "unknown", text), ()
@@ -323,15 +323,18 @@ def _waits_in_order(found: Workload) -> bool:
 
 
 def ended_stage(found: Workload) -> Stage | None:
-    """The layer `started` of a Job that has failed; None for all others."""
+    """The layer `started` of a Job that has failed, or whose pods fail; None for all others."""
     if not isinstance(found.obj, Job):
         return None
     failed = _condition(found.obj.status.conditions, "Failed")
+    ended = [one.name for one in found.pods if one.status.phase == "Failed"]
+    logs = kubectl("logs", "-n", found.namespace, ended[-1]) if ended else ""
     if failed is None:
-        return None
+        if not ended or not found.lacking():
+            return None
+        text = f"{plural(len(ended), 'pod')} failed, the next one is created after a pause"
+        return Stage("started", "stopped", text, f"{logs} says why")
     said = f"{failed.reason}: {failed.message}".rstrip(": ")
-    pod = next((one.name for one in found.pods if one.status.phase == "Failed"), "")
-    logs = kubectl("logs", "-n", found.namespace, pod) if pod else ""
     remedy = f"{logs} says why; then create the Job again" if logs else "create the Job again"
     return Stage("started", "stopped", f"has failed: {said}", remedy)
 
@@ -339,3 +342,8 @@ def ended_stage(found: Workload) -> Stage | None:
 def is_complete(found: Workload) -> bool:
     """True for a Job that has succeeded."""
     return isinstance(found.obj, Job) and _condition(found.obj.status.conditions, "Complete") is not None
+
+
+def is_failed(found: Workload) -> bool:
+    """True for a Job that has failed for good."""
+    return isinstance(found.obj, Job) and _condition(found.obj.status.conditions, "Failed") is not None

@@ -45,7 +45,9 @@ def _parts(found: WorkloadDocument) -> Iterator[str]:
     if created is not None:
         yield f"{found.created}{of} pods exist: {created.text}"
     elif not found.causes:
-        yield f"{run} and {found.unexplained} do not" if found.unexplained else run
+        stop = found.stopped
+        more = f" and {found.unexplained} do not" if found.unexplained else ""
+        yield f"{run}: {stop.text}" if stop is not None else f"{run}{more}"
     for place, cause in enumerate(found.causes[:SHOWN]):
         lead = run if not place and created is None else _do_not_run(cause.count)
         yield f"{lead}: {reason_of(cause)}"
