@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stowplan.simulate.scenario import read_scenario
-from stowplan.simulate.snapshot.places import SnapshotError
+from stowplan.simulate.snapshot import SnapshotError
 
 NODES = "cluster: {nodes: [{name: n, count: 2, cpu: 4}]}"
 WORK = "workload: [{name: w, arrivals: {burst: 4}, lifetime: 10m, requests: {cpu: 1}}]"
