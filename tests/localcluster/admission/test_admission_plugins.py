@@ -162,6 +162,8 @@ def test_a_quota_without_usage_admits_nothing_it_counts(store: Store) -> None:
         ({"scopes": ["BestEffort"]}, using("p", {"cpu": "1"}), False),
         ({"scopes": ["NotTerminating"]}, using("p"), True),
         ({"scopes": ["Terminating"]}, using("p"), False),
+        ({"scopes": ["BestEffort", "NotTerminating"]}, using("p"), True),
+        ({"scopes": ["BestEffort", "Terminating"]}, using("p"), False),
         (
             {"scopeSelector": {"matchExpressions": [
                 {"scopeName": "PriorityClass", "operator": "In", "values": ["system-node-critical"]}]}},

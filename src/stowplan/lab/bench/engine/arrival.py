@@ -154,7 +154,8 @@ async def _server(run: ArrivalRun) -> AsyncIterator[int]:
         yield int(await process.stdout.readline())
     finally:
         process.terminate()
-        await process.wait()
+        # Reads its output to the end: a pipe that is left open cannot be closed after its loop.
+        await process.communicate()
 
 
 def serve(nodes: int, pods: int) -> None:

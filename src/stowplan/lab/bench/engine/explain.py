@@ -179,7 +179,7 @@ async def _cluster(run: ExplainRun) -> AsyncIterator[Path]:
         finally:
             if process.returncode is None:
                 process.terminate()
-            await process.wait()
+            await process.communicate()
 
 
 def serve(arguments: list[str]) -> None:

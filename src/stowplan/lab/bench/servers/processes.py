@@ -78,4 +78,5 @@ async def server_process(
             yield kubeconfig
         finally:
             process.terminate()
-            await process.wait()
+            # Reads its output to the end: a pipe that is left open cannot be closed after its loop.
+            await process.communicate()
