@@ -143,6 +143,9 @@ def test_clustering_prefers_like_pods_then_empty_nodes_and_packing_used_gpus() -
     clustering = Cluster([*nodes, *pods], settings=configured("GpuClustering"), ties="first")
     assert clustering.schedule(gpu_pod("two", 2, 1000)).placed == {"default/two": "pairs"}
     assert clustering.schedule(gpu_pod("four", 4, 1000)).placed == {"default/four": "empty"}
+    assert clustering.schedule(gpu_pod("part", 1, 300)).placed == {"default/part": "shared"}
+    unshared = Cluster([*nodes[:3], *pods[:3]], settings=configured("GpuClustering"), ties="first")
+    assert unshared.schedule(gpu_pod("part", 1, 300)).placed == {"default/part": "mixed"}
     packing = Cluster([*nodes, *pods], settings=configured("GpuPacking"), ties="first")
     assert packing.schedule(gpu_pod("part", 1, 700)).placed == {"default/part": "mixed"}
     assert packing.schedule(gpu_pod("whole", 1, 1000)).placed["default/whole"] != "empty"
