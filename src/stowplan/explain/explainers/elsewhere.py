@@ -70,7 +70,7 @@ def with_gate_change(found: PodDocument) -> PodDocument:
     gates = " and ".join(found.gates)
     change = Change(
         kind=GATE,
-        text=f"remove {'gate' if len(found.gates) == 1 else 'gates'} {gates} in place of the owner",
+        text=f"remove {'gate' if len(found.gates) == 1 else 'gates'} {gates} by hand",
         node=node,
         nodes=found.feasible,
         outcome=outcome(node, found.feasible),

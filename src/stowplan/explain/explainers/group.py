@@ -400,13 +400,13 @@ class GroupExplainer:
     def _changes(
         self, found: GroupDocument, info: PodGroupInfo, best: DomainTrial
     ) -> Iterator[GroupChange | None]:
-        yield self._without_constraint(found, info)
         yield from self._more_nodes(found, info, best)
         if found.policy == "gang" and best.fits:
             lower = found.scheduled + best.fits
             text = f"minCount {lower} instead of {found.minimum}"
             command = _lower_minimum(info.object, lower)
             yield replace(_change("minimum", text, best.placement.name), command=command)
+        yield self._without_constraint(found, info)
 
     def _without_constraint(self, found: GroupDocument, info: PodGroupInfo) -> GroupChange | None:
         """Whether the group fits if it need not be in one domain."""

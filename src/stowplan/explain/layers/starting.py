@@ -118,7 +118,9 @@ def _unbound(name: str, claim: PersistentVolumeClaim, table: ClusterTable, event
         )
     provisioner = known.provisioner
     text += f" of class {of_class} by provisioner {provisioner}"
-    said = _last_warning(events) or (max(events, key=lambda one: one.time) if events else None)
+    # Once a node is chosen for the pod, the claim no longer waits for its first consumer.
+    since = [one for one in events if one.reason != "WaitForFirstConsumer"]
+    said = _last_warning(events) or max(since, key=lambda one: one.time, default=None)
     if said is not None:
         text += f": {_said(said)}"
     return Stage("volumes", "stopped", text, f"check that provisioner {provisioner} runs, and what it logs")

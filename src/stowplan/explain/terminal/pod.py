@@ -19,6 +19,7 @@ from stowplan.explain.layout import (
     shortened,
     table,
 )
+from stowplan.explain.stages import LATE
 from stowplan.explain.states import FITS, GONE, PENDING, PLACED
 from stowplan.explain.terminal.preemption import was_done, would_do
 
@@ -47,10 +48,15 @@ def render(found: PodDocument, *, all_nodes: bool = False, palette: Palette = PL
     ]
     if found.state == PENDING:
         lines += _pending(found, all_nodes, palette)
-    elif found.state != GONE:
+    elif found.state != GONE and (all_nodes or not _is_stopped_late(found)):
         lines += _chosen(found, palette)
     lines += _why_evicted(found, palette)
     return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
+
+
+def _is_stopped_late(found: PodDocument) -> bool:
+    """True for a pod that does not run on its node: why that one was chosen says nothing about it."""
+    return found.stopped_at in LATE or found.not_yet is not None
 
 
 def _headline(found: PodDocument, palette: Palette) -> list[str]:
@@ -106,6 +112,8 @@ def _why_evicted(found: PodDocument, palette: Palette) -> list[str]:
 
 def _pending(found: PodDocument, all_nodes: bool, palette: Palette) -> list[str]:
     """What helps, the nodes by what rules them out, then the evidence."""
+    if found.missing and not all_nodes:
+        return []
     parts = [_helps(found, palette), _nodes(found, palette)]
     if all_nodes and found.near_misses:
         title = palette.paint("Nodes with one thing in the way", "bold")
@@ -130,7 +138,7 @@ def _helps(found: PodDocument, palette: Palette) -> list[str]:
         return lines + [
             f"  {one.text} in {one.domain}" if one.domain else f"  {one.text}" for one in group.changes
         ]
-    if found.would_go_to is not None or not found.is_ours or not found.funnel:
+    if not found.changes and (found.would_go_to is not None or not found.is_ours or not found.funnel):
         return []
     for advice in found.advice:
         lines += hanging(palette.paint("helped by: ", "green"), advice)

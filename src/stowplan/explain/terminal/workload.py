@@ -6,7 +6,6 @@ from typing import Final
 from stowplan.explain.document.pending import Cause
 from stowplan.explain.document.workload import WorkloadChange, WorkloadDocument
 from stowplan.explain.layout import PLAIN, Palette, cleaned, hanging, indented, joined, middle, plural
-from stowplan.explain.stages import LATE
 from stowplan.explain.terminal.pod import NAME, incomplete_lines, render
 
 PODS: Final = 3
@@ -54,9 +53,6 @@ def _cause(cause: Cause, all_nodes: bool, palette: Palette) -> list[str]:
     if cause.explanation is None:
         return hanging(f"{plural(cause.count, 'pod')}  {middle(cause.name, NAME)}  ", cause.reason)
     lines = render(cause.explanation, all_nodes=all_nodes, palette=palette).rstrip("\n").split("\n")
-    if cause.explanation.stopped_at in LATE and "" in lines:
-        # Why its node was chosen says nothing about a container that does not start.
-        lines = lines[: lines.index("")]
     if cause.count == 1:
         return lines
     heading = f"{plural(cause.count, 'pod')}, such as {middle(cause.explanation.pod, NAME)}"
