@@ -11,7 +11,7 @@ from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from stowplan.lab.chaos.actors import FaultyPlugin
-from stowplan.lab.chaos.devicechecks import DeviceFinalChecks, asks_for_devices
+from stowplan.lab.chaos.devicechecks import DeviceFinalChecks, asks_for_devices, has_lost_member
 from stowplan.lab.chaos.groupchecks import GroupFinalChecks
 from stowplan.lab.chaos.oracle import (
     Oracle,
@@ -26,7 +26,6 @@ from stowplan.lab.chaos.world import UNSEEN_CLAIMS, ChaosWorld
 from stowplan.localcluster.client import typed
 from stowplan.scheduler import Scheduler
 from stowplan.scheduler.plugins.defaultpreemption import DefaultPreemption
-from stowplan.scheduler.plugins.defaultpreemption.units import Units, UnknownNodeError
 
 TRANSIENT_TASKS: Final = {"binding": 1, "preemption": 0, "pod status": 0, "pod group status": 0}
 """Names of tasks that come and go, and how many of each an idle scheduler has."""
@@ -231,18 +230,10 @@ class FinalChecks:
                 or self._was_rejected_by(pod, CLAIM_PLUGINS)
                 or self._is_kept_off(pod, pod.status.nominated_node_name)
                 or any(NO_CANDIDATE in one.message for one in pod.status.conditions)
-                or self._has_lost_member()
+                or has_lost_member(self._scheduler)
             )
             if not exempt:
                 self._violated("nominations end", f"{pod.status.nominated_node_name} to {pod.key}")
-
-    def _has_lost_member(self) -> bool:
-        """True if one of the pods that are only preempted together is on a node that does not exist."""
-        try:
-            Units(self._scheduler.context.cache.table).check_nodes()
-        except UnknownNodeError:
-            return True
-        return False
 
     def _check_schedulable(self) -> None:
         for pod, node in self._schedulable_pending():
