@@ -171,6 +171,15 @@ def test_a_run_repeats_byte_by_byte_and_another_seed_is_another_run(tmp_path: Pa
         (("cpu: 4}", "autoscale: {max: 0}}"), "scenario.yaml:3: cluster.nodes[0].autoscale: expected min"),
         (("duration: 1h", "duration: -1h"), "scenario.yaml:2: duration: expected a duration"),
         (("workload:", "work:"), "scenario.yaml:4: work: unknown field"),
+        (
+            ("cpu: 4}", "cpu: 4, count: 1000000000}"),
+            "nodes[0].count: expected at most 1,000,000 nodes",
+        ),
+        (("cpu: 4}", "cpu: 4, failures: {mtbf: 1ns}}"), "failures.mtbf: expected at most 1,000,000 failures"),
+        (("burst: 4", "burst: 4, every: 1ns"), "arrivals.every: expected at most 1,000,000 bursts"),
+        (("burst: 4", "burst: 1000000000"), "arrivals.burst: expected at most 100,000,000 pods"),
+        (("burst: 4", "rate: 1000000000/s"), "arrivals.rate: expected at most 100,000,000 pods"),
+        (("duration: 1h", "duration: 1h\nsample: 1ns"), "sample: expected at most 1,000,000 samples"),
     ],
 )
 def test_mistakes_name_file_line_and_field(tmp_path: Path, change: tuple[str, str], problem: str) -> None:

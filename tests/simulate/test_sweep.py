@@ -154,6 +154,7 @@ def test_a_dask_cluster_gives_the_same_results(experiment: Path, tmp_path: Path)
     [
         (("seeds: 2", "seed: 2"), [], "experiment.yaml:4: seed: unknown field"),
         (("seeds: 2", "seeds: 0"), [], "experiment.yaml:4: seeds: expected at least one, and none twice"),
+        (("seeds: 2", "seeds: 1000000000000"), [], "expected at most 1,000,000 runs, got"),
         (("pack.yaml", "gone.yaml"), [], "configurations[1]: gone.yaml: No such file or directory"),
         (
             ("duration: 1m", "duration: soon"),

@@ -79,6 +79,10 @@ Change = Callable[[SchedulerConfig], SchedulerConfig]
 """Overrides by flags: applied once the configuration has its defaults, before it is validated."""
 
 
+MOST_BYTES: Final = 64 << 20
+"""Size of a file. A device such as /dev/zero has no end."""
+
+
 def no_change(config: SchedulerConfig) -> SchedulerConfig:
     """No overrides."""
     return config
@@ -104,9 +108,13 @@ def load_file(
 def read_file(path: str | Path) -> bytes:
     """The content of a file. Raises ConfigError."""
     try:
-        return Path(path).read_bytes()
+        with Path(path).open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise ConfigError("read", path_error(error, str(path))) from None
+    if len(data) > MOST_BYTES:
+        raise ConfigError("read", f"expected at most {MOST_BYTES >> 20} MiB")
+    return data
 
 
 def check(

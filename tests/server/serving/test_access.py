@@ -156,6 +156,28 @@ def test_only_a_review_that_says_true_proves_who_calls(tmp_path: Path, authentic
     asyncio.run(run())
 
 
+@pytest.mark.parametrize(
+    ("user", "code"),
+    [
+        ("ann", 401),
+        ({"username": 1}, 401),
+        ({"username": "ann", "groups": "crew", "extra": [1]}, 200),
+        ({"username": "ann", "groups": [{}], "extra": {"k": 7}, "uid": {}}, 200),
+    ],
+)
+def test_reviews_of_wrong_types_are_no_error_of_the_server(tmp_path: Path, user: Any, code: int) -> None:
+    class Lying(AllowingApi):
+        def answer(self, body: Json) -> Json:
+            status = {"authenticated": True, "user": user}
+            return {"allowed": True} if body["kind"] == "SubjectAccessReview" else status
+
+    async def run() -> None:
+        async with delegating(tmp_path, Lying(), pages={"/metrics": page()}) as server:
+            assert (await Caller(server.port, "good").get("/metrics")).code == code
+
+    asyncio.run(run())
+
+
 async def codes_at(
     folder: Path, api: RecordedApi, clock: Clock, steps: Callable[[Caller], Awaitable[None]], **more: Any
 ) -> None:

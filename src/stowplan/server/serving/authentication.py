@@ -97,7 +97,8 @@ def _user(status: Json) -> CertificateUser:
     user = status.get("user")
     if not isinstance(user, dict) or not isinstance(user.get("username"), str):
         raise ReviewError(f"{TOKEN_REVIEWS.qualified}: the answer names no user")
-    extra = {str(key): _strings(values) for key, values in (user.get("extra") or {}).items()}
+    given = user.get("extra")
+    extra = {key: _strings(values) for key, values in given.items()} if isinstance(given, dict) else {}
     return CertificateUser(user["username"], str(user.get("uid") or ""), _strings(user.get("groups")), extra)
 
 

@@ -30,6 +30,12 @@ from stowplan.simulate.snapshot.sources import read_files
 from stowplan.simulate.snapshot.traces import Trace, TracePod, TraceSpec, read_trace
 
 DAY: Final = 86_400.0
+MOST_NODES: Final = 1_000_000
+"""Number of nodes of a group."""
+MOST_PODS: Final = 100_000_000
+"""Number of pods of a workload."""
+MOST_MOMENTS: Final = 1_000_000
+"""Number of samples, of bursts, and of failures of a node."""
 _RATE: Final = re.compile(r"(?P<number>[0-9]++(?:\.[0-9]++)?|\.[0-9]++)\s*/\s*(?P<unit>s|m|h|d)")
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY}
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -246,10 +252,13 @@ class _Reader:
         self._name = path.stem
         self._place = place
         self._duration = duration
+        self._length = 0.0
+        """Seconds that are simulated."""
 
     def scenario(self, spec: _Scenario) -> Scenario:
-        duration = self._duration or self._seconds("duration", spec.duration)
+        duration = self._length = self._duration or self._seconds("duration", spec.duration)
         sample = self._seconds("sample", spec.sample) if spec.sample else max(duration / 288, 1.0)
+        self._limit("sample", "samples", duration / sample, MOST_MOMENTS)
         groups = [self._group(number, data) for number, data in enumerate(spec.cluster.nodes)]
         objects, notes = self._objects(spec.cluster)
         if not groups and not objects:
@@ -296,6 +305,7 @@ class _Reader:
         count = data.get("count", 1)
         if isinstance(count, bool) or not isinstance(count, int) or count < 0:
             raise self._place.wrong(f"{where}.count", f"expected a whole number of at least 0, got {count!r}")
+        self._limit(f"{where}.count", "nodes", count, MOST_NODES)
         try:
             [shape] = shapes_of([{**rest, "count": 1}])
         except ShapeError as error:
@@ -309,6 +319,9 @@ class _Reader:
             text = f"expected min ≤ count ≤ max, got {scaled.min}, {count}, {scaled.max}"
             raise self._place.wrong(f"{where}.autoscale", text)
         failing = own.failures
+        mtbf = 0.0 if failing is None else self._seconds(f"{where}.failures.mtbf", failing.mtbf)
+        if mtbf:
+            self._limit(f"{where}.failures.mtbf", "failures", self._length / mtbf, MOST_MOMENTS)
         return NodeGroup(
             shape.name or f"group-{number}",
             shape,
@@ -322,7 +335,7 @@ class _Reader:
                 self._seconds(f"{where}.autoscale.provisioning", scaled.provisioning, zero=True),
                 self._seconds(f"{where}.autoscale.idle", scaled.idle, zero=True),
             ),
-            0.0 if failing is None else self._seconds(f"{where}.failures.mtbf", failing.mtbf),
+            mtbf,
             0.0 if failing is None else self._seconds(f"{where}.failures.repair", failing.repair),
         )
 
@@ -425,6 +438,9 @@ class _Reader:
             if spec.burst < 0:
                 raise self._place.wrong(f"{where}.burst", f"expected at least 1, got {spec.burst}")
             every = self._seconds(f"{where}.every", spec.every) if spec.every else 0.0
+            bursts = 1 + (min(until, duration) / every if every else 0)
+            self._limit(f"{where}.every", "bursts", bursts, MOST_MOMENTS)
+            self._limit(f"{where}.burst", "pods", spec.burst * bursts, MOST_PODS)
             return Burst(spec.burst, start, every, until)
         if spec.every:
             raise self._place.wrong(f"{where}.every", "expected together with burst only")
@@ -433,6 +449,8 @@ class _Reader:
             raise self._place.wrong(
                 f"{where}.rate", f"expected a rate such as 200/h or 2/s, got {spec.rate!r}"
             )
+        per_second = float(found["number"]) / _UNITS[found["unit"]]
+        self._limit(f"{where}.rate", "pods", per_second * min(until, duration), MOST_PODS)
         amplitude, peak = 0.0, 0.0
         if spec.daily is not None:
             amplitude, peak = (
@@ -441,7 +459,7 @@ class _Reader:
             )
             if not 0 <= amplitude <= 1:
                 raise self._place.wrong(f"{where}.daily.amplitude", f"expected 0 to 1, got {amplitude}")
-        return Rate(float(found["number"]) / _UNITS[found["unit"]], start, until, amplitude, peak)
+        return Rate(per_second, start, until, amplitude, peak)
 
     def _lifetime(self, where: str, spec: str | _Lifetime) -> Lifetime:
         if isinstance(spec, str):
@@ -461,6 +479,10 @@ class _Reader:
         return Lifetime("uniform", first, last)
 
     # Values
+
+    def _limit(self, where: str, what: str, number: float, most: int) -> None:
+        if number > most:
+            raise self._place.wrong(where, f"expected at most {most:,} {what}, got {number:,.0f}")
 
     def _seconds(self, where: str, text: str, *, zero: bool = False) -> float:
         try:

@@ -6,6 +6,7 @@ another machine. What is finished is appended to a journal at once, and not done
 
 import hashlib
 import itertools
+import math
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,10 @@ class _Experiment(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fi
     parameters: dict[str, tuple[Value, ...]] = {}
     duration: str = ""
     plugins: tuple[str, ...] = ()
+
+
+MOST_RUNS: Final = 1_000_000
+"""Number of runs of an experiment."""
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -98,6 +103,11 @@ class _Reader:
 
     def experiment(self, name: str) -> Experiment:
         spec = self._spec
+        count = spec.seeds if isinstance(spec.seeds, int) else len(spec.seeds)
+        wanted = count * len(spec.workloads) * len(spec.configurations)
+        wanted *= math.prod(len(values) for values in spec.parameters.values())
+        if wanted > MOST_RUNS:
+            raise self._place.wrong("", f"expected at most {MOST_RUNS:,} runs, got {wanted:,}")
         seeds = range(spec.seeds) if isinstance(spec.seeds, int) else spec.seeds
         for field, values in (
             ("workloads", spec.workloads),

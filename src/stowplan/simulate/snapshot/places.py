@@ -24,6 +24,7 @@ from stowplan.simulate.snapshot.files import SnapshotError
 
 T = TypeVar("T")
 
+MOST_BYTES: Final = 1 << 30
 _AT: Final = re.compile(r" - at `(key in )?\$(?P<path>[^`]*)`$")
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(?P<field>[^`]*)`")
 _MISSING: Final = re.compile(r"Object missing required field `(?P<field>[^`]*)`")
@@ -135,10 +136,19 @@ def convert_at(data: Any, cls: type[T], place: Place) -> T:
         raise place.says(str(error)) from None
 
 
+def read_bytes(path: Path) -> bytes:
+    """A file. Raises SnapshotError if it is too large, or has no end, as a device."""
+    with path.open("rb") as file:
+        data = file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise SnapshotError(f"{path}: expected at most {MOST_BYTES >> 30} GiB")
+    return data
+
+
 def read_text(path: Path) -> str:
     """A text file. Raises SnapshotError."""
     try:
-        return path.read_text(encoding="utf-8")
+        return read_bytes(path).decode()
     except UnicodeDecodeError as error:
         raise SnapshotError(f"{path}: byte {error.start}: expected UTF-8") from None
 

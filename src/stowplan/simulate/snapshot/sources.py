@@ -38,7 +38,7 @@ from stowplan.scheduler.watched import (
     Watched,
 )
 from stowplan.simulate.snapshot.files import Snapshot, SnapshotError, is_snapshot, read_snapshot
-from stowplan.simulate.snapshot.places import Place, not_yaml
+from stowplan.simulate.snapshot.places import Place, not_yaml, read_bytes
 from stowplan.simulate.snapshot.tracefiles import has_mapping, is_trace, objects_of_mapping, objects_of_trace
 
 ADMISSION: Final = (
@@ -301,13 +301,13 @@ def _parsed(path: Path) -> Iterator[tuple[Place, Any]]:
 def _texts(path: Path) -> Iterator[tuple[str, str]]:
     if str(path) == "-":
         yield "-", sys.stdin.read()
-    elif tarfile.is_tarfile(path):
+    elif path.is_file() and tarfile.is_tarfile(path):
         try:
             yield from _members(path)
         except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
             raise SnapshotError(f"{path}: damaged or cut off: expected a tar archive: {error}") from None
     else:
-        yield str(path), _text(str(path), path.read_bytes())
+        yield str(path), _text(str(path), read_bytes(path))
 
 
 def _members(path: Path) -> Iterator[tuple[str, str]]:
