@@ -27,7 +27,7 @@ VIEWS: Final = {
     "decisions": "decisions",
     "node": "cluster~node/gpu-0",
     "pod-pending": "pending~pod/shop/infer",
-    "pod-map": "cluster?pod=shop%2Finfer",
+    "pod-map": "cluster?pod=shop%2Finfer~pod/shop/infer",
 }
 PATIENCE: Final = 60_000
 
@@ -85,7 +85,7 @@ def take(browser: Browser, address: str, folder: Path) -> None:
 
 def _settled(page: Page, name: str) -> None:
     expect(page.locator("main")).not_to_contain_text("Loading", timeout=PATIENCE)
-    if name.startswith(("node", "pod-pending")):
+    if name.startswith(("node", "pod-")):
         expect(page.locator("aside h1")).to_be_visible(timeout=PATIENCE)
     if name == "cluster":
         expect(page.locator(".attention")).not_to_contain_text("finding out", timeout=PATIENCE)

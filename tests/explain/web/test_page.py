@@ -364,6 +364,10 @@ def test_preemption_says_why_this_node_and_not_another(
     go("decisions")
     evicting = page.locator("tbody tr", has_text="default/urgent").first
     expect(evicting).to_be_visible(timeout=20_000)
+    page.get_by_label("only evictions").check()
+    expect(page.locator("main tbody tr")).to_have_count(1)
+    expect(page.locator("main tbody tr")).to_contain_text("evicts default/")
+    assert "only=evictions" in page.url
     go("decisions~pod/default/urgent")
     evicted = page.get_by_label("Evicted for it")
     expect(evicted).to_contain_text(re.compile(r"evicted default/\S+.* from node-\d for it"))

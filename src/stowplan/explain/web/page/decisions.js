@@ -9,13 +9,18 @@ import { following } from "./follow.js";
 const DECISIONS = 200;
 const RELOAD = 10000;
 
-export async function decisions(place, { stream, open }) {
+export async function decisions(place, { stream, open, choose, query }) {
   const charts = el("div", { class: "charts" });
   const list = el("div");
   const heading = el("p", { class: "quiet" });
   let drawn = "";
   let items = [];
   let loaded = 0;
+  const only = el("input", { type: "checkbox", id: "evictions", checked: query.get("only") === "evictions" });
+  only.addEventListener("change", () => {
+    choose({ only: only.checked ? "evictions" : null });
+    draw();
+  });
   const load = async () => {
     const found = await get(`/decisions?limit=${DECISIONS}`);
     loaded = Date.now();
@@ -39,18 +44,30 @@ export async function decisions(place, { stream, open }) {
         empty("Nothing has been decided yet. Create a pod:", "kubectl run hello --image=nginx"),
       );
     }
+    const shown = only.checked ? items.filter((one) => one.victims.length) : items;
     redraw(
       list,
-      items.length
+      shown.length
         ? table(
             ["time", "pod", "node", "outcome", "points", "ahead by", "took", ""],
-            byGroup(items).map((one) => decisionRow(one, open)),
+            byGroup(shown).map((one) => decisionRow(one, open)),
             { numeric: [4, 5, 6], caption: "Latest decisions" },
           )
-        : el("p", { class: "quiet" }, "Nothing has been decided lately."),
+        : el(
+            "p",
+            { class: "quiet" },
+            only.checked ? "No pod was evicted lately." : "Nothing has been decided lately.",
+          ),
     );
     if (!place.contains(list))
-      show(place, el("h1", {}, "Decisions"), heading, charts, el("h2", {}, "Latest"), list);
+      show(
+        place,
+        el("h1", {}, "Decisions"),
+        heading,
+        charts,
+        el("div", { class: "bar-row" }, el("h2", {}, "Latest"), el("label", {}, only, " only evictions")),
+        list,
+      );
   };
   await draw();
   const offs = [
