@@ -41,6 +41,7 @@ from stowplan.explain.explainers.members import as_member, group_of_pod
 from stowplan.explain.explainers.notcreated import unread_of, workloads_without_pods
 from stowplan.explain.explainers.workload import explain_workload
 from stowplan.explain.layers.deciders import Deciders
+from stowplan.explain.layers.late import EventsOfMany
 from stowplan.explain.layers.owners import owner_of
 from stowplan.explain.layers.reads import ClientReads, DumpReads, ObjectReads
 from stowplan.explain.layers.starting import may_be_stopped
@@ -227,6 +228,7 @@ class Evaluation:
         self.engine = engine
         self.reads = reads
         self.now = now
+        self._events = EventsOfMany(reads)
         self._deciders = Deciders(engine.frameworks, engine.all_pods.values, reads, now)
 
     @classmethod
@@ -293,7 +295,7 @@ class Evaluation:
             extenders=engine.settings.config.extenders,
             unread=engine.unread,
             without_plugins=engine.settings.without_plugins,
-            many=many,
+            events=self._events if many else None,
         )
         return told_pod(found)
 

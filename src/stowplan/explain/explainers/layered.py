@@ -11,7 +11,7 @@ from stowplan.config.types import Extender
 from stowplan.explain.document.pod import PodDocument
 from stowplan.explain.explainers.elsewhere import with_gate_change
 from stowplan.explain.layers.gaps import gaps_of
-from stowplan.explain.layers.late import late_events
+from stowplan.explain.layers.late import Events, EventsOfOne, late_events
 from stowplan.explain.layers.missing import missing_objects
 from stowplan.explain.layers.reads import ObjectReads
 from stowplan.explain.layers.starting import late_stages, may_be_stopped
@@ -31,16 +31,16 @@ async def with_layers(
     extenders: Sequence[Extender] = (),
     unread: Mapping[str, str] = _NOTHING,
     without_plugins: Mapping[str, Sequence[str]] = _NOTHING,
-    many: bool = False,
+    events: Events | None = None,
 ) -> PodDocument:
     """The document with what was read about the layers, and what was not. Its sentences are still to be made.
 
     `unread` has by resource why the table lacks its objects, `without_plugins` by profile the plugins that
-    are not installed. With `many` others are looked at, too.
+    are not installed. `events` are those of many pods if others are looked at, too.
     """
     if found.state == PLACED:
-        events = await late_events(pod, table, reads, many=many)
-        stages = late_stages(pod, found.node or "", table, now, events.of_pod, events.of_claims, unread)
+        late = await late_events(pod, table, events or EventsOfOne(reads))
+        stages = late_stages(pod, found.node or "", table, now, late.of_pod, late.of_claims, unread)
         found = replace(found, stages=stages)
     elif found.state == PENDING and pod.spec.resource_claims and not found.near_misses:
         found = replace(found, stages=(), missing=await missing_objects(pod, reads))

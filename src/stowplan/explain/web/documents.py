@@ -50,6 +50,7 @@ from stowplan.explain.explainers.members import as_member, group_of_pod
 from stowplan.explain.explainers.notcreated import unread_of, workloads_without_pods
 from stowplan.explain.explainers.pod import Explainer
 from stowplan.explain.layers.deciders import Deciders
+from stowplan.explain.layers.late import Events, EventsOfMany
 from stowplan.explain.layers.owners import owner_of
 from stowplan.explain.layers.reads import ClientReads, ObjectReads, read_wider
 from stowplan.explain.layers.starting import may_be_stopped
@@ -330,13 +331,17 @@ class Inspection:
 
     @staticmethod
     async def _with_layers(
-        scheduler: Scheduler, found: PodDocument, pod: Pod, reads: ObjectReads, *, many: bool = False
+        scheduler: Scheduler,
+        found: PodDocument,
+        pod: Pod,
+        reads: ObjectReads,
+        events: Events | None = None,
     ) -> PodDocument:
         """The document with the layers around the decision, and what was not read or evaluated."""
         context = scheduler.context
         extenders = scheduler.settings.config.extenders
         return await with_layers(
-            found, pod, context.cache.table, reads, context.clock.now(), extenders=extenders, many=many
+            found, pod, context.cache.table, reads, context.clock.now(), extenders=extenders, events=events
         )
 
     # Groups of pods
@@ -450,6 +455,7 @@ class Inspection:
         if scheduler is None:
             return PendingDocument(source=SOURCE)
         reads = ClientReads(scheduler.context.client) if reads is None else reads
+        events = EventsOfMany(reads)
         waiting = [queued.pod.pod for queued in scheduler.context.queue if queued.pod.namespace in visible]
         table = scheduler.context.cache.table
         infos = {pod.metadata.uid: table.info(pod) for pod in waiting}
@@ -466,7 +472,7 @@ class Inspection:
             told = pod.spec.scheduling_gates or (group is not None and group.is_waiting)
             if not told and info.template not in explained:
                 found = await self._explain(scheduler, info, NEAREST, wider)
-                found = await self._with_layers(scheduler, found, pod, reads, many=True)
+                found = await self._with_layers(scheduler, found, pod, reads, events)
                 explained[info.template] = told_pod(found)
         return pending_document(
             waiting,
@@ -474,11 +480,11 @@ class Inspection:
             lambda info: explained[info.template],
             lambda pod: groups[whole_of[pod.metadata.uid]],
             SOURCE,
-            await self._not_waiting_here(scheduler, visible, reads),
+            await self._not_waiting_here(scheduler, visible, reads, events),
         )
 
     async def _not_waiting_here(
-        self, scheduler: Scheduler, visible: Collection[str], reads: ObjectReads
+        self, scheduler: Scheduler, visible: Collection[str], reads: ObjectReads, events: Events
     ) -> PendingDocument:
         """Pods that do not run and are not in the queue: of other schedulers, or stopped on their nodes."""
         context = scheduler.context
@@ -494,7 +500,7 @@ class Inspection:
                 assumed = pod.metadata.uid in context.cache.assumed
                 if pod.spec.node_name or assumed:
                     if assumed or may_be_stopped(pod):
-                        found = await self._on_its_node(scheduler, pod, deciders.ours(pod), reads)
+                        found = await self._on_its_node(scheduler, pod, deciders.ours(pod), reads, events)
                         if found.stopped is not None:
                             not_started.append(found)
                 elif deciders.ours(pod) is None:
@@ -504,7 +510,7 @@ class Inspection:
                         undecided[template] = await self._unevaluated(scheduler, pod, decider)
                     found = unevaluated(self._info(scheduler, pod), context.cache.table, SOURCE, decider)
                     found = replace(found, changes=undecided[template].changes)
-                    found = await self._with_layers(scheduler, found, pod, reads, many=True)
+                    found = await self._with_layers(scheduler, found, pod, reads, events)
                     elsewhere.append(told_pod(found))
         unknown = [one for one in elsewhere if one.decider is not None and one.decider.kind == "unknown"]
         everywhere = self.all_namespaces() <= set(visible)
@@ -522,12 +528,17 @@ class Inspection:
         )
 
     async def _on_its_node(
-        self, scheduler: Scheduler, pod: Pod, decider: Decider | None, reads: ObjectReads
+        self,
+        scheduler: Scheduler,
+        pod: Pod,
+        decider: Decider | None,
+        reads: ObjectReads,
+        events: Events,
     ) -> PodDocument:
         """A pod on its node, or on the way to it, without why it is there."""
         found = unevaluated(self._info(scheduler, pod), scheduler.context.cache.table, SOURCE, decider)
         found = replace(found, queue=queue_state(scheduler.context, pod.key))
-        return told_pod(await self._with_layers(scheduler, found, pod, reads, many=True))
+        return told_pod(await self._with_layers(scheduler, found, pod, reads, events))
 
     # The queue and the decisions
 
