@@ -7,6 +7,7 @@ import yaml
 
 from deploy.manifests import ACCOUNT, NAMESPACE, OVERLAYS, Right, granted, of_kind, rights
 from observed.files import recorded
+from stowplan.explain.layers.reads import READ
 from stowplan.localcluster.auth.policy import bootstrap_policy
 from stowplan.simulate.snapshot.sources import KINDS
 
@@ -92,7 +93,7 @@ def test_the_embedded_cluster_gives_kube_scheduler_what_a_real_one_gives(name: s
     assert set(rights(role["rules"])) >= set(rights(recorded("rbac/kube-scheduler")[name]))
 
 
-def test_who_only_looks_may_read_what_decisions_depend_on_and_do_nothing_else() -> None:
+def test_who_only_looks_may_read_what_answers_depend_on_and_do_nothing_else() -> None:
     documents = list(yaml.safe_load_all((DEPLOY / "view" / "rights.yaml").read_text()))
     [role] = [one for one in documents if one["kind"] == "ClusterRole"]
     assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
@@ -102,4 +103,5 @@ def test_who_only_looks_may_read_what_decisions_depend_on_and_do_nothing_else() 
         for group in rule["apiGroups"]
         for plural in rule["resources"]
     }
-    assert {(kind.served.group, kind.served.plural) for kind in KINDS} == held
+    resources = (*(kind.served for kind in KINDS), *READ)
+    assert {(one.group, one.plural) for one in resources} == held

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
+from stowplan.api import catalogue
 from stowplan.api.admission import LimitRange
 from stowplan.api.catalogue import LIMIT_RANGES, PRIORITY_CLASSES, Resource
 from stowplan.api.decode import DecodeError, convert
@@ -19,6 +20,17 @@ T = TypeVar("T", bound=Object)
 MayList = Callable[[Resource, str], Awaitable[bool]]
 """Whether objects of a resource may be read in a namespace, "" for all of them."""
 
+READ: Final = (
+    catalogue.EVENTS,
+    catalogue.LEASES,
+    catalogue.DEPLOYMENTS,
+    catalogue.DAEMON_SETS,
+    catalogue.JOBS,
+    catalogue.CRON_JOBS,
+    catalogue.MUTATING_WEBHOOK_CONFIGURATIONS,
+    catalogue.VALIDATING_WEBHOOK_CONFIGURATIONS,
+)
+"""Resources that are read besides those that decisions depend on."""
 MOST: Final = 2000
 """Objects of one list that are looked at."""
 
