@@ -247,3 +247,34 @@ def test_a_configuration_that_is_refused_is_named(tmp_path: Path) -> None:
     result = CliRunner().invoke(stowplan, arguments)
     assert result.exit_code == 1
     assert result.stderr.startswith(f'Error: {wrong}: no kind "Deployment" is registered')
+
+
+def test_pods_of_a_daemon_set_are_one_cause_with_what_helps_all_of_them(tmp_path: Path) -> None:
+    """Each waits for its own node, on which something else is free."""
+
+    def daemon(number: int, target: str) -> dict[str, Any]:
+        field = {"key": "metadata.name", "operator": "In", "values": [target]}
+        required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+        affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+        made = pod(f"agent-{number}", "3", affinity=affinity)
+        owner = {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "name": "agent",
+            "uid": "d",
+            "controller": True,
+        }
+        made["metadata"]["ownerReferences"] = [owner]
+        return made
+
+    items = [node("a-1", "4", "a"), node("a-2", "4", "a"), node("a-3", "4", "b")]
+    items += [pod("one", "1500m", "a-1"), pod("two", "3", "a-2"), pod("three", "2", "a-3")]
+    items += [daemon(number, f"a-{number}") for number in (1, 2, 3)]
+    dump = tmp_path / "dump.yaml"
+    dump.write_text(yaml.safe_dump_all(items))
+    result = CliRunner().invoke(stowplan, ["pending", "--from", str(dump), "--json"])
+    assert result.exit_code == 0, result.output
+    [cause] = json.loads(result.stdout)["causes"]
+    assert (cause["name"], cause["count"]) == ("shop/agent-*", 3)
+    assert cause["reason"] == "2 cpu short on a-2, and as much or less on 2 other nodes"
+    assert "request 1 cpu (now 3)" in cause["help"]

@@ -16,7 +16,7 @@ from stowplan.explain.document.pending import Cause, GroupOfCause, PendingDocume
 from stowplan.explain.document.pod import PodDocument
 from stowplan.explain.sentences.group import cause_of_group
 from stowplan.explain.sentences.held import cause_of_gates
-from stowplan.explain.sentences.lists import pods_by_one_name, told_pending
+from stowplan.explain.sentences.lists import daemons_cause, pods_by_one_name, told_pending
 from stowplan.explain.sentences.pod import cause, remedy
 
 if TYPE_CHECKING:
@@ -38,7 +38,14 @@ class _Waiting:
     explanation: PodDocument | None
     group: GroupDocument | None
     scheduler: str | None = None
+    daemons: bool = False
+    """True for pods of one DaemonSet, each of which waits for a node of its own."""
     pods: list[str] = field(default_factory=list)
+
+    def add_daemon(self, found: PodDocument, reason: str, helped: str) -> None:
+        """Another pod of the same DaemonSet, on its own node: what helps where most is missing helps all."""
+        if self.explanation is None or _missing(found) > _missing(self.explanation):
+            self.explanation, self.reason, self.help = found, reason, helped
 
     def document(self) -> Cause:
         group, found = self.group, self.explanation
@@ -48,7 +55,7 @@ class _Waiting:
             pods=tuple(self.pods),
             count=len(self.pods),
             name=pods_by_one_name(self.pods) if group is None else group.group,
-            reason=self.reason,
+            reason=daemons_cause(self.reason, len(self.pods)) if self.daemons else self.reason,
             help=self.help,
             explanation=found,
             group=None
@@ -78,6 +85,25 @@ def causes_of_samples(found: Iterable[tuple[PodDocument, Sequence[str]]]) -> tup
 def _alike(found: PodDocument) -> str:
     """A cause without what only one pod has in it."""
     return found.cause.replace(found.pod.partition("/")[2], "")
+
+
+def _daemons(pod: Pod, found: PodDocument) -> tuple[str, str, str] | None:
+    """The key of a DaemonSet's pods that the same filters reject and the same kind of change helps.
+
+    Each is for one node, so the reasons differ in the node's name and in how much is missing.
+    """
+    owner = next((one for one in pod.metadata.owner_references if one.controller), None)
+    if owner is None or owner.kind != "DaemonSet" or not found.groups_of_nodes:
+        return None
+    meant = [one for one in found.groups_of_nodes if one.meant]
+    if not meant or any(one.nodes > 1 for one in meant):
+        return None
+    kind = found.changes[0].kind if found.changes else ""
+    return pod.namespace, f"daemonset {owner.name} {' '.join(sorted({one.plugin for one in meant}))}", kind
+
+
+def _missing(found: PodDocument) -> float:
+    return max((one.size for one in found.groups_of_nodes if one.meant), default=0.0)
 
 
 def _by_size(causes: Iterable[_Waiting]) -> tuple[Cause, ...]:
@@ -117,10 +143,14 @@ def pending_document(
             if known is None:
                 known = by_template[looked.template] = explain(looked)
             reason, helped = cause(known), remedy(known)
+        daemons = None if known is None else _daemons(pod, known)
         key = (pod.namespace, reason if group is None else f"{group.kind} {group.group}", helped)
-        if key not in found:
-            found[key] = _Waiting(reason, helped, known, group)
-        found[key].pods.append(pod.key)
+        one = found.setdefault(
+            daemons or key, _Waiting(reason, helped, known, group, daemons=daemons is not None)
+        )
+        one.pods.append(pod.key)
+        if daemons is not None and known is not None:
+            one.add_daemon(known, reason, helped)
     explained = (*by_template.values(),)
     missing = dict.fromkeys((*others.incomplete, *(line for one in explained for line in one.incomplete)))
     return told_pending(

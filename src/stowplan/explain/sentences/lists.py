@@ -37,6 +37,12 @@ def _does(count: int) -> str:
     return "does" if count == 1 else "do"
 
 
+def daemons_cause(reason: str, pods: int) -> str:
+    """The cause of pods of a DaemonSet: that of the pod whose node lacks most."""
+    others = pods - 1
+    return f"{reason}, and as much or less on {plural(others, 'other node')}" if others else reason
+
+
 def pods_by_one_name(keys: Sequence[str]) -> str:
     """Pods of one namespace by one name: `ml/train-*`."""
     namespace = keys[0].partition("/")[0]
