@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 from unittest.mock import patch
@@ -23,7 +23,7 @@ from troubles.requests import client_of
 
 T = TypeVar("T")
 _RESOURCES = {one.kind: one for one in reversed(BUILT_IN)}
-_CONNECTING = ("stowplan.cli.simulate.simulation.connect", "stowplan.cli.simulate.plan.connect")
+_CONNECTING = [f"stowplan.cli.simulate.{name}.connect" for name in ("simulation", "plan", "snapshot")]
 
 
 class Embedded:
@@ -71,12 +71,14 @@ class Embedded:
         async def connected(*_: Any) -> Any:
             yield self.client, "embedded:80", "default"
 
-        with (
-            patch(_CONNECTING[0], connected),
-            patch(_CONNECTING[1], connected),
-            patch("asyncio.run", self.run),
-        ):
-            return CliRunner().invoke(stowplan, [str(one) for one in arguments])
+        with ExitStack() as stack:
+            stack.enter_context(patch("asyncio.run", self.run))
+            for name in _CONNECTING:
+                stack.enter_context(patch(name, connected))
+            found = CliRunner().invoke(stowplan, [str(one) for one in arguments])
+            if found.exception is not None and not isinstance(found.exception, SystemExit):
+                raise found.exception
+            return found
 
 
 @contextmanager

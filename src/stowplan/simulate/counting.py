@@ -51,6 +51,8 @@ class Stop:
     reasons: dict[str, int] = field(default_factory=dict)
     refused: bool = False
     """The API server creates no more pods; `reason` is in its words."""
+    limit: str = ""
+    """The reason of a refusal with the number that ends it."""
     group: GroupDocument | None = None
     """The group that is not placed, if it is that which ends it."""
 
@@ -62,13 +64,14 @@ class Stop:
             "message": self.message,
             "reasons": self.reasons,
             "refused": self.refused,
+            **({"limit": self.limit} if self.limit else {}),
             **({} if self.group is None else {"group": _group_in_short(self.group)}),
         }
 
     @property
     def name(self) -> str:
         """The resource or the constraint in a few words."""
-        return self.resource or self.reason
+        return self.resource or self.limit or self.reason
 
 
 @dataclass(slots=True)
@@ -115,7 +118,7 @@ def count_more(
 
 def refused(refusal: Refusal) -> Stop:
     """The end of a search because the API server creates no more pods."""
-    return Stop("", refusal.reason, 0, refusal.message, refused=True)
+    return Stop("", refusal.reason, 0, refusal.message, refused=True, limit=refusal.limit)
 
 
 def _group_in_short(group: GroupDocument) -> dict[str, Any]:

@@ -91,6 +91,10 @@ class Fit:
         }
 
 
+_LARGE: Final = 20_000
+"""From so many replicas on it is counted first how many fit: pods beyond that need not be made."""
+
+
 def fit(
     cluster: Cluster,
     manifests: Manifests,
@@ -106,6 +110,9 @@ def fit(
     """
     with cluster.fork():
         create_others(cluster, manifests)
+        too_many = None if preempt else _too_many(cluster, manifests.workloads, replicas)
+        if too_many is not None:
+            return Fit([too_many], source, cluster.table.node_count)
         made = [_created(cluster, one, replicas) for one in manifests.workloads]
         eligible = [_feasible(cluster, one.pods) for one in made]
         together = cluster.schedule([pod for one in made for pod in one.pods], preempt=preempt)
@@ -151,11 +158,32 @@ class _Created(NamedTuple):
     refusal: Refusal | None
 
 
+def _too_many(cluster: Cluster, workloads: Sequence[Workload], replicas: int | None) -> WorkloadFit | None:
+    """The answer for one workload of many replicas if they do not fit; None if they may."""
+    if len(workloads) != 1 or workloads[0].kind == DAEMON_SET:
+        return None
+    [workload] = workloads
+    asked = workload.replicas if replicas is None else replicas
+    if asked < _LARGE:
+        return None
+    counted = _counted_gang(cluster, workload) or _counted(cluster, workload, None)
+    if counted.pods >= asked:
+        return None
+    return WorkloadFit(
+        workload, asked, by_node=counted.by_node, replicas=counted.pods, more=0, stop=counted.stop
+    )
+
+
 def _created(cluster: Cluster, workload: Workload, replicas: int | None) -> _Created:
     asked = workload.replicas if replicas is None else replicas
     outcome = Outcome()
-    pods = new_pods(cluster, workload, asked, outcome)
+    table = cluster.table
+    slots = int(table.allowed_pods[table.valid].sum())
+    most = asked if workload.kind == DAEMON_SET else min(asked, max(slots, _LARGE) + 1)
+    pods = new_pods(cluster, workload, most, outcome)
     refusal = outcome.refused[0] if outcome.refused else None
+    if refusal is not None and workload.kind != DAEMON_SET:
+        refusal = refusal._replace(pods=asked - len(pods))
     if workload.kind == DAEMON_SET:
         asked = len(pods) + (0 if refusal is None else refusal.pods)
     return _Created(workload, asked, pods, refusal)
@@ -244,10 +272,10 @@ def _sentence(one: WorkloadFit, at_most: bool) -> str:
     title = one.workload.title
     ended = "" if one.stop is None else ended_by(one.stop)
     if one.refusal is not None:
-        created = f"the API server creates {max(one.asked - one.refusal.pods, 0):,} of them"
-        ended = f"{'' if one.stop is None or one.stop.refused else ended}; {created}: {one.refusal.reason}"
+        created = f"{max(one.asked - one.refusal.pods, 0):,} of {one.asked:,} are created"
+        ended = f"{'' if one.stop is None or one.stop.refused else ended}; {created}: {one.refusal.limit}"
     elif one.stop is not None and one.stop.refused:
-        ended = f"; then the API server creates no more: {one.stop.reason}"
+        ended = f"; no more are created: {one.stop.limit}"
     if at_most:
         return f"{one.replicas:,} replicas of {title} fit{ended}."
     if one.fits:

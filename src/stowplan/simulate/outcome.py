@@ -1,7 +1,8 @@
 """The outcome of scheduling some pods in a simulated cluster."""
 
+import re
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 
 class Eviction(NamedTuple):
@@ -28,9 +29,56 @@ class Refusal(NamedTuple):
                 return reason
         return self.message
 
+    @property
+    def limits(self) -> tuple["QuotaLimit", ...]:
+        """The resources of a quota that a pod exceeds; none if it is not a quota that refuses."""
+        found = _EXCEEDED.match(self.reason)
+        if found is None:
+            return ()
+        requested, used, hard = (_amounts(found[part]) for part in ("requested", "used", "limited"))
+        return tuple(
+            QuotaLimit(found["name"], name, amount, used.get(name, ""), hard.get(name, ""))
+            for name, amount in requested.items()
+        )
+
+    @property
+    def limit(self) -> str:
+        """The reason with the number that ends it: `quota team, requests.cpu: 30 of 30 used`."""
+        if not self.limits:
+            return self.reason
+        parts = [one.text for one in self.limits]
+        return f"quota {self.limits[0].quota}, {', '.join(parts)}"
+
     def document(self) -> dict[str, Any]:
         """The refusal as plain data, ready for JSON."""
-        return self._asdict()
+        return {**self._asdict(), "quota": [one._asdict() for one in self.limits]}
+
+
+class QuotaLimit(NamedTuple):
+    """A resource of a quota: what one more pod requests, what is used and what is allowed."""
+
+    quota: str
+    resource: str
+    requested: str
+    used: str
+    hard: str
+
+    @property
+    def text(self) -> str:
+        used = f"{self.resource}: {self.used} of {self.hard} used"
+        return used if self.used == self.hard else f"{used}, a pod needs {self.requested}"
+
+
+_EXCEEDED: Final = re.compile(
+    r"exceeded quota: (?P<name>[^,]+), requested: (?P<requested>\S+), used: (?P<used>\S+), "
+    r"limited: (?P<limited>\S+)$"
+)
+
+
+def _amounts(text: str) -> dict[str, str]:
+    """`a=1,b=2` as a mapping."""
+    pairs = (part.partition("=") for part in text.split(","))
+    return {name: amount for name, _, amount in pairs}
 
 
 @dataclass(slots=True)

@@ -265,7 +265,8 @@ def _who(found: WhatIf) -> list[Part]:
         rows_of = [(count, why) for why, count in reasons.most_common(SHOWN)]
         parts.append(Table(["pods", "why"], rows_of, (0,), title="who stays pending"))
     for one in found.drained.outcome.refused:
-        parts.append(Text(one.message, title=f"{one.pods:,} pods of {one.workload} are not created"))
+        title = f"{one.pods:,} pods of {one.workload} are not created"
+        parts.append(Text(one.message, title=f"{title}: {one.limit}" if one.limits else title))
     hit = found.drained.budgets()
     if hit:
         lines = [(key, one["refused"], len(one["blocked"])) for key, one in sorted(hit.items())[:SHOWN]]

@@ -28,21 +28,17 @@ def capacity(
     """Count how many sets of a mix of pods fit.
 
     A set has a number of pods of each template. Sets are placed one after the other until one is incomplete,
-    and the limiting resource or constraint is shown. With --shapes no cluster is needed: combinations of node
-    types are tried from the cheapest up, until the scheduler can place everything.
+    and the limiting resource or constraint is shown. With --shapes it finds the nodes to buy: combinations of
+    node types are tried from the cheapest up, until the scheduler can place everything. These are all nodes,
+    or, with a cluster (--from, --kubeconfig, --context), the nodes that it needs in addition.
 
     \b
       stowplan capacity --mix mix.yaml --from cluster.snap
       stowplan capacity --mix mix.yaml --shapes catalogue.yaml --sets 40
+      stowplan capacity --mix mix.yaml --shapes catalogue.yaml --sets 40 --from cluster.snap
     """
-    from stowplan.simulate.capacity import (
-        cheapest,
-        read_catalogue,
-        read_mix,
-        report_of,
-        report_of_cheapest,
-        sets_that_fit,
-    )
+    from stowplan.simulate.capacity import cheapest, read_catalogue, read_mix, report_of, sets_that_fit
+    from stowplan.simulate.cheapest import report_of_cheapest
 
     wanted = read_mix(mix, namespace)
     if shapes is None:
@@ -53,17 +49,11 @@ def capacity(
         if sets is not None and found.sets < sets:
             raise SystemExit(1)
         return
-    if simulation.files:
-        raise click.UsageError("--shapes plans new nodes: expected no --from")
     types = read_catalogue(shapes)
+    there = simulation.cluster(manifests=wanted.all_manifests) if simulation.names_a_cluster else None
+    settings = simulation.settings_for((), wanted.all_manifests) if there is None else there.settings
     with elapsed("looking for the cheapest nodes"):
-        best = cheapest(
-            types,
-            wanted,
-            sets or 1,
-            settings=simulation.settings_for((), wanted.all_manifests),
-            seed=simulation.seed,
-        )
+        best = cheapest(types, wanted, sets or 1, settings=settings, seed=simulation.seed, cluster=there)
     simulation.show(report_of_cheapest(best))
     if not best.fits:
         raise SystemExit(1)

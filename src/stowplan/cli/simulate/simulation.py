@@ -47,6 +47,11 @@ class Simulation:
         """Whether the cluster is read from an API server."""
         return not self.files
 
+    @property
+    def names_a_cluster(self) -> bool:
+        """True if an option says which cluster is meant."""
+        return bool(self.files or self.kubeconfig or self.context)
+
     def settings(self) -> "Settings":
         """The configuration that decides; mistakes are reported in one line."""
         from stowplan.cli.explain.offline import scheduler_settings
