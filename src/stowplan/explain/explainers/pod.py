@@ -4,7 +4,7 @@ It works on a table and a profile, wherever they come from: a running scheduler,
 a file. It never writes: what it changes in the table to try something is put back before it returns.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -166,7 +166,7 @@ class Explainer:
             if change is not None:
                 changes.append(change)
             yield
-        offered = [change for _, change in sorted(changes, key=lambda one: one[0])[:SHOWN]]
+        offered = _distinct(change for _, change in sorted(changes, key=lambda one: one[0]))[:SHOWN]
         groups = (*found.groups_of_nodes[:1], *search.second, *found.groups_of_nodes[1:])
         return replace(
             found,
@@ -260,6 +260,14 @@ def _whole(evaluation: Evaluation, problem: str) -> NodeGroup:
 def _with_funnel(found: PodDocument, rejections: Rejections) -> PodDocument:
     funnel = tuple(rejections.funnel)
     return replace(found, funnel=funnel, feasible=found.nodes - sum(line.nodes for line in funnel))
+
+
+def _distinct(changes: Iterable[Change]) -> list[Change]:
+    """Changes without those that say the same: a plugin and the search for pods may both name a pod."""
+    found: dict[str, Change] = {}
+    for change in changes:
+        found.setdefault(change.text, change)
+    return [*found.values()]
 
 
 def _with_scores(found: PodDocument, decision: Decision) -> PodDocument:
