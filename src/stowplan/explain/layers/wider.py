@@ -4,7 +4,7 @@ A change is offered only if the API server would accept it and the controllers w
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -13,9 +13,12 @@ from stowplan.api.pod import Container, Pod, RawQuantity
 from stowplan.api.quantity import ZERO, milli_value_of, quantity_of
 from stowplan.api.rules.resources import pod_requests
 from stowplan.api.workloads import PriorityClass
-from stowplan.scheduler.framework.explanation import Remedy
-from stowplan.scheduler.table.podinfo import PodInfo
-from stowplan.scheduler.table.table import ClusterTable
+
+if TYPE_CHECKING:
+    # Commands that only ask a server load this module, but not the engine.
+    from stowplan.scheduler.framework.explanation import Remedy
+    from stowplan.scheduler.table.podinfo import PodInfo
+    from stowplan.scheduler.table.table import ClusterTable
 
 _SYSTEM: Final = "system-"
 """Begin of the names of priority classes that are for the cluster's own pods."""
@@ -39,7 +42,7 @@ class Wider(msgspec.Struct, frozen=True):
         ranges = [one for one in self.limit_ranges if one.namespace == pod.namespace]
         return all(_within(item, pod) for one in ranges for item in one.spec.limits)
 
-    def allows(self, remedy: Remedy, table: ClusterTable) -> bool:
+    def allows(self, remedy: "Remedy", table: "ClusterTable") -> bool:
         """True if a remedy that ends a pod ends it for good."""
         key = (remedy.action or {}).get("delete")
         if key is None:
@@ -48,7 +51,7 @@ class Wider(msgspec.Struct, frozen=True):
         info = None if uid is None else table.pods.get(uid)
         return info is not None and self.may_end(info, table)
 
-    def may_end(self, info: PodInfo, table: ClusterTable) -> bool:
+    def may_end(self, info: "PodInfo", table: "ClusterTable") -> bool:
         """True if a pod can be deleted for good: no controller makes it again, and no budget protects it."""
         pod = info.pod
         if _controller(pod) is not None or pod.is_terminating:
