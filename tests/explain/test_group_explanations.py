@@ -118,11 +118,13 @@ def test_what_a_group_lacks_besides_room_has_its_remedy() -> None:
 
 
 def test_more_nodes_are_of_a_shape_that_the_members_can_use() -> None:
-    tainted = node("a-first", "a")
-    tainted["spec"] = {"taints": [{"key": "gpu", "effect": "NoSchedule"}]}
+    tainted = [node(f"first-{rack}{number}", rack) for rack in "ab" for number in range(4)]
+    for one in tainted:
+        one["metadata"]["labels"]["shape"] = one["metadata"]["name"][-1]
+        one["spec"] = {"taints": [{"key": "gpu", "effect": "NoSchedule"}]}
     found = explained(tainted, racks(), pods(4, "3"), group(4, **IN_ONE_RACK))
     change = next(one for one in found.changes if one.kind == "nodes")
-    assert "a-first" not in change.text
+    assert "first" not in change.text
     assert (change.action or {}).keys() == {"addNode"}
 
 

@@ -122,7 +122,11 @@ def test_a_plugin_that_is_not_installed_is_left_out_and_the_answer_says_so(tmp_p
     config = tmp_path / "config.yaml"
     licence = {"multiPoint": {"enabled": [{"name": "LicenseAware"}]}}
     profiles = [
-        {"schedulerName": "default-scheduler", "plugins": licence},
+        {
+            "schedulerName": "default-scheduler",
+            "plugins": licence,
+            "pluginConfig": [{"name": "LicenseAware", "args": {"seats": 3}}],
+        },
         {"schedulerName": "other"},
     ]
     config.write_text(yaml.safe_dump({**KIND, "profiles": profiles}))

@@ -5,6 +5,7 @@ from importlib.resources import files
 import pytest
 
 from stowplan.explain.document.group import GroupDocument
+from stowplan.explain.document.layers import MissingObject
 from stowplan.explain.document.pod import (
     Attempt,
     Change,
@@ -19,6 +20,7 @@ from stowplan.explain.document.pod import (
     TooLarge,
 )
 from stowplan.explain.document.preemption import Eviction, Preemption
+from stowplan.explain.explainers.elsewhere import with_gate_change
 from stowplan.explain.explainers.members import as_member
 from stowplan.explain.sentences.group import told_group
 from stowplan.explain.sentences.pod import told_pod
@@ -125,6 +127,30 @@ def test_names_are_cut_by_the_text_and_not_in_the_document() -> None:
     assert found.notes[0].text == f"evicted {LONG} from a for it"
     assert LONG not in render(found)
     assert "evicted team/a-very-long-nam…" in render(found)
+
+
+def test_the_gate_of_a_known_controller_is_that_controllers_to_remove() -> None:
+    own = told_pod(with_gate_change(pod(gates=("example.com/ok",), would_go_to="a", feasible=3)))
+    [change] = own.changes
+    assert change.text == "remove gate example.com/ok by hand"
+    assert change.command.startswith("kubectl patch pod/web -n team --type json")
+    kueue = told_pod(with_gate_change(pod(gates=("kueue.x-k8s.io/admission",), would_go_to="a", feasible=3)))
+    assert not kueue.changes
+    assert kueue.remedy == (
+        "Kueue removes gate kueue.x-k8s.io/admission: "
+        "kubectl get workloads.kueue.x-k8s.io -n team says why it waits"
+    )
+    assert not with_gate_change(pod(gates=("example.com/ok",))).changes
+
+
+def test_objects_that_do_not_exist_are_the_cause_before_any_node() -> None:
+    missing = MissingObject("ResourceClaim", "gpu", "gpus"), MissingObject("ResourceClaimTemplate", "big")
+    found = told_pod(pod(missing=missing, funnel=(SHORT_OF_CPU,)))
+    named = "ResourceClaim gpu and ResourceClaimTemplate big do not exist"
+    assert (found.headline, found.cause) == (f"team/web is pending: {named}", named)
+    remedy = "create ResourceClaim gpu, or name gpus, which exists; create ResourceClaimTemplate big"
+    assert found.remedy == remedy
+    assert found.stopped_at == "queued"
 
 
 def test_messages_in_brief() -> None:

@@ -90,8 +90,7 @@ def without_unknown_plugins(
                 for name in plugins.__struct_fields__
                 if (found := getattr(plugins, name)) is not None
             }
-            entries = tuple(one for one in profile.plugin_config if one.name not in unknown)
-            profile = replace(profile, plugins=replace(plugins, **sets), plugin_config=entries)
+            profile = replace(profile, plugins=replace(plugins, **sets))
         profiles.append(profile)
     if not missing:
         return loaded, {}

@@ -50,7 +50,7 @@ def cause_of_missing(missing: Sequence[MissingObject]) -> tuple[str, str]:
         f"create {one.kind} {one.name}" + (f", or name {one.near}, which exists" if one.near else "")
         for one in missing
     ]
-    return f"{named} {'does' if len(missing) == 1 else 'do'} not exist", " and ".join(remedies)
+    return f"{named} {'does' if len(missing) == 1 else 'do'} not exist", "; ".join(remedies)
 
 
 def undecided(found: PodDocument) -> str:
