@@ -332,6 +332,13 @@ def test_an_extended_resource_is_told_like_a_claim() -> None:
     assert change.text == "request 1 example.com/gpu (now 2)"
 
 
+def test_a_resource_that_devices_provide_is_not_larger_than_any_node() -> None:
+    """No node has any of it allocatable: DynamicResources decides, not the largest node."""
+    found = explained([*ONE, slice_of("n", [gpu("g0")])], pod("p", resources={"example.com/gpu": "9"}))
+    assert found.too_large == ()
+    assert "1 of 9 devices of class gpu free" in found.headline
+
+
 @pytest.mark.parametrize(
     ("claims", "text"),
     [

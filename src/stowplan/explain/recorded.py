@@ -4,8 +4,9 @@ A record is what the hot path writes (`DecisionRecord`, `PodRecord` and what the
 make and little to keep. It becomes a part of a document here, when somebody asks.
 """
 
+import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -14,7 +15,9 @@ from stowplan.explain.document.decision import Candidate, Decision, Rejection
 from stowplan.explain.document.pod import (
     Attempt,
     LastAttempt,
+    PodDocument,
     QueueState,
+    Refusal,
     RequeueEvent,
     SchedulingDocument,
 )
@@ -28,6 +31,7 @@ from stowplan.explain.document.preemption import (
 )
 from stowplan.explain.sentences.preemption import did_preempt, stay, would_preempt
 from stowplan.explain.sentences.words import brief, names
+from stowplan.explain.states import FITS, PENDING
 from stowplan.runtime.clock import as_date
 from stowplan.scheduler.cycle.scheduling_cycle import choose_node
 from stowplan.scheduler.framework.decision import DecisionRecord
@@ -39,6 +43,10 @@ if TYPE_CHECKING:
     from stowplan.scheduler.framework.evaluation import Evaluation
     from stowplan.scheduler.framework.explanation import RuledOut
     from stowplan.scheduler.queue.queued_pod import QueuedPod
+
+_FAILED: Final = ("unschedulable", "backoff")
+"""Places in the queue of pods whose last attempt failed."""
+_COUNT: Final = re.compile(r"^\d+ ")
 
 # Decisions
 
@@ -99,12 +107,30 @@ def attempts_of(made: "PodRecord") -> tuple[Attempt, ...]:
     """The last attempt, then those before it, the latest first."""
     done = None if made.preempting is None else preemption_document(made.preempting)
     last = _attempt(made.attempts, made.time, made.outcome, made.message)
-    earlier = (_attempt(one.number, one.time, one.outcome, one.message) for one in reversed(made.earlier))
+    earlier = (
+        replace(
+            _attempt(one.number, one.time, one.outcome, one.message),
+            preemption=None if one.preempting is None else preemption_document(one.preempting),
+        )
+        for one in reversed(made.earlier)
+    )
     return (replace(last, preemption=done), *earlier)
 
 
 def _attempt(number: int, time: float, outcome: str, message: str) -> Attempt:
     return Attempt(number, timestamp(time), outcome, message, brief=brief(message))
+
+
+def with_refusal(found: PodDocument, made: "PodRecord | None") -> PodDocument:
+    """The document of a pod that a node fits and that was refused after the choice in its last attempt."""
+    queue, record = found.queue, None if made is None else made.record
+    if made is None or record is None or record.node is None or queue is None or found.state != FITS:
+        return found
+    if queue.place not in _FAILED or made.outcome == "bound":
+        return found
+    said = _COUNT.sub("", brief(made.message)).rstrip(".")
+    refusal = Refusal(record.node, queue.rejected_by, said)
+    return replace(found, state=PENDING, message=made.message, refusal=refusal)
 
 
 def _last_attempt(made: "PodRecord") -> LastAttempt:

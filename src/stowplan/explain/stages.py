@@ -44,6 +44,8 @@ def _stages(found: PodDocument, cause: str, remedy: str) -> Iterator[Stage]:
     if found.state == PENDING and found.decider is not None and found.decider.kind in ("nobody", "unknown"):
         yield Stage("queued", "stopped", cause, remedy)
     yield Stage("queued", "done")
+    if found.state == PENDING and found.refusal is not None:
+        yield from (Stage("placed", "done"), Stage("bound", "stopped", cause, remedy))
     if found.state == PENDING and place != "waiting":
         yield Stage("placed", "stopped", cause, remedy)
     if found.state == FITS:

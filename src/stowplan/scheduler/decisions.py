@@ -50,6 +50,7 @@ class EarlierAttempt(NamedTuple):
     number: int
     outcome: str
     message: str
+    preempting: PreemptionRecord | None = None
 
 
 class PodRecord(msgspec.Struct):
@@ -76,7 +77,7 @@ class PodRecord(msgspec.Struct):
         """This attempt comes after another one of the same pod."""
         same = before.earlier[-1].message if before.earlier else ""
         message = same if same == before.message else before.message
-        last = EarlierAttempt(before.time, before.attempts, before.outcome, message)
+        last = EarlierAttempt(before.time, before.attempts, before.outcome, message, before.preempting)
         self.earlier = (*before.earlier[1 - EARLIER :], last)
 
 

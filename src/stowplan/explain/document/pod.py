@@ -147,6 +147,17 @@ class ClaimNote(Part, frozen=True):
     text: str
 
 
+class Refusal(Part, frozen=True):
+    """A node that was chosen in the last attempt, and why the pod is not bound to it.
+
+    `plugins` refused it at Reserve or Permit; none if the binding failed.
+    """
+
+    node: str
+    plugins: tuple[str, ...]
+    message: str
+
+
 class TooLarge(Part, frozen=True):
     """A resource of which the pod requests more than any node has, even empty."""
 
@@ -253,6 +264,8 @@ class PodDocument(Part, frozen=True, kw_only=True, tag_field="document", tag="po
     """The last one, then those before it, the latest first."""
     queue: QueueState | None = None
 
+    refusal: Refusal | None = None
+    """The node of the last attempt, if a plugin refused it after the choice and a node would fit."""
     gates: tuple[str, ...] = ()
     missing: tuple[MissingObject, ...] = ()
     """Objects that the pod names and that do not exist, so that it is not queued."""

@@ -8,6 +8,8 @@ from stowplan.explain.layout import plural
 from stowplan.explain.sentences.words import NAMED, NO_CHANGE, SHOWN, names
 from stowplan.explain.wakes import objects_awaited
 
+_ROOM: Final = "NodeResourcesFit"
+"""The filter whose rejection of all nodes that are meant may be said of all nodes there are."""
 _CLAUSES: Final = 2
 """Groups of nodes that a headline names."""
 
@@ -17,12 +19,16 @@ def obstacle(found: PodDocument) -> str:
     if found.evictions is not None and found.evictions.victims and found.nominated_node:
         leaving = names(found.evictions.victims, NAMED)
         return f"nominated to {found.nominated_node}, waits for {leaving} to leave (evicted for it)"
+    if found.refusal is not None:
+        plugins = " and ".join(found.refusal.plugins)
+        what = f"{plugins} refused it" if plugins else "it was not bound"
+        return f"{found.refusal.node} was chosen and {what}: {found.refusal.message}"
     if not found.nodes and found.incomplete:
         return found.incomplete[0]
     if not found.funnel:
         return found.message
     meant = [group for group in found.groups_of_nodes if group.meant]
-    if found.too_large and not (meant and meant[0].form == "cluster"):
+    if found.too_large and all(group.plugin == _ROOM and group.form != "cluster" for group in meant):
         return _larger_than_any(found.too_large)
     if not meant:
         return f"no node fits (0 of {found.nodes})"
@@ -49,6 +55,8 @@ def helps(found: PodDocument) -> str:
     """What helps a pod that no node takes, in words."""
     if found.evictions is not None and found.evictions.victims and found.nominated_node:
         return f"wait: {names(found.evictions.victims, NAMED)} is ending"
+    if found.refusal is not None:
+        return f"{' and '.join(found.refusal.plugins) or 'the API server'} has to accept it: nodes have room"
     if not found.nodes and found.incomplete:
         return "add what is missing to the dump"
     texts = [*found.advice, *(change.text for change in found.changes)][:SHOWN]

@@ -55,7 +55,7 @@ from stowplan.explain.layers.owners import owner_of
 from stowplan.explain.layers.reads import ClientReads, ObjectReads, read_wider
 from stowplan.explain.layers.starting import may_be_stopped
 from stowplan.explain.layers.wider import NOTHING_KNOWN, Wider
-from stowplan.explain.recorded import attempts_of, queue_state
+from stowplan.explain.recorded import attempts_of, queue_state, with_refusal
 from stowplan.explain.sentences.group import told_group
 from stowplan.explain.sentences.lists import told_node
 from stowplan.explain.sentences.pod import told_pod
@@ -307,6 +307,7 @@ class Inspection:
         if state.place != "unknown" or made is not None:
             attempts = () if made is None else attempts_of(made)
             found = replace(found, queue=state, attempts=attempts, wakes=state.wakers or found.wakes)
+            found = with_refusal(found, made)
         found = await self._with_layers(scheduler, found, pod, reads)
         found = as_member(found, await self._group_of(scheduler, pod))
         if found.changes:
@@ -472,6 +473,8 @@ class Inspection:
             told = pod.spec.scheduling_gates or (group is not None and group.is_waiting)
             if not told and info.template not in explained:
                 found = await self._explain(scheduler, info, NEAREST, wider)
+                found = replace(found, queue=queue_state(scheduler.context, pod.key))
+                found = with_refusal(found, scheduler.context.decisions.by_key(pod.key))
                 found = await self._with_layers(scheduler, found, pod, reads, events)
                 explained[info.template] = told_pod(found)
         return pending_document(
