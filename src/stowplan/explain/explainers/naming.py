@@ -1,6 +1,6 @@
 """Nodes by the label that tells them apart best: `8 nodes of pool infer`."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -21,13 +21,13 @@ class NodeNames:
 
     def __init__(self, table: ClusterTable) -> None:
         self._table = table
-        self._counts: dict[str, Counter[str]] = {}
+        self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for node in table.nodes:
             if node is None:
                 continue
             for key, value in node.metadata.labels.items():
                 if value != node.name:
-                    self._counts.setdefault(key, Counter())[value] += 1
+                    self._counts[key][value] += 1
         self.pool_key = self._best_key()
 
     def _best_key(self) -> str | None:

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from stowplan.explain.document.pod import NodeGroup, PodDocument, TooLarge
 from stowplan.explain.layout import plural
 from stowplan.explain.sentences.words import NAMED, NO_CHANGE, SHOWN, names
@@ -32,9 +34,24 @@ def obstacle(found: PodDocument) -> str:
         return _larger_than_any(found.too_large)
     if not meant:
         return f"no node fits (0 of {found.nodes})"
-    clauses = [clause(group) for group in meant[:_CLAUSES]]
-    more = sum(group.nodes for group in meant[_CLAUSES:])
+    merged = _merged(meant)
+    clauses = [clause(group) for group in merged[:_CLAUSES]]
+    more = sum(group.nodes for group in merged[_CLAUSES:])
     return "; ".join([*clauses, *([f"{plural(more, 'more node')} for other reasons"] if more else [])])
+
+
+def _merged(groups: Sequence[NodeGroup]) -> list[NodeGroup]:
+    """The groups, with those in one that the same thing rules out."""
+    found: dict[tuple[str, str], NodeGroup] = {}
+    for group in groups:
+        known = found.get((group.text, group.form))
+        both = group if known is None else _both(known, group)
+        found[group.text, group.form] = both
+    return list(found.values())
+
+
+def _both(one: NodeGroup, other: NodeGroup) -> NodeGroup:
+    return replace(one, name=f"{one.name} and {other.name}", nodes=one.nodes + other.nodes)
 
 
 def clause(group: NodeGroup) -> str:

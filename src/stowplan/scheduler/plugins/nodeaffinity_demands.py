@@ -32,6 +32,7 @@ class Demands:
         required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
         self.terms: Sequence[NodeSelectorTerm] = () if required is None else required.node_selector_terms
         self._known: dict[str, Counter[str]] = {}
+        self._nearest: dict[tuple[str, str], tuple[str, str] | None] = {}
 
     def values(self, key: str) -> Counter[str]:
         """The values of a label with the number of nodes that have each."""
@@ -70,7 +71,12 @@ class Demands:
         return text
 
     def _meant(self, key: str, value: str) -> tuple[str, str] | None:
-        """The label that was probably meant."""
+        """The label that was probably meant, looked for once."""
+        if (key, value) not in self._nearest:
+            self._nearest[key, value] = self._find_meant(key, value)
+        return self._nearest[key, value]
+
+    def _find_meant(self, key: str, value: str) -> tuple[str, str] | None:
         values = self.values(key)
         found = nearest(values, value)
         if found is not None:
