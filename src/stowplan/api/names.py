@@ -5,7 +5,7 @@
 
 import re
 from collections.abc import Iterable
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 
 from stowplan.gocompat.caching import cached_by_text
 
@@ -175,6 +175,11 @@ def http_header_problems(value: str) -> list[str]:
 
 def _bytes(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
+
+
+def alike(one: str, other: str) -> float:
+    """Share of equal characters of two names, in order."""
+    return SequenceMatcher(None, one, other, autojunk=False).ratio()
 
 
 def closest(name: str, existing: Iterable[str]) -> str:

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from stowplan.api.devices import ResourceClaim
 from stowplan.api.meta import ObjectMeta
+from stowplan.api.names import closest
 from stowplan.api.pod import Pod, ResourceRequirements
-from stowplan.api.rules.similar import nearest
 from stowplan.api.storage import PersistentVolumeClaim, PersistentVolumeClaimSpec, StorageClass
 from stowplan.explain.commands import creating, replacing
 from stowplan.scheduler.framework.explanation import Remedy
@@ -91,9 +91,9 @@ def _volume_problems(pod: Pod, storage: Storage) -> Iterator[ClaimProblem]:
 def _missing(pod: Pod, volume: str, name: str, storage: Storage) -> ClaimProblem:
     text = f"claim {name} does not exist"
     names = [one.name for one in storage.claims.values() if one.namespace == pod.namespace]
-    meant = nearest(names, name)
+    meant = closest(name, names)
     remedies: list[Remedy] = []
-    if meant is not None:
+    if meant:
         text += f"; there is {meant}"
         patch = {"spec": {"volumes": [{"name": volume, "persistentVolumeClaim": {"claimName": meant}}]}}
         remedies.append(Remedy("claimName", f"use claim {meant} instead of {name}", patch, 0.0))
@@ -123,12 +123,12 @@ def _unbound(claim: PersistentVolumeClaim, storage: Storage) -> Iterator[ClaimPr
     known = storage.classes.get(of_class)
     if known is None and of_class:
         text = f"claim {name}: StorageClass {of_class} does not exist"
-        meant = nearest(storage.classes, of_class)
-        if meant is None:
-            meant = next((one.name for one in storage.classes.values() if _is_default(one)), None)
+        meant = closest(of_class, storage.classes)
+        if not meant:
+            meant = next((one.name for one in storage.classes.values() if _is_default(one)), "")
         else:
             text += f"; there is {meant}"
-        changes = [] if meant is None else [_with_class(claim, meant)]
+        changes = [_with_class(claim, meant)] if meant else []
         yield ClaimProblem(
             text, changes=tuple(changes), advice=() if changes else (f"create class {of_class}",)
         )
@@ -183,8 +183,8 @@ def _device_problems(pod: Pod, table: ClusterTable) -> Iterator[ClaimProblem]:
                 continue
             wrong = exactly.device_class_name
             text = f"device class {wrong} does not exist (claim {claim.name})"
-            meant = nearest([one.name for one in devices.classes.all()], wrong)
-            if meant is None:
+            meant = closest(wrong, [one.name for one in devices.classes.all()])
+            if not meant:
                 yield ClaimProblem(text, advice=(f"create DeviceClass {wrong}",))
                 continue
             changed = _with_device_class(claim, wrong, meant)

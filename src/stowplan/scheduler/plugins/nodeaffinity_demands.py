@@ -9,10 +9,10 @@ import msgspec
 from msgspec.structs import replace
 
 from stowplan.api.labels import DOES_NOT_EXIST, GREATER_THAN, IN, LESS_THAN, NOT_IN
+from stowplan.api.names import alike, closest
 from stowplan.api.node import Node
 from stowplan.api.pod import NodeSelectorRequirement, NodeSelectorTerm
 from stowplan.api.rules.nodeselector import compile_term
-from stowplan.api.rules.similar import alike, nearest
 from stowplan.scheduler.framework import PodInfo
 from stowplan.scheduler.framework.advanced import Remedy
 
@@ -78,8 +78,8 @@ class Demands:
 
     def _find_meant(self, key: str, value: str) -> tuple[str, str] | None:
         values = self.values(key)
-        found = nearest(values, value)
-        if found is not None:
+        found = closest(value, values)
+        if found:
             return key, found
         if values:
             return None
@@ -87,8 +87,8 @@ class Demands:
         with_value = [name for name in keys if self.values(name)[value] and name != HOSTNAME]
         best = max(with_value, key=lambda name: (_last_word(key, name), alike(key, name)), default=None)
         if best is None:
-            best = nearest(keys, key)
-        if best is None:
+            best = closest(key, keys)
+        if not best:
             return None
         return (best, value) if self.values(best)[value] else None
 
@@ -115,8 +115,8 @@ class Demands:
             wanted = f" ({_comparison(one)})" if one.values else ""
             return f"no node has the label {one.key}{wanted}"
         text = f"no node has {_comparison(one)}"
-        meant = nearest(values, one.values[0]) if one.operator == IN and len(one.values) == 1 else None
-        if meant is not None:
+        meant = closest(one.values[0], values) if one.operator == IN and len(one.values) == 1 else ""
+        if meant:
             return f"{text}; {values[meant]} {'has' if values[meant] == 1 else 'have'} {one.key}={meant}"
         if len(values) <= 2 * _SHOWN:
             return f"{text}; its values are {_listed(sorted(values), 'and')}"
@@ -153,15 +153,15 @@ class Demands:
             values = self.values(one.key)
             if one.operator != IN or not values or any(values[value] for value in one.values):
                 continue
-            meant = nearest(values, one.values[0]) if len(one.values) == 1 else None
-            if meant is None and len(values) > 2 * _SHOWN:
+            meant = closest(one.values[0], values) if len(one.values) == 1 else ""
+            if not meant and len(values) > 2 * _SHOWN:
                 continue
-            chosen = (meant,) if meant is not None else tuple(sorted(values))
+            chosen = (meant,) if meant else tuple(sorted(values))
             changed = replace(one, values=chosen)
             expressions = (*term.match_expressions[:place], changed, *term.match_expressions[place + 1 :])
             text = f"{one.key} {_listed(chosen, 'or')} (now {_listed(one.values, 'or')}) in the node affinity"
             patch = _affinity_patch([replace(term, match_expressions=expressions)])
-            yield Remedy("nodeLabel", text, patch, 0.1 if meant is not None else 0.5)
+            yield Remedy("nodeLabel", text, patch, 0.1 if meant else 0.5)
 
     # Changes of a node
 

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from stowplan.api.labels import Selector
 from stowplan.api.meta import LabelSelector
+from stowplan.api.names import closest
 from stowplan.api.pod import PodAffinityTerm
-from stowplan.api.rules.similar import nearest
 from stowplan.scheduler.framework import PodInfo
 from stowplan.scheduler.framework.advanced import Remedy
 from stowplan.scheduler.table.table import ClusterTable
@@ -79,9 +79,9 @@ class Company:
         )
         for name in self.found(term):
             labels = self._table.lookups.namespace_labels(name)
-            meant = {key: nearest([labels.get(key, "")], value) for key, value in (wanted or {}).items()}
+            meant = {key: closest(value, [labels.get(key, "")]) for key, value in (wanted or {}).items()}
             if meant and all(meant.values()):
-                return name, {key: value for key, value in meant.items() if value is not None}
+                return name, meant
         return None
 
     def _source(self, term: Term) -> PodAffinityTerm | None:

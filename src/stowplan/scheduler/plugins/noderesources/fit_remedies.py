@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from stowplan.api.names import closest
 from stowplan.api.pod import Pod, PodSpec
 from stowplan.api.rules.amounts import round_amount, shown_amount, smaller_requests
 from stowplan.api.rules.resources import incoming_requests, is_scalar
-from stowplan.api.rules.similar import nearest
 from stowplan.scheduler.framework.advanced import Obstacle, Relevance, Remedy, Shortfall
 from stowplan.scheduler.plugins.noderesources.fit_request import FitRequest
 from stowplan.scheduler.table.changes import Rows
@@ -177,12 +177,17 @@ def _is_nowhere(table: ClusterTable, request: FitRequest, name: str) -> bool:
 
 def _unknown(table: ClusterTable, name: str) -> str:
     """That no node has a resource, and the one that was probably meant."""
-    known = nearest([one for one in table.resources.names if one and _has_any(table, one)], name)
-    if known is None:
+    known = closest(name, _offered(table))
+    if not known:
         return f"no node has {name}"
     line = table.resources.find(known)
     count = int((table.allocatable[line, : table.rows_in_use] > 0).sum())
     return f"no node has {name}; {count} {'node has' if count == 1 else 'nodes have'} {known}"
+
+
+def _offered(table: ClusterTable) -> list[str]:
+    """The resources that some node has."""
+    return [one for one in table.resources.names if one and _has_any(table, one)]
 
 
 def _has_any(table: ClusterTable, name: str) -> bool:
@@ -208,8 +213,8 @@ def renamed(table: ClusterTable, request: FitRequest, pod: Pod) -> Iterator[Reme
     for name, _ in request.wanted:
         if not _is_nowhere(table, request, name):
             continue
-        known = nearest([one for one in table.resources.names if one and _has_any(table, one)], name)
-        if known is None:
+        known = closest(name, _offered(table))
+        if not known:
             continue
         containers = [
             {
