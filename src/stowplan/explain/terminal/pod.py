@@ -146,8 +146,12 @@ def _helps(found: PodDocument, palette: Palette) -> list[str]:
         which = "This" if len(found.changes) == 1 else "Any one of these"
         lines.append(palette.paint(f"{which} would place it (each tried on this state)", "bold"))
         lines += _changes(found.changes, palette)
+    elif not lines and found.nominated_node is not None:
+        lines.append(f"{found.remedy}.")
+    elif not lines and found.too_large:
+        lines += hanging(palette.paint("helped by: ", "green"), found.remedy)
     elif not lines:
-        lines.append(_NO_CHANGE if found.nominated_node is None else f"{found.remedy}.")
+        lines.append(_NO_CHANGE)
     for text in found.untried:
         lines += hanging("not tried: ", text)
     return lines
