@@ -17,9 +17,15 @@ from stowplan.config.emulation import emulated_release
 from stowplan.config.legacy import load_any_file
 from stowplan.config.legacy.profiles import LATEST_POLICY_RELEASE
 from stowplan.config.load import read_file
-from stowplan.config.migrate import ALREADY_V1, Migrated, migrate, migrate_provider
 from stowplan.config.types import ATTRIBUTES, Extender
-from stowplan.config.upgrade import settings_of, upgrade_notes
+from stowplan.config.upgrade import (
+    ALREADY_V1,
+    Migrated,
+    migrate,
+    migrate_provider,
+    settings_of,
+    upgrade_notes,
+)
 from stowplan.scheduler.framework.interface import MULTI_POINT, ExtensionPoint
 from stowplan.scheduler.framework.profile import PluginUse, ProfileSpec
 from stowplan.scheduler.framework.registry import installed_plugins, load_plugin

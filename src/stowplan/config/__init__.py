@@ -9,7 +9,7 @@ A file passes through these modules:
 * `build`: extenders (`extendertls`) and profiles are resolved, ready for use
 
 Beside them: `dump` writes a configuration out, `emulation` reads `--emulated-version`, `legacy` loads what
-earlier releases had (versions before v1, Policies, algorithm providers), and `migrate` writes that as v1.
+earlier releases had (versions before v1, Policies, algorithm providers), and `upgrade` writes that as v1.
 Imports the plugins that it configures, but no running scheduler. Begin with `load`.
 """
 

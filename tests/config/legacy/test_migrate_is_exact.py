@@ -11,7 +11,7 @@ from config.legacy.random_policies import Scene, policies, scenes
 from effort import examples
 from stowplan.config import load
 from stowplan.config.legacy import policy_config
-from stowplan.config.migrate import migrate
+from stowplan.config.upgrade import migrate
 from stowplan.scheduler.framework.profile import ProfileSpec
 from stowplan.scheduler.plugins.legacy.names import MANDATORY, PREDICATES, PRIORITIES, RELEASES, Use
 

@@ -13,7 +13,7 @@ from config.legacy.documents import SAMPLES, policy
 from effort import examples
 from stowplan.config import ConfigError
 from stowplan.config.legacy import load_any
-from stowplan.config.migrate import migrate
+from stowplan.config.upgrade import migrate
 
 FULL = {
     **json.loads(policy(alwaysCheckAllPredicates=True)),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stowplan.localcluster.admission.validation.expressions import expression_problem
+from stowplan.localcluster.admission.validation.controlplane import expression_problem
 
 FAILED = "compilation failed: ERROR: <input>:"
 OPERANDS = (

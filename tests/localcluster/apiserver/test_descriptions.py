@@ -4,7 +4,7 @@ from fnmatch import fnmatchcase
 from importlib.resources import files
 
 from stowplan.localcluster.apiserver import openapi
-from stowplan.localcluster.apiserver.openapi.descriptions import described
+from stowplan.localcluster.apiserver.openapi.documents import described
 from stowplan.localcluster.schema import the_schema
 
 

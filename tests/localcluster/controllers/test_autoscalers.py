@@ -9,7 +9,11 @@ from localcluster.controllers.small_clusters import World, live, selecting, temp
 from stowplan.api.catalogue import DEPLOYMENTS, EVENTS, HORIZONTAL_POD_AUTOSCALERS, PODS
 from stowplan.api.requests import Json
 from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext
-from stowplan.localcluster.controllers.autoscaling.podautoscaler import HorizontalPodAutoscalerController
+from stowplan.localcluster.controllers.autoscaling.podautoscaler import (
+    HorizontalPodAutoscalerController,
+    ScaleTarget,
+    custom_target,
+)
 from stowplan.localcluster.controllers.autoscaling.replicacalculator import (
     MetricsError,
     PodMetric,
@@ -18,7 +22,6 @@ from stowplan.localcluster.controllers.autoscaling.replicacalculator import (
     pod_request,
     utilization_replicas,
 )
-from stowplan.localcluster.controllers.autoscaling.scaletarget import ScaleTarget, custom_target
 from stowplan.localcluster.controllers.autoscaling.scalingbehavior import ScalingHistory
 from stowplan.localcluster.controllers.workloads.deployment import DeploymentController
 from stowplan.localcluster.controllers.workloads.replicaset import ReplicaSetController

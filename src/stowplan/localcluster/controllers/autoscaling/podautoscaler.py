@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
+import msgspec
+
 from stowplan.api.catalogue import (
     CUSTOM_RESOURCE_DEFINITIONS,
     DEPLOYMENTS,
@@ -14,8 +16,8 @@ from stowplan.api.catalogue import (
     Catalogue,
     Resource,
 )
-from stowplan.api.labels import Selector, SelectorError
-from stowplan.api.meta import AnyObject
+from stowplan.api.labels import Selector, SelectorError, compile_selector, parse_selector
+from stowplan.api.meta import AnyObject, LabelSelector
 from stowplan.api.quantity import BINARY_SI, DECIMAL_SI, MILLI, Quantity, milli_value_of
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
@@ -30,8 +32,8 @@ from stowplan.localcluster.controllers.autoscaling.replicacalculator import (
     average_replicas,
     utilization_replicas,
 )
-from stowplan.localcluster.controllers.autoscaling.scaletarget import ScalePaths, ScaleTarget, custom_target
 from stowplan.localcluster.controllers.autoscaling.scalingbehavior import ScalingHistory, tolerances_of
+from stowplan.localcluster.controllers.customkinds import resource_of
 from stowplan.localcluster.objects.fields import (
     count_in,
     key_of,
@@ -46,6 +48,65 @@ from stowplan.localcluster.objects.fields import (
 )
 from stowplan.localcluster.objects.usage import POD_METRICS, WINDOW, PretendUsage
 from stowplan.runtime.clock import Clock
+
+
+class ScalePaths(NamedTuple):
+    """Where objects of a kind say how many pods they are to have, and which these are."""
+
+    replicas: str = ".spec.replicas"
+    selector: str = ""
+
+
+class ScaleTarget(NamedTuple):
+    """Target of an autoscaler. Without a path the selector is that of a built-in workload."""
+
+    resource: Resource
+    object: Json
+    paths: ScalePaths = ScalePaths()
+
+    @property
+    def replicas(self) -> int:
+        found = _at(self.object, self.paths.replicas)
+        if found is None:
+            return 0 if self.resource.custom else 1
+        return int(found)
+
+    def scaled_to(self, replicas: int) -> Json:
+        """The change that sets its replicas."""
+        change: Any = replicas
+        for part in reversed(self.paths.replicas.strip(".").split(".")):
+            change = {part: change}
+        return dict(change)
+
+    def selector(self) -> Selector | None:
+        """Which pods are its own, None if it does not say. Raises SelectorError."""
+        if self.resource.custom:
+            text = _at(self.object, self.paths.selector) if self.paths.selector else None
+            return parse_selector(text) if text else None
+        given = spec_of(self.object).get("selector") or {}
+        if self.resource == REPLICATION_CONTROLLERS:
+            given = {"matchLabels": given}
+        return compile_selector(msgspec.convert(given, LabelSelector))
+
+
+def _at(obj: Any, path: str) -> Any:
+    """Value at a path such as `.spec.replicas`, None if there is none."""
+    for part in path.strip(".").split("."):
+        obj = obj.get(part) if isinstance(obj, dict) else None
+    return obj
+
+
+def custom_target(definition: Json, kind: str) -> tuple[Resource, ScalePaths] | None:
+    """The resource of a definition and its scale, None if it has none or defines another kind."""
+    resource = resource_of(definition)
+    if resource is None or (definition["spec"].get("names") or {}).get("kind") != kind:
+        return None
+    for version in definition["spec"].get("versions") or ():
+        scale = (version.get("subresources") or {}).get("scale")
+        if version["name"] == resource.version and scale:
+            return resource, ScalePaths(scale["specReplicasPath"], scale.get("labelSelectorPath") or "")
+    return None
+
 
 PERIOD: Final = 15.0
 """Seconds between two looks at an autoscaler."""

@@ -1,8 +1,10 @@
 """DefaultPreemption: is the pod eligible to preempt, on which nodes would it help, and which is the best?"""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 import numpy as np
 
@@ -35,6 +37,7 @@ from stowplan.scheduler.framework.advanced import (
     GroupSteps,
     PodGroupInfo,
     RuledOut,
+    RuledOutNode,
     ScheduleGroup,
     Steps,
     Victims,
@@ -46,6 +49,7 @@ from stowplan.scheduler.plugins.args import PluginArgs
 from stowplan.scheduler.plugins.defaultpreemption.batch import FEW, SortedPodsByRow, batch_dry_run
 from stowplan.scheduler.plugins.defaultpreemption.cache import RowResultsCache
 from stowplan.scheduler.plugins.defaultpreemption.candidates import (
+    REASON_NO_VICTIMS,
     Candidates,
     NodeVictims,
     VictimsByNode,
@@ -57,7 +61,6 @@ from stowplan.scheduler.plugins.defaultpreemption.choice import choice_of
 from stowplan.scheduler.plugins.defaultpreemption.dryrun import DryRun
 from stowplan.scheduler.plugins.defaultpreemption.group import GroupSearch, KnownFailures
 from stowplan.scheduler.plugins.defaultpreemption.importance import was_preempted
-from stowplan.scheduler.plugins.defaultpreemption.search import Search
 from stowplan.scheduler.plugins.defaultpreemption.units import PodsOfRows, Units
 from stowplan.scheduler.table.changes import Rows
 from stowplan.scheduler.table.table import ClusterTable
@@ -374,3 +377,54 @@ def ineligibility(evaluation: Evaluation, pod: PodInfo, units: Units | None = No
         for info in table.pods_on[row].values()
     )
     return REASON_TERMINATING if terminating else None
+
+
+EXAMPLES: Final = 3
+
+
+@dataclass(slots=True)
+class Search:
+    """A search that is over: the rows that could be tried, and how many turned out to be candidates.
+
+    Where there was nothing to try there was no dry run.
+    """
+
+    evaluation: Evaluation
+    rows: Rows
+    dry_run: DryRun | None = None
+    candidates: int = 0
+
+    def not_candidates(self) -> list[RuledOut]:
+        """All nodes but the candidates, by reason, largest group first; while the table does not change."""
+        failed = [] if self.dry_run is None else self.dry_run.not_candidates()
+        by_reason: dict[str, list[Rows]] = {}
+        for status, rows in (*self._not_tried(), *failed):
+            by_reason.setdefault(self._reason(status), []).append(rows)
+        found = [self._ruled_out(reason, np.concatenate(rows)) for reason, rows in by_reason.items()]
+        found.sort(key=lambda one: -one.nodes)
+        left = len(self.rows) - self.candidates - sum(len(rows) for _, rows in failed)
+        if left:
+            found.append(RuledOut(f"not looked at: {self.candidates} candidates were enough", left))
+        return found
+
+    def _not_tried(self) -> Iterator[tuple[Status, Rows]]:
+        """Nodes that are rejected for something that does not depend on their pods."""
+        for status, rows in self.evaluation.rejections().items():
+            hopeless = rows[~np.isin(rows, self.rows)]
+            if len(hopeless):
+                yield status, hopeless
+
+    def _ruled_out(self, reason: str, rows: Rows) -> RuledOut:
+        name_of = self.evaluation.cycle.table.name_of
+        examples = tuple(RuledOutNode(name_of(row)) for row in np.sort(rows)[:EXAMPLES].tolist())
+        return RuledOut(reason, len(rows), examples)
+
+    def _reason(self, status: Status) -> str:
+        if REASON_NO_VICTIMS in status.reasons:
+            return f"no pod of lower priority than {self.evaluation.cycle.pod.priority}"
+        reasons = ", ".join(status.reasons) or status.code.label
+        if status.code is Code.ERROR:
+            return reasons
+        if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            return f"evicting pods would not help: {reasons}"
+        return f"even without their pods of lower priority: {reasons}"

@@ -1,4 +1,4 @@
-"""Validation of jobs and cron jobs."""
+"""Validation of jobs, with their scheduling in groups, and of cron jobs."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,9 +10,12 @@ from stowplan.api.fielderrors import FieldError, Kind, duplicate, invalid, not_s
 from stowplan.api.names import dns_label_problems, label_key_problems
 from stowplan.api.requests import Json
 from stowplan.localcluster.admission.validation.meta import IMMUTABLE, immutable_errors, selector_errors
-from stowplan.localcluster.admission.validation.workloads.jobscheduling import (
-    scheduling_errors,
-    scheduling_update_errors,
+from stowplan.localcluster.admission.validation.workloads.podgroups import (
+    claims_errors,
+    fixed_errors,
+    presence_errors,
+    topology_errors,
+    union_errors,
 )
 from stowplan.localcluster.admission.validation.workloads.workloads import (
     count_errors,
@@ -390,3 +393,55 @@ ON_UPDATE: Final[Mapping[Resource, Callable[[Json, Json], list[FieldError]]]] = 
 ON_STATUS: Final[Mapping[Resource, Callable[[Json, Json], list[FieldError]]]] = {
     catalogue.JOBS: job_status_errors,
 }
+
+
+def scheduling_errors(spec: Json, path: str) -> Errors:
+    """Errors of `scheduling` in the spec of a job."""
+    scheduling, path = spec.get("scheduling"), f"{path}.scheduling"
+    if scheduling is None:
+        return
+    policy, mode = scheduling.get("schedulingPolicy"), scheduling.get("disruptionMode")
+    if policy is not None:
+        yield from _policy_errors(policy, spec.get("parallelism"), f"{path}.schedulingPolicy")
+    if scheduling.get("schedulingConstraints") is not None:
+        yield from topology_errors(scheduling["schedulingConstraints"], f"{path}.schedulingConstraints")
+    if mode is not None:
+        yield from union_errors(mode, ("single", "all"), f"{path}.disruptionMode")
+        if mode.get("all") is not None and (policy is None or policy.get("basic") is not None):
+            text = "the disruptionMode `all` is not supported with the Basic scheduling policy"
+            yield invalid(f"{path}.disruptionMode", "", text)
+    yield from claims_errors(scheduling.get("resourceClaims") or (), f"{path}.resourceClaims")
+
+
+def _policy_errors(policy: Json, parallelism: int | None, path: str) -> Errors:
+    """A gang that does not say how many pods it needs needs all that run at a time."""
+    yield from union_errors(policy, ("basic", "gang"), path)
+    count, most = (policy.get("gang") or {}).get("minCount"), 1 if parallelism is None else parallelism
+    if count is None:
+        return
+    if count < 1:
+        yield invalid(f"{path}.gang.minCount", count, "must be greater than or equal to 1")
+    elif count > most:
+        text = f"must not be greater than parallelism ({most})"
+        yield invalid(f"{path}.gang.minCount", count, text)
+
+
+def scheduling_update_errors(old: Json, new: Json) -> Errors:
+    """Only the number of pods that a gang needs may change."""
+    yield from presence_errors(old, new, "scheduling", "spec")
+    before, after, path = old.get("scheduling"), new.get("scheduling"), "spec.scheduling"
+    if before is None or after is None:
+        return
+    yield from presence_errors(before, after, "schedulingPolicy", path)
+    fixed = ("schedulingConstraints", "disruptionMode", "resourceClaims")
+    yield from fixed_errors(before, after, fixed, path)
+    policies = before.get("schedulingPolicy"), after.get("schedulingPolicy")
+    if None in policies:
+        return
+    had, has = (policy.get("basic") is not None for policy in policies)
+    if had != has:
+        text = (
+            "the basic/gang policy variant is immutable after creation; "
+            "only schedulingPolicy.gang.minCount may be updated"
+        )
+        yield invalid(f"{path}.schedulingPolicy", None, text)

@@ -5,16 +5,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
 
-from stowplan.api.devices import DeviceAttribute, DeviceID, ResourceClaim
+from stowplan.api.devices import Device, DeviceAttribute, DeviceID, ResourceClaim
 from stowplan.api.node import Node
 from stowplan.api.quantity import Quantity, quantity_of
 from stowplan.scheduler.plugins.dynamicresources.allocation.capacity import CapacityError, capacity_rules
-from stowplan.scheduler.plugins.dynamicresources.allocation.compatibility import (
-    ByCounterSet,
-    admitted_by,
-    allocated_members,
-    joined_by,
-)
 from stowplan.scheduler.plugins.dynamicresources.allocation.constraints import Constraint, LookUp, look_up
 from stowplan.scheduler.plugins.dynamicresources.allocation.operations import is_usable
 from stowplan.scheduler.plugins.dynamicresources.allocation.pools import Pool, available_counters
@@ -29,6 +23,50 @@ from stowplan.scheduler.table.devices import (
     add_consumed,
     remove_consumed,
 )
+
+
+class Members(NamedTuple):
+    """The groups that the devices drawing from one counter set have in common; or that none has any."""
+
+    groups: frozenset[str]
+    without: bool
+
+    def admits(self, groups: frozenset[str]) -> bool:
+        return self.without if not groups else bool(self.groups & groups)
+
+    def joined(self, groups: frozenset[str]) -> "Members":
+        return self if self.without or not groups else Members(self.groups & groups, False)
+
+
+ByCounterSet = dict[str, Members]
+
+
+def allocated_members(pool: Pool, allocated: AllocatedState) -> ByCounterSet:
+    """By counter set, what the devices that are taken have in common."""
+    found: ByCounterSet = {}
+    for ref in (*pool.devices, *pool.elsewhere):
+        if ref.device.consumes_counters and allocated.is_allocated(ref.id):
+            found = joined_by(found, ref.device)
+    return found
+
+
+def admitted_by(members: ByCounterSet, device: Device) -> bool:
+    """True if a device is compatible with all that draw from its counters."""
+    return all(
+        drawn.counter_set not in members
+        or members[drawn.counter_set].admits(frozenset(drawn.compatibility_groups))
+        for drawn in device.consumes_counters
+    )
+
+
+def joined_by(members: ByCounterSet, device: Device) -> ByCounterSet:
+    """Common groups of devices after adding another one."""
+    found = dict(members)
+    for drawn in device.consumes_counters:
+        groups, before = frozenset(drawn.compatibility_groups), found.get(drawn.counter_set)
+        found[drawn.counter_set] = Members(groups, not groups) if before is None else before.joined(groups)
+    return found
+
 
 _NOTHING: Consumed = {}
 _ZERO: Final = quantity_of("0")
