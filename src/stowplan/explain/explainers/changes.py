@@ -314,7 +314,7 @@ class Changes:
             rest = Changes(self._framework, evaluation, self._nominations, self._wider)
             rest._budget = self._budget
             found = None
-            kept = [one for one in rest._proposals(meant, ()) if one.rank < _GROW]
+            kept = [one for one in rest._proposals(meant, ()) if one.rank < _GROW or one.rank == _ABANDON]
             for one in rest._singles(kept):
                 yield None
                 if one is not None and one[1].patch is not None and not one[1].claim:

@@ -192,12 +192,13 @@ class NodesMeant:
 
     def _group(self, plugins: Sequence[str], rows: Sequence[int], meant: bool, size: float) -> NodeGroup:
         told: dict[Obstacle, None] = {}
-        for name in plugins:
-            told.setdefault(self._obstacle(name, np.array(rows, dtype=np.intp)))
-        obstacle = _joined([*told])
+        for plugin in plugins:
+            told.setdefault(self._obstacle(plugin, np.array(rows, dtype=np.intp)))
+        name = self._names.name(rows, self._asked)
+        obstacle = _joined([*told], name)
         name_of = self._table.name_of
         return NodeGroup(
-            name=self._names.name(rows, self._asked),
+            name=name,
             nodes=len(rows),
             plugin=plugins[0] if plugins else "",
             text=obstacle.text,
@@ -225,8 +226,8 @@ class NodesMeant:
         return plugin.shortfall(self._cycle, self._cycle.pod, int(rows[0]))
 
 
-def _joined(found: Sequence[Obstacle]) -> Obstacle:
-    """Several obstacles of the same nodes as one."""
+def _joined(found: Sequence[Obstacle], name: str) -> Obstacle:
+    """Several obstacles of the nodes of a name as one."""
     if not found:
         return Obstacle("room is kept for pods that are nominated there")
     if len(found) == 1:
@@ -236,7 +237,8 @@ def _joined(found: Sequence[Obstacle]) -> Obstacle:
     if forms == {"is"} or forms == {"on"}:
         return Obstacle(" and ".join(texts), found[0].form)
     if "cluster" in forms:
-        return Obstacle("; ".join(texts), "cluster")
+        clauses = [one.text if one.form == "cluster" else f"{one.text} on {name}" for one in found]
+        return Obstacle("; ".join(dict.fromkeys(clauses)), "cluster")
     return Obstacle(" and ".join(texts))
 
 

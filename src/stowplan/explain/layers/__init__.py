@@ -7,4 +7,5 @@ asks, with the rights of whoever asks, and what could not be read is part of the
 * `reads`: reading such objects, of an API server or of a dump
 * `deciders`: the scheduler that decides a pod
 * `owners`: the controllers above a pod
+* `wider`: priority classes, limit ranges and budgets, which decide which changes can be offered
 """
