@@ -118,7 +118,7 @@ def test_what_a_group_lacks_besides_room_has_its_remedy() -> None:
 
 
 def test_more_nodes_are_of_a_shape_that_the_members_can_use() -> None:
-    tainted = [node(f"first-{rack}{number}", rack) for rack in "ab" for number in range(4)]
+    tainted = [node(f"{rack}-first{number}", rack) for rack in "ab" for number in range(4)]
     for one in tainted:
         one["metadata"]["labels"]["shape"] = one["metadata"]["name"][-1]
         one["spec"] = {"taints": [{"key": "gpu", "effect": "NoSchedule"}]}
