@@ -444,7 +444,10 @@ async def _causes_of(evaluation: Evaluation, namespace: str) -> tuple[PendingDoc
             told = pod.spec.scheduling_gates or (group is not None and group.is_waiting)
             if not told and template not in explained:
                 progress.tick(pod.key)
-                explained[template] = await evaluation.ours(pod, NEAREST)
+                found = await evaluation.ours(pod, NEAREST)
+                if found.changes:
+                    found = with_commands(found, await owner_of(pod, evaluation.reads))
+                explained[template] = found
                 progress.advance()
         others = PendingDocument(
             elsewhere=causes_of_documents(elsewhere),
@@ -458,10 +461,10 @@ async def _causes_of(evaluation: Evaluation, namespace: str) -> tuple[PendingDoc
                 *(f"pods that cannot be created: {line}" for line in evaluation.unread_events),
             ),
         )
-        found = pending_document(
+        answer = pending_document(
             ours, engine.info, lambda info: explained[info.template], group_of, engine.source, others
         )
-    return found, engine.notes
+    return answer, engine.notes
 
 
 def _is_unknown(found: PodDocument) -> bool:

@@ -42,18 +42,15 @@ from stowplan.explain.document.queue import (
     Latency,
     QueueDocument,
 )
-from stowplan.explain.explainers.causes import NEAREST, causes_of_documents, pending_document
 from stowplan.explain.explainers.elsewhere import profile_for, unevaluated, with_profile_change
 from stowplan.explain.explainers.group import GroupExplainer
 from stowplan.explain.explainers.layered import with_layers
 from stowplan.explain.explainers.members import as_member, group_of_pod
-from stowplan.explain.explainers.notcreated import unread_of, workloads_without_pods
 from stowplan.explain.explainers.pod import Explainer
 from stowplan.explain.layers.deciders import Deciders
-from stowplan.explain.layers.late import Events, EventsOfMany
+from stowplan.explain.layers.late import Events
 from stowplan.explain.layers.owners import owner_of
 from stowplan.explain.layers.reads import ClientReads, ObjectReads, read_wider
-from stowplan.explain.layers.starting import may_be_stopped
 from stowplan.explain.layers.wider import NOTHING_KNOWN, Wider
 from stowplan.explain.recorded import attempts_of, queue_state, with_refusal
 from stowplan.explain.sentences.group import told_group
@@ -69,6 +66,7 @@ from stowplan.explain.web.past import Past, attention_document
 from stowplan.explain.web.queues import Oldest, cost_document, decision_line, lane_of, lane_pods
 from stowplan.explain.web.stream import Feed
 from stowplan.explain.web.turns import in_turns
+from stowplan.explain.web.waiting import PodsThatDoNotRun
 from stowplan.scheduler import Scheduler
 from stowplan.scheduler.decisions import PodRecord
 from stowplan.scheduler.framework.evaluation import Evaluation
@@ -296,42 +294,42 @@ class Inspection:
         if pod is None:
             return explain_gone(scheduler, f"{namespace}/{name}")
         reads = ClientReads(scheduler.context.client) if reads is None else reads
-        decider = await self._deciders(scheduler, reads).of(pod)
+        decider = await self.deciders(scheduler, reads).of(pod)
         if decider.kind == "this":
             wider = await read_wider(reads, pod.namespace)
-            found = await self._explain(scheduler, self._info(scheduler, pod), wider=wider)
+            found = await self.explain(scheduler, self.info(scheduler, pod), wider=wider)
         else:
-            found = await self._unevaluated(scheduler, pod, decider)
+            found = await self.explain_undecided(scheduler, pod, decider)
         found = with_evictions(replace(found, decider=decider), scheduler, pod)
         state, made = queue_state(scheduler.context, pod.key), scheduler.context.decisions.by_key(pod.key)
         if state.place != "unknown" or made is not None:
             attempts = () if made is None else attempts_of(made)
             found = replace(found, queue=state, attempts=attempts, wakes=state.wakers or found.wakes)
             found = with_refusal(found, made)
-        found = await self._with_layers(scheduler, found, pod, reads)
+        found = await self.with_layers(scheduler, found, pod, reads)
         found = as_member(found, await self._group_of(scheduler, pod))
         if found.changes:
             found = with_commands(found, await owner_of(pod, reads))
         return told_pod(found, scheduler.context.clock.now())
 
     @staticmethod
-    def _deciders(scheduler: Scheduler, reads: ObjectReads) -> Deciders:
+    def deciders(scheduler: Scheduler, reads: ObjectReads) -> Deciders:
         context = scheduler.context
         return Deciders(context.profiles, scheduler.informers.pods.objects.values, reads, context.clock.now())
 
-    async def _unevaluated(self, scheduler: Scheduler, pod: Pod, decider: Decider) -> PodDocument:
+    async def explain_undecided(self, scheduler: Scheduler, pod: Pod, decider: Decider) -> PodDocument:
         """A pod that this scheduler does not decide; if nobody does, with the result of a profile."""
         table = scheduler.context.cache.table
-        found = unevaluated(self._info(scheduler, pod), table, SOURCE, decider)
+        found = unevaluated(self.info(scheduler, pod), table, SOURCE, decider)
         if decider.kind != "nobody" or found.state != PENDING:
             return found
         profile = profile_for(pod.spec.scheduler_name, scheduler.context.profiles)
         renamed = replace(pod, spec=replace(pod.spec, scheduler_name=profile))
-        tried = await self._explain(scheduler, table.info(renamed), nearest=0)
+        tried = await self.explain(scheduler, table.info(renamed), nearest=0)
         return with_profile_change(found, pod, tried, profile)
 
     @staticmethod
-    async def _with_layers(
+    async def with_layers(
         scheduler: Scheduler,
         found: PodDocument,
         pod: Pod,
@@ -359,7 +357,7 @@ class Inspection:
         if scheduler is None:
             return None
         key = f"{kind}/{namespace}/{name}"
-        found = await self._explain_group(scheduler, key)
+        found = await self.explain_group(scheduler, key)
         if found is None:
             return None
         return told_group(with_queue_and_members(found, scheduler, key), scheduler.context.clock.now())
@@ -379,7 +377,7 @@ class Inspection:
         steps = group_of_pod(groups, pod, lambda key: self._group_explainer(scheduler, key).steps(key))
         return await self._in_steps(scheduler, steps)
 
-    async def _explain_group(self, scheduler: Scheduler, key: str) -> GroupDocument | None:
+    async def explain_group(self, scheduler: Scheduler, key: str) -> GroupDocument | None:
         return await self._in_steps(scheduler, self._group_explainer(scheduler, key).steps(key))
 
     def _group_explainer(self, scheduler: Scheduler, key: str) -> GroupExplainer:
@@ -393,7 +391,7 @@ class Inspection:
             own_policy=scheduler.settings.gates["PodGroupPreemptionPolicy"],
         )
 
-    async def _explain(
+    async def explain(
         self,
         scheduler: Scheduler,
         info: PodInfo,
@@ -427,7 +425,7 @@ class Inspection:
         if scheduler is None or pod is None:
             return None
         table = scheduler.context.cache.table
-        info = self._info(scheduler, pod)
+        info = self.info(scheduler, pod)
         if info.row >= 0:
             return PodMap((), [-1] * table.node_count, table.name_of(info.row))
         evaluation = self.framework_of(scheduler, pod).evaluate(info, self._nominations(scheduler))
@@ -448,100 +446,12 @@ class Inspection:
         return PodMap(tuple(legend), column[node_rows(table)].tolist(), None)
 
     async def pending(self, visible: Collection[str], reads: ObjectReads | None = None) -> PendingDocument:
-        """All pods that do not run, by cause. Each group and template is explained once, with pauses.
-
-        Meanwhile pods may be placed and others come: those of the beginning are told of.
-        """
+        """All pods that do not run, by cause."""
         scheduler = self.scheduler
         if scheduler is None:
             return PendingDocument(source=SOURCE)
         reads = ClientReads(scheduler.context.client) if reads is None else reads
-        events = EventsOfMany(reads)
-        waiting = [queued.pod.pod for queued in scheduler.context.queue if queued.pod.namespace in visible]
-        table = scheduler.context.cache.table
-        infos = {pod.metadata.uid: table.info(pod) for pod in waiting}
-        whole_of = {pod.metadata.uid: table.groups.whole_of(pod) for pod in waiting}
-        groups: dict[str | None, GroupDocument | None] = {None: None}
-        for key in whole_of.values():
-            if key is not None and key not in groups:
-                groups[key] = await self._explain_group(scheduler, key)
-        reads = ClientReads(scheduler.context.client) if reads is None else reads
-        wider = await read_wider(reads, "") if waiting else NOTHING_KNOWN
-        explained: dict[Any, PodDocument] = {}
-        for pod in waiting:
-            info, group = infos[pod.metadata.uid], groups[whole_of[pod.metadata.uid]]
-            told = pod.spec.scheduling_gates or (group is not None and group.is_waiting)
-            if not told and info.template not in explained:
-                found = await self._explain(scheduler, info, NEAREST, wider)
-                found = replace(found, queue=queue_state(scheduler.context, pod.key))
-                found = with_refusal(found, scheduler.context.decisions.by_key(pod.key))
-                found = await self._with_layers(scheduler, found, pod, reads, events)
-                explained[info.template] = told_pod(found)
-        return pending_document(
-            waiting,
-            lambda pod: infos[pod.metadata.uid],
-            lambda info: explained[info.template],
-            lambda pod: groups[whole_of[pod.metadata.uid]],
-            SOURCE,
-            await self._not_waiting_here(scheduler, visible, reads, events),
-        )
-
-    async def _not_waiting_here(
-        self, scheduler: Scheduler, visible: Collection[str], reads: ObjectReads, events: Events
-    ) -> PendingDocument:
-        """Pods that do not run and are not in the queue: of other schedulers, or stopped on their nodes."""
-        context = scheduler.context
-        deciders = self._deciders(scheduler, reads)
-        elsewhere: list[PodDocument] = []
-        undecided: dict[Any, PodDocument] = {}
-        """By template: pods that are alike are tried with one of our profiles once."""
-        not_started: list[PodDocument] = []
-        async for pods in in_turns(list(scheduler.informers.pods.objects.values())):
-            for pod in pods:
-                if pod.is_finished or pod.namespace not in visible:
-                    continue
-                assumed = pod.metadata.uid in context.cache.assumed
-                if pod.spec.node_name or assumed:
-                    if assumed or may_be_stopped(pod):
-                        found = await self._on_its_node(scheduler, pod, deciders.ours(pod), reads, events)
-                        if found.stopped is not None:
-                            not_started.append(found)
-                elif deciders.ours(pod) is None:
-                    decider = await deciders.of(pod)
-                    template = self._info(scheduler, pod).template
-                    if template not in undecided:
-                        undecided[template] = await self._unevaluated(scheduler, pod, decider)
-                    found = unevaluated(self._info(scheduler, pod), context.cache.table, SOURCE, decider)
-                    found = replace(found, changes=undecided[template].changes)
-                    found = await self._with_layers(scheduler, found, pod, reads, events)
-                    elsewhere.append(told_pod(found))
-        unknown = [one for one in elsewhere if one.decider is not None and one.decider.kind == "unknown"]
-        everywhere = self.all_namespaces() <= set(visible)
-        not_created = await workloads_without_pods(
-            () if everywhere else sorted(visible), scheduler.informers.pods.objects.values(), reads
-        )
-        return PendingDocument(
-            elsewhere=causes_of_documents(elsewhere),
-            not_started=causes_of_documents(not_started),
-            not_created=not_created,
-            incomplete=(
-                *(line for one in unknown for line in one.incomplete),
-                *(f"pods that cannot be created: {line}" for line in unread_of(reads)),
-            ),
-        )
-
-    async def _on_its_node(
-        self,
-        scheduler: Scheduler,
-        pod: Pod,
-        decider: Decider | None,
-        reads: ObjectReads,
-        events: Events,
-    ) -> PodDocument:
-        """A pod on its node, or on the way to it, without why it is there."""
-        found = unevaluated(self._info(scheduler, pod), scheduler.context.cache.table, SOURCE, decider)
-        found = replace(found, queue=queue_state(scheduler.context, pod.key))
-        return told_pod(await self._with_layers(scheduler, found, pod, reads, events))
+        return await PodsThatDoNotRun(self, scheduler, visible, reads).document()
 
     # The queue and the decisions
 
@@ -668,7 +578,7 @@ class Inspection:
             twin.forget_classes()
 
     @staticmethod
-    def _info(scheduler: Scheduler, pod: Pod) -> PodInfo:
+    def info(scheduler: Scheduler, pod: Pod) -> PodInfo:
         table = scheduler.context.cache.table
         return table.pods.get(pod.metadata.uid) or table.info(pod)
 
