@@ -65,7 +65,7 @@ def sentence(wakes: Sequence[RequeueEvent], funnel: Iterable[FunnelLine] = ()) -
 
 
 def objects_awaited(wakes: Iterable[RequeueEvent]) -> list[str]:
-    """What has to be there or to change besides pods and nodes: `a PersistentVolumeClaim is added`."""
+    """Awaited changes of other things than pods and nodes: `a PersistentVolumeClaim is added`."""
     return sentence([one for one in wakes if one.resource not in (*_PODS, _TARGET, "Node", "*")])
 
 

@@ -31,7 +31,7 @@ class Budget:
 
     @property
     def desired(self) -> int:
-        """How many of its pods have to stay."""
+        """Number of its pods that have to stay."""
         if self.most_missing is not None:
             return max(self.expected - scaled_value(self.most_missing, self.expected, 0, round_up=True), 0)
         return scaled_value(self.least, self.expected, 0, round_up=True)
@@ -95,7 +95,7 @@ class Budgets:
 
 @dataclass(slots=True)
 class Drained:
-    """What came of a drain.
+    """Result of a drain.
 
     `delayed` counts by budget the evictions that were refused at first. `blocked` has the pods that cannot be
     evicted at all, with the budgets that protect them.

@@ -27,7 +27,7 @@ SHOWN: Final = 20
 
 @dataclass(slots=True)
 class Capacity:
-    """How many whole sets fit, where their pods are, and what ends it."""
+    """Number of whole sets that fit, the nodes of their pods, and the limiting constraint."""
 
     mix: Mix
     sets: int
@@ -82,7 +82,7 @@ def sets_that_fit(cluster: Cluster, mix: Mix, limit: int | None = None) -> Capac
 
 
 def report_of(found: Capacity) -> Report:
-    """How many sets fit."""
+    """Number of sets that fit."""
     composition = ", ".join(f"{count} {workload.title}" for workload, count in found.mix.parts)
     ended = "" if found.stop is None else f"; {found.stop.name} ends it, at {found.ended_by}"
     parts: list[Part] = [

@@ -260,5 +260,5 @@ def _listed(names: Names) -> list[str]:
 
 
 def movable(pod: Pod) -> bool:
-    """Whether a pod can be placed anew: its controller would create it again, and not for its node."""
+    """True if a pod can be placed anew: its controller would create it again, and not for its node."""
     return has_controller(pod) and not is_daemon(pod)

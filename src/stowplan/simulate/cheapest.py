@@ -495,7 +495,7 @@ def _is_alone(cluster: Cluster, pod: Pod) -> bool:
 
 
 def _free(cluster: Cluster, name: str) -> list[int]:
-    """What is free of a resource, by row."""
+    """Free amount of a resource, by row."""
     table = cluster.table
     if name == "pods":
         found: list[int] = (table.allowed_pods - table.pod_count).tolist()

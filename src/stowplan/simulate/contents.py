@@ -171,7 +171,7 @@ class ClusterContents:
         return self.table.pods.get(pod.metadata.uid) or self.table.info(pod)
 
     def has_pod(self, key: str) -> bool:
-        """Whether there is a pod of that name, pending or not."""
+        """True if there is a pod of that name, pending or not."""
         return key in self._keys or key in self.pending
 
     def pending_of(self, pods: Iterable[Pod]) -> list[Pod]:

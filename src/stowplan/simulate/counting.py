@@ -1,4 +1,4 @@
-"""How many more pods of one kind fit, and what ends it.
+"""Number of further pods of one kind that fit, and the limiting constraint.
 
 Pods are placed one by one until one finds no node. Where a pod asks for nothing but room (no ports, volumes,
 claims, affinity or hard spreading) the order does not matter: every node that can take it is filled until a
@@ -39,7 +39,7 @@ def _all(count: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """What ends it: the reason that stands against most of the nodes that could take the pod at first.
+    """Limiting constraint: the reason given by most of the nodes that could take the pod at first.
 
     `resource` is empty if it is a constraint. `reasons` has all of them with the number of nodes.
     """
@@ -76,7 +76,7 @@ class Stop:
 
 @dataclass(slots=True)
 class Count:
-    """How many fit, on which nodes, and what ends it; None if the search or the pods came to an end first."""
+    """Number that fits, by node, and the limiting constraint; None if the search or the pods ended first."""
 
     pods: int
     by_node: dict[str, int]
@@ -214,7 +214,7 @@ def _counted(cluster: Cluster, pod: Pod, begin: Evaluation) -> Count | None:
 
 
 def asks_for_room_only(framework: Framework, info: PodInfo) -> bool:
-    """Whether a pod on one node changes nothing for such a pod on another."""
+    """True if a pod on one node changes nothing for such a pod on another."""
     spec, template = info.pod.spec, info.template
     hard = any(one.when_unsatisfiable == HARD for one in spec.topology_spread_constraints)
     if hard or template.volumes or template.ports or template.carries_terms or spec.resource_claims:
@@ -241,7 +241,7 @@ def _engine_agrees(cluster: Cluster, pod: Pod, rows: Rows, fitting: Any) -> bool
 
 
 def _takes(cluster: Cluster, pod: Pod, row: int, count: int) -> bool:
-    """Whether a node takes a pod beside so many of its kind."""
+    """True if a node takes a pod next to n of its kind."""
     with cluster.fork():
         for number in range(count):
             cluster.put_copy(pod, f"{pod.name}~{number}", cluster.table.names[row])

@@ -26,7 +26,7 @@ SHOWN: Final = 20
 
 @dataclass(slots=True)
 class WorkloadFit:
-    """What came of one workload."""
+    """Result for one workload."""
 
     workload: Workload
     asked: int
@@ -64,7 +64,7 @@ class WorkloadFit:
 
 @dataclass(slots=True)
 class Fit:
-    """What came of all workloads of the files."""
+    """Result for all workloads of the files."""
 
     workloads: list[WorkloadFit]
     source: str
@@ -190,7 +190,7 @@ def _created(cluster: Cluster, workload: Workload, replicas: int | None) -> _Cre
 
 
 def _counted(cluster: Cluster, workload: Workload, limit: int | None) -> Count:
-    """How many more of a workload fit, or may be created: then that is what ends it."""
+    """Number of further replicas that fit, or may be created: then admission is the limiting constraint."""
     source = PodSource(cluster, workload)
     refusal = ""
 
@@ -209,7 +209,7 @@ def _counted(cluster: Cluster, workload: Workload, limit: int | None) -> Count:
 
 
 def _counted_gang(cluster: Cluster, workload: Workload) -> Count | None:
-    """How many pods of a gang fit at once; None if it is no gang.
+    """Number of pods of a gang that fit at once; None if it is no gang.
 
     A gang is tried with more and more members, because it is placed where most of them fit.
     """
@@ -321,7 +321,7 @@ def _parts(one: WorkloadFit, at_most: bool, named: bool) -> list[Part]:
 
 
 def _domains(group: GroupDocument) -> Table:
-    """How far a gang comes in each domain that it may be in."""
+    """Progress of a gang in each domain that it may be in."""
     ranked = sorted(group.domains, key=lambda domain: (-domain.fits, domain.domain))
     rows = [(one.domain, one.nodes, one.fits) for one in ranked[:SHOWN]]
     title = f"domains of {group.group} ({group.topology_key}): {group.needed} must fit in one"

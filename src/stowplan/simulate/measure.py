@@ -1,4 +1,4 @@
-"""How full a cluster is and how evenly: what is compared before and after a change."""
+"""Utilization and evenness of a cluster, which are compared before and after a change."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -43,7 +43,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Skew:
-    """How unevenly pods are spread over the domains of a constraint."""
+    """Skew of pods over the domains of a constraint."""
 
     pods: str
     key: str
@@ -126,7 +126,7 @@ def resources_of(cluster: Cluster) -> list[str]:
 
 
 def columns_of(cluster: Cluster, resource: str) -> tuple[Any, Any]:
-    """What nodes offer and what pods request of a resource, by row."""
+    """Allocatable and requested amount of a resource, by row."""
     table = cluster.table
     if resource == "pods":
         return table.allowed_pods, table.pod_count
@@ -134,7 +134,7 @@ def columns_of(cluster: Cluster, resource: str) -> tuple[Any, Any]:
 
 
 def is_empty(cluster: Cluster, row: int) -> bool:
-    """Whether a node has no pods but those that belong to it."""
+    """True if a node has no pods but those that belong to it."""
     return all(is_daemon(info.pod) for info in cluster.table.pods_on[row].values())
 
 
@@ -185,7 +185,7 @@ _Groups = dict[str, dict[PodTemplate, Counter[int]]]
 
 
 def _by_template(cluster: Cluster, namespaces: set[str]) -> _Groups:
-    """How many pods of each template, which have the same labels, are on each row, by namespace."""
+    """Number of pods of each template, which have the same labels, on each row, by namespace."""
     found: _Groups = {namespace: {} for namespace in namespaces}
     for info in cluster.table.pods.values() if namespaces else ():
         if info.namespace in namespaces and info.row >= 0:

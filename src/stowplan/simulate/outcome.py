@@ -110,7 +110,7 @@ class Outcome:
 
     @property
     def fits(self) -> bool:
-        """Whether every pod was created and has a node, and nobody was lost."""
+        """True if every pod was created and has a node, and none was lost."""
         return not self.pending and not self.lost and not self.refused
 
     @property

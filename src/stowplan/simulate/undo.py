@@ -24,7 +24,7 @@ class UndoLog:
 
     @property
     def is_recording(self) -> bool:
-        """Whether a fork is open: without one nothing can be undone."""
+        """True if a fork is open: without one nothing can be undone."""
         return self._forks > 0
 
     def note(self, undo: Undo) -> None:

@@ -1,4 +1,4 @@
-"""What if? Changes of a cluster: who moves, who stays pending, how full and even it is before and after."""
+"""Changes of a cluster: pods that move or stay pending, utilization and evenness before and after."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ SHOWN: Final = 20
 
 @dataclass(slots=True)
 class WhatIf:
-    """What came of changes."""
+    """Result of changes."""
 
     before: Picture
     after: Picture

@@ -33,7 +33,7 @@ _GRANTS: Final = (
     "create clusterrolebinding stowplan-volumes --clusterrole=system:volume-scheduler",
     "create rolebinding -n kube-system stowplan --role=extension-apiserver-authentication-reader",
 )
-"""What gives somebody the rights that kube-scheduler has, on every cluster."""
+"""Manifest that grants the rights that kube-scheduler has, on every cluster."""
 
 _EMBEDDED: Final = {
     "check": "embedded",

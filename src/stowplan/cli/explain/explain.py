@@ -78,7 +78,7 @@ class ClusterSource:
     files: tuple[Path, ...]
     configuration: Configuration
     asks_running: bool
-    """Whether the scheduler of the cluster is asked, if it is a stowplan."""
+    """True if the scheduler of the cluster is asked, if it is a stowplan."""
 
     @classmethod
     def of(
@@ -304,7 +304,7 @@ async def _explanations(where: ClusterSource, wanted: "Targets") -> tuple[Sequen
 async def _told(
     running: RunningScheduler, client: HttpClient, wanted: "Targets", namespace: str
 ) -> Sequence[Explained] | None:
-    """What the running scheduler says; None where it does not know all of the pods and groups."""
+    """Answer of the running scheduler; None if it does not know all of the pods and groups."""
     groups, rest = of_kinds(GROUPS, wanted.targets)
     workloads, rest = of_kinds(WORKLOADS, rest)
     found: list[Explained | None] = [await running.group(kind, namespace, name) for kind, name in groups]

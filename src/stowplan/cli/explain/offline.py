@@ -361,7 +361,7 @@ def _group(engine: Cluster, kind: str, namespace: str, name: str) -> GroupDocume
 
 
 async def _gone(client: HttpClient, engine: Cluster, namespace: str, name: str) -> PodDocument | None:
-    """What is known of a pod that is not there any more: that it was evicted, and for whom."""
+    """Document of a pod that is gone: that it was evicted, and for whom."""
     event = await last_preemption(client, namespace, name)
     if event is None:
         return None

@@ -117,7 +117,7 @@ class _Looking:
         self._waited = -1
 
     async def board(self) -> Board:
-        """What there is now. Raises SnapshotError."""
+        """Present state. Raises SnapshotError."""
         running = await RunningScheduler.find(self._client) if self._where.asks_running else None
         board = None if running is None else await self._told(running)
         if board is None:
@@ -188,7 +188,7 @@ def _entry(pod: Pod) -> QueueEntry:
 
 
 def _said(pod: Pod) -> str:
-    """What the scheduler last said about a pod."""
+    """Last message of the scheduler about a pod."""
     conditions = pod.status.conditions
     return next(
         (one.message for one in conditions if one.type == "PodScheduled" and one.status == "False"), ""

@@ -69,7 +69,7 @@ def rebalance_command(
 
 
 class Wanted(NamedTuple):
-    """What is to be improved, and by how many evictions."""
+    """Measure to be improved, and the number of evictions allowed."""
 
     aim: str
     moves: int

@@ -132,7 +132,7 @@ def replay(
 
 
 def _has_new(recorded: "list[Session]", offered: "list[type[Plugin]]") -> bool:
-    """Whether a plugin is given that was not recorded."""
+    """True if a plugin is given that was not recorded."""
     known = {name for one in recorded for name in one.header.plugins}
     return any(plugin.name not in known for plugin in offered)
 

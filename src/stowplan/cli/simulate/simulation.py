@@ -1,4 +1,4 @@
-"""What commands that simulate have in common: cluster, configuration, seed, and the form of the answer."""
+"""Options common to commands that simulate: cluster, configuration, seed, and the form of the answer."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -32,7 +32,7 @@ _HEAD: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """What a question is about, and the form of its answer."""
+    """Subject of a question, and the form of its answer."""
 
     kubeconfig: Path | None
     context: str
@@ -44,7 +44,7 @@ class Simulation:
 
     @property
     def is_live(self) -> bool:
-        """Whether the cluster is read from an API server."""
+        """True if the cluster is read from an API server."""
         return not self.files
 
     @property

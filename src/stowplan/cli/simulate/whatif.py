@@ -23,7 +23,7 @@ _NODES: Final = "Nodes by name or label selector, such as node-7 or pool=a."
 
 @contextmanager
 def one_line() -> Iterator[None]:
-    """What is not there, or cannot be done, is told in one line."""
+    """Errors about missing objects and impossible changes, in one line."""
     from stowplan.simulate import NoSuchObjectError
 
     try:

@@ -61,7 +61,7 @@ class GroupDocument(Part, frozen=True, kw_only=True, tag_field="document", tag="
     """Where in the queue it is, how long, how often it was tried and when it is tried again."""
 
     incomplete: tuple[str, ...] = ()
-    """What was not read or not evaluated although the answer depends on it."""
+    """Things not read or not evaluated although the answer depends on them."""
 
     reason: str = ""
     message: str = ""
@@ -69,7 +69,7 @@ class GroupDocument(Part, frozen=True, kw_only=True, tag_field="document", tag="
     exists: bool = True
     """False for a group that pods name and that is not there."""
     advice: tuple[str, ...] = ()
-    """What helps, in words, where no change could be tried."""
+    """Remedy in words, where no change could be tried."""
     policy: str = "gang"
     minimum: int = 1
     pods: int = 0

@@ -30,4 +30,4 @@ class ObjectDocument(Part, frozen=True, kw_only=True, tag_field="document", tag=
     events: tuple[EventLine, ...] = ()
     """Events about it, the latest first."""
     incomplete: tuple[str, ...] = ()
-    """What was not read, with the reason."""
+    """Objects that were not read, with the reason."""

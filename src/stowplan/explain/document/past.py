@@ -26,7 +26,7 @@ class TrendColumns(Part, frozen=True):
 
 
 class AttentionDocument(Part, frozen=True, kw_only=True, tag_field="document", tag="attention"):
-    """What is wrong in a cluster now, as figures; the causes are in the document `pending`."""
+    """Problems of a cluster now, as figures; the causes are in the document `pending`."""
 
     waiting: int = 0
     oldest: str | None = None
@@ -48,4 +48,4 @@ class MomentDocument(Part, frozen=True, kw_only=True, tag_field="document", tag=
     ready: list[int]
     lanes: dict[str, int]
     changes: tuple[str, ...] = ()
-    """What has changed from then until now, in words."""
+    """Changes from then until now, in words."""

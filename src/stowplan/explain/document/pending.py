@@ -42,7 +42,7 @@ class PendingDocument(Part, frozen=True, kw_only=True, tag_field="document", tag
     source: str = ""
     headline: str = ""
     incomplete: tuple[str, ...] = ()
-    """What was not read or not evaluated although the answer depends on it."""
+    """Things not read or not evaluated although the answer depends on them."""
     elsewhere: tuple[Cause, ...] = ()
     """Pods without a node that another scheduler decides, or nobody."""
     not_started: tuple[Cause, ...] = ()

@@ -58,7 +58,7 @@ class NodeGroup(SparsePart, frozen=True, kw_only=True):
     nodes: int
     plugin: str
     text: str
-    """What rules them out, in words: `taint dedicated=infer:NoSchedule`, `2 cpu short`."""
+    """The obstacle, in words: `taint dedicated=infer:NoSchedule`, `2 cpu short`."""
     form: Literal["on", "is", "cluster"] = "on"
     """How the text is told of the nodes: `2 cpu short on n1`, `n1 is cordoned`, or as it stands, because it
     is about the whole cluster: `no node has pool=genral`."""
@@ -88,7 +88,7 @@ class Change(SparsePart, frozen=True):
     outcome: str = ""
     """Where the pod would go then, in words."""
     command: str = ""
-    """What to type: kubectl commands that do it, on the owner where the pod has one."""
+    """kubectl commands that do it, on the owner where the pod has one."""
 
 
 class RequeueEvent(Part, frozen=True):
@@ -182,7 +182,7 @@ class GroupChange(SparsePart, frozen=True):
     domain: str
     outcome: str = ""
     command: str = ""
-    """What to type."""
+    """The command to type."""
     action: dict[str, str] | None = None
     """For a change of the cluster: `{"addNode": "like-this"}`, `count` times."""
     count: int = 1
@@ -234,7 +234,7 @@ class PodDocument(Part, frozen=True, kw_only=True, tag_field="document", tag="po
     awaits: tuple[str, ...] = ()
     """The events that would have it tried again, in words."""
     incomplete: tuple[str, ...] = ()
-    """What was not read or not evaluated although the answer depends on it."""
+    """Things not read or not evaluated although the answer depends on them."""
 
     decider: Decider | None = None
     """The scheduler that decides the pod."""
@@ -255,7 +255,7 @@ class PodDocument(Part, frozen=True, kw_only=True, tag_field="document", tag="po
     little is missing."""
     changes: tuple[Change, ...] = ()
     advice: tuple[str, ...] = ()
-    """What would help besides, in words: things that no command of kubectl does, such as mending a node."""
+    """Further remedies in words: things that no command of kubectl does, such as mending a node."""
     untried: tuple[str, ...] = ()
     """Changes that were not tried, with the reason."""
     preemption: Preemption | None = None

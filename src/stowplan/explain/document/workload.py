@@ -33,13 +33,13 @@ class WorkloadDocument(Part, frozen=True, kw_only=True, tag_field="document", ta
     headline: str = ""
     """The workload, its pods and the first layer that does not go on, in one sentence."""
     remedy: str = ""
-    """What helps, in words; empty if nothing is wrong or nothing was found."""
+    """Remedy in words; empty if nothing is wrong or none was found."""
     situation: tuple[str, ...] = ()
     """The numbers of pods that are wanted, created, placed and running."""
     notes: tuple[str, ...] = ()
     """Other facts about it, such as a rollout that is paused."""
     incomplete: tuple[str, ...] = ()
-    """What was not read or not evaluated although the answer depends on it."""
+    """Things not read or not evaluated although the answer depends on them."""
 
     wanted: int | None = None
     """Pods that it wants at this moment; null if that is not known."""

@@ -22,7 +22,7 @@ from stowplan.scheduler.table.table import ClusterTable
 
 
 def unevaluated(info: PodInfo, table: ClusterTable, source: str, decider: Decider | None) -> PodDocument:
-    """What is known of a pod without evaluating it. Its sentences are still to be made."""
+    """Facts about a pod that is not evaluated. Its sentences are still to be made."""
     node = table.name_of(info.row) if info.row >= 0 else info.pod.spec.node_name or None
     found = PodDocument(
         pod=info.key,
@@ -82,6 +82,6 @@ def with_gate_change(found: PodDocument) -> PodDocument:
 
 
 def _last_word(info: PodInfo) -> str:
-    """What the pod's scheduler said last, in the condition PodScheduled."""
+    """Last message of the pod's scheduler, in the condition PodScheduled."""
     conditions = info.pod.status.conditions
     return next((one.message for one in conditions if one.type == "PodScheduled" and one.message), "")

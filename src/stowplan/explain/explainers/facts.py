@@ -1,4 +1,4 @@
-"""What a pod itself and its neighbours tell: gates, a nomination, and who was evicted for whom."""
+"""Facts about a pod and its neighbours: gates, a nomination, evictions."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -87,7 +87,7 @@ class DomainTrial:
     message: str = ""
     funnel: Sequence[FunnelLine] = ()
     asks: str = ""
-    """What that member asks for."""
+    """Requests of that member."""
 
     def document(self, needed: int) -> DomainOfGroup:
         return DomainOfGroup(
@@ -240,7 +240,7 @@ class GroupExplainer:
         return found
 
     def _conflict(self, tree: GroupTree, waiting: Sequence[PodInfo]) -> Conflict | None:
-        """What the members do not agree on, so that the scheduler does not try them."""
+        """Property that the members do not share, so that the scheduler does not try them."""
         check = Agreement(tree, self._own_policy)
         for info in waiting:
             try:
@@ -363,7 +363,7 @@ class GroupExplainer:
         return ("", ()) if status.is_success else (status.message, ())
 
     def _preemption(self, info: PodGroupInfo) -> GroupPreemption | None:
-        """What preemption would do for a whole group; None if nobody preempts, or too many pods could go."""
+        """Preemption for a whole group; None if it does not preempt, or too many pods could go."""
         plugin = next(
             (
                 one
@@ -409,7 +409,7 @@ class GroupExplainer:
         yield self._without_constraint(found, info)
 
     def _without_constraint(self, found: GroupDocument, info: PodGroupInfo) -> GroupChange | None:
-        """Whether the group fits if it need not be in one domain."""
+        """True if the group fits if it need not be in one domain."""
         if not found.topology_key:
             return None
         trial = self._tried(info, WHOLE_CLUSTER)
@@ -475,7 +475,7 @@ class GroupExplainer:
     def _fits_with(
         self, found: GroupDocument, info: PodGroupInfo, best: DomainTrial, like_node: str, count: int
     ) -> bool:
-        """Whether so many members fit in a domain that has more nodes of a kind."""
+        """True if n members fit in a domain that has more nodes of a kind."""
         table = self._table
         row = table.row_of(like_node)
         node = None if row is None else table.nodes[row]
@@ -526,6 +526,6 @@ def _count(number: int, one: str, several: str) -> str:
 
 
 def requests_of(info: PodInfo) -> str:
-    """What a pod asks for, in a few words."""
+    """Requests of a pod, in a few words."""
     amounts = info.requests.amounts()
     return ", ".join(f"{name} {shown_amount(name, amount)}" for name, amount in sorted(amounts.items()))

@@ -222,7 +222,7 @@ class Explainer:
         return self._begun(info, PENDING if node is None else PLACED, message, node)
 
     def _preemption(self, info: PodInfo) -> Generator[None, None, Preemption | None]:
-        """What preemption would do now with the pod as it is."""
+        """Preemption now, with the pod as it is."""
         plugins = self._framework.at(ExtensionPoint.POST_FILTER)
         if not plugins:
             return None

@@ -1,4 +1,4 @@
-"""What preemption would do, as a document: from the search just made for a pod, or for a group."""
+"""Document of a preemption: from the search just made for a pod, or for a group."""
 
 from collections.abc import Sequence
 

@@ -38,7 +38,7 @@ class NearRow(NamedTuple):
 
 
 class Rejections:
-    """What all filters of a profile say about all nodes, for a pod that was evaluated."""
+    """Results of all filters of a profile on all nodes, for a pod that was evaluated."""
 
     def __init__(self, evaluation: Evaluation) -> None:
         self._evaluation = evaluation
@@ -184,7 +184,7 @@ class Rejections:
 
 
 def _all_codes(evaluation: Evaluation, column: FilterColumn) -> Codes | None:
-    """What a filter says of all rows, also of those that another one had rejected before."""
+    """Results of a filter on all rows, also on those that another one had rejected before."""
     if not column.traits.by_node_filter or column.codes is None or column.known is None:
         return column.codes
     cycle = evaluation.cycle

@@ -110,7 +110,7 @@ class Deciders:
 
 
 def _belongs(lease: str, scheduler: str) -> bool:
-    """Whether a lease is that of a scheduler, by the names that are usual: `volcano`, `volcano-scheduler`."""
+    """True if a lease is that of a scheduler, by the usual names: `volcano`, `volcano-scheduler`."""
     stem = scheduler.removesuffix(_SUFFIX)
     return lease in (scheduler, stem, stem + _SUFFIX) or lease.startswith(f"{scheduler}-")
 

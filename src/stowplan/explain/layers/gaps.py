@@ -1,4 +1,4 @@
-"""What an explanation did not look at although it depends on it: for the first lines of the answer."""
+"""Gaps: things that an explanation depends on and did not look at, for the first lines of the answer."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -89,7 +89,7 @@ def _not_called(extender: Extender) -> str:
 
 
 def _is_interested(extender: Extender, pod: Pod) -> bool:
-    """Whether an extender is called for a pod: one with managed resources only if the pod requests them."""
+    """True if an extender is called for a pod: one with managed resources only if the pod requests them."""
     managed = {one.name for one in extender.managed_resources}
     if not managed:
         return True

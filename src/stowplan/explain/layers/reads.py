@@ -18,7 +18,7 @@ from stowplan.explain.layers.wider import Wider
 T = TypeVar("T", bound=Object)
 
 MayList = Callable[[Resource, str], Awaitable[bool]]
-"""Whether objects of a resource may be read in a namespace, "" for all of them."""
+"""True if objects of a resource may be read in a namespace, "" for all of them."""
 
 READ: Final = (
     catalogue.EVENTS,

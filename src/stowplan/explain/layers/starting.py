@@ -35,7 +35,7 @@ _WARNING: Final = "Warning"
 
 
 def may_be_stopped(pod: Pod) -> bool:
-    """Whether a pod with a node may be one that does not run; quick, for all pods of a cluster."""
+    """True if a pod with a node may be one that does not run; quick, for all pods of a cluster."""
     phase = pod.status.phase
     if phase == "Running":
         return any(one.type == "Ready" and one.status != "True" for one in pod.status.conditions)
@@ -173,7 +173,7 @@ def _unready(pod: Pod, now: float | None) -> Stage:
 
 
 def _containers(pod: Pod) -> Iterator[Stage]:
-    """What the kubelet says of containers that do not run."""
+    """Messages of the kubelet about containers that do not run."""
     for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
         waiting = None if status.state is None else status.state.waiting
         if waiting is None or waiting.reason in _BEGINNING:

@@ -1,4 +1,4 @@
-"""What a report consists of. Everything is plain data, so that a report is JSON as it stands."""
+"""Parts of a report. Everything is plain data, so that a report is JSON as it stands."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -121,7 +121,7 @@ class Tiles(_Part, frozen=True, tag="tiles"):
 
     groups: Sequence[TileGroup]
     what: str = ""
-    """What a tile is filled by, such as `cpu requested`."""
+    """Measure that fills a tile, such as `cpu requested`."""
 
 
 class Section(_Part, frozen=True, tag="section"):

@@ -52,7 +52,7 @@ def _group_waits(found: GroupDocument, now: float | None) -> Iterator[str]:
 
 
 def group_remedy(found: GroupDocument) -> str:
-    """What would place a group, in a few words."""
+    """Changes that would place a group, in a few words."""
     changes = [f"{one.text} in {one.domain}" if one.domain else one.text for one in found.changes]
     return ", or ".join([*found.advice, *changes][:SHOWN]) or NO_CHANGE
 

@@ -69,7 +69,7 @@ def undecided(found: PodDocument) -> str:
 
 
 def remedy_elsewhere(found: PodDocument) -> str:
-    """What helps a pod that the scheduler that answers does not decide."""
+    """Remedy for a pod that the answering scheduler does not decide."""
     decider = found.decider
     if decider is None or decider.kind == "other":
         name = "" if decider is None else decider.scheduler

@@ -68,7 +68,7 @@ def told_node(found: NodeDocument) -> NodeDocument:
 
 
 def decision_in_brief(outcome: str, message: str, victims: Sequence[str]) -> str:
-    """What a line of a list says about a decision; nothing about a pod that was simply bound."""
+    """Line of a list about a decision; empty for a pod that was simply bound."""
     if victims:
         return f"evicts {', '.join(victims)}"
     return "" if outcome == "bound" else brief(message)

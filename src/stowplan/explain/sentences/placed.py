@@ -17,7 +17,7 @@ _CLAUSES: Final = 2
 
 
 def obstacle(found: PodDocument) -> str:
-    """What keeps a pod from the nodes that it means, as briefly as a headline has it."""
+    """Obstacle on the nodes that a pod means, as briefly as a headline has it."""
     if found.evictions is not None and found.evictions.victims and found.nominated_node:
         leaving = names(found.evictions.victims, NAMED)
         return f"nominated to {found.nominated_node}, waits for {leaving} to leave (evicted for it)"
@@ -69,7 +69,7 @@ def listed(group: NodeGroup) -> str:
 
 
 def helps(found: PodDocument) -> str:
-    """What helps a pod that no node takes, in words."""
+    """Remedy for a pod that no node takes, in words."""
     if found.evictions is not None and found.evictions.victims and found.nominated_node:
         return f"wait: {names(found.evictions.victims, NAMED)} is ending"
     if found.refusal is not None:

@@ -136,7 +136,7 @@ def _situation(found: PodDocument) -> Iterator[str]:
 
 
 def _notes(found: PodDocument) -> Iterator[Note]:
-    """What else is known of a pod that changes what all the rest means."""
+    """Notes on a pod that change the meaning of the rest."""
     held = {} if found.queue is None else found.queue.held_by
     yield from (Note(plugin, said) for plugin, said in held.items())
     nominated = found.nominated_node and found.state != PLACED

@@ -14,7 +14,7 @@ _GROUP_PREEMPTION: Final = "pod group preemption: "
 
 
 def would_preempt(found: Preemption) -> str:
-    """What preemption would do for a pod that waits; empty if there is nothing to say about it."""
+    """Preemption for a pending pod; empty if there is nothing to say about it."""
     if found.node:
         return f"Preemption would make room on {found.node}: {names(found.victims, NAMED)} would go"
     if found.funnel:
@@ -25,7 +25,7 @@ def would_preempt(found: Preemption) -> str:
 
 
 def did_preempt(found: Preemption) -> str:
-    """What a search that was carried out is about: why its victims were these."""
+    """Reason for the victims of a preemption that was carried out."""
     return f"Why pods of {found.node} were evicted" if found.chosen_by is not None else ""
 
 
@@ -35,7 +35,7 @@ def stay(count: int) -> str:
 
 
 def made_room(found: Eviction) -> str:
-    """Who was evicted for a pod."""
+    """Pods evicted for a pod."""
     place = f" from {found.node}" if found.node else ""
     return f"evicted {names(found.victims, NAMED)}{place} for it" if found.victims else ""
 

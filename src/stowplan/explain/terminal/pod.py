@@ -76,20 +76,20 @@ def _headline(found: PodDocument, palette: Palette) -> list[str]:
 
 
 def incomplete_lines(incomplete: Sequence[str], palette: Palette) -> Iterator[str]:
-    """What the answer does not take into account: before everything else."""
+    """Gaps of the answer, before everything else."""
     for line in incomplete:
         yield from hanging(palette.paint("incomplete: ", "yellow"), line)
 
 
 def _stopped(found: PodDocument, palette: Palette) -> Iterator[str]:
-    """What helps a pod that is stopped outside of scheduling."""
+    """Remedy for a pod that is stopped outside of scheduling."""
     outside = not found.is_ours or found.gates or found.missing or found.waits_for_group
     if found.remedy and (found.state != PENDING or outside):
         yield from hanging(palette.paint("helped by: ", "green"), found.remedy)
 
 
 def _notes(found: PodDocument) -> Iterator[str]:
-    """What else is known of a pod that changes what all the rest means."""
+    """Notes on a pod that change the meaning of the rest."""
     keys = [] if found.evictions is None else [found.evictions.node or "", *found.evictions.victims]
     keys += [] if found.evicted is None else found.evicted.by
     for note in found.notes:
@@ -111,7 +111,7 @@ def _why_evicted(found: PodDocument, palette: Palette) -> list[str]:
 
 
 def _pending(found: PodDocument, all_nodes: bool, palette: Palette) -> list[str]:
-    """What helps, the nodes by what rules them out, then the evidence."""
+    """Remedies, the nodes by what rules them out, then the evidence."""
     if found.missing and not all_nodes:
         return []
     parts = [_helps(found, palette), _nodes(found, palette)]

@@ -1,4 +1,4 @@
-"""What preemption did or would do, as text: where room is made, whose it is, and why not elsewhere."""
+"""Preemption as text: where room is made, by whose eviction, and why not elsewhere."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ UNITS: Final = 5
 
 
 def would_do(tried: Preemption, palette: Palette = PLAIN) -> list[str]:
-    """What preemption would do for a pod that waits, and why not on other nodes."""
+    """Preemption for a pending pod, and the reasons against other nodes."""
     if not tried.headline:
         return []
     says = shortened(tried.headline, (tried.node or "", *tried.victims), NAME)
@@ -70,7 +70,7 @@ def _examples(line: PreemptionLine) -> str:
 
 
 def group_would_do(found: GroupPreemption, palette: Palette = PLAIN) -> list[str]:
-    """What preemption would do for a group that waits."""
+    """Preemption for a pending group."""
     if not found.helps or not found.victim_units:
         return _sentence(found.headline)
     lines = [palette.paint(found.headline, "bold")]

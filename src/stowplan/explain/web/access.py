@@ -1,4 +1,4 @@
-"""What a viewer may see: pods of namespaces whose pods they may read, and nodes if they may list nodes."""
+"""Rights of a viewer: pods of namespaces whose pods they may read, and nodes if they may list nodes."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
@@ -7,7 +7,7 @@ from stowplan.api.catalogue import Resource
 from stowplan.api.status import ApiError
 
 MayRead = Callable[[str, str], Awaitable[bool]]
-"""Whether somebody may read objects of a resource in a namespace, "" for the whole cluster.
+"""True if a user may read objects of a resource in a namespace, "" for the whole cluster.
 
 Resources are named by their plural, with their group: `pods`, `deployments.apps`.
 """
@@ -25,7 +25,7 @@ class Viewer:
         self._known.clear()
 
     async def may_see(self, namespace: str) -> bool:
-        """Whether pods of a namespace may be shown."""
+        """True if pods of a namespace may be shown."""
         return await self._may("pods", "") or await self._may("pods", namespace)
 
     async def may_see_all_pods(self) -> bool:
@@ -58,7 +58,7 @@ class Viewer:
             raise ApiError(403, "Forbidden", text)
 
     async def may_list(self, resource: Resource, namespace: str) -> bool:
-        """Whether objects of a resource may be read in a namespace."""
+        """True if objects of a resource may be read in a namespace."""
         return await self._may(resource.qualified, "") or (
             bool(namespace) and await self._may(resource.qualified, namespace)
         )

@@ -1,4 +1,4 @@
-"""What the API says about a scheduler: documents, made when somebody asks."""
+"""Documents of the API about a scheduler, made on request."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Generator
@@ -184,7 +184,7 @@ class Inspection:
         return round(len(times) / max(now - times[-1], 1.0), 1) if times else 0.0
 
     def attention(self) -> AttentionDocument:
-        """What is wrong now, as figures."""
+        """Problems now, as figures."""
         scheduler = self.scheduler
         return AttentionDocument() if scheduler is None else attention_document(scheduler, self.past)
 
@@ -266,7 +266,7 @@ class Inspection:
 
     @staticmethod
     def _cause(scheduler: Scheduler, pod: Pod) -> str:
-        """What was last said about a pod that has no node."""
+        """Last message about a pod that has no node."""
         made = None if pod.spec.node_name else scheduler.context.decisions.by_key(pod.key)
         return "" if made is None else made.message
 
@@ -419,7 +419,7 @@ class Inspection:
                 await context.slice.compute(step)
 
     def map(self, namespace: str, name: str) -> PodMap | None:
-        """What rejects a pod on each node, in the order of `nodes`."""
+        """Filter that rejects a pod on each node, in the order of `nodes`."""
         scheduler = self.scheduler
         pod = None if scheduler is None else scheduler.pod(f"{namespace}/{name}")
         if scheduler is None or pod is None:
@@ -591,7 +591,7 @@ class Inspection:
 
 
 def _mentions(pod: Pod, wanted: str) -> bool:
-    """Whether a text in lower case, as names are, is in the name, the node or a label of a pod."""
+    """True if a text in lower case, as names are, is in the name, the node or a label of a pod."""
     return (
         wanted in pod.key
         or wanted in pod.spec.node_name

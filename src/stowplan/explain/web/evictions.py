@@ -1,4 +1,4 @@
-"""Who was evicted for whom, as a running scheduler remembers it."""
+"""Evictions and their preemptors, as a running scheduler remembers them."""
 
 from typing import Final
 
@@ -30,7 +30,7 @@ def with_evictions(found: PodDocument, scheduler: Scheduler, pod: Pod) -> PodDoc
 
 
 def explain_gone(scheduler: Scheduler, key: str) -> PodDocument | None:
-    """What is known of a pod that is not there any more: that it was evicted, and for whom."""
+    """Document of a pod that is gone: that it was evicted, and for whom."""
     suffered = scheduler.context.decisions.eviction_of(key)
     if suffered is None:
         return None

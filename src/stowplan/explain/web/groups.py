@@ -1,4 +1,4 @@
-"""What is told about groups of pods: all of them as lines, members and queue of one, its domains by node."""
+"""Documents about pod groups: all of them as lines, members and queue of one, its domains by node."""
 
 from collections.abc import Collection, Iterator
 from typing import Any, Final, NamedTuple
@@ -202,7 +202,7 @@ class _Totals:
 
 
 def _message(obj: GroupObject | None) -> str:
-    """What the scheduler last said about a group that it could not place."""
+    """Last message of the scheduler about a group that it could not place."""
     conditions = () if obj is None else obj.status.conditions
     return next(
         (one.message for one in conditions if one.type == INITIALLY_SCHEDULED and one.status == "False"), ""

@@ -25,7 +25,7 @@ MOST_LATENCIES: Final = 2000
 
 
 class Interval(NamedTuple):
-    """What happened between two samples. Lanes and plugins without anything are left out."""
+    """Changes between two samples. Lanes and plugins without any are left out."""
 
     end: float
     seconds: float

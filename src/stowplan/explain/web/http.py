@@ -44,7 +44,7 @@ _HEADERS: Final = {
 
 
 def serves(path: str) -> bool:
-    """Whether a path belongs to the API or the page."""
+    """True if a path belongs to the API or the page."""
     return path == PREFIX or path.startswith((f"{PREFIX}/", PAGE)) or path == PAGE.rstrip("/")
 
 

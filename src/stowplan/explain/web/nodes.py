@@ -1,4 +1,4 @@
-"""What is told about nodes: all of them by column, and one in detail."""
+"""Documents about nodes: all of them by column, and one in detail."""
 
 import asyncio
 from collections import Counter
@@ -82,7 +82,7 @@ def nodes_document(table: ClusterTable) -> NodesDocument:
 
 
 def requested(table: ClusterTable, rows: Sequence[int], lines: Mapping[str, int]) -> dict[str, list[int]]:
-    """What is requested of each resource on each row."""
+    """Requested amount of each resource on each row."""
     found = {name: table.requested[line, rows].tolist() for name, line in lines.items()}
     return {**found, "pods": table.pod_count[rows].tolist()}
 
@@ -118,7 +118,7 @@ def is_ready(node: Node) -> bool:
 
 
 def node_document(table: ClusterTable, row: int, node: Node, visible: Collection[str]) -> NodeDocument:
-    """What a node is and has on it; pods only of visible namespaces."""
+    """Document of a node, with its pods in visible namespaces."""
     on_it = list(table.pods_on[row].values())
     return NodeDocument(
         name=node.name,

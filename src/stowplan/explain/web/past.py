@@ -109,7 +109,7 @@ class Past:
 
 
 def attention_document(scheduler: Scheduler, past: Past) -> AttentionDocument:
-    """What is wrong now."""
+    """Problems now."""
     queue = scheduler.context.queue
     created = (queued.pod.pod.metadata.creation_timestamp for queued in queue)
     table = scheduler.context.cache.table
@@ -132,7 +132,7 @@ def _in_state(names: list[str]) -> NodesInState:
 
 
 def changes_between(before: Frame, after: Frame) -> Iterator[str]:
-    """What differs between two frames, in words."""
+    """Differences between two frames, in words."""
     old, new = set(before.names), set(after.names)
     if new - old:
         yield f"{plural(len(new - old), 'node')} added"
@@ -186,7 +186,7 @@ Amounts = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
 
 def _amounts(table: ClusterTable, rows: list[int]) -> dict[str, Amounts]:
-    """What is requested and allocatable on rows, for pods and the resources that the most nodes have."""
+    """Requested and allocatable amounts on rows, of pods and the resources that the most nodes have."""
     lines = [(line, name) for line, name in enumerate(table.resources.names) if name is not None]
     having = {line: int(np.count_nonzero(table.allocatable[line, rows])) for line, _ in lines}
     shown = sorted((one for one in lines if having[one[0]]), key=lambda one: (-having[one[0]], one[0]))

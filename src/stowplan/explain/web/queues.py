@@ -1,4 +1,4 @@
-"""What is told about pods on their way: the lanes of the queue, and decisions as lines of a list."""
+"""Documents about pods on their way: the lanes of the queue, and decisions as lines of a list."""
 
 from collections.abc import Collection
 from heapq import nsmallest
@@ -25,7 +25,7 @@ OLDEST: Final = 500
 
 
 class Oldest(NamedTuple):
-    """What has been in a lane longest: pods, and groups as one entry; how many pods are in it, and groups.
+    """Entries that have been in a lane longest, a group being one; numbers of its pods and groups.
 
     Only what may be seen counts.
     """
@@ -141,7 +141,7 @@ def decision_line(made: PodRecord) -> DecisionLine:
 
 
 def cost_document(cost: OwnerCost) -> Cost:
-    """What the scheduling cycles of one owner of pods took."""
+    """Cost of the scheduling cycles of one owner of pods."""
     return Cost(
         namespace=cost.owner.namespace,
         owner=cost.owner.text,

@@ -53,7 +53,7 @@ class Routes:
         }
 
     async def answer(self, path: str, query: Query, viewer: Viewer) -> Answer:
-        """What to say to a GET of a path. Errors are Kubernetes Status objects."""
+        """Answer to a GET of a path. Errors are Kubernetes Status objects."""
         try:
             document = await self._find(path, query, viewer)
             if await viewer.may_see_all_pods():

@@ -101,7 +101,7 @@ class NodeChanges:
 
     @staticmethod
     def _columns(table: ClusterTable, rows: Rows) -> npt.NDArray[np.int64]:
-        """What is requested on rows, a line for each resource and one for the number of pods."""
+        """Requests on rows, a line for each resource and one for the number of pods."""
         lines = len(table.resources.names)
         return np.vstack((table.requested[:lines, rows], table.pod_count[rows]))
 

@@ -23,7 +23,7 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 class Demands:
-    """What a pod demands of the labels of its node, on all nodes of a cluster."""
+    """Demands of a pod on the labels of its node, evaluated on all nodes of a cluster."""
 
     def __init__(self, pod: PodInfo, nodes: Sequence[Node | None]) -> None:
         self._nodes = [node for node in nodes if node is not None]

@@ -70,7 +70,7 @@ other pods have the table for one to two seconds, and such a group has it for a 
 
 @dataclass(slots=True)
 class _Aside:
-    """What is kept of an attempt that was put aside: its budget, the seconds it worked, and since when."""
+    """State of an attempt that was put aside: its budget, the seconds it worked, and since when."""
 
     budget: Budget
     worked: float

@@ -107,7 +107,7 @@ class AdmissionStore:
         return self._store.create(resource, body, by=_DRY_RUN)
 
     def serves(self, resource: Resource) -> bool:
-        """Whether there is such a kind: some belong to feature gates."""
+        """True if there is such a kind: some belong to feature gates."""
         return resource in self._served
 
     def _ensure_namespace(self, name: str) -> None:
@@ -125,7 +125,7 @@ class AdmissionStore:
 
 
 class Charged(NamedTuple):
-    """How many of some objects quotas allow, and why no more."""
+    """Number of objects that quotas allow, and the reason why no more."""
 
     allowed: int
     refusal: str = ""

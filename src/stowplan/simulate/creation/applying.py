@@ -27,7 +27,7 @@ _LATER: Final = 60.0
 
 @cache
 def kind_names() -> dict[str, str]:
-    """How kubectl calls what makes pods."""
+    """Names that kubectl has for workloads."""
     found = {}
     for kind, resource in RESOURCES.items():
         for name in (kind.lower(), resource.plural, *resource.short_names):
@@ -105,7 +105,7 @@ def apply(
 
 
 def is_there(cluster: Cluster, workload: Workload) -> bool:
-    """Whether the cluster has pods of a workload of that name."""
+    """True if the cluster has pods of a workload of that name."""
     try:
         return bool(pods_of(cluster, workload.title, workload.namespace))
     except NoSuchObjectError:

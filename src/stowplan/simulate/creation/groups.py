@@ -53,7 +53,7 @@ def _labels(workload: "Workload") -> Json:
 
 
 def _template(workload: "Workload") -> Json:
-    """What the pods of a workload are made from."""
+    """Source of the pods of a workload."""
     if workload.kind == "Pod":
         return workload.document
     spec: Json = workload.job_spec if workload.kind == "CronJob" else workload.document.get("spec") or {}

@@ -48,7 +48,7 @@ class Document(NamedTuple):
 
 @dataclass(slots=True)
 class Manifests:
-    """What files have: workloads, other objects that matter to the scheduler, and what was left out."""
+    """Contents of files: workloads, other objects that matter to the scheduler, and what was left out."""
 
     workloads: list[Workload] = field(default_factory=list)
     others: list[Document] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Manifests:
 
     @property
     def objects(self) -> list[Object]:
-        """What makes no pods, as the scheduler reads it."""
+        """Objects that make no pods, as the scheduler reads them."""
         return [one.typed() for one in self.others]
 
     def extend(self, other: "Manifests") -> None:

@@ -97,7 +97,7 @@ class PodSource:
             size = _BATCH
 
     def allowed(self, count: int) -> Charged:
-        """How many of so many pods more, like the last one, quotas allow."""
+        """Number of further pods like the last one that quotas allow, up to n."""
         with self._cluster.fork():
             return self._cluster.quotas.charge(catalogue.PODS, self._latest, count)
 
@@ -235,7 +235,7 @@ class PodSource:
 
 
 def _differ_in_labels_alone(one: Json, other: Json) -> bool:
-    """Whether bodies of pods differ in nothing that admission looks at.
+    """True if bodies of pods differ in nothing that admission looks at.
 
     It reads neither labels nor annotations nor the host name, but for how long they are: names of a workload
     that are of equal length differ in their numbers alone.

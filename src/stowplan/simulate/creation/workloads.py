@@ -39,12 +39,12 @@ RESOURCES: Final[Mapping[str, Resource]] = {
         catalogue.CRON_JOBS,
     )
 }
-"""What makes pods."""
+"""An object that makes pods."""
 
 DAEMON_SET: Final = "DaemonSet"
 STATEFUL_SET: Final = "StatefulSet"
 Admit = Callable[[Resource, Json], Json]
-"""What the API server makes of an object. Raises ApiError."""
+"""An object as the API server stores it. Raises ApiError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +65,12 @@ class Workload:
 
     @property
     def title(self) -> str:
-        """How kubectl calls it: `deployment/web`."""
+        """Its name for kubectl: `deployment/web`."""
         return f"{self.kind.lower()}/{self.name}"
 
     @property
     def replicas(self) -> int:
-        """How many pods it asks for; of a DaemonSet nodes decide."""
+        """Number of pods it asks for; of a DaemonSet nodes decide."""
         if self.kind in ("Job", "CronJob"):
             spec = self.job_spec
             if spec.get("suspend"):
@@ -138,7 +138,7 @@ class PodTemplate:
 
     @property
     def one_by_one(self) -> bool:
-        """Whether each pod has to be ready before the controller creates the next one."""
+        """True if each pod has to be ready before the controller creates the next one."""
         is_set = self.owner is not None and self.resource == catalogue.STATEFUL_SETS
         return is_set and spec_of(self.owner or {}).get("podManagementPolicy") != "Parallel"
 
@@ -190,7 +190,7 @@ def _placed(body: Json, job: Json) -> Json:
 
 
 def _bare(node: Node) -> Json:
-    """What a DaemonSet looks at of a node."""
+    """The parts of a node that a DaemonSet looks at."""
     taints = [{"key": one.key, "value": one.value, "effect": one.effect} for one in node.spec.taints]
     if node.spec.unschedulable:
         taints.append({"key": "node.kubernetes.io/unschedulable", "value": "", "effect": "NoSchedule"})

@@ -1,4 +1,4 @@
-"""What happens when: callbacks by time, and pods as they arrive."""
+"""Agenda of a run: callbacks by time, and pods as they arrive."""
 
 import asyncio
 import math
@@ -84,7 +84,7 @@ def arrivals(spec: Rate | Burst, rng: Random) -> Iterator[float]:
 
 
 def drawn(lifetime: Lifetime, rng: Random) -> float | None:
-    """How long a pod runs, None for ever."""
+    """Duration of a pod, None for ever."""
     if lifetime.kind == "forever":
         return None
     if lifetime.kind == "fixed":

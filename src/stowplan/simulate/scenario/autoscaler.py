@@ -33,10 +33,10 @@ SETTLED: Final = 15.0
 """Seconds after which every pod that waited for a node has been tried: more than the longest backoff."""
 
 MOST_PODS: Final = 500
-"""How many pods are considered at a time; the others next time."""
+"""Number of pods considered at a time; the others next time."""
 
 MOST_NODES: Final = 200
-"""How many nodes a group gets at a time."""
+"""Number of nodes that a group gets at a time."""
 
 
 class Autoscaler:
@@ -101,7 +101,7 @@ class Autoscaler:
         return self._filled(coming, pods)[1] if coming else list(pods)
 
     def _estimate(self, group: NodeGroup, pods: Sequence[Pod]) -> tuple[int, int]:
-        """How many pods new nodes of a group would take, and how many new nodes that are."""
+        """Number of pods that new nodes of a group would take, and the number of these nodes."""
         assert group.autoscale is not None
         size = len(self._world.nodes.of_group[group.name]) + self._coming[group.name]
         most = min(group.autoscale.most - size, MOST_NODES, len(pods))

@@ -14,7 +14,7 @@ _PARAMETER: Final = "parameter."
 
 
 def combined_report(name: str, rows: Sequence[Row], done_before: int, results: str) -> Report:
-    """What all runs came to."""
+    """Result of all runs."""
     keys = [
         key
         for key in dict.fromkeys(key for row in rows for key in row)

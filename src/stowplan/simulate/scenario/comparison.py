@@ -43,7 +43,7 @@ _CHARTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a run of a configuration with a seed came to: the data of its report."""
+    """Result of a run of a configuration with a seed: the data of its report."""
 
     configuration: str
     seed: int

@@ -1,4 +1,4 @@
-"""What is measured during a run: how long pods wait, how full nodes are, what it costs."""
+"""Measurements during a run: waiting times of pods, utilization of nodes, costs."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -122,7 +122,7 @@ class Measures:
     refused: dict[str, Refused] = field(default_factory=dict)
     """By workload. A pod counts once, however often its controller tries."""
     left_waiting: list[float] = field(default_factory=list)
-    """How long the pods have waited that are pending at the end."""
+    """Waiting times of the pods that are pending at the end."""
     _pending: dict[str, _Waiting] = field(default_factory=dict)
     _unschedulable: dict[str, tuple[str, str]] = field(default_factory=dict)
     _nodes: dict[str, tuple[str, float]] = field(default_factory=dict)

@@ -172,7 +172,7 @@ class Burst:
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """How long pods run: `fixed`, `exponential` (mean), `lognormal` (median, sigma), `uniform` (from, to)."""
+    """Duration of pods: `fixed`, `exponential` (mean), `lognormal` (median, sigma), `uniform` (from, to)."""
 
     kind: str = "forever"
     first: float = 0.0

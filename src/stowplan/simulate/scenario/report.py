@@ -104,7 +104,7 @@ def data_of(measures: Measures) -> dict[str, Any]:
 
 
 def report_of(measures: Measures, configuration: str) -> Report:
-    """What a run came to."""
+    """Result of a run."""
     data = {**data_of(measures), "configuration": configuration}
     pods, waits = data["pods"], data["waits"]["all"]
     length = span(measures.scenario.duration)

@@ -61,7 +61,7 @@ class Run(msgspec.Struct, frozen=True):
         return digest.hexdigest()[:20]
 
     def about(self) -> Row:
-        """What its row says it is."""
+        """Identity of its row."""
         return {
             "run": self.key,
             "configuration": self.configuration,
@@ -273,7 +273,7 @@ class Journal:
         self.path = results.with_name(f"{results.name}.journal")
 
     def rows(self) -> list[Row]:
-        """What is finished. A line that was cut off is not."""
+        """Finished runs. A line that was cut off is not finished."""
         if not self.path.exists():
             return []
         found = []

@@ -310,7 +310,7 @@ class Pods:
         self.idle: dict[str, float] = {}
         """Nodes with nothing but daemons on them, and since when."""
         self._busy: dict[str, int] = {}
-        """How many pods but daemons are on a node."""
+        """Number of pods on a node, daemons not counted."""
 
     def begin(self) -> None:
         self._store.watch(PODS, self._changed)

@@ -1,4 +1,4 @@
-"""What stowplan would have done: every binding that another scheduler makes is judged as it happens.
+"""Shadow: every binding that another scheduler makes is compared with stowplan's choice as it happens.
 
 * `judge`: was the chosen node feasible, was it among the best
 * `sampling`: was it perhaps among the best of the nodes that the scheduler looked at

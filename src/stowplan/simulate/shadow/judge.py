@@ -32,7 +32,7 @@ from stowplan.simulate.shadow.sampling import Sampling
 WINDOW: Final = 3.0
 """Seconds within which other bindings may have been known sooner or later than they were seen."""
 NEIGHBOURS: Final = 24
-"""How many bindings before and after are tried at most."""
+"""Maximum number of bindings before and after that are tried."""
 TOP: Final = 3
 MIRROR: Final = "kubernetes.io/config.mirror"
 """Marks pods that a kubelet runs on its own account: nobody schedules them."""
@@ -45,7 +45,7 @@ UNJUDGED: Final = "unjudged"
 
 @dataclass(slots=True)
 class Judgement:
-    """What we make of one binding.
+    """Judgement of one binding.
 
     `behind` is by how many points the chosen node is not the best one. It agrees all the same if it is best
     on another state on which it can have been decided (`raced`), or best of the nodes that a scheduler may
@@ -73,7 +73,7 @@ class Judgement:
 
     @property
     def gaps(self) -> dict[str, int]:
-        """How many points more than the chosen node ours has by plugin, largest difference first."""
+        """Points that our node has more than the chosen one, by plugin, largest difference first."""
         best = None if self.decision is None or not self.decision.best else self.decision.best[0]
         if best is None or not self.theirs:
             return {}
@@ -161,7 +161,7 @@ class Shadow(Instrument):
 
     @property
     def waiting(self) -> int:
-        """How many bindings may still turn out to agree."""
+        """Number of bindings that may still turn out to agree."""
         return len(self._open)
 
     # On other states
@@ -200,7 +200,7 @@ class Shadow(Instrument):
                 self._judged(found)
 
     def _may_be_sampled(self, pod: Pod, found: Judgement) -> bool:
-        """Whether the node may be the best of those that the scheduler looked at."""
+        """True if the node may be the best of those that the scheduler looked at."""
         row = self._table.row_of(found.node)
         if self._sampling is None or row is None:
             return False

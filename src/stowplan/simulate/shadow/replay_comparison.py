@@ -1,4 +1,4 @@
-"""What another configuration would have decided: each recorded decision once more, on the same state.
+"""Replay with another configuration: each recorded decision once more, on the same state.
 
 Decisions are compared one by one: the cluster follows the recording, so a different choice has no
 consequences for the next ones. To see those, simulate with the recording as the workload.
@@ -81,7 +81,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """What a configuration decides about a pod, and the scores by row of the nodes that it accepts."""
+    """Decision of a configuration about a pod, with the scores by row of the nodes that it accepts."""
 
     outcome: Outcome
     totals: IntColumn | None = None
@@ -110,11 +110,11 @@ class Alternative:
         self._finder = NodeFinder(self.sampler, Random(seed), logger)
 
     def knows(self, pod: Pod) -> bool:
-        """Whether there is a profile for a pod."""
+        """True if there is a profile for a pod."""
         return pod.spec.scheduler_name in self._frameworks
 
     def evaluated(self, pod: PodInfo, nominations: Nominations = NO_NOMINATIONS) -> Evaluated:
-        """What this configuration decides about a pod now."""
+        """Decision of this configuration about a pod now."""
         framework = self._frameworks[pod.pod.spec.scheduler_name]
         if not self.table.node_count:
             return Evaluated(Outcome("", NO_NODES))
@@ -196,7 +196,7 @@ def shown(time: float) -> str:
 
 
 def comparison_report(tally: Tally, name: str, notes: Sequence[str]) -> Report:
-    """What another configuration would have decided."""
+    """Decisions of another configuration."""
     total, different = tally.total, len(tally.different)
     alike = total - different
     summary = (
@@ -248,7 +248,7 @@ def _row(one: Compared) -> list[str]:
 def replay_report(
     decisions: int, placed: int, first: Decision | None, problem: str, notes: Sequence[str], cut_off: bool
 ) -> Report:
-    """How a replay with the recorded configuration went."""
+    """Result of a replay with the recorded configuration."""
     same = first is None and not problem
     alike = decisions if first is None else decisions - 1
     summary = (

@@ -1,4 +1,4 @@
-"""What judgements add up to: figures, agreement over time, and the disagreements with both sides' points.
+"""Sum of judgements: figures, agreement over time, and the disagreements with both sides' points.
 
 The figures are `Figures`; `written` makes a report of them for a terminal, a page and JSON.
 """
@@ -29,17 +29,17 @@ from stowplan.scheduler.node_sampler import MIN_NODES
 from stowplan.simulate.shadow.judge import AGREE, INFEASIBLE, LOWER, UNJUDGED, Judgement
 
 KEPT: Final = 1000
-"""How many disagreements are kept with all their details."""
+"""Maximum number of disagreements kept with all their details."""
 SHOWN: Final = 10
-"""How many of them the text shows."""
+"""Number of them that the text shows."""
 ON_PAGE: Final = 100
-"""How many of them the page shows."""
+"""Number of them that the page shows."""
 COMPARED: Final = 25
 """Of how many the page shows the points of both nodes."""
 BUCKETS: Final = 120
-"""How many steps agreement over time has at most."""
+"""Maximum number of steps of agreement over time."""
 REASONS: Final = 50
-"""How many reasons for not judging are told apart."""
+"""Maximum number of reasons for not judging that are told apart."""
 SAMPLED: Final = "not among the best of all nodes, best of those looked at"
 WITHOUT_PLUGIN: Final = "(none)"
 
@@ -68,7 +68,7 @@ class Timeline:
 
     @property
     def length(self) -> int:
-        """How many steps there are so far."""
+        """Number of steps so far."""
         return len(self._steps)
 
     def document(self) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Whether a node can have been the best of those that a scheduler looked at which does not look at all.
+"""Check if a node can have been the best of those that a scheduler looked at which does not look at all.
 
 kube-scheduler stops searching when it has found enough nodes (`percentageOfNodesToScore`; where nothing is
 configured an adaptive share from 100 nodes on), and the next search goes on where this one ended. Where it
@@ -19,7 +19,7 @@ from stowplan.scheduler.table.columns import IntArray
 from stowplan.scheduler.table.podinfo import PodInfo
 
 TRIES: Final = 6
-"""How many stretches are tried."""
+"""Number of stretches that are tried."""
 
 
 class Sampling:
@@ -34,14 +34,14 @@ class Sampling:
         self._percentage = percentage
 
     def looks_at(self, framework: Framework, nodes: int) -> int:
-        """How many feasible nodes of so many are enough for the scheduler."""
+        """Number of feasible nodes, of n nodes, that are enough for the scheduler."""
         percentage = self._percentage
         if percentage is None:
             percentage = framework.profile.percentage_of_nodes_to_score
         return nodes if percentage is None else nodes_to_find(nodes, percentage)
 
     def may_be_best(self, framework: Framework, pod: PodInfo, row: int) -> bool:
-        """Whether there is a stretch of nodes among which the row is best. Raises PluginError."""
+        """True if there is a stretch of nodes among which the row is best. Raises PluginError."""
         evaluation = framework.evaluate(pod)
         searched = self._sampler.searched(evaluation)
         wanted = self.looks_at(framework, len(searched))

@@ -38,7 +38,7 @@ class Snapshot:
 MAGIC: Final = b"stowplan snapshot, format "
 FORMAT: Final = 1
 LEVEL: Final = 6
-"""How hard to compress; more takes longer and saves little."""
+"""Level of compression; a higher one takes longer and saves little."""
 
 # A byte of a file can be a whole object, hundreds of bytes in memory, so lists are refused by their length.
 _MOST_OBJECTS: Final = msgspec.Meta(max_length=1_000_000)
@@ -83,7 +83,7 @@ def write_snapshot(snapshot: Snapshot, path: Path) -> int:
 
 
 def is_snapshot(path: Path) -> bool:
-    """Whether a file is one that `write_snapshot` wrote."""
+    """True if a file is one that `write_snapshot` wrote."""
     if str(path) == "-":
         return False
     with path.open("rb") as file:

@@ -154,7 +154,7 @@ def read_text(path: Path) -> str:
 
 
 def not_yaml(name: str, error: Exception) -> SnapshotError:
-    """What to say of a file that is neither YAML nor JSON."""
+    """Error for a file that is neither YAML nor JSON."""
     line = error.line if isinstance(error, YamlError) else 0
     problem = error.problem if isinstance(error, YamlError) else " ".join(str(error).split())
     return SnapshotError(f"{name}{f':{line}' if line else ''}: not YAML or JSON: {problem}")

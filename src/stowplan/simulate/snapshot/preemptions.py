@@ -1,4 +1,4 @@
-"""Who evicted a pod, from the events that schedulers write about their victims."""
+"""Evictors of pods, from the events that schedulers write about their victims."""
 
 import re
 from typing import Any, Final, NamedTuple

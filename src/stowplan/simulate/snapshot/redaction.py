@@ -72,7 +72,7 @@ _NAMED_BY_DRIVER: Final = "CSIDriver"
 _FIELD: Final = "metadata.name"
 _QUOTAS: Final = frozenset({"hard", "used"})
 _OF_CLASS: Final = (".storageclass.storage.k8s.io/", ".deviceclass.resource.k8s.io/")
-"""What a quota limits by class has the name of the class before it."""
+"""Resources that a quota limits by class have the name of the class before them."""
 
 
 class Redactor:
@@ -99,7 +99,7 @@ class Redactor:
         return self._walk(document, "")
 
     def text(self, text: str) -> str:
-        """What a text is replaced by; the zones of `zone-a__zone-b` one by one."""
+        """Replacement of a text; the zones of `zone-a__zone-b` one by one."""
         if not text or text.isdecimal():
             return text
         if "__" in text:
@@ -111,14 +111,14 @@ class Redactor:
         return found
 
     def image(self, image: str) -> str:
-        """What an image is replaced by; `latest` stays, because it is what no tag means."""
+        """Replacement of an image; `latest` stays, because no tag means the same."""
         name, colon, tag = image.rpartition(":")
         if not colon or "/" in tag:
             return self.text(image)
         return f"{self.text(name)}:{tag if tag == 'latest' else self.text(tag)}"
 
     def key(self, key: str) -> str:
-        """What a label, taint or topology key is replaced by."""
+        """Replacement of a label, taint or topology key."""
         if key == _FIELD:
             return key
         domain, slash, _ = key.partition("/")

@@ -50,12 +50,12 @@ _KNOWN: Final = "expected a trace of openb or alibaba2018, or a YAML file with t
 
 
 def is_trace(path: Path) -> bool:
-    """Whether a file is to be read as a trace."""
+    """True if a file is to be read as a trace."""
     return path.suffix == ".csv"
 
 
 def has_mapping(document: Any) -> bool:
-    """Whether a document of YAML is the mapping of a trace."""
+    """True if a document of YAML is the mapping of a trace."""
     return isinstance(document, dict) and "kind" not in document and bool({TRACE, MACHINES} & document.keys())
 
 

@@ -20,7 +20,7 @@ from stowplan.simulate.snapshot.files import SnapshotError
 from stowplan.simulate.snapshot.places import Place
 
 _ABOUT: Final = ("name", "namespace", "priority", "arrival", "end", "lifetime", "count")
-"""What a column can be, beside an amount of a resource."""
+"""Meanings of a column other than an amount of a resource."""
 _COMMENT: Final = "#"
 _MOST_PODS: Final = 5_000_000
 _MOST_DIGITS: Final = 300
@@ -41,7 +41,7 @@ class TraceSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """What the columns of a trace mean: see `TraceSpec`."""
+    """Meaning of the columns of a trace: see `TraceSpec`."""
 
     columns: Mapping[str, str]
     units: Mapping[str, str | int | float] = {}

@@ -105,7 +105,7 @@ def remedies(table: ClusterTable, request: FitRequest, pod: Pod, row: int) -> It
 
 
 def obstacle(table: ClusterTable, request: FitRequest, pod: Pod, rows: Rows) -> Obstacle | None:
-    """What all of these nodes lack: so much of a resource, or room for one more pod."""
+    """Amount that all of these nodes lack: of a resource, or room for one more pod."""
     nowhere = [name for name, _ in request.wanted if _is_nowhere(table, request, name)]
     if nowhere:
         found = [_unknown(table, name) for name in nowhere]
