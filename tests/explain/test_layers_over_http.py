@@ -80,6 +80,21 @@ def test_pending_lists_workloads_without_pods_where_the_viewer_may_look() -> Non
     live(story)
 
 
+def test_causes_have_the_commands_that_the_answer_about_a_pod_has() -> None:
+    async def story(world: World) -> None:
+        world.add_node("n", cpu="4")
+        await world.add_pod("big", cpu="6")
+        await world.add_pod("v", schedulerName="volcano")
+        found = await told(world, "pending")
+        for causes, name in ((found["causes"], "big"), (found["elsewhere"], "v")):
+            of_cause = causes[0]["explanation"]["changes"]
+            of_pod = (await told(world, f"pods/d/{name}"))["changes"]
+            assert [one.get("command") for one in of_cause] == [one.get("command") for one in of_pod]
+            assert of_cause[0]["command"].startswith("kubectl get pod/")
+
+    live(story)
+
+
 def test_rights_that_are_missing_are_told_beside_what_was_found() -> None:
     async def no_events(resource: str, namespace: str) -> bool:
         return not resource.startswith("events")
