@@ -215,6 +215,17 @@ def test_room_that_a_change_makes_is_given_to_pods_that_wait() -> None:
     assert found.now_placed == {"default/big": "node-0"}
 
 
+def test_new_nodes_run_the_pods_of_daemon_sets() -> None:
+    """Their controller makes them for every node that they tolerate, whichever node the known one is for."""
+    agent = pod("agent-n0").requests(cpu="500m").owned_by("DaemonSet", "agent").on("n0").obj()
+    cluster = Cluster([node("n0").capacity(cpu="2", memory="8Gi", pods="9").obj(), agent])
+    tainted = {"key": "x", "effect": "NoSchedule"}
+    spare = [{"name": "a", "cpu": 8}, {"name": "b", "cpu": 8, "taints": [tainted]}]
+    found = what_if(cluster, [Change(add_nodes=spare)]).document()
+    assert found["placed"] == {"default/agent-n0-a": "a"}
+    assert found["after"]["pods"] == 2
+
+
 def test_a_rollout_shows_the_skew_that_is_left_when_old_pods_have_gone() -> None:
     spread = [
         pod(f"web-{n}")

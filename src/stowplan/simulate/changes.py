@@ -16,6 +16,7 @@ from stowplan.simulate.budgets import Budgets, Drained, drain
 from stowplan.simulate.cluster import Cluster
 from stowplan.simulate.creation.applying import kind_and_name, pods_of
 from stowplan.simulate.creation.manifests import Manifests, read_manifests
+from stowplan.simulate.daemons import daemons_of, put_daemons
 from stowplan.simulate.outcome import Eviction, Outcome
 from stowplan.simulate.scheduling import has_controller, is_daemon
 from stowplan.simulate.snapshot.files import SnapshotError
@@ -117,7 +118,12 @@ def _make(cluster: Cluster, field: str, value: Any, namespace: str) -> Outcome:
         case "remove":
             outcome.extend(remove_nodes(cluster, node_names(cluster, value)))
         case "add_nodes":
-            cluster.add(*new_nodes(cluster, value))
+            daemons = daemons_of(cluster)
+            added = new_nodes(cluster, value)
+            cluster.add(*added)
+            outcome.placed |= put_daemons(
+                cluster, daemons, [one.name for one in added if isinstance(one, Node)]
+            )
         case "taint":
             for name in node_names(cluster, value.nodes):
                 outcome.extend(taint(cluster, name, [parse_taint(one) for one in _listed(value.taints)]))

@@ -18,7 +18,6 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from stowplan.api.decode import convert
 from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
 from stowplan.explain.report import Figure, Figures, Part, Report, Table
@@ -29,9 +28,9 @@ from stowplan.simulate.bound import Bound, Room, is_available, least_price
 from stowplan.simulate.cluster import Cluster
 from stowplan.simulate.counting import Stop, refused, stop_of
 from stowplan.simulate.creation.pods import PodSource, create_others
+from stowplan.simulate.daemons import daemons_of, put_daemons
 from stowplan.simulate.mix import Mix, SetSource
 from stowplan.simulate.outcome import Refusal
-from stowplan.simulate.scheduling import is_daemon
 from stowplan.simulate.snapshot.places import read_document
 from stowplan.simulate.snapshot.shapes import objects_of, wrong_shape
 
@@ -317,9 +316,7 @@ class _Search:
             return
         with self._base.fork():
             self._base.add(*self._objects(self._base, counts))
-            for name in self._new:
-                for daemon in self._daemons:
-                    put_daemon(self._base, daemon, name)
+            put_daemons(self._base, self._daemons, self._new)
             yield self._base
 
     def _objects(self, cluster: Cluster | None, counts: Sequence[int]) -> list[Object]:
@@ -502,43 +499,6 @@ def _free(cluster: Cluster, name: str) -> list[int]:
     else:
         found = (table.allocatable_of(name) - table.requested_of(name)).tolist()
     return found
-
-
-# Pods of DaemonSets on new nodes
-
-
-def daemons_of(cluster: Cluster) -> list[Pod]:
-    """A pod of every DaemonSet of a cluster, without the node that it is for."""
-    found: dict[tuple[str, str], Pod] = {}
-    for pod in cluster.pods:
-        owner = next((one for one in pod.metadata.owner_references if one.controller), None)
-        if owner is not None and is_daemon(pod):
-            found.setdefault((pod.namespace, owner.uid or owner.name), _for_any_node(pod))
-    return list(found.values())
-
-
-def _for_any_node(pod: Pod) -> Pod:
-    body = msgspec.to_builtins(replace(pod, spec=replace(pod.spec, node_name="")))
-    affinity = (body["spec"].get("affinity") or {}).get("nodeAffinity") or {}
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
-    if required is not None:
-        terms = [
-            {"matchExpressions": term["matchExpressions"]}
-            for term in required.get("nodeSelectorTerms") or ()
-            if term.get("matchExpressions")
-        ]
-        affinity.pop("requiredDuringSchedulingIgnoredDuringExecution")
-        if terms:
-            affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
-    return convert(body, Pod)
-
-
-def put_daemon(cluster: Cluster, daemon: Pod, node: str) -> None:
-    """Put a DaemonSet's pod on a new node if it may run there."""
-    row = cluster.table.row_of(node)
-    evaluation = cluster.evaluate(daemon)
-    if row is not None and row in evaluation.feasible_rows:
-        cluster.put_copy(daemon, f"{daemon.name}-{node}", node)
 
 
 # For people
