@@ -285,6 +285,12 @@ REFUSALS = {
         "maximum cpu usage per Container is 2, but limit is 4",
         "limit cpu to 2 per container, or raise the maximum of LimitRange bounds",
     ),
+    "an event that stands for many": (
+        f"(combined from similar events): {FORBIDDEN}minimum memory usage per Container is 256Mi, but "
+        "request is 64Mi",
+        "minimum memory usage per Container is 256Mi, but request is 64Mi",
+        "request at least 256Mi memory per container",
+    ),
     "a quota that wants requests": (
         f"{FORBIDDEN}failed quota: team: must specify requests.memory for: main",
         "quota team: must specify requests.memory for: main",
@@ -321,6 +327,7 @@ def test_a_refusal_is_told_in_its_own_words_with_what_helps(case: str) -> None:
     found = refusal(message, bounds, made(PriorityClass, "golden"))
     assert text in found.text
     assert "is forbidden" not in found.text
+    assert "combined" not in found.text
     assert remedy in found.remedy
 
 

@@ -36,7 +36,8 @@ class _Context(NamedTuple):
 
 
 _LEAD: Final = re.compile(
-    r"^(?:Error creating: |create (?:Pod|Claim) \S+ (?:for Pod \S+ )?in StatefulSet \S+ failed error: |"
+    r"^(?:\(combined from similar events\): |Error creating: |"
+    r"create (?:Pod|Claim) \S+ (?:for Pod \S+ )?in StatefulSet \S+ failed error: |"
     r"failed to create PVC \S+: )*"
     r'(?:(?P<kind>[\w.]+) "[^"]*" is forbidden: )?',
     re.IGNORECASE,
