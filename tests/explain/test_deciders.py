@@ -53,6 +53,23 @@ def test_nobody_answers_to_a_name_that_no_scheduler_has() -> None:
     live(story)
 
 
+def test_a_pod_that_nobody_decides_and_no_node_takes_is_told_both() -> None:
+    async def story(world: World) -> None:
+        world.add_node("n", cpu="4")
+        await world.add_pod("v", cpu="6", schedulerName="default-schedular")
+        found = await told(world, "pods/d/v")
+        said = "no scheduler answers to schedulerName default-schedular; with default-scheduler: "
+        assert found["headline"].startswith(f"d/v is pending: {said}")
+        change = found["changes"][0]
+        assert change["text"].startswith(
+            "schedulerName default-scheduler (now default-schedular) and request 4 cpu"
+        )
+        assert change["patch"]["spec"]["schedulerName"] == "default-scheduler"
+        assert change["patch"]["spec"]["containers"]
+
+    live(story)
+
+
 @pytest.mark.parametrize("evidence", ["lease", "placed pod"])
 def test_a_scheduler_that_is_seen_to_work_decides_its_pods(evidence: str) -> None:
     async def story(world: World) -> None:

@@ -23,6 +23,7 @@ from stowplan.explain.document.preemption import Eviction, Preemption
 from stowplan.explain.explainers.elsewhere import with_gate_change
 from stowplan.explain.explainers.members import as_member
 from stowplan.explain.sentences.group import told_group
+from stowplan.explain.sentences.placed import obstacle
 from stowplan.explain.sentences.pod import told_pod
 from stowplan.explain.sentences.words import brief
 from stowplan.explain.terminal.pod import render
@@ -141,6 +142,16 @@ def test_the_gate_of_a_known_controller_is_that_controllers_to_remove() -> None:
         "kubectl get workloads.kueue.x-k8s.io -n team says why it waits"
     )
     assert not with_gate_change(pod(gates=("example.com/ok",))).changes
+
+
+def test_a_gate_and_a_node_that_is_missing_are_both_told() -> None:
+    request = Change("request", "request 2 cpu", "a", 1, patch={"spec": {}})
+    found = told_pod(with_gate_change(pod(gates=("ok",), funnel=(SHORT_OF_CPU,), changes=(request,))))
+    assert found.headline == "team/web is pending: held by scheduling gate ok; then: " + obstacle(
+        pod(funnel=(SHORT_OF_CPU,))
+    )
+    assert not found.changes
+    assert found.remedy.endswith("; then request 2 cpu")
 
 
 def test_objects_that_do_not_exist_are_the_cause_before_any_node() -> None:

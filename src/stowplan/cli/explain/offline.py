@@ -270,7 +270,7 @@ class Evaluation:
         if decider.kind == "nobody" and found.state == PENDING:
             profile = profile_for(pod.spec.scheduler_name, engine.frameworks)
             renamed = replace(pod, spec=replace(pod.spec, scheduler_name=profile))
-            tried = engine.explainer_for(renamed).explain(engine.info(renamed), nearest=0)
+            tried = engine.explainer_for(renamed).explain(engine.info(renamed), nearest=NEAREST)
             found = with_profile_change(found, pod, tried, profile)
         return await self._finished(found, pod, decider)
 

@@ -11,6 +11,8 @@ from stowplan.explain.sentences.words import brief
 
 GATE: Final = "gate"
 """Kind of the change that removes gates."""
+WITH_PROFILE: Final = "with "
+"""Begin of the message of a pod that nobody decides, and that a profile could not place either."""
 GATE_OWNERS: Final[Mapping[str, str]] = {
     "kueue.x-k8s.io": "Kueue",
     "scheduling.volcano.sh": "Volcano",
@@ -59,7 +61,8 @@ def undecided(found: PodDocument) -> str:
     if decider is None:
         return ""
     if decider.kind == "nobody":
-        return f"no scheduler answers to schedulerName {decider.scheduler}"
+        then = f"; {found.message}" if found.message.startswith(WITH_PROFILE) else ""
+        return f"no scheduler answers to schedulerName {decider.scheduler}{then}"
     if decider.kind == "unknown":
         return f"schedulerName {decider.scheduler} is none of the profiles here"
     said = brief(found.message)

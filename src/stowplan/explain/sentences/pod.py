@@ -74,7 +74,8 @@ def _in_the_way(found: PodDocument) -> str:
     """Why a pod is pending, as briefly as a headline has it."""
     queue = found.queue
     if found.gates:
-        return cause_of_gates(found.gates)[0]
+        then = f"; then: {obstacle(found)}" if found.would_go_to is None and found.funnel else ""
+        return f"{cause_of_gates(found.gates)[0]}{then}"
     if found.missing:
         return cause_of_missing(found.missing)[0]
     if found.group is not None and found.waits_for_group:
@@ -108,7 +109,8 @@ def remedy(found: PodDocument) -> str:
     if found.group is not None and found.waits_for_group:
         return found.group.remedy
     if found.gates:
-        return cause_of_gates(found.gates, found.pod.partition("/")[0])[1]
+        said = cause_of_gates(found.gates, found.pod.partition("/")[0])[1]
+        return "; ".join((said, *found.advice))
     if not found.is_ours:
         return remedy_elsewhere(found)
     if found.state == FITS:

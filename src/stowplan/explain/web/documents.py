@@ -42,6 +42,7 @@ from stowplan.explain.document.queue import (
     Latency,
     QueueDocument,
 )
+from stowplan.explain.explainers.causes import NEAREST
 from stowplan.explain.explainers.elsewhere import profile_for, unevaluated, with_profile_change
 from stowplan.explain.explainers.group import GroupExplainer
 from stowplan.explain.explainers.layered import with_layers
@@ -325,7 +326,7 @@ class Inspection:
             return found
         profile = profile_for(pod.spec.scheduler_name, scheduler.context.profiles)
         renamed = replace(pod, spec=replace(pod.spec, scheduler_name=profile))
-        tried = await self.explain(scheduler, table.info(renamed), nearest=0)
+        tried = await self.explain(scheduler, table.info(renamed), nearest=NEAREST)
         return with_profile_change(found, pod, tried, profile)
 
     @staticmethod
