@@ -13,7 +13,6 @@ from stowplan.explain.states import INCOMPLETE
 from stowplan.scheduler.table.changes import NO_ROWS
 from stowplan.simulate.cluster import Cluster
 from stowplan.simulate.counting import Count, Stop, count_more, refused, stop_of
-from stowplan.simulate.creation.applying import new_pods
 from stowplan.simulate.creation.manifests import Manifests
 from stowplan.simulate.creation.pods import PodSource, create_others
 from stowplan.simulate.creation.workloads import DAEMON_SET, Workload
@@ -115,7 +114,7 @@ def fit(
             return Fit([too_many], source, cluster.table.node_count)
         made = [_created(cluster, one, replicas) for one in manifests.workloads]
         eligible = [_feasible(cluster, one.pods) for one in made]
-        together = cluster.schedule([pod for one in made for pod in one.pods], preempt=preempt)
+        together = _scheduled(cluster, made, preempt)
         found = []
         for one, rows in zip(made, eligible, strict=True):
             result = _shared(one, together)
@@ -154,8 +153,14 @@ class _Created(NamedTuple):
 
     workload: Workload
     asked: int
+    source: PodSource
     pods: list[Pod]
-    refusal: Refusal | None
+
+    @property
+    def refusal(self) -> Refusal | None:
+        if not self.source.refusal:
+            return None
+        return Refusal(self.workload.title, max(self.asked - len(self.pods), 1), self.source.refusal)
 
 
 def _too_many(cluster: Cluster, workloads: Sequence[Workload], replicas: int | None) -> WorkloadFit | None:
@@ -176,17 +181,32 @@ def _too_many(cluster: Cluster, workloads: Sequence[Workload], replicas: int | N
 
 def _created(cluster: Cluster, workload: Workload, replicas: int | None) -> _Created:
     asked = workload.replicas if replicas is None else replicas
-    outcome = Outcome()
+    source = PodSource(cluster, workload)
+    if workload.kind == DAEMON_SET:
+        pods = source.create(asked)
+        return _Created(workload, max(len(pods), len(workload.nodes(cluster.nodes))), source, pods)
     table = cluster.table
     slots = int(table.allowed_pods[table.valid].sum())
-    most = asked if workload.kind == DAEMON_SET else min(asked, max(slots, _LARGE) + 1)
-    pods = new_pods(cluster, workload, most, outcome)
-    refusal = outcome.refused[0] if outcome.refused else None
-    if refusal is not None and workload.kind != DAEMON_SET:
-        refusal = refusal._replace(pods=asked - len(pods))
-    if workload.kind == DAEMON_SET:
-        asked = len(pods) + (0 if refusal is None else refusal.pods)
-    return _Created(workload, asked, pods, refusal)
+    return _Created(workload, asked, source, source.create(min(asked, max(slots, _LARGE) + 1)))
+
+
+def _scheduled(cluster: Cluster, made: Sequence[_Created], preempt: bool) -> Outcome:
+    """Schedule all pods. Evictions give room back to quotas: controllers create what was refused then."""
+    together = cluster.schedule([pod for one in made for pod in one.pods], preempt=preempt)
+    gone = len(together.lost)
+    while gone and any(one.source.refusal for one in made):
+        more: list[Pod] = []
+        for one in made:
+            if one.source.refusal:
+                created = one.source.again(one.asked - len(one.pods))
+                one.pods.extend(created)
+                more += created
+        if not more:
+            break
+        later = cluster.schedule(more, preempt=preempt)
+        together.extend(later)
+        gone = len(later.lost)
+    return together
 
 
 def _counted(cluster: Cluster, workload: Workload, limit: int | None) -> Count:

@@ -89,6 +89,11 @@ class PodSource:
                 self.refusal = error.message
         return found
 
+    def again(self, count: int) -> list[Pod]:
+        """The same after a refusal, as controllers try again: quotas may have room now."""
+        self.refusal = ""
+        return self.create(count)
+
     def endless(self) -> Iterator[Pod]:
         """Pods without end, or until the API server refuses one; made by the hundred."""
         size = 1
@@ -141,7 +146,8 @@ class PodSource:
         workload, taken = self.workload, self._cluster.has_pod
         if workload.kind == DAEMON_SET:
             for number, node in enumerate(workload.nodes(self._cluster.nodes)):
-                yield number, f"{workload.name}-{node}"
+                if not taken(f"{workload.namespace}/{workload.name}-{node}"):
+                    yield number, f"{workload.name}-{node}"
             return
         first = self._number == workload.first
         if (
