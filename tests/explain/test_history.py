@@ -139,14 +139,14 @@ def test_pods_that_are_placed_while_causes_are_found_are_no_error() -> None:
             for made in pods:
                 store.create(PODS, made)
             await eventually(lambda: inspection.lanes()["unschedulable"] == len(pods))
-            explain = inspection._explain
+            explain = inspection.explain
 
-            async def after_they_were_placed(*arguments: Any) -> Any:
+            async def after_they_were_placed(*arguments: Any, **about: Any) -> Any:
                 await eventually(lambda: len(scheduler.context.cache.table.pods) == len(pods))
                 await eventually(lambda: not scheduler.context.cache.assumed)
-                return await explain(*arguments)
+                return await explain(*arguments, **about)
 
-            inspection._explain = after_they_were_placed  # type: ignore[method-assign, assignment]
+            inspection.explain = after_they_were_placed  # type: ignore[method-assign]
             asking = asyncio.ensure_future(inspection.pending({NAMESPACE}))
             await asyncio.sleep(0)
             large = document(node(1))
