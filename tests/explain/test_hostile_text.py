@@ -14,11 +14,13 @@ import stowplan.cli
 from stowplan.cli.main import stowplan as command
 from stowplan.explain.document.pending import Cause, PendingDocument
 from stowplan.explain.document.queue import Board, QueueEntry
+from stowplan.explain.document.workload import WorkloadChange, WorkloadDocument
 from stowplan.explain.layout import Palette, cleaned, middle, safe, table, visible
 from stowplan.explain.report import Report, Table, Text
 from stowplan.explain.report.terminal import render as render_report
 from stowplan.explain.terminal.board import render as render_board
 from stowplan.explain.terminal.pending import render_pending
+from stowplan.explain.terminal.workload import render_workload
 from stowplan.gocompat import quoting
 from stowplan.runtime.logs.formats import JsonFormat, TextFormat, source_of
 
@@ -75,14 +77,25 @@ def reports() -> list[str]:
     cause = Cause((hostile(),), 1, hostile(), hostile(), hostile())
     waiting = QueueEntry(pod=hostile(), cause=hostile(), brief=hostile(), since=None)
     board = Board(title=hostile(), source=hostile(), causes=(cause,), oldest=(waiting,))
+    workload = WorkloadDocument(
+        workload=hostile(),
+        kind=hostile(),
+        state="waiting",
+        source=hostile(),
+        headline=hostile(),
+        remedy=hostile(),
+        changes=(WorkloadChange("quota", hostile(), hostile()),),
+        causes=(cause,),
+    )
     return [
         "\n".join(render_report(text)),
         "\n".join(render_board(board, None, now=0.0)),
         render_pending(PendingDocument(pods=1, causes=(cause,), source=hostile(), headline=hostile())),
+        render_workload(workload),
     ]
 
 
-@pytest.mark.parametrize("text", reports(), ids=["report", "board", "pending"])
+@pytest.mark.parametrize("text", reports(), ids=["report", "board", "pending", "workload"])
 def test_no_renderer_lets_through_what_is_not_seen(text: str) -> None:
     assert not hidden_in(text)
     assert "\\u202e" in text
