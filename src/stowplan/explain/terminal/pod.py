@@ -138,7 +138,8 @@ def _helps(found: PodDocument, palette: Palette) -> list[str]:
         return lines + [
             f"  {one.text} in {one.domain}" if one.domain else f"  {one.text}" for one in group.changes
         ]
-    if not found.changes and (found.would_go_to is not None or not found.is_ours or not found.funnel):
+    held = found.gates or found.would_go_to is not None or not found.is_ours
+    if not found.changes and (held or not found.funnel):
         return []
     for advice in found.advice:
         lines += hanging(palette.paint("helped by: ", "green"), advice)
