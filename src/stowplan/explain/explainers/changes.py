@@ -51,6 +51,8 @@ _TRIAL: Final = 0.01
 """Seconds that a trial counts where time stands still: explanations of files repeat themselves."""
 NEAREST: Final = 64
 """Nodes that are asked for remedies, the nearest first."""
+MEANT: Final = 16
+"""Nodes of those with the same obstacle that are asked for remedies, the nearest first."""
 TRIES: Final = 6
 """Proposals of one kind that are tried before the kind is given up."""
 SHAPES: Final = 6
@@ -145,7 +147,11 @@ class Changes:
         Between two steps others may run: every proposal is tried on the state there is then. None is a step
         that found nothing.
         """
-        proposals = list(self._proposals(meant, near_misses))
+        proposals: list[Proposal] = []
+        for one in self._proposals(meant, near_misses):
+            if one is not None:
+                proposals.append(one)
+            yield None
         keeping = [one for one in proposals if one.rank < _ABANDON]
         yield from self._noted(self._singles(keeping))
         rows = [row for one in meant.blocked() for row in one.rows]
@@ -190,13 +196,15 @@ class Changes:
 
     # Changes of the pod, proposed by plugins
 
-    def _proposals(self, meant: NodesMeant, near_misses: Sequence[NearRow]) -> Iterator[Proposal]:
-        """Remedies for nodes that are meant, and for those that only one filter rejects."""
+    def _proposals(self, meant: NodesMeant, near_misses: Sequence[NearRow]) -> Iterator[Proposal | None]:
+        """Remedies for nodes that are meant, and for those that one filter rejects; None after each node."""
         seen: set[tuple[str, str]] = set()
         wanted = [
-            (row, name, True) for one in meant.blocked() for row in one.rows[:NEAREST] for name in one.plugins
+            (row, name, True) for one in meant.blocked() for row in one.rows[:MEANT] for name in one.plugins
         ]
-        wanted += [(near.row, near.miss.plugin, False) for near in near_misses[:NEAREST]]
+        known = set(meant.rows.tolist())
+        others = [near for near in near_misses if near.row not in known][:NEAREST]
+        wanted += [(near.row, near.miss.plugin, False) for near in others]
         for row, name, is_meant in wanted:
             plugin = self._framework.plugins.get(name)
             if isinstance(plugin, RemedyPlugin):
@@ -204,6 +212,7 @@ class Changes:
                     if (remedy.kind, remedy.text) not in seen and self._wider.allows(remedy, self._table):
                         seen.add((remedy.kind, remedy.text))
                         yield Proposal(remedy, self._table.name_of(row), is_meant)
+            yield None
 
     def _singles(self, proposals: Iterable[Proposal]) -> Iterator[tuple[float, Change] | None]:
         by_kind: dict[tuple[float, str], list[Proposal]] = {}
@@ -310,11 +319,12 @@ class Changes:
                 continue
             meant = NodesMeant(Rejections(evaluation))
             if not self.second and first.rank == _CORRECT:
-                self.second = [group for group in meant.groups() if group.meant]
+                self.second = [one for one in meant.groups() if one is not None and one.meant]
             rest = Changes(self._framework, evaluation, self._nominations, self._wider)
             rest._budget = self._budget
             found = None
-            kept = [one for one in rest._proposals(meant, ()) if one.rank < _GROW or one.rank == _ABANDON]
+            kept = [one for one in rest._proposals(meant, ()) if one is not None]
+            kept = [one for one in kept if one.rank < _GROW or one.rank == _ABANDON]
             for one in rest._singles(kept):
                 yield None
                 if one is not None and one[1].patch is not None and not one[1].claim:

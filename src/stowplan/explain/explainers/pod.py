@@ -109,7 +109,12 @@ class Explainer:
             return (yield from self._rejected_outright(info, found, evaluation))
         meant = NodesMeant(rejections)
         yield None
-        found = replace(found, groups_of_nodes=tuple(meant.groups()))
+        groups = []
+        for group in meant.groups():
+            if group is not None:
+                groups.append(group)
+            yield None
+        found = replace(found, groups_of_nodes=tuple(groups))
         near = yield from rejections.near_miss_steps(nearest)
         found = replace(
             found, near_misses=tuple(one.miss for one in near), near_miss_count=rejections.near_miss_count

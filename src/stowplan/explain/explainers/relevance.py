@@ -6,7 +6,7 @@ resource, device or volume, the taints that it tolerates. Nodes that pass all of
 rules them out is the cause. Where none passes, the first of these demands that no node meets is the cause.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -40,7 +40,17 @@ class Blocked(NamedTuple):
 
     plugins: tuple[str, ...]
     rows: tuple[int, ...]
-    size: float
+    sizes: tuple[float, ...]
+    """How much each row lacks."""
+
+    @property
+    def size(self) -> float:
+        return self.sizes[0] if self.sizes else 1.0
+
+    def only(self, rows: Collection[int]) -> "Blocked":
+        """The same for some of the rows, in the same order."""
+        kept = [(row, size) for row, size in zip(self.rows, self.sizes, strict=True) if row in rows]
+        return Blocked(self.plugins, tuple(row for row, _ in kept), tuple(size for _, size in kept))
 
 
 class NodesMeant:
@@ -141,23 +151,31 @@ class NodesMeant:
         for name in names:
             sizes = np.maximum(sizes, self._sizes(name, rows))
         order = np.argsort(sizes, kind="stable")
-        least = float(sizes[order[0]]) if len(rows) else 1.0
-        return Blocked(tuple(names), tuple(rows[order].tolist()), least)
+        return Blocked(tuple(names), tuple(rows[order].tolist()), tuple(sizes[order].tolist()))
 
     def _sizes(self, name: str, rows: Rows) -> FloatArray:
+        """How much each row lacks: everything, if it has nothing of the kind that the pod wants."""
         plugin = self._rejections.plugin(name)
+        sizes = np.ones(len(rows))
         if isinstance(plugin, ShortfallSizesPlugin):
-            return plugin.shortfall_sizes(self._cycle, self._cycle.pod, rows)
+            near = self._relevance[name][rows] != Relevance.KIND
+            if near.any():
+                sizes[near] = plugin.shortfall_sizes(self._cycle, self._cycle.pod, rows[near])
+            return sizes
         told = self._shortfall(name, rows[:1])
-        return np.full(len(rows), 1.0 if told is None else told.size)
+        return sizes if told is None else np.full(len(rows), told.size)
 
     # In words
 
-    def groups(self) -> Iterator[NodeGroup]:
-        """The groups of nodes that are meant, then the others."""
+    def groups(self) -> Iterator[NodeGroup | None]:
+        """The groups of nodes that are meant, then the others; None is a step without one."""
         for one in self.blocked():
             yield from self._groups_of(one, meant=True)
-        found = [group for one in self.others() for group in self._groups_of(one, meant=False)]
+        yield None
+        found: list[NodeGroup] = []
+        for one in self.others():
+            found += self._groups_of(one, meant=False)
+            yield None
         yield from sorted(found, key=lambda group: group.size)[:_OTHER_GROUPS]
 
     def _groups_of(self, blocked: Blocked, *, meant: bool) -> Iterator[NodeGroup]:
@@ -175,8 +193,8 @@ class NodesMeant:
             yield whole
             return
         for rows in pools.values():
-            ordered = self._nearest_first(blocked.plugins, np.array(rows, dtype=np.intp))
-            yield self._group(ordered.plugins, ordered.rows, meant, ordered.size)
+            part = blocked.only(set(rows))
+            yield self._group(part.plugins, part.rows, meant, part.size)
 
     def _parts(self, blocked: Blocked) -> list[Blocked]:
         """Rows by the kind of their obstacle, where one filter has several."""
@@ -188,7 +206,7 @@ class NodesMeant:
         distinct = list(dict.fromkeys(kinds.tolist()))
         if len(distinct) == 1:
             return [blocked]
-        return [self._nearest_first(blocked.plugins, rows[kinds == kind]) for kind in distinct]
+        return [blocked.only(set(rows[kinds == kind].tolist())) for kind in distinct]
 
     def _group(self, plugins: Sequence[str], rows: Sequence[int], meant: bool, size: float) -> NodeGroup:
         told: dict[Obstacle, None] = {}

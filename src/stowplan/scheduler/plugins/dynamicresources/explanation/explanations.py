@@ -47,8 +47,8 @@ from stowplan.scheduler.table.devices import DeviceRef
 from stowplan.scheduler.table.table import ClusterTable
 
 CUT: Final = "the search was cut after half a second: too many combinations of devices to look at all of them"
-_COMPARED: Final = 32
-"""Nodes whose reasons are compared in words: each takes about a millisecond."""
+_COMPARED: Final = 4
+"""Nodes whose reasons are compared in words: each may take many milliseconds."""
 _NEARLY_NOTHING: Final = 0.05
 """Shortfall of a node that has enough free devices, though not the right ones."""
 
@@ -94,6 +94,13 @@ class DeviceExplanations:
     def relevance(self, state: StateData | None, rows: Rows) -> "npt.NDArray[np.int64]":
         """Nodes without any device that is free or taken are of another kind."""
         found = np.full(len(rows), Relevance.STATE, dtype=np.int64)
+        slices = [view.slice.spec for view in self._devices.slices.all()]
+        having = {spec.node_name for spec in slices}
+        if state is not None and all(spec.node_name for spec in slices):
+            claims = self._verdicts.claims_on(state, int(rows[0])) if len(rows) else []
+            missing = [self._table.name_of(row) not in having for row in rows.tolist()]
+            found[np.array(missing, dtype=np.bool_) & bool(claims)] = Relevance.KIND
+            return found
         for place, row in enumerate(rows.tolist()):
             node = self._table.nodes[row]
             if state is None or node is None:
