@@ -78,7 +78,8 @@ def helps(found: PodDocument) -> str:
         return "add what is missing to the dump"
     texts = [*found.advice, *(change.text for change in found.changes)][:SHOWN]
     if found.too_large and len(texts) < SHOWN:
-        texts.append("a larger node type")
+        unknown = [one.resource for one in found.too_large if one.largest == "0"]
+        texts.append(f"nodes that have {' and '.join(unknown)}" if unknown else "a larger node type")
     if not texts and found.rejected_outright:
         texts = objects_awaited(found.wakes)[:SHOWN]
     return ", or ".join(texts) or NO_CHANGE
