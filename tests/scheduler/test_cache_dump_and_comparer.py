@@ -7,7 +7,7 @@ import signal
 from scheduler.live_scheduler import World, live, node, pod
 from stowplan.api.catalogue import NODES, PODS
 from stowplan.runtime.clock import RealClock
-from stowplan.scheduler.debugger import Comparison
+from stowplan.scheduler.debugger import CacheComparison
 from waiting import PATIENCE, eventually
 
 
@@ -17,7 +17,7 @@ def test_a_scheduler_that_heard_everything_believes_what_is_so() -> None:
         await world.add_pod("p")
         await world.add_pod("waits", cpu="100")
         await world.add_pod("others", schedulerName="somebody-else")
-        assert world.scheduler.debugger.compare() == Comparison()
+        assert world.scheduler.debugger.compare() == CacheComparison()
         assert (await world.scheduler.debugger.compare_with_server()).is_equal
         assert list(world.scheduler.debugger.compare().lines()) == []
 
@@ -34,7 +34,7 @@ def test_what_was_not_heard_of_yet_is_missed_and_what_is_gone_is_redundant() -> 
         world.delete_pod("p")
         fresh = world.put_pod("fresh")
         found = await world.scheduler.debugger.compare_with_server()
-        assert found == Comparison(
+        assert found == CacheComparison(
             missed_nodes=("new",),
             redundant_nodes=("gone",),
             missed_pods=(fresh["metadata"]["uid"],),

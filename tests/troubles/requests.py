@@ -10,7 +10,7 @@ from multidict import CIMultiDict
 from localcluster.controllers.stories.transports import request_by_hand
 from stowplan.client.http import Address, HttpClient, Identity, Server, Trust, errors
 from stowplan.client.http.body import Body
-from stowplan.client.http.connection import Answer
+from stowplan.client.http.connection import HttpAnswer
 from stowplan.localcluster.apiserver.handler import RequestHandler
 from stowplan.localcluster.up import LocalCluster
 from stowplan.runtime.clock import Clock
@@ -64,7 +64,7 @@ class _Handlers:
         repeatable: bool = False,
         once: bool = False,
         taken: Body | None = None,
-    ) -> Answer:
+    ) -> HttpAnswer:
         headers = dict(self._headers)
         if body:
             headers |= {"Content-Type": content_type, "Content-Length": str(len(body))}
@@ -75,7 +75,7 @@ class _Handlers:
             text = response.body or b""
         else:
             text = b"".join(pieces.written)
-        answer = Answer(response.status, (text,), None)
+        answer = HttpAnswer(response.status, (text,), None)
         if not 200 <= response.status < 300:
             raise errors.refused(method, answer)
         if taken is not None:

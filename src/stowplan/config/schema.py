@@ -31,7 +31,6 @@ from stowplan.gocompat.types import (
     Bool,
     Bytes,
     DurationString,
-    Field,
     Float32,
     GoType,
     Int,
@@ -39,6 +38,7 @@ from stowplan.gocompat.types import (
     MapOf,
     RawExtension,
     String,
+    StructField,
     StructOf,
 )
 from stowplan.scheduler.framework.interface import MULTI_POINT
@@ -55,20 +55,20 @@ _BOOL = Bool()
 _INT32 = Int(32)
 _INT64 = Int(64)
 _SPAN = DurationString()
-_TYPE_META = tuple(Field(name, _TEXT, embedded=("TypeMeta",)) for name in ("apiVersion", "kind"))
+_TYPE_META = tuple(StructField(name, _TEXT, embedded=("TypeMeta",)) for name in ("apiVersion", "kind"))
 
 
-def _always(name: str, go_type: GoType) -> Field:
+def _always(name: str, go_type: GoType) -> StructField:
     """A field that is written even when empty."""
-    return Field(name, go_type, omit_empty=False)
+    return StructField(name, go_type, omit_empty=False)
 
 
-def _optional(name: str, go_type: GoType, embedded: tuple[str, ...] = ()) -> Field:
+def _optional(name: str, go_type: GoType, embedded: tuple[str, ...] = ()) -> StructField:
     """A field that distinguishes absent from zero."""
-    return Field(name, go_type, pointer=True, embedded=embedded)
+    return StructField(name, go_type, pointer=True, embedded=embedded)
 
 
-def _core(cls: type, *fields: Field) -> StructOf:
+def _core(cls: type, *fields: StructField) -> StructOf:
     return StructOf("v1", cls, *fields)
 
 
@@ -76,12 +76,12 @@ _NODE_SELECTOR_REQUIREMENT = _core(
     NodeSelectorRequirement,
     _always("key", _TEXT),
     _always("operator", String("v1.NodeSelectorOperator")),
-    Field("values", ListOf(_TEXT)),
+    StructField("values", ListOf(_TEXT)),
 )
 _NODE_SELECTOR_TERM = _core(
     NodeSelectorTerm,
-    Field("matchExpressions", ListOf(_NODE_SELECTOR_REQUIREMENT)),
-    Field("matchFields", ListOf(_NODE_SELECTOR_REQUIREMENT)),
+    StructField("matchExpressions", ListOf(_NODE_SELECTOR_REQUIREMENT)),
+    StructField("matchFields", ListOf(_NODE_SELECTOR_REQUIREMENT)),
 )
 _NODE_AFFINITY = _core(
     NodeAffinity,
@@ -89,7 +89,7 @@ _NODE_AFFINITY = _core(
         "requiredDuringSchedulingIgnoredDuringExecution",
         _core(NodeSelector, _always("nodeSelectorTerms", ListOf(_NODE_SELECTOR_TERM))),
     ),
-    Field(
+    StructField(
         "preferredDuringSchedulingIgnoredDuringExecution",
         ListOf(
             _core(
@@ -102,15 +102,15 @@ _NODE_AFFINITY = _core(
 )
 _LABEL_SELECTOR = _core(
     LabelSelector,
-    Field("matchLabels", MapOf(_TEXT)),
-    Field(
+    StructField("matchLabels", MapOf(_TEXT)),
+    StructField(
         "matchExpressions",
         ListOf(
             _core(
                 LabelSelectorRequirement,
                 _always("key", _TEXT),
                 _always("operator", String("v1.LabelSelectorOperator")),
-                Field("values", ListOf(_TEXT)),
+                StructField("values", ListOf(_TEXT)),
             )
         ),
     ),
@@ -124,13 +124,13 @@ _TOPOLOGY_SPREAD_CONSTRAINT = _core(
     _optional("minDomains", _INT32),
     _optional("nodeAffinityPolicy", String("v1.NodeInclusionPolicy")),
     _optional("nodeTaintsPolicy", String("v1.NodeInclusionPolicy")),
-    Field("matchLabelKeys", ListOf(_TEXT)),
+    StructField("matchLabelKeys", ListOf(_TEXT)),
 )
-_RESOURCES = ListOf(_core(ResourceSpec, _always("name", _TEXT), Field("weight", _INT64)))
+_RESOURCES = ListOf(_core(ResourceSpec, _always("name", _TEXT), StructField("weight", _INT64)))
 _SHAPE = ListOf(_core(UtilizationShapePoint, _always("utilization", _INT32), _always("score", _INT32)))
 
 
-def _args(plugin: str, *fields: Field) -> StructOf:
+def _args(plugin: str, *fields: StructField) -> StructOf:
     return StructOf("v1", ARGS_TYPES[plugin], *_TYPE_META, *fields)
 
 
@@ -144,7 +144,7 @@ PLUGIN_ARGS: dict[str, StructOf] = {
         ),
         _args(
             "DynamicResources",
-            Field("filterTimeout", DurationString(optional=True), omit_empty=False, pointer=True),
+            StructField("filterTimeout", DurationString(optional=True), omit_empty=False, pointer=True),
             _optional("bindingTimeout", DurationString(optional=True)),
         ),
         _args(
@@ -156,33 +156,33 @@ PLUGIN_ARGS: dict[str, StructOf] = {
         _args("MaxEBSVolumeCount", _optional("maxVolumes", _INT32)),
         _args("MaxGCEPDVolumeCount", _optional("maxVolumes", _INT32)),
         _args("NodeAffinity", _optional("addedAffinity", _NODE_AFFINITY)),
-        _args("NodeResourcesBalancedAllocation", Field("resources", _RESOURCES)),
+        _args("NodeResourcesBalancedAllocation", StructField("resources", _RESOURCES)),
         _args(
             "NodeResourcesFit",
-            Field("ignoredResources", ListOf(_TEXT)),
-            Field("ignoredResourceGroups", ListOf(_TEXT)),
+            StructField("ignoredResources", ListOf(_TEXT)),
+            StructField("ignoredResourceGroups", ListOf(_TEXT)),
             _optional(
                 "scoringStrategy",
                 _core(
                     ScoringStrategy,
-                    Field("type", String("v1.ScoringStrategyType")),
-                    Field("resources", _RESOURCES),
+                    StructField("type", String("v1.ScoringStrategyType")),
+                    StructField("resources", _RESOURCES),
                     _optional(
                         "requestedToCapacityRatio",
-                        _core(RequestedToCapacityRatioParam, Field("shape", _SHAPE)),
+                        _core(RequestedToCapacityRatioParam, StructField("shape", _SHAPE)),
                     ),
                 ),
             ),
         ),
         _args(
             "PodTopologySpread",
-            Field("defaultConstraints", ListOf(_TOPOLOGY_SPREAD_CONSTRAINT)),
-            Field("defaultingType", String("v1.PodTopologySpreadConstraintsDefaulting")),
+            StructField("defaultConstraints", ListOf(_TOPOLOGY_SPREAD_CONSTRAINT)),
+            StructField("defaultingType", String("v1.PodTopologySpreadConstraintsDefaulting")),
         ),
         _args(
             "VolumeBinding",
             _optional("bindTimeoutSeconds", _INT64),
-            Field("shape", _SHAPE),
+            StructField("shape", _SHAPE),
         ),
     )
 }
@@ -191,7 +191,7 @@ PLUGIN_ARGS: dict[str, StructOf] = {
 _PLUGIN_SET = _core(
     PluginSet,
     *(
-        Field(name, ListOf(_core(Plugin, _always("name", _TEXT), _optional("weight", _INT32))))
+        StructField(name, ListOf(_core(Plugin, _always("name", _TEXT), _optional("weight", _INT32))))
         for name in ("enabled", "disabled")
     ),
 )
@@ -205,10 +205,10 @@ def _profile(sections: Container[str]) -> StructOf:
         Profile,
         _optional("schedulerName", _TEXT),
         _optional("percentageOfNodesToScore", _INT32),
-        _optional("plugins", _core(Plugins, *(Field(name, _PLUGIN_SET) for name in lists))),
-        Field(
+        _optional("plugins", _core(Plugins, *(StructField(name, _PLUGIN_SET) for name in lists))),
+        StructField(
             "pluginConfig",
-            ListOf(_core(PluginConfig, _always("name", _TEXT), Field("args", RawExtension()))),
+            ListOf(_core(PluginConfig, _always("name", _TEXT), StructField("args", RawExtension()))),
         ),
         name="KubeSchedulerProfile",
     )
@@ -217,30 +217,32 @@ def _profile(sections: Container[str]) -> StructOf:
 _EXTENDER = _core(
     Extender,
     _always("urlPrefix", _TEXT),
-    Field("filterVerb", _TEXT),
-    Field("preemptVerb", _TEXT),
-    Field("prioritizeVerb", _TEXT),
-    Field("weight", _INT64),
-    Field("bindVerb", _TEXT),
-    Field("enableHTTPS", _BOOL),
+    StructField("filterVerb", _TEXT),
+    StructField("preemptVerb", _TEXT),
+    StructField("prioritizeVerb", _TEXT),
+    StructField("weight", _INT64),
+    StructField("bindVerb", _TEXT),
+    StructField("enableHTTPS", _BOOL),
     _optional(
         "tlsConfig",
         StructOf(
             "v1",
             ExtenderTLS,
-            Field("insecure", _BOOL),
-            *(Field(name, _TEXT) for name in ("serverName", "certFile", "keyFile", "caFile")),
-            *(Field(name, Bytes()) for name in ("certData", "keyData", "caData")),
+            StructField("insecure", _BOOL),
+            *(StructField(name, _TEXT) for name in ("serverName", "certFile", "keyFile", "caFile")),
+            *(StructField(name, Bytes()) for name in ("certData", "keyData", "caData")),
             name="ExtenderTLSConfig",
         ),
     ),
-    Field("httpTimeout", _SPAN),
-    Field("nodeCacheCapable", _BOOL),
-    Field(
+    StructField("httpTimeout", _SPAN),
+    StructField("nodeCacheCapable", _BOOL),
+    StructField(
         "managedResources",
-        ListOf(_core(ExtenderManagedResource, _always("name", _TEXT), Field("ignoredByScheduler", _BOOL))),
+        ListOf(
+            _core(ExtenderManagedResource, _always("name", _TEXT), StructField("ignoredByScheduler", _BOOL))
+        ),
     ),
-    Field("ignorable", _BOOL),
+    StructField("ignorable", _BOOL),
 )
 _LEADER_ELECTION = StructOf(
     "v1alpha1",
@@ -275,9 +277,9 @@ def configuration(release: Release) -> StructOf:
         _optional("percentageOfNodesToScore", _INT32),
         _optional("podInitialBackoffSeconds", _INT64),
         _optional("podMaxBackoffSeconds", _INT64),
-        Field("profiles", ListOf(_profile(release.points))),
-        Field("extenders", ListOf(_EXTENDER)),
-        Field("delayCacheUntilActive", _BOOL),
+        StructField("profiles", ListOf(_profile(release.points))),
+        StructField("extenders", ListOf(_EXTENDER)),
+        StructField("delayCacheUntilActive", _BOOL),
         name=KIND,
     )
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
-from stowplan.api.releases import Choice, Gate, Release, differences
+from stowplan.api.releases import BehaviourChoice, Gate, Release, differences
 from stowplan.config.defaults import complete
 from stowplan.config.dump import dump
 from stowplan.config.legacy import PolicyFetch, to_v1_document
@@ -36,7 +36,7 @@ def upgrade_notes(document: bytes, before: FeatureGates, after: FeatureGates) ->
             yield f"{now.area}: {_changed(was, now)}"
 
 
-def _changed(was: Choice, now: Choice) -> str:
+def _changed(was: BehaviourChoice, now: BehaviourChoice) -> str:
     """A choice that changed: what is so now, what is no longer so, or both values."""
     if isinstance(now.value, bool):
         return now.sentence if now.value else f"no longer: {now.sentence}"

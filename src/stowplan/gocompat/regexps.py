@@ -62,11 +62,11 @@ class CharClass(NamedTuple):
         return found or any(test(character) for test in self.tests)
 
 
-class Node(NamedTuple):
+class PatternNode(NamedTuple):
     """A part of a pattern: `set`, `cat`, `alt`, `repeat` or `assert`."""
 
     kind: str
-    parts: "tuple[Node, ...]" = ()
+    parts: "tuple[PatternNode, ...]" = ()
     characters: CharClass = CharClass()
     least: int = 0
     most: int | None = None
@@ -74,7 +74,7 @@ class Node(NamedTuple):
     lazy: bool = False
 
 
-_NOTHING: Final = Node("cat")
+_NOTHING: Final = PatternNode("cat")
 _DIGITS: Final = (("0", "9"),)
 _WORD: Final = (("0", "9"), ("A", "Z"), ("_", "_"), ("a", "z"))
 _SPACE: Final = (("\t", "\n"), ("\f", "\r"), (" ", " "))
@@ -124,7 +124,7 @@ class _Parser:
         self._at = 0
         self._depth = 0
 
-    def parse(self) -> Node:
+    def parse(self) -> PatternNode:
         node, _ = self._alternatives(_Flags())
         if self._at < len(self._text):
             raise RegexpError("unexpected )", self._text)
@@ -138,17 +138,17 @@ class _Parser:
         self._at += len(expected) * found
         return found
 
-    def _alternatives(self, flags: _Flags) -> tuple[Node, _Flags]:
+    def _alternatives(self, flags: _Flags) -> tuple[PatternNode, _Flags]:
         branches = []
         while True:
             branch, flags = self._sequence(flags)
             branches.append(branch)
             if not self._take("|"):
                 break
-        return (branches[0] if len(branches) == 1 else Node("alt", tuple(branches))), flags
+        return (branches[0] if len(branches) == 1 else PatternNode("alt", tuple(branches))), flags
 
-    def _sequence(self, flags: _Flags) -> tuple[Node, _Flags]:
-        parts: list[Node] = []
+    def _sequence(self, flags: _Flags) -> tuple[PatternNode, _Flags]:
+        parts: list[PatternNode] = []
         while self._peek() not in ("", "|", ")"):
             start = self._at
             if self._peek() in "*+?" or self._repeat_count() is not None:
@@ -163,9 +163,9 @@ class _Parser:
                 continue
             self._at = start
             parts.append(self._repeated(self._atom(flags), flags))
-        return (parts[0] if len(parts) == 1 else Node("cat", tuple(parts))), flags
+        return (parts[0] if len(parts) == 1 else PatternNode("cat", tuple(parts))), flags
 
-    def _repeated(self, node: Node, flags: _Flags) -> Node:
+    def _repeated(self, node: PatternNode, flags: _Flags) -> PatternNode:
         before = ""
         while True:
             start = self._at
@@ -184,7 +184,7 @@ class _Parser:
             least, most = found
             if least > _MAX_REPEAT or (most or 0) > _MAX_REPEAT or (most is not None and most < least):
                 raise RegexpError("invalid repeat count", text)
-            node, before = Node("repeat", (node,), least=least, most=most, lazy=lazy), text
+            node, before = PatternNode("repeat", (node,), least=least, most=most, lazy=lazy), text
 
     def _repeat_count(self) -> "tuple[int, int | None] | None":
         """The bounds of `{2,5}`, None if that is not what stands here (then it is plain text)."""
@@ -218,7 +218,7 @@ class _Parser:
         self._at = end + 1
         return _with_flags(flags, letters)
 
-    def _atom(self, flags: _Flags) -> Node:
+    def _atom(self, flags: _Flags) -> PatternNode:
         start = self._at
         character = self._text[start]
         self._at += 1
@@ -226,19 +226,19 @@ class _Parser:
             case "(":
                 return self._group(flags, start)
             case "[":
-                return Node("set", characters=self._bracket(flags, start))
+                return PatternNode("set", characters=self._bracket(flags, start))
             case ".":
                 newline = () if flags.dot_newline else (("\n", "\n"),)
-                return Node("set", characters=CharClass(newline, negated=True))
+                return PatternNode("set", characters=CharClass(newline, negated=True))
             case "^":
-                return Node("assert", assertion="begin-line" if flags.multiline else "begin-text")
+                return PatternNode("assert", assertion="begin-line" if flags.multiline else "begin-text")
             case "$":
-                return Node("assert", assertion="end-line" if flags.multiline else "end-text")
+                return PatternNode("assert", assertion="end-line" if flags.multiline else "end-text")
             case "\\":
                 return self._escape(flags, start)
         return _literal(character, flags)
 
-    def _group(self, flags: _Flags, start: int) -> Node:
+    def _group(self, flags: _Flags, start: int) -> PatternNode:
         self._depth += 1
         if self._depth > _MAX_NESTING:
             raise RegexpError("expression nests too deeply", self._text)
@@ -271,21 +271,21 @@ class _Parser:
             raise RegexpError("missing argument to repetition operator", "?")
         raise RegexpError("invalid or unsupported Perl syntax", self._text[start : end + 1])
 
-    def _escape(self, flags: _Flags, start: int) -> Node:
+    def _escape(self, flags: _Flags, start: int) -> PatternNode:
         if self._at >= len(self._text):
             raise RegexpError("trailing backslash at end of expression", "")
         character = self._text[self._at]
         if character in _ASSERTIONS:
             self._at += 1
-            return Node("assert", assertion=_ASSERTIONS[character])
+            return PatternNode("assert", assertion=_ASSERTIONS[character])
         if self._take("Q"):
             end = self._text.find("\\E", self._at)
             quoted = self._text[self._at :] if end < 0 else self._text[self._at : end]
             self._at = len(self._text) if end < 0 else end + 2
-            return Node("cat", tuple(_literal(one, flags) for one in quoted))
+            return PatternNode("cat", tuple(_literal(one, flags) for one in quoted))
         found = self._class_escape(flags)
         if found is not None:
-            return Node("set", characters=found)
+            return PatternNode("set", characters=found)
         return _literal(self._character_escape(start), flags)
 
     def _class_escape(self, flags: _Flags) -> CharClass | None:
@@ -422,8 +422,8 @@ def _with_flags(flags: _Flags, letters: str) -> _Flags:
     return flags
 
 
-def _literal(character: str, flags: _Flags) -> Node:
-    return Node("set", characters=CharClass(((character, character),), fold=flags.fold))
+def _literal(character: str, flags: _Flags) -> PatternNode:
+    return PatternNode("set", characters=CharClass(((character, character),), fold=flags.fold))
 
 
 def _category(name: str) -> Test:
@@ -454,7 +454,7 @@ class _Builder:
         self.states.append(_State(characters, assertion, tuple(following)))
         return len(self.states) - 1
 
-    def build(self, node: Node, end: int) -> int:
+    def build(self, node: PatternNode, end: int) -> int:
         """The first state of a part that is followed by the state `end`."""
         match node.kind:
             case "set":
@@ -469,7 +469,7 @@ class _Builder:
                 return self.add(None, "", [self.build(part, end) for part in node.parts])
         return self._repeat(node, end)
 
-    def _repeat(self, node: Node, end: int) -> int:
+    def _repeat(self, node: PatternNode, end: int) -> int:
         part, least, most = node.parts[0], node.least, node.most
         if most is None:
             loop = self.add(None, "", ())

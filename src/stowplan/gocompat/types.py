@@ -346,7 +346,7 @@ class MapOf(GoType):
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class StructField:
     """A field of a struct.
 
     `omit_empty` fields are not written when empty: with the zero value, or, if a `pointer`, with None.
@@ -366,7 +366,7 @@ class StructOf(GoType):
     Fields without an attribute in the Python struct are checked and dropped.
     """
 
-    def __init__(self, package: str, cls: type[msgspec.Struct], *fields: Field, name: str = "") -> None:
+    def __init__(self, package: str, cls: type[msgspec.Struct], *fields: StructField, name: str = "") -> None:
         self.struct_name = name or cls.__name__
         self.name = f"{package}.{self.struct_name}"
         self.zero = cls()

@@ -23,7 +23,7 @@ _MISMATCH: Final = "Cache mismatch"
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class CacheComparison:
     """Where what is believed differs from what is so: nodes by name, pods by uid.
 
     `missed` are not known here, `redundant` are known only here. `wrong_totals` are nodes whose kept sums
@@ -38,7 +38,7 @@ class Comparison:
 
     @property
     def is_equal(self) -> bool:
-        return self == Comparison()
+        return self == CacheComparison()
 
     def lines(self) -> Iterator[str]:
         """The differences, a line each; none if there are none."""
@@ -62,11 +62,11 @@ class Debugger:
         self._context = context
         self._informers = informers
 
-    def compare(self) -> Comparison:
+    def compare(self) -> CacheComparison:
         """Compare what is believed with what the watches have told."""
         return self._compare(self._informers.nodes.objects.values(), self._informers.pods.objects.values())
 
-    async def compare_with_server(self) -> Comparison:
+    async def compare_with_server(self) -> CacheComparison:
         """Compare the cache with the current state of the API server. Raises ApiError.
 
         Events in transit show up as differences, so a single comparison of a busy cluster means little.
@@ -76,7 +76,7 @@ class Debugger:
         pods = await client.list(catalogue.PODS, Pod, selection=UNFINISHED)
         return self._compare(nodes.items, pods.items)
 
-    def _compare(self, nodes: Iterable[Node], pods: Iterable[Pod]) -> Comparison:
+    def _compare(self, nodes: Iterable[Node], pods: Iterable[Pod]) -> CacheComparison:
         context = self._context
         profiles = context.profiles
         known_nodes = {node.name for node in context.cache.nodes()}
@@ -86,7 +86,7 @@ class Debugger:
         told_pods = {
             pod.metadata.uid for pod in pods if pod.spec.node_name or pod.spec.scheduler_name in profiles
         }
-        return Comparison(
+        return CacheComparison(
             tuple(sorted(told_nodes - known_nodes)),
             tuple(sorted(known_nodes - told_nodes)),
             tuple(sorted(told_pods - known_pods - in_flight)),

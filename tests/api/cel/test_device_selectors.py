@@ -4,8 +4,8 @@ import pytest
 
 from stowplan.api.cel.devices import (
     FEATURES_1_37,
-    Device,
-    Features,
+    CelDevice,
+    CelFeatures,
     SelectorError,
     compile_selector,
     device_of,
@@ -26,7 +26,7 @@ GPU = device_of(
 )
 
 
-def result(expression: str, device: Device = GPU) -> bool | str:
+def result(expression: str, device: CelDevice = GPU) -> bool | str:
     match = compile_selector(expression).match(device)
     return match.matched if match.error is None else match.error
 
@@ -200,4 +200,4 @@ def test_lists_as_attributes_are_for_environments_that_have_them() -> None:
 
 def test_a_field_of_a_gate_that_is_off_is_not_there() -> None:
     with pytest.raises(SelectorError, match="undefined field 'allowMultipleAllocations'"):
-        compile_selector("device.allowMultipleAllocations", Features(consumable_capacity=False))
+        compile_selector("device.allowMultipleAllocations", CelFeatures(consumable_capacity=False))

@@ -14,7 +14,7 @@ from stowplan.client.http import AccessError, Address, HttpClient, Secret, Serve
 from stowplan.client.http.connection import Chunks, MalformedError, parse_head
 from stowplan.client.http.dialer import proxy_for
 from stowplan.client.http.transport import RateLimit
-from stowplan.client.http.watch import Lines
+from stowplan.client.http.watch import WatchLines
 from stowplan.localcluster.apiserver.server import self_signed
 from stowplan.runtime.clock import RealClock, VirtualClock, run
 
@@ -91,7 +91,7 @@ def test_a_chunk_that_does_not_end_where_it_says_is_malformed(ending: bytes) -> 
 @given(st.lists(st.text(alphabet="aé€\r ", max_size=20)), st.lists(st.integers(0, 10_000), max_size=30))
 def test_lines_are_the_same_wherever_they_are_cut(texts: list[str], places: list[int]) -> None:
     wanted = [text.encode() for text in texts]
-    lines = Lines()
+    lines = WatchLines()
     found: list[bytes] = []
     for piece in cut(b"".join(one + b"\n" for one in wanted) + b"unfinished", places):
         lines.feed(piece)

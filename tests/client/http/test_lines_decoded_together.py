@@ -11,7 +11,7 @@ from stowplan.api.catalogue import PODS
 from stowplan.api.meta import AnyObject, Object
 from stowplan.api.pod import Pod
 from stowplan.api.status import ApiError
-from stowplan.client.http.connection import Connection, Stream
+from stowplan.client.http.connection import Connection, HttpStream
 from stowplan.client.http.decoder import Decoding
 from stowplan.client.http.watch import HttpWatch
 from stowplan.client.interface import WatchEvent
@@ -48,7 +48,7 @@ def seen(lines: bytes, places: list[int], cls: type[Object], at_once: int) -> li
     shown: list[object] = []
 
     async def main() -> None:
-        async def begin(stream: Stream) -> Connection:
+        async def begin(stream: HttpStream) -> Connection:
             for start, end in zip([0, *ends], ends, strict=False):
                 stream.feed(lines[start:end])
             stream.end("")

@@ -18,7 +18,7 @@ from stowplan.client.http import Address
 from stowplan.client.http.body import Body
 from stowplan.client.http.connection import LostError
 from stowplan.client.http.dialer import Dialer
-from stowplan.client.http.pool import Pool
+from stowplan.client.http.pool import ConnectionPool
 from stowplan.client.http.requests import Common, Message
 from stowplan.runtime.clock import RealClock
 from waiting import PATIENCE, eventually
@@ -146,7 +146,7 @@ def test_a_list_that_falls_silent_through_an_outage_has_not_come() -> None:
         server = ChoosingServer(lambda method, target: half)
         async with server:
             address = Address.parse(server.url)
-            pool, body = Pool(Dialer(address, None), timeout=60), Body()
+            pool, body = ConnectionPool(Dialer(address, None), timeout=60), Body()
             message = Message(Common("GET", address, []), "/api/v1/pods")
             request = asyncio.create_task(pool.exchange(message, body))
             await eventually(lambda: body.size > 0)

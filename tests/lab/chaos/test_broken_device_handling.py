@@ -8,7 +8,7 @@ import pytest
 from stowplan.lab.chaos import devicechecks, execute, plan_of
 from stowplan.scheduler.plugins.dynamicresources import DynamicResources, binder
 from stowplan.scheduler.plugins.dynamicresources.allocation.capacity import CapacityRules
-from stowplan.scheduler.plugins.dynamicresources.allocation.choice import Choice
+from stowplan.scheduler.plugins.dynamicresources.allocation.choice import DeviceChoice
 from stowplan.scheduler.plugins.dynamicresources.reservations import Reservations
 from stowplan.scheduler.table.devices import Claims
 
@@ -35,8 +35,8 @@ def _take_lost_answers_for_failures(patch: pytest.MonkeyPatch) -> None:
 
 
 def _do_not_look_at_counters(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Choice, "_draw_counters", lambda self, ref: True)
-    patch.setattr(Choice, "_change_counters", lambda self, ref, sign: None)
+    patch.setattr(DeviceChoice, "_draw_counters", lambda self, ref: True)
+    patch.setattr(DeviceChoice, "_change_counters", lambda self, ref, sign: None)
 
 
 def _do_not_look_at_capacity(patch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from stowplan.localcluster.controllers.workloads.replicaset import pods_to_delet
 from stowplan.localcluster.controllers.workloads.rollout import (
     DESIRED_REPLICAS,
     MAX_REPLICAS,
-    Part,
+    RolloutPart,
     RolloutStrategy,
     annotations_for,
     find_new,
@@ -27,11 +27,11 @@ from stowplan.localcluster.controllers.workloads.rollout import (
 
 def part(
     name: str, replicas: int, available: int | None = None, age: int = 0, most: int | None = None
-) -> Part:
+) -> RolloutPart:
     metadata: Json = {"name": name, "creationTimestamp": f"2026-01-01T00:00:{age:02}Z"}
     if most is not None:
         metadata["annotations"] = {MAX_REPLICAS: str(most), DESIRED_REPLICAS: str(most)}
-    return Part({"metadata": metadata}, replicas, replicas if available is None else available)
+    return RolloutPart({"metadata": metadata}, replicas, replicas if available is None else available)
 
 
 def deployment(replicas: int = 4, **spec: Any) -> Json:
@@ -203,7 +203,7 @@ def test_pods_that_are_on_their_way_out_do_not_count_as_available(
         "spec": {"replicas": spec},
         "status": {"availableReplicas": available},
     }
-    assert Part.of(found).available == counted
+    assert RolloutPart.of(found).available == counted
 
 
 def test_pods_that_are_missed_least_go_first() -> None:

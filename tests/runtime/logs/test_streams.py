@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from stowplan.runtime.logs import LogSettings, Routing, logger_for
-from stowplan.runtime.logs.streams import Stream, to_descriptor
+from stowplan.runtime.logs.streams import LogStream, to_descriptor
 from waiting import PATIENCE
 
 SOON = 60.0
@@ -51,7 +51,7 @@ class Gate:
 
 
 def test_lines_are_written_soon_without_being_asked_for(pipe: Pipe) -> None:
-    stream = Stream(to_descriptor(pipe.writer))
+    stream = LogStream(to_descriptor(pipe.writer))
     stream.put("one\n")
     stream.put("two\n")
     assert os.read(pipe.reader, 100) == b"one\ntwo\n"
@@ -59,7 +59,7 @@ def test_lines_are_written_soon_without_being_asked_for(pipe: Pipe) -> None:
 
 def test_lines_said_together_are_written_together() -> None:
     written: list[bytes] = []
-    stream = Stream(written.append)
+    stream = LogStream(written.append)
     for number in range(1000):
         stream.put(f"{number}\n")
     assert stream.flush(SOON)
@@ -69,7 +69,7 @@ def test_lines_said_together_are_written_together() -> None:
 
 def test_several_threads_may_speak() -> None:
     written: list[bytes] = []
-    stream = Stream(written.append)
+    stream = LogStream(written.append)
 
     def speak(name: int) -> None:
         for number in range(500):
@@ -89,7 +89,7 @@ def test_several_threads_may_speak() -> None:
 
 def test_somebody_who_speaks_may_be_interrupted_by_himself() -> None:
     written: list[bytes] = []
-    stream = Stream(written.append)
+    stream = LogStream(written.append)
 
     class Interrupted(str):
         def __len__(self) -> int:
@@ -126,7 +126,7 @@ def test_a_stuck_reader_costs_lines_and_they_are_counted() -> None:
 
 
 def test_a_reader_that_is_gone_is_none_of_our_business(pipe: Pipe) -> None:
-    stream = Stream(to_descriptor(pipe.writer))
+    stream = LogStream(to_descriptor(pipe.writer))
     os.close(pipe.reader)
     stream.put("one\n")
     assert stream.flush(SOON)
@@ -138,7 +138,7 @@ def test_a_reader_that_is_gone_is_none_of_our_business(pipe: Pipe) -> None:
 
 def test_a_descriptor_that_does_not_block_gets_all_of_it(pipe: Pipe) -> None:
     os.set_blocking(pipe.writer, False)
-    stream = Stream(to_descriptor(pipe.writer))
+    stream = LogStream(to_descriptor(pipe.writer))
     text = "y" * 500_000
     stream.put(f"{text}\n")
     read = b""
@@ -177,7 +177,7 @@ def test_problems_and_the_rest_go_their_ways_when_streams_are_split() -> None:
 
 def test_info_lines_are_held_back_until_there_are_enough_of_them_or_it_is_time() -> None:
     written: list[bytes] = []
-    stream = Stream(written.append, pause=60, held=100)
+    stream = LogStream(written.append, pause=60, held=100)
     stream.put("x" * 60 + "\n")
     time.sleep(0.1)
     assert not written
@@ -186,7 +186,7 @@ def test_info_lines_are_held_back_until_there_are_enough_of_them_or_it_is_time()
     while not written and time.monotonic() < deadline:
         time.sleep(0.01)
     assert len(b"".join(written)) == 122
-    short = Stream(written.append, pause=0.05, held=100)
+    short = LogStream(written.append, pause=0.05, held=100)
     short.put("z\n")
     assert short.flush(SOON)
     assert written[-1] == b"z\n"

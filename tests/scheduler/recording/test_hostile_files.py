@@ -18,8 +18,8 @@ from scheduler.recording.small import record_small
 from stowplan.scheduler.recording import decisions
 from stowplan.scheduler.recording.files import (
     MAGIC,
+    EntryKind,
     Header,
-    Kind,
     RecordingError,
     encode_block,
     first_bytes,
@@ -80,27 +80,28 @@ RECORDINGS: dict[str, Callable[[], bytes]] = {
     "no list of entries": lambda: header() + raw_block(zlib.compress(b"\x05")),
     "an entry nested deeply": lambda: header() + encode_block(b"\x95\x01\x00\x00\x00" + DEEP, 1),
     "a header nested deeply": lambda: MAGIC + b"1\n" + raw_block(zlib.compress(b"\x81\xa1x" + DEEP)),
-    "a resource that is not there": lambda: header() + block((Kind.EVENT, 0, 5, 0, POD)),
-    "a resource by name": lambda: header() + block((Kind.EVENT, 0, "pods", 0, POD)),
-    "a negative resource": lambda: header() + block((Kind.EVENT, 0, -1, 0, POD)),
-    "time that goes back": lambda: header() + block((Kind.EVENT, -5, 0, 0, POD)),
-    "time without end": lambda: header() + block((Kind.EVENT, 2**62, 0, 0, POD)),
-    "much time, little by little": lambda: header() + block(*[(Kind.EVENT, 2**51, 0, 0, POD)] * 2),
-    "an object that is none": lambda: header() + block((Kind.EVENT, 0, 0, 0, 5)),
+    "a resource that is not there": lambda: header() + block((EntryKind.EVENT, 0, 5, 0, POD)),
+    "a resource by name": lambda: header() + block((EntryKind.EVENT, 0, "pods", 0, POD)),
+    "a negative resource": lambda: header() + block((EntryKind.EVENT, 0, -1, 0, POD)),
+    "time that goes back": lambda: header() + block((EntryKind.EVENT, -5, 0, 0, POD)),
+    "time without end": lambda: header() + block((EntryKind.EVENT, 2**62, 0, 0, POD)),
+    "much time, little by little": lambda: header() + block(*[(EntryKind.EVENT, 2**51, 0, 0, POD)] * 2),
+    "an object that is none": lambda: header() + block((EntryKind.EVENT, 0, 0, 0, 5)),
     "an unknown entry": lambda: header() + block((99, 0)),
-    "a flush by name": lambda: header() + block((Kind.FLUSH, 0, "all")),
-    "a date that is none": lambda: header() + block((Kind.WALL_CLOCK, 0, "", "", "noon")),
-    "a date that is no number": lambda: header() + block((Kind.WALL_CLOCK, 0, "", "", float("nan"))),
+    "a flush by name": lambda: header() + block((EntryKind.FLUSH, 0, "all")),
+    "a date that is none": lambda: header() + block((EntryKind.WALL_CLOCK, 0, "", "", "noon")),
+    "a date that is no number": lambda: header() + block((EntryKind.WALL_CLOCK, 0, "", "", float("nan"))),
     "a header without a date": lambda: header(wall=float("inf")),
     "a wait that is no number": lambda: header(longest_wait=float("nan")),
     "state that is none": lambda: (
-        header(has_state=True) + block((Kind.STATE, 0, "rest", "", 5), (Kind.STATE_COMPLETE, 0))
+        header(has_state=True) + block((EntryKind.STATE, 0, "rest", "", 5), (EntryKind.STATE_COMPLETE, 0))
     ),
     "state of nodes that are not there": lambda: (
-        header(has_state=True) + block((Kind.STATE, 0, "rest", "", STATE), (Kind.STATE_COMPLETE, 0))
+        header(has_state=True) + block((EntryKind.STATE, 0, "rest", "", STATE), (EntryKind.STATE_COMPLETE, 0))
     ),
     "objects of state that are none": lambda: (
-        header(has_state=True) + block((Kind.STATE, 0, "objects", "pods.v1.", [5]), (Kind.STATE_COMPLETE, 0))
+        header(has_state=True)
+        + block((EntryKind.STATE, 0, "objects", "pods.v1.", [5]), (EntryKind.STATE_COMPLETE, 0))
     ),
 }
 

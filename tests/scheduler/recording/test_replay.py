@@ -23,7 +23,7 @@ from stowplan.localcluster.store import Store
 from stowplan.runtime.clock import VirtualClock, run
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.scheduler.recording import Decision, Recording, decisions, sessions
-from stowplan.scheduler.recording.files import Kind, first_bytes, read_header
+from stowplan.scheduler.recording.files import EntryKind, first_bytes, read_header
 from stowplan.scheduler.recording.objects import objects_at
 from stowplan.scheduler.recording.reading import settings_of
 from stowplan.scheduler.recording.replay import ReplayClient, ReplayTurns
@@ -293,7 +293,7 @@ def test_a_cluster_is_recorded_from_outside_and_its_bindings_are_judged(tmp_path
     assert judged
     assert {one.verdict for one in judged} <= {"same", "as good"}
     kinds = {entry.kind for session in sessions(path) for entry in session.entries()}
-    assert Kind.CYCLE not in kinds
+    assert EntryKind.CYCLE not in kinds
     assert "decides" in replay(path).stdout
 
 

@@ -19,9 +19,9 @@ from stowplan.api.cel.syntax import (
     ListNode,
     Literal,
     MapNode,
-    Node,
     Select,
     StructNode,
+    SyntaxNode,
     walk,
 )
 from stowplan.api.cel.types import Mapping, Type
@@ -41,16 +41,16 @@ class Environment:
 class Checked:
     """A checked expression. The tables are by the identity of nodes."""
 
-    root: Node
+    root: SyntaxNode
     types: dict[int, Type] = field(default_factory=dict)
     overloads: dict[int, tuple[Overload, ...]] = field(default_factory=dict)
     constants: dict[int, Type] = field(default_factory=dict)
 
-    def type(self, node: Node) -> Type:
+    def type(self, node: SyntaxNode) -> Type:
         return self.types[id(node)]
 
 
-def check(root: Node, environment: Environment) -> tuple[Checked, list[Issue]]:
+def check(root: SyntaxNode, environment: Environment) -> tuple[Checked, list[Issue]]:
     """The expression with its types, and what is wrong with it."""
     checker = _Checker(root, environment)
     checker.check(root)
@@ -63,7 +63,7 @@ def check(root: Node, environment: Environment) -> tuple[Checked, list[Issue]]:
 
 
 class _Checker:
-    def __init__(self, root: Node, environment: Environment) -> None:
+    def __init__(self, root: SyntaxNode, environment: Environment) -> None:
         self.checked = Checked(root)
         self.issues: list[Issue] = []
         self.mapping = Mapping()
@@ -71,7 +71,7 @@ class _Checker:
         self._scopes: list[dict[str, Type]] = []
         self._fresh = 0
 
-    def check(self, node: Node) -> None:
+    def check(self, node: SyntaxNode) -> None:
         if id(node) in self.checked.types:
             return
         match node:
@@ -93,16 +93,16 @@ class _Checker:
                 self._wrong(node, f"undeclared reference to '{node.name}' (in container '')")
                 self._set(node, types.ERROR)
 
-    def _set(self, node: Node, known: Type) -> None:
+    def _set(self, node: SyntaxNode, known: Type) -> None:
         self.checked.types[id(node)] = known
 
-    def _type(self, node: Node) -> Type:
+    def _type(self, node: SyntaxNode) -> Type:
         return self.checked.types[id(node)]
 
-    def _wrong(self, node: Node, message: str) -> None:
+    def _wrong(self, node: SyntaxNode, message: str) -> None:
         self.issues.append(Issue(node.offset, message))
 
-    def _mismatch(self, node: Node, expected: Type, actual: Type) -> None:
+    def _mismatch(self, node: SyntaxNode, expected: Type, actual: Type) -> None:
         self._wrong(node, f"expected type '{expected.described()}' but found '{actual.described()}'")
 
     def _assignable(self, first: Type, second: Type) -> bool:
@@ -141,7 +141,7 @@ class _Checker:
         result = self._field(node, node.operand, node.field, optional=False)
         self._set(node, types.BOOL if node.test else self.mapping.substitute(result))
 
-    def _field(self, node: Node, operand: Node, name: str, *, optional: bool) -> Type:
+    def _field(self, node: SyntaxNode, operand: SyntaxNode, name: str, *, optional: bool) -> Type:
         self.check(operand)
         target, was_optional = types.unwrapped(self.mapping.substitute(self._type(operand)))
         result = types.DYN
@@ -244,7 +244,7 @@ class _Checker:
             value = self._joined(value, self._inside(entry.value, optional=entry.optional))
         self._set(node, types.map_of(key or self._type_variable(), value or self._type_variable()))
 
-    def _inside(self, node: Node, *, optional: bool) -> Type:
+    def _inside(self, node: SyntaxNode, *, optional: bool) -> Type:
         """The type of an element; of one marked with `?` that of the value in the optional."""
         known = self._type(node)
         if not optional:
@@ -295,7 +295,7 @@ class _Checker:
         )
         return types.ERROR, types.ERROR
 
-    def _must_be(self, node: Node, wanted: Type) -> None:
+    def _must_be(self, node: SyntaxNode, wanted: Type) -> None:
         if not self._assignable(wanted, self._type(node)):
             self._mismatch(node, wanted, self._type(node))
 
@@ -305,7 +305,7 @@ _OPTIONAL_SELECT: Final = Overload(
 )
 
 
-def _qualified(node: Node) -> str | None:
+def _qualified(node: SyntaxNode) -> str | None:
     """`a.b.c` as a name, None if it is anything else."""
     parts: list[str] = []
     while isinstance(node, Select) and not node.test:
@@ -337,7 +337,7 @@ def _literal_issues(checked: Checked) -> list[Issue]:
     return issues
 
 
-def _mixed(checked: Checked, items: list[tuple[Node, bool]]) -> list[Issue]:
+def _mixed(checked: Checked, items: list[tuple[SyntaxNode, bool]]) -> list[Issue]:
     first: Type | None = None
     for node, optional in items:
         known = checked.type(node)
@@ -378,6 +378,6 @@ def _is_pattern(value: object) -> bool:
 
 _LITERAL_CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
     "matches": _is_pattern,
-    "duration": lambda value: not isinstance(values.to_duration(value), values.Failure),
-    "timestamp": lambda value: not isinstance(values.to_timestamp(value), values.Failure),
+    "duration": lambda value: not isinstance(values.to_duration(value), values.EvaluationFailure),
+    "timestamp": lambda value: not isinstance(values.to_timestamp(value), values.EvaluationFailure),
 }

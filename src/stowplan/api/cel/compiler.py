@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from stowplan.api.cel.checker import Checked, Environment, check
-from stowplan.api.cel.cost import Release
+from stowplan.api.cel.cost import CostRelease
 from stowplan.api.cel.parser import parse
 from stowplan.api.cel.program import Program, plan
 from stowplan.api.cel.recursion import EXPRESSION, DeepStack
@@ -26,7 +26,7 @@ class Expression(NamedTuple):
     program: Program
 
 
-def compile_expression(text: str, environment: Environment, release: Release) -> Expression:
+def compile_expression(text: str, environment: Environment, release: CostRelease) -> Expression:
     """The expression, ready to be evaluated. Raises CelError with the words of cel-go."""
     try:
         with DeepStack(EXPRESSION):
@@ -35,7 +35,7 @@ def compile_expression(text: str, environment: Environment, release: Release) ->
         raise CelError("compilation failed: expression nests too deeply") from None
 
 
-def _compiled(text: str, environment: Environment, release: Release) -> Expression:
+def _compiled(text: str, environment: Environment, release: CostRelease) -> Expression:
     root, issues = parse(text)
     if root is None:
         raise CelError(f"compilation failed: {render(text, issues)}")

@@ -95,7 +95,7 @@ SET_FACTORS: Final = {
 }
 
 
-class Release(NamedTuple):
+class CostRelease(NamedTuple):
     """Differences of a Kubernetes release in the cost formulas."""
 
     prefix_by_argument: bool = False
@@ -106,7 +106,7 @@ class Release(NamedTuple):
     """`includes` costs by the size of the list, not a fixed amount."""
 
 
-def actual(function: str, overload: str, release: Release) -> Actual | int:
+def actual(function: str, overload: str, release: CostRelease) -> Actual | int:
     """Cost of a call, given its arguments and result: a formula, or a fixed amount."""
     if overload in LIST_FUNCTIONS:
         return _LIST_COSTS.get(overload, _self_comparison(1 if overload.endswith("Keys") else 0))

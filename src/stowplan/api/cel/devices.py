@@ -12,16 +12,16 @@ from typing import Any, Final, NamedTuple
 from stowplan.api.cel import semver, types, values
 from stowplan.api.cel.checker import Environment
 from stowplan.api.cel.compiler import PlanError, compile_expression
-from stowplan.api.cel.cost import Release
+from stowplan.api.cel.cost import CostRelease
 from stowplan.api.cel.declarations import INCLUDES, functions
 from stowplan.api.cel.estimates import SizeOf, estimate
 from stowplan.api.cel.program import Program
 from stowplan.api.cel.syntax import CelError
 from stowplan.api.cel.types import Type
-from stowplan.api.cel.values import DefaultMap, Failure, Map, Value
+from stowplan.api.cel.values import DefaultMap, EvaluationFailure, Map, Value
 from stowplan.api.quantity import Quantity, QuantityError, quantity_of
 from stowplan.api.releases import v1_36, v1_37
-from stowplan.api.releases.behaviour import Devices as Choices
+from stowplan.api.releases.behaviour import DeviceBehaviour as Choices
 
 COST_LIMIT: Final = 1_000_000
 """Cost limit of a selector per device."""
@@ -73,7 +73,7 @@ class ComputeError(Exception):
     """An attribute that could not be computed."""
 
 
-class Features(NamedTuple):
+class CelFeatures(NamedTuple):
     """Features of the environment of selectors, which depend on gates and on the release of Kubernetes."""
 
     consumable_capacity: bool = True
@@ -84,21 +84,21 @@ class Features(NamedTuple):
     """The type of attributes is dyn even if they cannot be lists, so that macros work on them."""
     includes: bool = True
     """The function `includes`; expressions that are stored may use it even where new ones may not."""
-    release: Release = Release()
+    release: CostRelease = CostRelease()
 
 
 def features_of(
     choices: Choices, *, consumable_capacity: bool = True, list_attributes: bool = False
-) -> Features:
+) -> CelFeatures:
     """Features of expressions in the scheduler of a release; stored expressions may use all functions.
 
     `list_attributes` is the gate DRAListTypeAttributes, which not every release needs for lists.
     """
-    return Features(
+    return CelFeatures(
         consumable_capacity=consumable_capacity,
         list_attributes=list_attributes or not choices.list_attributes_need_gate,
         dyn_attributes=choices.attribute_type == "dyn",
-        release=Release(
+        release=CostRelease(
             prefix_by_argument="prefix" in choices.cel_costs,
             global_matches="matches" in choices.cel_costs,
             includes_traverses="includes" in choices.cel_costs,
@@ -112,7 +112,7 @@ FEATURES_1_37: Final = features_of(v1_37.BEHAVIOUR.devices)
 """The scheduler of 1.37."""
 
 
-class Device(NamedTuple):
+class CelDevice(NamedTuple):
     """A device as an expression sees it; made once per device by `device_of`."""
 
     variables: Mapping[str, Value]
@@ -137,7 +137,7 @@ class Compiled:
     output_type: str
     max_cost: int
 
-    def match(self, device: Device, limit: int = COST_LIMIT, work: int = values.MAX_WORK) -> Match:
+    def match(self, device: CelDevice, limit: int = COST_LIMIT, work: int = values.MAX_WORK) -> Match:
         """Evaluate the selector for one device. Never raises."""
         if device.error is not None:
             return Match(False, device.error, None)
@@ -145,19 +145,19 @@ class Compiled:
         value = outcome.value
         if type(value) is bool:
             return Match(value, None, outcome.cost)
-        error = value.message if type(value) is Failure else _not_bool(value)
+        error = value.message if type(value) is EvaluationFailure else _not_bool(value)
         return Match(False, error, outcome.cost)
 
-    def attribute(self, device: Device, limit: int = COST_LIMIT) -> dict[str, Any]:
+    def attribute(self, device: CelDevice, limit: int = COST_LIMIT) -> dict[str, Any]:
         """The attribute that the expression computes of a device. Raises ComputeError."""
         if device.error is not None:
             raise ComputeError(device.error)
         value = self.program.evaluate(device.variables, limit).value
-        if type(value) is Failure:
+        if type(value) is EvaluationFailure:
             raise ComputeError(value.message)
         return _computed(value)
 
-    def matches(self, devices: Iterable[Device], limit: int = COST_LIMIT) -> list[Match]:
+    def matches(self, devices: Iterable[CelDevice], limit: int = COST_LIMIT) -> list[Match]:
         """Evaluate the selector for many devices."""
         return [self.match(device, limit) for device in devices]
 
@@ -205,17 +205,17 @@ def _not_bool(value: Value) -> str:
     return f"CEL result of type {name} could not be converted to bool: {what}"
 
 
-def compile_selector(expression: str, features: Features = FEATURES_1_36) -> Compiled:
+def compile_selector(expression: str, features: CelFeatures = FEATURES_1_36) -> Compiled:
     """A selector for devices. Raises SelectorError."""
     return _compile(expression, features, _check_output)
 
 
-def compile_attribute(expression: str, features: Features) -> Compiled:
+def compile_attribute(expression: str, features: CelFeatures) -> Compiled:
     """An expression that computes an attribute of devices. Raises SelectorError."""
     return _compile(expression, features, _check_attribute)
 
 
-def _compile(expression: str, features: Features, check: Callable[[Type, Features], None]) -> Compiled:
+def _compile(expression: str, features: CelFeatures, check: Callable[[Type, CelFeatures], None]) -> Compiled:
     try:
         found = compile_expression(expression, _environment(features), features.release)
     except PlanError as error:
@@ -229,12 +229,12 @@ def _compile(expression: str, features: Features, check: Callable[[Type, Feature
     return Compiled(expression, found.program, str(output), most)
 
 
-def _check_output(output: Type, features: Features) -> None:
+def _check_output(output: Type, features: CelFeatures) -> None:
     if output not in (types.BOOL, types.ANY) and output != _attribute_type(features):
         raise SelectorError(f"must evaluate to bool or the unknown type, not {output}")
 
 
-def _check_attribute(output: Type, features: Features) -> None:
+def _check_attribute(output: Type, features: CelFeatures) -> None:
     is_list = features.list_attributes and output.kind == "list" and len(output.params) == 1
     if (output.params[0] if is_list else output) not in _ATTRIBUTE_TYPES:
         lists = " or a list of these scalars" if features.list_attributes else ""
@@ -243,12 +243,12 @@ def _check_attribute(output: Type, features: Features) -> None:
         )
 
 
-def _attribute_type(features: Features) -> Type:
+def _attribute_type(features: CelFeatures) -> Type:
     return types.DYN if features.list_attributes or features.dyn_attributes else types.ANY
 
 
 @lru_cache(maxsize=16)
-def _environment(features: Features) -> Environment:
+def _environment(features: CelFeatures) -> Environment:
     attributes = types.map_of(types.STRING, types.map_of(types.STRING, _attribute_type(features)))
     capacity = types.map_of(types.STRING, types.map_of(types.STRING, types.QUANTITY))
     fields = {"driver": types.STRING, "attributes": attributes, "capacity": capacity}
@@ -269,7 +269,7 @@ class _Declared(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def _size_of(features: Features) -> SizeOf:
+def _size_of(features: CelFeatures) -> SizeOf:
     attribute = _Declared(_MAX_VALUE)
     quantity = _Declared(2**63 - 1)
     domain, name = _Declared(_MAX_DOMAIN), _Declared(_MAX_ID)
@@ -299,7 +299,7 @@ def _size_of(features: Features) -> SizeOf:
     return size_of
 
 
-def device_of(driver: str, device: Mapping[str, Any], *, list_attributes: bool = False) -> Device:
+def device_of(driver: str, device: Mapping[str, Any], *, list_attributes: bool = False) -> CelDevice:
     """A device of a slice as expressions see it. Names without a domain are in the domain of the driver."""
     attributes: dict[str, dict[str, Value]] = {}
     capacity: dict[str, dict[str, Value]] = {}
@@ -309,7 +309,7 @@ def device_of(driver: str, device: Mapping[str, Any], *, list_attributes: bool =
             try:
                 value = _attribute_value(attribute, list_attributes=list_attributes)
             except ValueError as error:
-                return Device({}, f"attribute {name}: {error}")
+                return CelDevice({}, f"attribute {name}: {error}")
             attributes.setdefault(domain, {})[id] = value
         for name, entry in (device.get("capacity") or {}).items():
             domain, id = _qualified(name, driver)
@@ -318,8 +318,8 @@ def device_of(driver: str, device: Mapping[str, Any], *, list_attributes: bool =
                 amount if isinstance(amount, Quantity) else quantity_of(amount or 0)
             )
     except QuantityError as error:
-        return Device({}, str(error))
-    return Device(
+        return CelDevice({}, str(error))
+    return CelDevice(
         {
             "device": Map.of_strings(
                 {

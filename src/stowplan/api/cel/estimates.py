@@ -20,7 +20,7 @@ from stowplan.api.cel.cost import (
     STRING_FACTOR,
     TRANSFORMING,
     TRAVERSING,
-    Release,
+    CostRelease,
 )
 from stowplan.api.cel.recursion import EXPRESSION, DeepStack
 from stowplan.api.cel.syntax import (
@@ -31,8 +31,8 @@ from stowplan.api.cel.syntax import (
     ListNode,
     Literal,
     MapNode,
-    Node,
     Select,
+    SyntaxNode,
 )
 from stowplan.api.cel.types import Type
 
@@ -79,7 +79,7 @@ class Sized(NamedTuple):
 
     path: tuple[str, ...]
     type: Type
-    node: Node | None
+    node: SyntaxNode | None
     size: Range | None
 
 
@@ -106,14 +106,14 @@ SizeOf = Callable[[tuple[str, ...]], int | None]
 """The largest size that what a path (variable, fields, `@items`, `@keys`, `@values`) leads to may have."""
 
 
-def estimate(checked: Checked, size_of: SizeOf, release: Release = Release()) -> Range:  # noqa: B008
+def estimate(checked: Checked, size_of: SizeOf, release: CostRelease = CostRelease()) -> Range:  # noqa: B008
     """The least and the most that an expression may cost."""
     with DeepStack(EXPRESSION):
         return _Estimator(checked, size_of, release).cost(checked.root)
 
 
 class _Estimator:
-    def __init__(self, checked: Checked, size_of: SizeOf, release: Release) -> None:
+    def __init__(self, checked: Checked, size_of: SizeOf, release: CostRelease) -> None:
         self._checked = checked
         self._size_of = size_of
         self._release = release
@@ -123,7 +123,7 @@ class _Estimator:
         self._entries: dict[int, Entries] = {}
         self._locals: dict[str, list[_Local]] = {}
 
-    def cost(self, node: Node) -> Range:
+    def cost(self, node: SyntaxNode) -> Range:
         known = self._known.get(id(node))
         if known is not None:
             return known
@@ -132,7 +132,7 @@ class _Estimator:
             self._known[id(node)] = found
         return found
 
-    def _cost(self, node: Node) -> Range:
+    def _cost(self, node: SyntaxNode) -> Range:
         if id(node) in self._checked.constants:
             return _ONE
         match node:
@@ -159,7 +159,7 @@ class _Estimator:
     def _push(self, name: str, local: _Local) -> None:
         self._locals.setdefault(name, []).append(local)
 
-    def _path(self, node: Node) -> tuple[str, ...]:
+    def _path(self, node: SyntaxNode) -> tuple[str, ...]:
         if isinstance(node, Ident):
             local = self._local(node.name)
             if local is not None:
@@ -212,7 +212,7 @@ class _Estimator:
                 self._entries[id(node)] = entries
         return total.plus(count.times(each))
 
-    def _push_variable(self, name: str, node: Node) -> None:
+    def _push_variable(self, name: str, node: SyntaxNode) -> None:
         self._push(name, _Local(self._path(node), self._size(node), self._entries_of(node)))
 
     def _push_iterated(self, node: Comprehension) -> None:
@@ -240,11 +240,11 @@ class _Estimator:
             self._entries[id(node)] = entries
         return total
 
-    def _keep_size(self, node: Node, size: Range | None) -> None:
+    def _keep_size(self, node: SyntaxNode, size: Range | None) -> None:
         if size is not None:
             self._sizes[id(node)] = size
 
-    def _size(self, node: Node) -> Range | None:
+    def _size(self, node: SyntaxNode) -> Range | None:
         known = self._sizes.get(id(node)) or _literal_size(node)
         if known is not None:
             return known
@@ -261,17 +261,17 @@ class _Estimator:
         largest = self._size_of(path) if path else None
         return None if largest is None else Range(0, largest)
 
-    def _sized(self, node: Node) -> Range:
+    def _sized(self, node: SyntaxNode) -> Range:
         return self._size(node) or _UNKNOWN
 
-    def _entries_of(self, node: Node) -> Entries | None:
+    def _entries_of(self, node: SyntaxNode) -> Entries | None:
         known = self._entries.get(id(node))
         if known is None and isinstance(node, Ident):
             local = self._local(node.name)
             return None if local is None else local.entries
         return known
 
-    def _described(self, node: Node) -> Sized:
+    def _described(self, node: SyntaxNode) -> Sized:
         path = self._path(node)
         if path[:1] == (ACCUMULATOR,):
             path = ()
@@ -437,7 +437,7 @@ class _Estimator:
         return (_ONE if overload == "add_list" else total.scaled(STRING_FACTOR)), total
 
 
-def _literal_size(node: Node) -> Range | None:
+def _literal_size(node: SyntaxNode) -> Range | None:
     if isinstance(node, Literal):
         if isinstance(node.value, str | bytes):
             return _fixed(len(node.value))

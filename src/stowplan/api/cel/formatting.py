@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from stowplan.api.cel import values
-from stowplan.api.cel.syntax import ListNode, MapNode, Node
+from stowplan.api.cel.syntax import ListNode, MapNode, SyntaxNode
 from stowplan.api.cel.types import Type
-from stowplan.api.cel.values import Failure, Map, Timestamp, Value
+from stowplan.api.cel.values import EvaluationFailure, Map, Timestamp, Value
 from stowplan.gocompat.durations import Duration
 from stowplan.gocompat.quoting import quote
 
@@ -111,7 +111,7 @@ def _clause(text: str, at: int) -> tuple[str, int, int]:
     return letter, precision, at + 1
 
 
-def check_format(text: str, args: list[Node], type_of: Callable[[Node], Type]) -> int:
+def check_format(text: str, args: list[SyntaxNode], type_of: Callable[[SyntaxNode], Type]) -> int:
     """Number of arguments a format uses. Raises FormatError for one whose type its clause refuses."""
 
     def clause(letter: str, _: int, index: int) -> str:
@@ -126,14 +126,14 @@ def check_format(text: str, args: list[Node], type_of: Callable[[Node], Type]) -
     return _interpolated(text, None, clause)[1]
 
 
-def _refused(letter: str, node: Node, type_of: Callable[[Node], Type]) -> Node | None:
+def _refused(letter: str, node: SyntaxNode, type_of: Callable[[SyntaxNode], Type]) -> SyntaxNode | None:
     """The part of an argument that a clause does not take."""
     known = type_of(node)
     if known.kind != "dyn" and known.kind not in _KINDS[letter]:
         return node
     if letter != "s":
         return None
-    inner: list[Node] = []
+    inner: list[SyntaxNode] = []
     if isinstance(node, ListNode):
         inner = node.items
     elif isinstance(node, MapNode):
@@ -145,7 +145,7 @@ def _refused(letter: str, node: Node, type_of: Callable[[Node], Type]) -> Node |
     return None
 
 
-def format_string(text: str, args: list[Value]) -> str | Failure:
+def format_string(text: str, args: list[Value]) -> str | EvaluationFailure:
     """The text with the arguments in the places of its clauses."""
 
     def clause(letter: str, precision: int, index: int) -> str:
@@ -162,7 +162,7 @@ def format_string(text: str, args: list[Value]) -> str | Failure:
     try:
         return _interpolated(text, len(args), clause)[0]
     except FormatError as issue:
-        return Failure(str(issue))
+        return EvaluationFailure(str(issue))
 
 
 def _fixed(value: Any, precision: int) -> str:
@@ -205,7 +205,7 @@ def _text(value: Any, _: int) -> str:
         pairs = sorted([(_quoted(key), _quoted(one)) for key, one in value.items()])
         return f"{{{', '.join([f'{key}:{one}' for key, one in pairs])}}}"
     text = values.to_string(value)
-    if isinstance(text, Failure):
+    if isinstance(text, EvaluationFailure):
         raise FormatError(f"error during formatting: {text.message}")
     return str(text)
 

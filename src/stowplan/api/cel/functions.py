@@ -13,7 +13,16 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from stowplan.api import names, quantity
 from stowplan.api.cel import network, semver, types, urls, values
 from stowplan.api.cel.formatting import format_string
-from stowplan.api.cel.values import NO_SUCH_OVERLOAD, NONE, Failure, Map, Optional, Timestamp, UInt, Value
+from stowplan.api.cel.values import (
+    NO_SUCH_OVERLOAD,
+    NONE,
+    EvaluationFailure,
+    Map,
+    Optional,
+    Timestamp,
+    UInt,
+    Value,
+)
 from stowplan.api.quantity import Quantity, QuantityError
 from stowplan.gocompat import regexps
 from stowplan.gocompat.caching import cached_by_text
@@ -47,12 +56,12 @@ def _upper(text: str) -> str:
 
 
 def _char_at(text: str, at: int) -> Value:
-    return text[at : at + 1] if 0 <= at <= len(text) else Failure(f"index out of range: {at}")
+    return text[at : at + 1] if 0 <= at <= len(text) else EvaluationFailure(f"index out of range: {at}")
 
 
 def _index_of(text: str, part: str, begin: int = 0) -> Value:
     if begin < 0:
-        return Failure(f"index out of range: {begin}")
+        return EvaluationFailure(f"index out of range: {begin}")
     if not part:
         return min(begin, len(text))
     return text.find(part, begin)
@@ -62,7 +71,7 @@ def _last_index_of(text: str, part: str, begin: int | None = None) -> Value:
     if begin is None:
         return text.rfind(part) if part else len(text)
     if begin < 0:
-        return Failure(f"index out of range: {begin}")
+        return EvaluationFailure(f"index out of range: {begin}")
     if not part:
         return min(begin, len(text))
     return -1 if begin >= len(text) else text.rfind(part, 0, begin + len(part))
@@ -71,7 +80,7 @@ def _last_index_of(text: str, part: str, begin: int | None = None) -> Value:
 def _replace(text: str, old: str, new: str, count: int = -1) -> Value:
     times = text.count(old) if count < 0 else min(count, text.count(old))
     if len(text) + times * len(new) > MAX_TEXT:
-        return Failure("string.replace: result is too long")
+        return EvaluationFailure("string.replace: result is too long")
     return text.replace(old, new, max(count, -1))
 
 
@@ -88,12 +97,12 @@ def _split(text: str, separator: str, count: int = -1) -> Value:
 
 def _substring(text: str, begin: int, end: int | None = None) -> Value:
     if end is None:
-        return text[begin:] if 0 <= begin <= len(text) else Failure(f"index out of range: {begin}")
+        return text[begin:] if 0 <= begin <= len(text) else EvaluationFailure(f"index out of range: {begin}")
     if begin > end:
-        return Failure(f"invalid substring range. start: {begin}, end: {end}")
+        return EvaluationFailure(f"invalid substring range. start: {begin}, end: {end}")
     for one in (begin, end):
         if not 0 <= one <= len(text):
-            return Failure(f"index out of range: {one}")
+            return EvaluationFailure(f"index out of range: {one}")
     return text[begin:end]
 
 
@@ -120,31 +129,31 @@ def _join(items: list[Value], separator: str = "") -> Value:
     total = 0
     for item in items:
         if not isinstance(item, str):
-            return Failure(f"join: invalid input: {values.shown(item)}")
+            return EvaluationFailure(f"join: invalid input: {values.shown(item)}")
         total += len(item) + len(separator)
-    return separator.join(items) if total <= MAX_TEXT else Failure("join: result is too long")
+    return separator.join(items) if total <= MAX_TEXT else EvaluationFailure("join: result is too long")
 
 
-def _pattern(text: str) -> regexps.Regexp | Failure:
+def _pattern(text: str) -> regexps.Regexp | EvaluationFailure:
     try:
         return regexps.compile(text)
     except regexps.RegexpError as error:
-        return Failure(str(error))
+        return EvaluationFailure(str(error))
 
 
 def _searched(pattern: str, search: Callable[[regexps.Regexp], Value], prefix: str = "") -> Value:
     compiled = _pattern(pattern)
-    if isinstance(compiled, Failure):
-        return Failure(prefix + compiled.message)
+    if isinstance(compiled, EvaluationFailure):
+        return EvaluationFailure(prefix + compiled.message)
     try:
         return search(compiled)
     except regexps.TooCostlyError as error:
-        return Failure(f"regular expression: {error}")
+        return EvaluationFailure(f"regular expression: {error}")
 
 
 def matches(text: Value, pattern: Value) -> Value:
     if type(text) is not str:
-        return Failure("no such overload: matches")
+        return EvaluationFailure("no such overload: matches")
     if type(pattern) is not str:
         return NO_SUCH_OVERLOAD
     return _searched(pattern, lambda compiled: compiled.matches(text))
@@ -174,7 +183,7 @@ def _is_sorted(items: list[Value]) -> Value:
 def _extreme(name: str, keep: int) -> Callable[[list[Value]], Value]:
     def choose(items: list[Value]) -> Value:
         if not items:
-            return Failure(f"{name} called on empty list")
+            return EvaluationFailure(f"{name} called on empty list")
         chosen = items[0]
         for item in items:
             if not values.is_ordered(item):
@@ -191,7 +200,7 @@ def _sum(zero: Value) -> Callable[[list[Value]], Value]:
         result = zero
         for item in items:
             result = values.add(result, item)
-            if isinstance(result, Failure):
+            if isinstance(result, EvaluationFailure):
                 return result
         return result
 
@@ -220,22 +229,24 @@ def _includes(target: Value, wanted: Value) -> bool:
 def _slice(items: list[Value], begin: int, end: int) -> Value:
     wrong = f"cannot slice({begin}, {end}), "
     if begin < 0 or end < 0:
-        return Failure(f"{wrong}negative indexes not supported")
+        return EvaluationFailure(f"{wrong}negative indexes not supported")
     if begin > end:
-        return Failure(f"{wrong}start index must be less than or equal to end index")
+        return EvaluationFailure(f"{wrong}start index must be less than or equal to end index")
     if len(items) < end:
-        return Failure(f"{wrong}list is length {len(items)}")
+        return EvaluationFailure(f"{wrong}list is length {len(items)}")
     return items[begin:end]
 
 
 def _flatten(items: Value, depth: Value = 1) -> Value:
     if not isinstance(items, list):
         given = values.type_of(items)
-        return Failure(f"no such overload: {given}.flatten()")
+        return EvaluationFailure(f"no such overload: {given}.flatten()")
     if type(depth) is not int:
-        return Failure(f"no such overload: {values.type_of(items)}.flatten({values.type_of(depth)})")
+        return EvaluationFailure(
+            f"no such overload: {values.type_of(items)}.flatten({values.type_of(depth)})"
+        )
     if depth < 0:
-        return Failure("level must be non-negative")
+        return EvaluationFailure("level must be non-negative")
     while depth > 0 and any(isinstance(item, list) for item in items):
         values.work(sum([len(item) if isinstance(item, list) else 1 for item in items]))
         items = [inner for item in items for inner in (item if isinstance(item, list) else (item,))]
@@ -267,13 +278,13 @@ def sort_by_keys(items: Value, keys: Value) -> Value:
         return NO_SUCH_OVERLOAD
     if len(items) != len(keys):
         what = "@sortByAssociatedKeys() expected a list of the same size as the associated keys list"
-        return Failure(f"{what}, but got {len(items)} and {len(keys)} elements respectively")
+        return EvaluationFailure(f"{what}, but got {len(items)} and {len(keys)} elements respectively")
     if not items:
         return items
     if not values.is_ordered(keys[0]):
-        return Failure("list elements must be comparable")
+        return EvaluationFailure("list elements must be comparable")
     if len(keys) > 1 and any(type(key) is not type(keys[0]) for key in keys):
-        return Failure("list elements must have the same type")
+        return EvaluationFailure("list elements must have the same type")
     as_bytes = isinstance(keys[0], str)
     order = [key.encode("utf-8", "surrogatepass") if as_bytes else key for key in keys]
     return [items[at] for at in sorted(range(len(items)), key=order.__getitem__)]
@@ -285,7 +296,7 @@ def _set_contains(items: list[Value], part: list[Value]) -> bool:
 
 def _inserted(target: Map, key: Value, value: Value) -> Value:
     if target.has(key):
-        return Failure(f"insert failed: key {values.shown(key)} already exists")
+        return EvaluationFailure(f"insert failed: key {values.shown(key)} already exists")
     return target.inserted(key, value)
 
 
@@ -293,13 +304,13 @@ def _merged(target: Map, other: Map) -> Value:
     result: Value = target
     for key, value in other.items():
         result = _inserted(result, key, value)
-        if isinstance(result, Failure):
+        if isinstance(result, EvaluationFailure):
             return result
     return result
 
 
 def _optional_value(optional: Optional) -> Value:
-    return optional.value if optional.present else Failure("optional.none() dereference")
+    return optional.value if optional.present else EvaluationFailure("optional.none() dereference")
 
 
 def _unwrapped(items: list[Value]) -> Value:
@@ -313,7 +324,7 @@ def _parsed(parse: Callable[[str], Value]) -> Callable[[str], Value]:
         try:
             return parse(text)
         except ValueError as error:
-            return Failure(str(error))
+            return EvaluationFailure(str(error))
 
     return read
 
@@ -333,14 +344,14 @@ def _parse_cidr(text: str) -> Value:
     try:
         return network.parse_cidr(text)
     except network.NetworkError as error:
-        return Failure(f"network address parse error during conversion from string: {error}")
+        return EvaluationFailure(f"network address parse error during conversion from string: {error}")
 
 
 def _parse_url(text: str) -> Value:
     try:
         return urls.parse(text)
     except urls.UrlError as error:
-        return Failure(f"URL parse error during conversion from string: {error}")
+        return EvaluationFailure(f"URL parse error during conversion from string: {error}")
 
 
 @cached_by_text(4096)
@@ -353,7 +364,7 @@ def _parse_quantity(text: str) -> Quantity:
 
 def _get_integer(amount: Quantity) -> Value:
     whole = amount.as_int64()
-    return Failure("cannot convert value to integer") if whole is None else whole
+    return EvaluationFailure("cannot convert value to integer") if whole is None else whole
 
 
 def _whole(number: int) -> Quantity:
@@ -366,17 +377,17 @@ def _semver(text: str, tolerant: bool = False) -> Value:
 
 def _contains_ip(cidr: network.Cidr, text: str) -> Value:
     ip = _parsed(network.parse_ip)(text)
-    return ip if isinstance(ip, Failure) else cidr.contains(ip)
+    return ip if isinstance(ip, EvaluationFailure) else cidr.contains(ip)
 
 
 def _contains_cidr(cidr: network.Cidr, text: str) -> Value:
     other = _parse_cidr(text)
-    return other if isinstance(other, Failure) else cidr.contains_network(other)
+    return other if isinstance(other, EvaluationFailure) else cidr.contains_network(other)
 
 
 def _is_canonical(text: str) -> Value:
     ip = _parsed(network.parse_ip)(text)
-    return ip if isinstance(ip, Failure) else str(ip) == text
+    return ip if isinstance(ip, EvaluationFailure) else str(ip) == text
 
 
 def _query(url: urls.Url) -> Map:
@@ -405,7 +416,7 @@ def _is_date(text: str) -> bool:
 
 
 def _datetime_problems(text: str) -> list[str]:
-    return ["invalid datetime"] if isinstance(values.to_timestamp(text), Failure) else []
+    return ["invalid datetime"] if isinstance(values.to_timestamp(text), EvaluationFailure) else []
 
 
 def _uuid_problems(text: str) -> list[str]:
@@ -474,7 +485,7 @@ def _part(read: Callable[[datetime], int]) -> Callable[[Timestamp, str], Value]:
         try:
             return read(_in_zone(values.moment(value), zone))
         except (ValueError, OverflowError, ZoneInfoNotFoundError, OSError):
-            return Failure(f"unknown time zone {zone}")
+            return EvaluationFailure(f"unknown time zone {zone}")
 
     return get
 
@@ -600,7 +611,9 @@ IMPLEMENTATIONS: Final[dict[str, Implementation]] = {
     "string_to_semver": _semver,
     "string_bool_to_semver": _semver,
     "is_semver_string": _readable(semver.parse),
-    "is_semver_string_bool": lambda text, tolerant: not isinstance(_semver(text, tolerant), Failure),
+    "is_semver_string_bool": lambda text, tolerant: (
+        not isinstance(_semver(text, tolerant), EvaluationFailure)
+    ),
     "semver_is_greater_than": lambda one, other: one.compare(other) > 0,
     "semver_is_less_than": lambda one, other: one.compare(other) < 0,
     "semver_compare_to": lambda one, other: one.compare(other),

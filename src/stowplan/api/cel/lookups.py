@@ -5,14 +5,14 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from stowplan.api.cel import values
-from stowplan.api.cel.values import NO_SUCH_OVERLOAD, NONE, Failure, Map, Optional, UInt, Value
+from stowplan.api.cel.values import NO_SUCH_OVERLOAD, NONE, EvaluationFailure, Map, Optional, UInt, Value
 
 
 class CostLimitError(Exception):
     """An evaluation that costs more than it may."""
 
 
-class Frame:
+class LookupFrame:
     """One evaluation: the variables, and what it has cost so far."""
 
     __slots__ = ("cost", "limit", "slots")
@@ -28,10 +28,10 @@ class Frame:
             raise CostLimitError
 
 
-Run = Callable[[Frame], Value]
+Run = Callable[[LookupFrame], Value]
 
 
-class Plan(ABC):
+class LookupPlan(ABC):
     """A planned node."""
 
     @abstractmethod
@@ -39,7 +39,7 @@ class Plan(ABC):
         """The function that evaluates it."""
 
 
-class Const(Plan):
+class Const(LookupPlan):
     def __init__(self, value: Value) -> None:
         self.value = value
 
@@ -48,7 +48,7 @@ class Const(Plan):
         return lambda frame: value
 
 
-class Plain(Plan):
+class Plain(LookupPlan):
     def __init__(self, run: Run) -> None:
         self._run = run
 
@@ -65,7 +65,7 @@ class Qualifier(NamedTuple):
     test: bool = False
 
 
-class Attribute(Plan):
+class Attribute(LookupPlan):
     """A variable (or a value) and the steps from it."""
 
     def __init__(self, base: Run, qualifiers: tuple[Qualifier, ...] = ()) -> None:
@@ -89,7 +89,7 @@ class Attribute(Plan):
         if tested:
             return _presence(resolve)
 
-        def run(frame: Frame) -> Value:
+        def run(frame: LookupFrame) -> Value:
             value = resolve(frame)
             frame.cost += 1
             if frame.cost > frame.limit:
@@ -112,13 +112,13 @@ class Conditional(Attribute):
     def resolve(self) -> Run:
         condition, true, false = self._condition, self._true.resolve(), self._false.resolve()
 
-        def run(frame: Frame) -> Value:
+        def run(frame: LookupFrame) -> Value:
             chosen = condition(frame)
             if chosen is True:
                 return true(frame)
             if chosen is False:
                 return false(frame)
-            return chosen if type(chosen) is Failure else NO_SUCH_OVERLOAD
+            return chosen if type(chosen) is EvaluationFailure else NO_SUCH_OVERLOAD
 
         return run
 
@@ -127,7 +127,7 @@ class Conditional(Attribute):
 
 
 def _presence(resolve: Run) -> Run:
-    def run(frame: Frame) -> Value:
+    def run(frame: LookupFrame) -> Value:
         value = resolve(frame)
         return value.present if type(value) is Optional else value
 
@@ -135,10 +135,10 @@ def _presence(resolve: Run) -> Run:
 
 
 def _constant_lookup(base: Run, keys: tuple[Value, ...]) -> Run:
-    def run(frame: Frame) -> Value:
+    def run(frame: LookupFrame) -> Value:
         value = base(frame)
         kind = type(value)
-        if kind is Failure:
+        if kind is EvaluationFailure:
             return value
         if kind is Optional:
             return _optional_steps(frame, value, keys)
@@ -147,19 +147,19 @@ def _constant_lookup(base: Run, keys: tuple[Value, ...]) -> Run:
             if frame.cost > frame.limit:
                 raise CostLimitError
             value = look_up(value, key)
-            if type(value) is Failure:
+            if type(value) is EvaluationFailure:
                 return value
         return value
 
     return run
 
 
-def _optional_steps(frame: Frame, value: Optional, keys: tuple[Value, ...]) -> Value:
+def _optional_steps(frame: LookupFrame, value: Optional, keys: tuple[Value, ...]) -> Value:
     for key in keys:
         if not value.present:
             return value
         found = find(value.value, key)
-        if type(found) is Failure:
+        if type(found) is EvaluationFailure:
             return found
         if found is _ABSENT:
             return NONE
@@ -169,9 +169,9 @@ def _optional_steps(frame: Frame, value: Optional, keys: tuple[Value, ...]) -> V
 
 
 def _general_lookup(base: Run, qualifiers: tuple[Qualifier, ...]) -> Run:
-    def run(frame: Frame) -> Value:
+    def run(frame: LookupFrame) -> Value:
         value = base(frame)
-        if type(value) is Failure:
+        if type(value) is EvaluationFailure:
             return value
         optional = type(value) is Optional
         if optional:
@@ -181,23 +181,23 @@ def _general_lookup(base: Run, qualifiers: tuple[Qualifier, ...]) -> Run:
         for qualifier in qualifiers:
             optional = optional or qualifier.optional
             value = _step(frame, value, qualifier, optional=optional)
-            if type(value) is Failure or (value is NONE and optional):
+            if type(value) is EvaluationFailure or (value is NONE and optional):
                 return value
         return Optional(True, value) if optional else value
 
     return run
 
 
-def _step(frame: Frame, value: Value, qualifier: Qualifier, *, optional: bool) -> Value:
+def _step(frame: LookupFrame, value: Value, qualifier: Qualifier, *, optional: bool) -> Value:
     key = qualifier.key if qualifier.key_of is None else qualifier.key_of(frame)
-    if type(key) is Failure:
+    if type(key) is EvaluationFailure:
         frame.spend(1)
         return key
     if not optional and not qualifier.test:
         frame.spend(1)
         return look_up(value, key)
     found = find(value, key)
-    if type(found) is Failure:
+    if type(found) is EvaluationFailure:
         frame.spend(0 if optional else 1)
         return found
     if found is not _ABSENT or not optional:
@@ -216,7 +216,7 @@ def look_up(value: Value, key: Value) -> Value:
     if found is not _ABSENT:
         return found
     what = "index out of bounds" if type(value) is list else "no such key"
-    return Failure(f"{what}: {values.shown(key)}")
+    return EvaluationFailure(f"{what}: {values.shown(key)}")
 
 
 def find(value: Value, key: Value) -> Value:
@@ -229,8 +229,8 @@ def find(value: Value, key: Value) -> Value:
     kind = type(key)
     if kind is float:
         if not key.is_integer():
-            return Failure(f"unsupported index value {values.shown(key)} in list")
+            return EvaluationFailure(f"unsupported index value {values.shown(key)} in list")
         key = int(key)
     elif kind is not int and kind is not UInt:
-        return Failure(f"unsupported index type '{values.type_name(key)}' in list")
+        return EvaluationFailure(f"unsupported index type '{values.type_name(key)}' in list")
     return value[key] if 0 <= key < len(value) else _ABSENT

@@ -11,8 +11,8 @@ from stowplan.api.cel.syntax import (
     ListNode,
     Literal,
     MapNode,
-    Node,
     Select,
+    SyntaxNode,
 )
 
 
@@ -24,12 +24,12 @@ class MacroError(Exception):
         self.offset, self.message = offset, message
 
 
-_Macro = Callable[[int, Node | None, list[Node]], Node | None]
+_Macro = Callable[[int, SyntaxNode | None, list[SyntaxNode]], SyntaxNode | None]
 _UNUSED: Final = "#unused"
 _SORT_INPUT: Final = "@__sortBy_input__"
 
 
-def _variable(node: Node, message: str) -> str:
+def _variable(node: SyntaxNode, message: str) -> str:
     if not isinstance(node, Ident):
         raise MacroError(node.offset, message)
     if node.name == "__result__":
@@ -37,7 +37,7 @@ def _variable(node: Node, message: str) -> str:
     return node.name
 
 
-def _variables(args: list[Node], two: bool, message: str) -> tuple[str, str, list[Node]]:
+def _variables(args: list[SyntaxNode], two: bool, message: str) -> tuple[str, str, list[SyntaxNode]]:
     """The iteration variables and what follows them."""
     first = _variable(args[0], message)
     if not two:
@@ -49,19 +49,19 @@ def _variables(args: list[Node], two: bool, message: str) -> tuple[str, str, lis
 
 
 def _quantifier(kind: str, *, two: bool = False) -> _Macro:
-    def expand(offset: int, target: Node | None, args: list[Node]) -> Node:
+    def expand(offset: int, target: SyntaxNode | None, args: list[SyntaxNode]) -> SyntaxNode:
         first, second, (predicate,) = _variables(args, two, "argument must be a simple name")
         assert target is not None
 
-        def accumulated() -> Node:
+        def accumulated() -> SyntaxNode:
             return Ident(offset, ACCUMULATOR)
 
-        def call(function: str, *parts: Node) -> Node:
+        def call(function: str, *parts: SyntaxNode) -> SyntaxNode:
             return Call(offset, function, None, list(parts))
 
         result = accumulated()
         if kind == "all":
-            initial: Node = Literal(offset, True)
+            initial: SyntaxNode = Literal(offset, True)
             condition = call("@not_strictly_false", accumulated())
             step = call("_&&_", accumulated(), predicate)
         elif kind == "exists":
@@ -82,11 +82,11 @@ def _transformed(*, two: bool = False, into_map: str = "") -> _Macro:
     """`map` and the `transform...` macros: every element (that passes a filter) becomes another one."""
     message = "argument must be a simple name" if two else "argument is not an identifier"
 
-    def expand(offset: int, target: Node | None, args: list[Node]) -> Node:
+    def expand(offset: int, target: SyntaxNode | None, args: list[SyntaxNode]) -> SyntaxNode:
         first, second, rest = _variables(args, two, message)
         assert target is not None
         accumulated = Ident(offset, ACCUMULATOR)
-        initial: Node = MapNode(offset, []) if into_map else ListNode(offset, [])
+        initial: SyntaxNode = MapNode(offset, []) if into_map else ListNode(offset, [])
         if into_map == "value":
             step = Call(offset, "cel.@mapInsert", None, [accumulated, Ident(offset, first), rest[-1]])
         elif into_map:
@@ -98,7 +98,7 @@ def _transformed(*, two: bool = False, into_map: str = "") -> _Macro:
     return expand
 
 
-def _filter(offset: int, target: Node | None, args: list[Node]) -> Node:
+def _filter(offset: int, target: SyntaxNode | None, args: list[SyntaxNode]) -> SyntaxNode:
     first, second, (predicate,) = _variables(args, False, "argument is not an identifier")
     assert target is not None
     kept = ListNode(offset, [Ident(args[0].offset, first)])
@@ -107,28 +107,33 @@ def _filter(offset: int, target: Node | None, args: list[Node]) -> Node:
 
 
 def _loop(
-    offset: int, target: Node, variables: tuple[str, str], initial: Node, step: Node, predicate: list[Node]
-) -> Node:
+    offset: int,
+    target: SyntaxNode,
+    variables: tuple[str, str],
+    initial: SyntaxNode,
+    step: SyntaxNode,
+    predicate: list[SyntaxNode],
+) -> SyntaxNode:
     if predicate:
         step = Call(offset, "_?_:_", None, [predicate[0], step, Ident(offset, ACCUMULATOR)])
     condition, result = Literal(offset, True), Ident(offset, ACCUMULATOR)
     return Comprehension(offset, target, *variables, ACCUMULATOR, initial, condition, step, result)
 
 
-def _has(offset: int, _: Node | None, args: list[Node]) -> Node:
+def _has(offset: int, _: SyntaxNode | None, args: list[SyntaxNode]) -> SyntaxNode:
     argument = args[0]
     if not isinstance(argument, Select):
         raise MacroError(argument.offset, "invalid argument to has() macro")
     return Select(offset, argument.operand, argument.field, test=True)
 
 
-def _binding(offset: int, name: str, value: Node, result: Node) -> Node:
+def _binding(offset: int, name: str, value: SyntaxNode, result: SyntaxNode) -> SyntaxNode:
     condition = Literal(offset, False)
     step = Ident(offset, name)
     return Comprehension(offset, ListNode(offset, []), _UNUSED, "", name, value, condition, step, result)
 
 
-def _bind(offset: int, target: Node | None, args: list[Node]) -> Node | None:
+def _bind(offset: int, target: SyntaxNode | None, args: list[SyntaxNode]) -> SyntaxNode | None:
     if not (isinstance(target, Ident) and target.name == "cel"):
         return None
     if not isinstance(args[0], Ident):
@@ -137,7 +142,7 @@ def _bind(offset: int, target: Node | None, args: list[Node]) -> Node | None:
 
 
 def _optional_map(*, flat: bool) -> _Macro:
-    def expand(offset: int, target: Node | None, args: list[Node]) -> Node:
+    def expand(offset: int, target: SyntaxNode | None, args: list[SyntaxNode]) -> SyntaxNode:
         if not isinstance(args[0], Ident):
             name = "optFlatMap" if flat else "optMap"
             raise MacroError(args[0].offset, f"{name}() variable name must be a simple identifier")
@@ -150,7 +155,7 @@ def _optional_map(*, flat: bool) -> _Macro:
     return expand
 
 
-def _sort_by(offset: int, target: Node | None, args: list[Node]) -> Node:
+def _sort_by(offset: int, target: SyntaxNode | None, args: list[SyntaxNode]) -> SyntaxNode:
     assert target is not None
     if isinstance(target, Literal | MapNode):
         wrong = "sortBy can only be applied to a list, identifier, comprehension, call or select expression"

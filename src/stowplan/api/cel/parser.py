@@ -12,15 +12,15 @@ from stowplan.api.cel.syntax import (
     END,
     MAX_SIZE,
     Call,
-    Entry,
     Ident,
     Issue,
     ListNode,
     Literal,
+    MapEntry,
     MapNode,
-    Node,
     Select,
     StructNode,
+    SyntaxNode,
     Token,
     children,
     tokens,
@@ -90,7 +90,7 @@ class _StopError(Exception):
     """The text cannot be parsed any further; the issue is noted."""
 
 
-def parse(text: str) -> tuple[Node | None, list[Issue]]:
+def parse(text: str) -> tuple[SyntaxNode | None, list[Issue]]:
     """The expression, or None and what is wrong with the text."""
     if len(text) > MAX_SIZE:
         wrong = f"expression code point size exceeds limit: size: {len(text)}, limit {MAX_SIZE}"
@@ -110,7 +110,7 @@ class _Parser:
         self._tokens = tokens(text, issues)
         self._at = 0
 
-    def parse(self) -> Node:
+    def parse(self) -> SyntaxNode:
         if _nesting(self._tokens) >= MAX_DEPTH:
             self._fail(None, f"expression recursion limit exceeded: {MAX_DEPTH}")
         node = self._expr()
@@ -120,7 +120,7 @@ class _Parser:
             self._check_depth(node)
         return node
 
-    def _check_depth(self, root: Node) -> None:
+    def _check_depth(self, root: SyntaxNode) -> None:
         """Refuse chains of operators and selections that are too long to be worked on recursively."""
         waiting, seen = [(root, 1)], {id(root)}
         while waiting:
@@ -165,7 +165,7 @@ class _Parser:
         self._wrong(offset, message)
         raise _StopError
 
-    def _expr(self) -> Node:
+    def _expr(self) -> SyntaxNode:
         condition = self._logical("||", self._and)
         question = self._take("?")
         if question is not None:
@@ -175,20 +175,20 @@ class _Parser:
             condition = Call(question.offset, "_?_:_", None, [condition, true, false])
         return condition
 
-    def _and(self) -> Node:
+    def _and(self) -> SyntaxNode:
         return self._logical("&&", self._relation)
 
-    def _relation(self) -> Node:
+    def _relation(self) -> SyntaxNode:
         return self._binary(0)
 
-    def _logical(self, operator: str, part: Callable[[], Node]) -> Node:
+    def _logical(self, operator: str, part: Callable[[], SyntaxNode]) -> SyntaxNode:
         terms, offsets = [part()], []
         while (token := self._take(operator)) is not None:
             offsets.append(token.offset)
             terms.append(part())
         return _balanced(f"_{operator}_", terms, offsets, 0, len(offsets) - 1) if offsets else terms[0]
 
-    def _binary(self, level: int) -> Node:
+    def _binary(self, level: int) -> SyntaxNode:
         if level == len(_LEVELS):
             return self._unary()
         node = self._binary(level + 1)
@@ -200,7 +200,7 @@ class _Parser:
             node = Call(token.offset, function, None, [node, right])
         return node
 
-    def _unary(self) -> Node:
+    def _unary(self) -> SyntaxNode:
         token = self._next
         if token.kind not in ("!", "-"):
             return self._member()
@@ -217,7 +217,7 @@ class _Parser:
         node = self._member()
         return Call(token.offset, f"{token.kind}_", None, [node]) if count % 2 else node
 
-    def _member(self) -> Node:
+    def _member(self) -> SyntaxNode:
         node = self._primary()
         while True:
             if (token := self._take(".")) is not None:
@@ -230,7 +230,7 @@ class _Parser:
             else:
                 return node
 
-    def _selected(self, node: Node, dot: Token) -> Node:
+    def _selected(self, node: SyntaxNode, dot: Token) -> SyntaxNode:
         optional = self._take("?") is not None
         if self._next.kind == "ESC_IDENTIFIER":
             self._fail(self._next.offset, "unsupported syntax: '`'")
@@ -244,8 +244,8 @@ class _Parser:
             return self._call(opening.offset, name.text, node)
         return Select(dot.offset, node, name.text)
 
-    def _call(self, offset: int, function: str, target: Node | None) -> Node:
-        args: list[Node] = []
+    def _call(self, offset: int, function: str, target: SyntaxNode | None) -> SyntaxNode:
+        args: list[SyntaxNode] = []
         if not self._take(")"):
             args.append(self._expr())
             while self._take(","):
@@ -262,7 +262,7 @@ class _Parser:
                 return expanded
         return Call(offset, function, target, args)
 
-    def _primary(self) -> Node:
+    def _primary(self) -> SyntaxNode:
         token = self._next
         if token.kind not in _STARTING:
             following = self._tokens[min(self._at + 1, len(self._tokens) - 1)]
@@ -298,7 +298,7 @@ class _Parser:
                 return Literal(token.offset, self._bytes(token.offset, token.text[1:]))
         return self._number(token.offset, token.kind, token.text)
 
-    def _named(self, token: Token, dot: str) -> Node:
+    def _named(self, token: Token, dot: str) -> SyntaxNode:
         opening = self._take("(")
         if token.text in _RESERVED:
             self._fail(token.offset, f"reserved identifier: {token.text}")
@@ -306,7 +306,7 @@ class _Parser:
             return self._call(opening.offset, dot + token.text, None)
         return self._struct(token, dot) or Ident(token.offset, dot + token.text)
 
-    def _struct(self, token: Token, dot: str) -> Node | None:
+    def _struct(self, token: Token, dot: str) -> SyntaxNode | None:
         """`a.b.C{...}`, which only its opening brace tells from a selection."""
         at, name = self._at, dot + token.text
         while self._tokens[at].kind == "." and self._tokens[at + 1].kind == "IDENTIFIER":
@@ -315,7 +315,7 @@ class _Parser:
         if self._tokens[at].kind != "{":
             return None
         offset, self._at = self._tokens[at].offset, at + 1
-        fields: list[tuple[str, Node]] = []
+        fields: list[tuple[str, SyntaxNode]] = []
         while not self._take("}"):
             self._take("?")
             field = self._need("IDENTIFIER")
@@ -326,8 +326,8 @@ class _Parser:
                 break
         return StructNode(offset, name, fields)
 
-    def _list(self, opening: Token) -> Node:
-        items: list[Node] = []
+    def _list(self, opening: Token) -> SyntaxNode:
+        items: list[SyntaxNode] = []
         optional: set[int] = set()
         while not self._take("]"):
             if self._take("?"):
@@ -338,19 +338,19 @@ class _Parser:
                 break
         return ListNode(opening.offset, items, frozenset(optional))
 
-    def _entries(self) -> list[Entry]:
-        entries: list[Entry] = []
+    def _entries(self) -> list[MapEntry]:
+        entries: list[MapEntry] = []
         while not self._take("}"):
             optional = self._take("?") is not None
             key = self._expr()
             self._need(":")
-            entries.append(Entry(key, self._expr(), optional))
+            entries.append(MapEntry(key, self._expr(), optional))
             if not self._take(","):
                 self._need("}")
                 break
         return entries
 
-    def _number(self, offset: int, kind: str, text: str) -> Node:
+    def _number(self, offset: int, kind: str, text: str) -> SyntaxNode:
         if kind == "NUM_FLOAT":
             number = float(text)
             if number in (float("inf"), float("-inf")):
@@ -404,13 +404,13 @@ def _nesting(found: list[Token]) -> int:
     return deepest
 
 
-def _is_counted(node: Node) -> bool:
+def _is_counted(node: SyntaxNode) -> bool:
     if isinstance(node, Call):
         return node.function not in ("_&&_", "_||_", "!_", "-_")
     return isinstance(node, Select)
 
 
-def _balanced(function: str, terms: list[Node], offsets: list[int], low: int, high: int) -> Node:
+def _balanced(function: str, terms: list[SyntaxNode], offsets: list[int], low: int, high: int) -> SyntaxNode:
     """A chain of `&&` or `||` as a tree of the least depth."""
     middle = (low + high + 1) // 2
     left = terms[middle] if middle == low else _balanced(function, terms, offsets, low, middle - 1)

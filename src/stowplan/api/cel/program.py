@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from stowplan.api.cel import cost, values
 from stowplan.api.cel.checker import Checked
-from stowplan.api.cel.cost import LIST_COST, MAP_COST, Release
+from stowplan.api.cel.cost import LIST_COST, MAP_COST, CostRelease
 from stowplan.api.cel.declarations import Overload
 from stowplan.api.cel.functions import IMPLEMENTATIONS, contains, matches, sort_by_keys
 from stowplan.api.cel.lookups import (
@@ -19,9 +19,9 @@ from stowplan.api.cel.lookups import (
     Conditional,
     Const,
     CostLimitError,
-    Frame,
+    LookupFrame,
+    LookupPlan,
     Plain,
-    Plan,
     Qualifier,
     Run,
 )
@@ -35,12 +35,12 @@ from stowplan.api.cel.syntax import (
     ListNode,
     Literal,
     MapNode,
-    Node,
     Select,
+    SyntaxNode,
     depth,
 )
 from stowplan.api.cel.types import Type
-from stowplan.api.cel.values import NO_SUCH_OVERLOAD, Failure, Map, Optional, UInt, Value
+from stowplan.api.cel.values import NO_SUCH_OVERLOAD, EvaluationFailure, Map, Optional, UInt, Value
 from stowplan.gocompat import regexps
 
 LIMIT_EXCEEDED: Final = "operation cancelled: actual cost limit exceeded"
@@ -49,7 +49,7 @@ _SHALLOW: Final = 40
 """Depth of nodes that can be evaluated at any depth of the caller's stack."""
 
 
-class Outcome(NamedTuple):
+class EvaluationOutcome(NamedTuple):
     """Result of an evaluation: a value (or a Failure), and its cost."""
 
     value: Value
@@ -66,8 +66,10 @@ class Program:
     is_deep: bool = False
     """True if evaluating it needs more room on the stack than there usually is."""
 
-    def evaluate(self, variables: Mapping[str, Value], limit: int, work: int = values.MAX_WORK) -> Outcome:
-        """The value of the expression. Never raises: what goes wrong is a Failure.
+    def evaluate(
+        self, variables: Mapping[str, Value], limit: int, work: int = values.MAX_WORK
+    ) -> EvaluationOutcome:
+        """The value of the expression. Never raises: what goes wrong is an `EvaluationFailure`.
 
         `limit` is what it may cost, `work` how many elements it may look at beyond that.
         """
@@ -76,20 +78,20 @@ class Program:
         with DeepStack(EXPRESSION):
             return self._evaluate(variables, limit, work)
 
-    def _evaluate(self, variables: Mapping[str, Value], limit: int, work: int) -> Outcome:
+    def _evaluate(self, variables: Mapping[str, Value], limit: int, work: int) -> EvaluationOutcome:
         slots: list[Value] = [variables[name] for name in self.variables]
         slots += [None] * (self.slots - len(slots))
-        frame = Frame(slots, limit)
+        frame = LookupFrame(slots, limit)
         values.begin_work(work)
         try:
-            return Outcome(self.run(frame), frame.cost)
+            return EvaluationOutcome(self.run(frame), frame.cost)
         except CostLimitError:
-            return Outcome(Failure(LIMIT_EXCEEDED), frame.cost)
+            return EvaluationOutcome(EvaluationFailure(LIMIT_EXCEEDED), frame.cost)
         except (values.WorkLimitError, RecursionError, MemoryError):
-            return Outcome(Failure(INTERRUPTED), frame.cost)
+            return EvaluationOutcome(EvaluationFailure(INTERRUPTED), frame.cost)
 
 
-def plan(checked: Checked, variables: Sequence[str], release: Release) -> Program:
+def plan(checked: Checked, variables: Sequence[str], release: CostRelease) -> Program:
     """The program of an expression. Raises CelError if a constant part of it fails."""
     planner = _Planner(checked, variables, release)
     run = planner.plan(checked.root).run()
@@ -127,13 +129,13 @@ _VARIADIC: Final = frozenset(
 
 
 class _Planner:
-    def __init__(self, checked: Checked, variables: Sequence[str], release: Release) -> None:
+    def __init__(self, checked: Checked, variables: Sequence[str], release: CostRelease) -> None:
         self._checked = checked
         self._release = release
         self._scopes: dict[str, list[int]] = {name: [at] for at, name in enumerate(variables)}
         self.slots = len(variables)
 
-    def plan(self, node: Node) -> Plan:
+    def plan(self, node: SyntaxNode) -> LookupPlan:
         constant = self._checked.constants.get(id(node))
         if constant is not None:
             return Const(constant)
@@ -155,14 +157,14 @@ class _Planner:
                 return self._comprehension(node)
         raise CelError(f"unexpected part of an expression: {type(node).__name__}")
 
-    def _attribute(self, node: Node) -> Attribute:
+    def _attribute(self, node: SyntaxNode) -> Attribute:
         plan = self.plan(node)
         return plan if isinstance(plan, Attribute) else Attribute(plan.run())
 
     def _variable(self, name: str) -> Run:
         slot = self._scopes[name.removeprefix(".")][-1]
 
-        def run(frame: Frame) -> Value:
+        def run(frame: LookupFrame) -> Value:
             value = frame.slots[slot]
             if type(value) is _Lazy:
                 value = frame.slots[slot] = value.run(frame)
@@ -170,21 +172,21 @@ class _Planner:
 
         return run
 
-    def _list(self, node: ListNode) -> Plan:
+    def _list(self, node: ListNode) -> LookupPlan:
         plans = [self.plan(item) for item in node.items]
         runs, optional = [plan.run() for plan in plans], node.optional
 
-        def run(frame: Frame) -> Value:
+        def run(frame: LookupFrame) -> Value:
             items: list[Value] = []
             failed = False
             for at, item in enumerate(runs):
                 value = item(frame)
-                if type(value) is Failure:
+                if type(value) is EvaluationFailure:
                     failed = True
                     break
                 if at in optional:
                     if type(value) is not Optional:
-                        value = Failure(
+                        value = EvaluationFailure(
                             "cannot initialize optional list element from non-optional value "
                             f"{values.shown(value)}"
                         )
@@ -199,28 +201,28 @@ class _Planner:
 
         return self._folded(plans, run)
 
-    def _map(self, node: MapNode) -> Plan:
+    def _map(self, node: MapNode) -> LookupPlan:
         plans = [(self.plan(entry.key), self.plan(entry.value)) for entry in node.entries]
         runs = [
             (key.run(), value.run(), entry.optional)
             for (key, value), entry in zip(plans, node.entries, strict=True)
         ]
 
-        def run(frame: Frame) -> Value:
+        def run(frame: LookupFrame) -> Value:
             made = Map()
-            failure: Failure | None = None
+            failure: EvaluationFailure | None = None
             for key_of, value_of, optional in runs:
                 key = key_of(frame)
-                if type(key) is Failure:
+                if type(key) is EvaluationFailure:
                     failure = key
                     break
                 value = value_of(frame)
-                if type(value) is Failure:
+                if type(value) is EvaluationFailure:
                     failure = value
                     break
                 if optional:
                     if type(value) is not Optional:
-                        failure = Failure(
+                        failure = EvaluationFailure(
                             f"cannot initialize optional entry '{values.shown(key)}' from non-optional value "
                             f"{values.shown(value)}"
                         )
@@ -234,13 +236,13 @@ class _Planner:
 
         return self._folded([one for pair in plans for one in pair], run)
 
-    def _folded(self, parts: list[Plan], run: Run) -> Plan:
+    def _folded(self, parts: list[LookupPlan], run: Run) -> LookupPlan:
         """A list or map of constants is a constant."""
         if not all(isinstance(part, Const) for part in parts):
             return Plain(run)
-        return Const(run(Frame([], cost.MAX)))
+        return Const(run(LookupFrame([], cost.MAX)))
 
-    def _call(self, node: Call) -> Plan:
+    def _call(self, node: Call) -> LookupPlan:
         if node.function in ("_&&_", "_||_"):
             return self._logical(node)
         if node.function == "_?_:_":
@@ -271,14 +273,14 @@ class _Planner:
             return self._converted(run)
         return Plain(run)
 
-    def _converted(self, run: Run) -> Plan:
-        value = run(Frame([], cost.MAX))
-        if type(value) is Failure:
+    def _converted(self, run: Run) -> LookupPlan:
+        value = run(LookupFrame([], cost.MAX))
+        if type(value) is EvaluationFailure:
             raise CelError(value.message)
         return Const(value)
 
     def _implementation(
-        self, node: Call, overloads: tuple[Overload, ...], plans: list[Plan]
+        self, node: Call, overloads: tuple[Overload, ...], plans: list[LookupPlan]
     ) -> tuple[Callable[..., Value], bool]:
         """Implementation of a call, and True if it stops at the first argument that fails."""
         if node.function in _OPERATORS:
@@ -299,11 +301,11 @@ class _Planner:
             return _guarded(node.function, (only,)), only.id in _VARIADIC
         return _guarded(node.function, overloads), True
 
-    def _logical(self, node: Call) -> Plan:
+    def _logical(self, node: Call) -> LookupPlan:
         decisive = node.function == "_||_"
         left, right = [self.plan(argument).run() for argument in node.args]
 
-        def run(frame: Frame) -> Value:
+        def run(frame: LookupFrame) -> Value:
             first = left(frame)
             if first is decisive:
                 return decisive
@@ -312,12 +314,12 @@ class _Planner:
                 return decisive
             for value in (first, second):
                 if type(value) is not bool:
-                    return value if type(value) is Failure else NO_SUCH_OVERLOAD
+                    return value if type(value) is EvaluationFailure else NO_SUCH_OVERLOAD
             return not decisive
 
         return Plain(run)
 
-    def _index(self, node: Call) -> Plan:
+    def _index(self, node: Call) -> LookupPlan:
         optional = node.function != "_[_]"
         plan = self.plan(node.args[1])
         if isinstance(plan, Const):
@@ -328,14 +330,14 @@ class _Planner:
             qualifier = Qualifier(key_of=plan.run(), optional=optional)
         return self._attribute(node.args[0]).with_qualifier(qualifier)
 
-    def _alternative(self, node: Call) -> Plan:
+    def _alternative(self, node: Call) -> LookupPlan:
         """`or` and `orValue`, which look at the alternative only if they need it."""
         left, right = [self.plan(operand).run() for operand in node.operands]
         unwrap = node.function == "orValue"
 
-        def run(frame: Frame) -> Value:
+        def run(frame: LookupFrame) -> Value:
             value = left(frame)
-            if type(value) is Failure:
+            if type(value) is EvaluationFailure:
                 return value
             if type(value) is not Optional:
                 return NO_SUCH_OVERLOAD
@@ -345,7 +347,7 @@ class _Planner:
 
         return Plain(run)
 
-    def _appended(self, node: Call) -> Plan | None:
+    def _appended(self, node: Call) -> LookupPlan | None:
         """Steps of loops that make a list or map: nothing else uses the accumulator, so it grows in place."""
         first = node.args[0] if node.args else None
         if not isinstance(first, Ident) or first.name != ACCUMULATOR:
@@ -357,7 +359,7 @@ class _Planner:
             return Plain(_insert(accumulated, [self.plan(argument).run() for argument in node.args[1:]]))
         return None
 
-    def _comprehension(self, node: Comprehension) -> Plan:
+    def _comprehension(self, node: Comprehension) -> LookupPlan:
         initial_plan = self.plan(node.initial)
         over = self.plan(node.range).run()
         accumulator = self._enter(node.accumulator)
@@ -372,7 +374,7 @@ class _Planner:
         lazy = _Lazy(_fresh(initial_plan))
         if node.is_binding or (isinstance(node.range, ListNode) and not node.range.items):
 
-            def bind(frame: Frame) -> Value:
+            def bind(frame: LookupFrame) -> Value:
                 frame.slots[accumulator] = lazy
                 return result(frame)
 
@@ -389,7 +391,7 @@ class _Planner:
         self._scopes[name].pop()
 
 
-def _fresh(plan: Plan) -> Run:
+def _fresh(plan: LookupPlan) -> Run:
     """The initial value of an accumulator; an empty list or map is a new one for every loop."""
     if isinstance(plan, Const) and plan.value == [] and type(plan.value) is list:
         return lambda frame: []
@@ -401,15 +403,15 @@ def _fresh(plan: Plan) -> Run:
 def _loop(over: Run, lazy: _Lazy, slots: tuple[int, int, int], condition: Run, step: Run, result: Run) -> Run:
     accumulator, first, second = slots
 
-    def run(frame: Frame) -> Value:
+    def run(frame: LookupFrame) -> Value:
         items = over(frame)
         kind = type(items)
-        if kind is Failure:
+        if kind is EvaluationFailure:
             return items
         if kind is not list and not isinstance(items, Map):
             if second >= 0:
-                return Failure(f"unsupported comprehension range type: {values.go_type(items)}")
-            return Failure(f"got '{values.go_type(items)}', expected iterable type")
+                return EvaluationFailure(f"unsupported comprehension range type: {values.go_type(items)}")
+            return EvaluationFailure(f"got '{values.go_type(items)}', expected iterable type")
         variables = frame.slots
         variables[accumulator] = lazy
         if second >= 0:
@@ -429,35 +431,41 @@ def _loop(over: Run, lazy: _Lazy, slots: tuple[int, int, int], condition: Run, s
 
 
 def _append(accumulated: Run, added: Run) -> Run:
-    def run(frame: Frame) -> Value:
+    def run(frame: LookupFrame) -> Value:
         items = accumulated(frame)
         more = added(frame)
         frame.spend(1)
         if type(items) is list and type(more) is list:
             items.extend(more)
             return items
-        return items if type(items) is Failure else more if type(more) is Failure else NO_SUCH_OVERLOAD
+        return (
+            items
+            if type(items) is EvaluationFailure
+            else more
+            if type(more) is EvaluationFailure
+            else NO_SUCH_OVERLOAD
+        )
 
     return run
 
 
 def _insert(accumulated: Run, parts: list[Run]) -> Run:
-    def run(frame: Frame) -> Value:
+    def run(frame: LookupFrame) -> Value:
         target = accumulated(frame)
         found: list[Value] = []
         for at, part in enumerate(parts):
             value = part(frame)
-            if type(value) is Failure and at < len(parts) - 1:
+            if type(value) is EvaluationFailure and at < len(parts) - 1:
                 return value
             found.append(value)
         frame.spend(1)
-        failure = next((one for one in (target, *found) if type(one) is Failure), None)
+        failure = next((one for one in (target, *found) if type(one) is EvaluationFailure), None)
         if failure is not None:
             return failure
         entries = [tuple(found)] if len(found) == 2 else list(found[0].items())
         for key, value in entries:
             if target.has(key):
-                return Failure(f"insert failed: key {values.shown(key)} already exists")
+                return EvaluationFailure(f"insert failed: key {values.shown(key)} already exists")
             target.insert(key, value)
         return target
 
@@ -467,7 +475,7 @@ def _insert(accumulated: Run, parts: list[Run]) -> Run:
 _PRIMITIVE: Final = frozenset((bool, int, UInt, float, str))
 
 
-def _membership(run: Run, items: list[Value]) -> Plan | None:
+def _membership(run: Run, items: list[Value]) -> LookupPlan | None:
     """`in` with a list of constants, which costs nothing; None if they cannot be put into a set."""
     if not items:
         return Const(False)
@@ -475,9 +483,9 @@ def _membership(run: Run, items: list[Value]) -> Plan | None:
         return None
     known = Map(iter([(item, True) for item in items]))
 
-    def member(frame: Frame) -> Value:
+    def member(frame: LookupFrame) -> Value:
         value = run(frame)
-        return value if type(value) is Failure else known.has(value)
+        return value if type(value) is EvaluationFailure else known.has(value)
 
     return Plain(member)
 
@@ -489,9 +497,9 @@ def _strict_call(
     if len(runs) == 2 and strict:
         return _binary_call(runs[0], runs[1], work, spent)
 
-    def run(frame: Frame) -> Value:
+    def run(frame: LookupFrame) -> Value:
         args = [argument(frame) for argument in runs]
-        result = next((one for one in args if type(one) is Failure), None) if strict else None
+        result = next((one for one in args if type(one) is EvaluationFailure), None) if strict else None
         if result is None:
             result = work(*args)
         frame.spend(spent if isinstance(spent, int) else spent(args, result))
@@ -501,11 +509,11 @@ def _strict_call(
 
 
 def _binary_call(left: Run, right: Run, work: Callable[..., Value], spent: cost.Actual | int) -> Run:
-    def run(frame: Frame) -> Value:
+    def run(frame: LookupFrame) -> Value:
         first, second = left(frame), right(frame)
-        if type(first) is Failure:
+        if type(first) is EvaluationFailure:
             result = first
-        elif type(second) is Failure:
+        elif type(second) is EvaluationFailure:
             result = second
         else:
             result = work(first, second)
@@ -521,12 +529,12 @@ def _variadic_call(runs: list[Run], work: Callable[..., Value], spent: cost.Actu
     """A call that ends, at no extra cost, with the first argument that fails, if it is not the last."""
     last = len(runs) - 1
 
-    def run(frame: Frame) -> Value:
+    def run(frame: LookupFrame) -> Value:
         args: list[Value] = []
-        failure: Failure | None = None
+        failure: EvaluationFailure | None = None
         for at, argument in enumerate(runs):
             value = argument(frame)
-            if type(value) is Failure:
+            if type(value) is EvaluationFailure:
                 if at < last:
                     return value
                 failure = value
@@ -541,9 +549,9 @@ def _variadic_call(runs: list[Run], work: Callable[..., Value], spent: cost.Actu
 def _comparison(operator: str, accepted: tuple[int, ...]) -> Callable[[Value, Value], Value]:
     def compare(left: Value, right: Value) -> Value:
         if not values.is_ordered(left):
-            return Failure(f"no such overload: {operator}")
+            return EvaluationFailure(f"no such overload: {operator}")
         order = values.compare(left, right)
-        return order if type(order) is Failure else order in accepted
+        return order if type(order) is EvaluationFailure else order in accepted
 
     return compare
 
@@ -556,7 +564,7 @@ def _contained(item: Value, container: Value) -> Value:
 
 def _size(value: Value) -> Value:
     size = values.size(value)
-    return Failure("no such overload: size") if size is None else size
+    return EvaluationFailure("no such overload: size") if size is None else size
 
 
 def _matcher(text: Value, pattern: Value) -> Value:
@@ -564,7 +572,7 @@ def _matcher(text: Value, pattern: Value) -> Value:
 
 
 def _sorted(items: Value) -> Value:
-    return sort_by_keys(items, items) if type(items) is list else Failure("no such overload: sort")
+    return sort_by_keys(items, items) if type(items) is list else EvaluationFailure("no such overload: sort")
 
 
 _OPERATORS: Final[dict[str, Callable[..., Value]]] = {
@@ -608,7 +616,7 @@ def _guarded(function: str, overloads: tuple[Overload, ...]) -> Callable[..., Va
             if len(wanted) == len(args) and all(_fits(*pair) for pair in zip(wanted, args, strict=True)):
                 return implementation(*args)
         given = ", ".join([values.type_name(one) for one in args])
-        return Failure(f"no such overload: {function}({given})")
+        return EvaluationFailure(f"no such overload: {function}({given})")
 
     return work
 

@@ -58,82 +58,82 @@ def _render(lines: list[str], number: int, column: int, message: str) -> str:
 
 
 @dataclass(eq=False, slots=True)
-class Node:
+class SyntaxNode:
     """A part of an expression. `offset` is where errors about it point to."""
 
     offset: int
 
 
 @dataclass(eq=False, slots=True)
-class Literal(Node):
+class Literal(SyntaxNode):
     value: Any
 
 
 @dataclass(eq=False, slots=True)
-class Ident(Node):
+class Ident(SyntaxNode):
     name: str
 
 
 @dataclass(eq=False, slots=True)
-class Select(Node):
+class Select(SyntaxNode):
     """`operand.field`; with `test` it asks whether the field is there (`has()`)."""
 
-    operand: Node
+    operand: SyntaxNode
     field: str
     test: bool = False
 
 
 @dataclass(eq=False, slots=True)
-class Call(Node):
+class Call(SyntaxNode):
     """A function, an operator (`_+_`) or, with a target, a method."""
 
     function: str
-    target: Node | None
-    args: list[Node]
+    target: SyntaxNode | None
+    args: list[SyntaxNode]
 
     @property
-    def operands(self) -> list[Node]:
+    def operands(self) -> list[SyntaxNode]:
         """Operands of the function, the target included."""
         return self.args if self.target is None else [self.target, *self.args]
 
 
 @dataclass(eq=False, slots=True)
-class ListNode(Node):
-    items: list[Node]
+class ListNode(SyntaxNode):
+    items: list[SyntaxNode]
     optional: frozenset[int] = frozenset()
 
 
-class Entry(NamedTuple):
-    key: Node
-    value: Node
+class MapEntry(NamedTuple):
+    key: SyntaxNode
+    value: SyntaxNode
     optional: bool
 
 
 @dataclass(eq=False, slots=True)
-class MapNode(Node):
-    entries: list[Entry]
+class MapNode(SyntaxNode):
+    entries: list[MapEntry]
 
 
 @dataclass(eq=False, slots=True)
-class StructNode(Node):
+class StructNode(SyntaxNode):
     """`Name{field: value}`; the environments of Kubernetes have no type that could be made this way."""
 
     name: str
-    fields: list[tuple[str, Node]] = field(default_factory=list)
+    fields: list[tuple[str, SyntaxNode]] = field(default_factory=list)
 
 
 @dataclass(eq=False, slots=True)
-class Comprehension(Node):
+class Comprehension(SyntaxNode):
     """The loop that macros such as `all` and `map` become; without a range it binds a variable."""
 
-    range: Node
+    range: SyntaxNode
     variable: str
     second: str
     accumulator: str
-    initial: Node
-    condition: Node
-    step: Node
-    result: Node
+    initial: SyntaxNode
+    condition: SyntaxNode
+    step: SyntaxNode
+    result: SyntaxNode
 
     @property
     def is_binding(self) -> bool:
@@ -149,7 +149,7 @@ class Comprehension(Node):
 ACCUMULATOR: Final = "@result"
 
 
-def children(node: Node) -> list[Node]:
+def children(node: SyntaxNode) -> list[SyntaxNode]:
     """The parts of a node, in the order of the text."""
     match node:
         case Select():
@@ -167,7 +167,7 @@ def children(node: Node) -> list[Node]:
     return []
 
 
-def walk(node: Node) -> Iterator[Node]:
+def walk(node: SyntaxNode) -> Iterator[SyntaxNode]:
     """A node and all nodes below it, each once (macros may use a part twice)."""
     waiting, seen = [node], set()
     while waiting:
@@ -179,7 +179,7 @@ def walk(node: Node) -> Iterator[Node]:
         waiting += reversed(children(current))
 
 
-def depth(root: Node) -> int:
+def depth(root: SyntaxNode) -> int:
     """Maximum depth of nested nodes."""
     known: dict[int, int] = {}
     waiting = [root]

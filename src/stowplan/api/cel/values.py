@@ -1,7 +1,7 @@
 """Values of CEL: how they are represented here, compared, added and converted.
 
 Bools, ints, doubles, strings, bytes, null and lists are Python's own; an error is a value too, since `&&` and
-`||` look at it before it counts. Whatever can fail gives back a `Failure`.
+`||` look at it before it counts. Whatever can fail gives back a `EvaluationFailure`.
 """
 
 import math
@@ -25,7 +25,7 @@ from stowplan.gocompat.numbers import fits_int64, parse_int64
 Value = Any
 
 
-class Failure:
+class EvaluationFailure:
     """An error as the result of a part of an expression."""
 
     __slots__ = ("message",)
@@ -87,10 +87,10 @@ def work(amount: int) -> None:
 
 
 NONE: Final = Optional(False)
-NO_SUCH_OVERLOAD: Final = Failure("no such overload")
-_OVERFLOW: Final = Failure("integer overflow")
-_UNSIGNED_OVERFLOW: Final = Failure("unsigned integer overflow")
-_TIMESTAMP_OVERFLOW: Final = Failure("timestamp overflow")
+NO_SUCH_OVERLOAD: Final = EvaluationFailure("no such overload")
+_OVERFLOW: Final = EvaluationFailure("integer overflow")
+_UNSIGNED_OVERFLOW: Final = EvaluationFailure("unsigned integer overflow")
+_TIMESTAMP_OVERFLOW: Final = EvaluationFailure("timestamp overflow")
 _SECOND: Final = 1_000_000_000
 _MIN_TIME: Final = -62135596800
 _MAX_TIME: Final = 253402300799
@@ -302,37 +302,37 @@ def is_ordered(value: Value) -> bool:
     return type(value) in _ORDERED
 
 
-def compare(left: Value, right: Value) -> int | Failure:
+def compare(left: Value, right: Value) -> int | EvaluationFailure:
     """-1, 0 or 1; numbers of all types compare, other values only within their type."""
     kind, other = type(left), type(right)
     if kind is not other and not (kind in _NUMBERS and other in _NUMBERS):
         return NO_SUCH_OVERLOAD
     if (kind is float or other is float) and (math.isnan(left) or math.isnan(right)):
-        return Failure("NaN values cannot be ordered")
+        return EvaluationFailure("NaN values cannot be ordered")
     if kind is str:
         left, right = left.encode("utf-8", "surrogatepass"), right.encode("utf-8", "surrogatepass")
     return int(left > right) - int(left < right)
 
 
-def _int_result(value: int) -> int | Failure:
+def _int_result(value: int) -> int | EvaluationFailure:
     return value if fits_int64(value) else _OVERFLOW
 
 
-def _uint_result(value: int) -> UInt | Failure:
+def _uint_result(value: int) -> UInt | EvaluationFailure:
     return UInt(value) if 0 <= value <= _MAX_UINT else _UNSIGNED_OVERFLOW
 
 
-def _duration_result(nanoseconds: int) -> Duration | Failure:
+def _duration_result(nanoseconds: int) -> Duration | EvaluationFailure:
     return Duration(nanoseconds) if fits_int64(nanoseconds) else _OVERFLOW
 
 
-def _timestamp_result(nanoseconds: int) -> Timestamp | Failure:
+def _timestamp_result(nanoseconds: int) -> Timestamp | EvaluationFailure:
     in_range = _MIN_TIME <= nanoseconds // _SECOND <= _MAX_TIME
     return Timestamp(nanoseconds) if in_range else _TIMESTAMP_OVERFLOW
 
 
-def _missing(operator: str) -> Failure:
-    return Failure(f"no such overload: {operator}")
+def _missing(operator: str) -> EvaluationFailure:
+    return EvaluationFailure(f"no such overload: {operator}")
 
 
 def add(left: Value, right: Value) -> Value:
@@ -400,7 +400,7 @@ def divide(left: Value, right: Value) -> Value:
     if kind is float:
         return _divide_floats(left, right)
     if not right:
-        return Failure("division by zero")
+        return EvaluationFailure("division by zero")
     quotient = abs(int(left)) // abs(int(right))
     if kind is UInt:
         return UInt(quotient)
@@ -422,7 +422,7 @@ def modulo(left: Value, right: Value) -> Value:
     if kind is not type(right):
         return NO_SUCH_OVERLOAD
     if not right:
-        return Failure("modulus by zero")
+        return EvaluationFailure("modulus by zero")
     if kind is int and left == -(2**63) and right == -1:
         return _OVERFLOW
     rest = abs(int(left)) % abs(int(right))
@@ -508,7 +508,7 @@ def to_string(value: Value) -> Value:
             try:
                 return value.decode()
             except UnicodeDecodeError:
-                return Failure("invalid UTF-8 in bytes, cannot convert to string")
+                return EvaluationFailure("invalid UTF-8 in bytes, cannot convert to string")
         case int():
             return str(int(value))
         case Type():
@@ -581,8 +581,8 @@ def to_duration(value: Value) -> Value:
         return _conversion("string", types.DURATION.name)
 
 
-def _conversion(source: str, target: str) -> Failure:
-    return Failure(f"type conversion error from '{source}' to '{target}'")
+def _conversion(source: str, target: str) -> EvaluationFailure:
+    return EvaluationFailure(f"type conversion error from '{source}' to '{target}'")
 
 
 def moment(value: Timestamp) -> datetime:

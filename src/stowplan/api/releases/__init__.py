@@ -18,7 +18,13 @@ from stowplan.api.gates.history import (
     why_without_effect,
 )
 from stowplan.api.releases import v1_36, v1_37
-from stowplan.api.releases.behaviour import Behaviour, Choice, Difference, choices, differences
+from stowplan.api.releases.behaviour import (
+    Behaviour,
+    BehaviourChoice,
+    BehaviourDifference,
+    choices,
+    differences,
+)
 from stowplan.api.releases.plugins import ReleasePlugin
 from stowplan.api.releases.release import Release
 from stowplan.api.releases.versions import Version
@@ -58,8 +64,8 @@ __all__ = [
     "OLDEST_EMULATED",
     "RELEASES",
     "Behaviour",
-    "Choice",
-    "Difference",
+    "BehaviourChoice",
+    "BehaviourDifference",
     "Gate",
     "GateHistory",
     "Release",

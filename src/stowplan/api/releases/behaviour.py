@@ -102,7 +102,7 @@ class Preempting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Devices:
+class DeviceBehaviour:
     """Dynamic resource allocation: the allocator, its CEL environment, and the plugin DynamicResources."""
 
     config_requests: Literal["listed", "empty-for-all"] = _choice(
@@ -221,13 +221,13 @@ class Behaviour:
     queueing: Queueing
     rules: Rules
     preempting: Preempting
-    devices: Devices
+    devices: DeviceBehaviour
     calls: Calls
     batching: Batching
     messages: Messages
 
 
-class Choice(NamedTuple):
+class BehaviourChoice(NamedTuple):
     """One field of a behaviour: where it is, what it is about, and its value."""
 
     area: str
@@ -243,22 +243,24 @@ class Choice(NamedTuple):
         return ", ".join(self.value) if isinstance(self.value, tuple) else str(self.value)
 
 
-def choices(behaviour: Behaviour) -> Iterator[Choice]:
+def choices(behaviour: Behaviour) -> Iterator[BehaviourChoice]:
     """Every choice of a behaviour, in order."""
     for area in fields(behaviour):
         record = getattr(behaviour, area.name)
         for choice in fields(record):
-            yield Choice(area.name, choice.name, choice.metadata["sentence"], getattr(record, choice.name))
+            yield BehaviourChoice(
+                area.name, choice.name, choice.metadata["sentence"], getattr(record, choice.name)
+            )
 
 
-class Difference(NamedTuple):
+class BehaviourDifference(NamedTuple):
     """A choice in which two behaviours differ."""
 
-    old: Choice
-    new: Choice
+    old: BehaviourChoice
+    new: BehaviourChoice
 
 
-def differences(old: Behaviour, new: Behaviour) -> list[Difference]:
+def differences(old: Behaviour, new: Behaviour) -> list[BehaviourDifference]:
     """Where two behaviours differ."""
     pairs = zip(choices(old), choices(new), strict=True)
-    return [Difference(before, after) for before, after in pairs if before.value != after.value]
+    return [BehaviourDifference(before, after) for before, after in pairs if before.value != after.value]

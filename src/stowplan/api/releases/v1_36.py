@@ -6,7 +6,7 @@ from stowplan.api.releases.behaviour import (
     Batching,
     Behaviour,
     Calls,
-    Devices,
+    DeviceBehaviour,
     Messages,
     Preempting,
     Queueing,
@@ -92,7 +92,7 @@ BEHAVIOUR: Final = Behaviour(
         activates_preemptor=False,
         result_label="constant",
     ),
-    devices=Devices(
+    devices=DeviceBehaviour(
         config_requests="listed",
         selector_errors_name_device=False,
         counter_slices="every-node",

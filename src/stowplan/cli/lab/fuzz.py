@@ -10,7 +10,16 @@ from stowplan.cli.lab.fuzz_real import binaries, run_real_command
 from stowplan.cli.lab.fuzz_targets import target_options
 from stowplan.cli.progress import Progress
 from stowplan.cli.values import AtLeast, refuse_unused
-from stowplan.lab.fuzz import FuzzCase, FuzzFinding, FuzzResult, FuzzRun, Hold, corpus, random_case, run_cases
+from stowplan.lab.fuzz import (
+    FuzzCase,
+    FuzzFinding,
+    FuzzHold,
+    FuzzResult,
+    FuzzRun,
+    corpus,
+    random_case,
+    run_cases,
+)
 from stowplan.lab.fuzz.cases import STORE, WIRE
 from stowplan.lab.fuzz.claims import compare_claims
 from stowplan.lab.fuzz.server_cases import SERVER_CASES, ServerCase, run_server_cases
@@ -200,7 +209,7 @@ def _report(result: FuzzResult, verbose: bool) -> None:
     click.echo(f"{result.cases:,} cases, {broken:,} failed: {counts}")
 
 
-def _slowest(result: FuzzResult) -> list[Hold]:
+def _slowest(result: FuzzResult) -> list[FuzzHold]:
     return sorted(result.holds, reverse=True)[:_SLOWEST]
 
 

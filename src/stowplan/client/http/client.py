@@ -21,7 +21,7 @@ from stowplan.api.writes import Binding
 from stowplan.client.http import errors
 from stowplan.client.http.availability import ServerAvailability
 from stowplan.client.http.body import Body
-from stowplan.client.http.connection import Answer
+from stowplan.client.http.connection import HttpAnswer
 from stowplan.client.http.decoder import MORE, Decoding, Page
 from stowplan.client.http.dialer import CONNECT_SECONDS
 from stowplan.client.http.pool import MOST_CONNECTIONS
@@ -298,7 +298,7 @@ class HttpClient(Client):
     ) -> None:
         await self._patch(object_path(resource, namespace, name, subresource), patch, kind)
 
-    async def _patch(self, path: str, patch: Sent | Sequence[Any], kind: PatchType) -> Answer:
+    async def _patch(self, path: str, patch: Sent | Sequence[Any], kind: PatchType) -> HttpAnswer:
         repeatable = kind in _REPEATABLE_PATCHES
         text = msgspec.json.encode(patch)
         return await self._transport.request("PATCH", path, text, kind.value, repeatable=repeatable)
@@ -326,7 +326,7 @@ class HttpClient(Client):
             if not (error.is_conflict and _says_bound_to(error, binding.target.name)):
                 raise
 
-    def _json(self, method: str, path: str, answer: Answer) -> Json:
+    def _json(self, method: str, path: str, answer: HttpAnswer) -> Json:
         try:
             return at_once(decoding_plain(answer.body))
         except DecodeError as error:

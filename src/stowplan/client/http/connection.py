@@ -200,7 +200,7 @@ SILENT: Final = "the connection was silent while the server could not be reached
 """Error of a connection, or an attempt to make one, that is given up because the server is back."""
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     """A server's answer. The body of a stream is delivered separately.
 
     The body is kept in the pieces that came: joining a large one would block the event loop.
@@ -245,7 +245,7 @@ class LostError(Exception):
         self.reused = reused
 
 
-class Stream(Protocol):
+class HttpStream(Protocol):
     """Receiver of the body of an answer while it arrives."""
 
     def feed(self, piece: bytes) -> None: ...
@@ -289,8 +289,8 @@ class Connection(asyncio.Protocol):
         self._now = asyncio.get_running_loop().time
         self._transport: Link | None = None
         self._part = _Part.NOTHING
-        self._answer: asyncio.Future[Answer] | None = None
-        self._stream: Stream | None = None
+        self._answer: asyncio.Future[HttpAnswer] | None = None
+        self._stream: HttpStream | None = None
         self._head: Head = Head(0, 0, False, False, None)
         self._begun = b""
         self._pieces: list[bytes] = []
@@ -317,7 +317,7 @@ class Connection(asyncio.Protocol):
             self._part is _Part.NOTHING and self._transport is not None and not self._transport.is_closing()
         )
 
-    def send(self, message: Message, stream: Stream | None = None) -> asyncio.Future[Answer]:
+    def send(self, message: Message, stream: HttpStream | None = None) -> asyncio.Future[HttpAnswer]:
         """Send a request. With a stream, the body of a good answer goes there."""
         transport = self._transport
         assert transport is not None
@@ -413,7 +413,7 @@ class Connection(asyncio.Protocol):
                 self._take_head(rest)
             return
         if self._stream is not None and head.status == 200 and self._answer is not None:
-            self._resolve(Answer(200, (), None))
+            self._resolve(HttpAnswer(200, (), None))
         elif self._stream is not None:
             self._stream = None
         if head.chunked:
@@ -469,9 +469,9 @@ class Connection(asyncio.Protocol):
         if stream is not None:
             stream.end("")
         else:
-            self._resolve(Answer(self._head.status, pieces, self._head.retry_after, self._head.text))
+            self._resolve(HttpAnswer(self._head.status, pieces, self._head.retry_after, self._head.text))
 
-    def _resolve(self, answer: Answer) -> None:
+    def _resolve(self, answer: HttpAnswer) -> None:
         waiting, self._answer = self._answer, None
         if waiting is not None and not waiting.done():
             waiting.set_result(answer)

@@ -16,9 +16,9 @@ import msgspec
 
 from stowplan.api.decode import UNDECODABLE, undecodable
 from stowplan.api.meta import seconds_of
-from stowplan.client.http.connection import Answer, LostError
+from stowplan.client.http.connection import HttpAnswer, LostError
 from stowplan.client.http.dialer import Dialer, DialError
-from stowplan.client.http.pool import Pool
+from stowplan.client.http.pool import ConnectionPool
 from stowplan.client.http.requests import Common, Message
 from stowplan.client.http.settings import AccessError, Address, ExecPlugin, Identity, OpenIdConnect, Trust
 from stowplan.client.http.tls import Tls
@@ -310,7 +310,7 @@ class OidcCredentials:
         try:
             address = Address.parse(url)
             tls = Tls(Trust(self._settings.authority, where="oidc")) if address.is_tls else None
-            pool = Pool(Dialer(address, tls), most=1, timeout=_PATIENCE)
+            pool = ConnectionPool(Dialer(address, tls), most=1, timeout=_PATIENCE)
             try:
                 answer = await pool.exchange(self._message(address, form))
             finally:
@@ -331,7 +331,7 @@ class OidcCredentials:
         return Message(Common("POST", address, headers), "", form)
 
 
-def _data(answer: Answer) -> dict[str, Any]:
+def _data(answer: HttpAnswer) -> dict[str, Any]:
     if answer.status != 200:
         raise ValueError(f"the issuer answered with code {answer.status}")
     found = msgspec.json.decode(answer.body)

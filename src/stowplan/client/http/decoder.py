@@ -87,13 +87,13 @@ class _Outline(msgspec.Struct):
     metadata: _Metadata = _Metadata()
 
 
-class Wanted(Enum):
+class WantedFields(Enum):
     """Input that decoding waits for."""
 
     MORE = auto()
 
 
-MORE: Final = Wanted.MORE
+MORE: Final = WantedFields.MORE
 
 
 class Page(msgspec.Struct, Generic[T]):
@@ -123,7 +123,7 @@ class Decoding(Generic[T]):
         self._pages = msgspec.json.Decoder(page_type)
         self._lines = msgspec.json.Decoder(line_type)
 
-    def parts(self) -> "Generator[Page[T] | Wanted | None, bytes, None]":
+    def parts(self) -> "Generator[Page[T] | WantedFields | None, bytes, None]":
         """A page of a list that is decoded while it comes, in steps of a few milliseconds.
 
         A step gives objects; or `MORE`, when the next piece of the text has to be sent, b"" after the last;
@@ -283,7 +283,7 @@ class Decoding(Generic[T]):
             raise DecodeError(f"object: {undecodable(error)}") from None
 
 
-def _gathered(text: bytes, size: int) -> Generator[Wanted, bytes, tuple[bytes, bool]]:
+def _gathered(text: bytes, size: int) -> Generator[WantedFields, bytes, tuple[bytes, bool]]:
     """Append further pieces to a text until it has more than `size` bytes or has ended; returns it, and True
     if it has ended."""
     pieces, missing = [text], size - len(text)

@@ -8,7 +8,7 @@ from stowplan.api import status
 from stowplan.api.decode import UNDECODABLE, undecodable
 from stowplan.api.pruning import WHOLE, Shape, at_once, pruned
 from stowplan.api.status import ApiError
-from stowplan.client.http.connection import Answer
+from stowplan.client.http.connection import HttpAnswer
 from stowplan.gocompat.quoting import quote
 
 _REASONS: Final = {
@@ -43,7 +43,7 @@ class _Status(msgspec.Struct):
 _WITHOUT_DETAILS: Final = Shape(dict.fromkeys((b"kind", b"code", b"reason", b"message"), WHOLE))
 
 
-def refused(method: str, answer: Answer) -> ApiError:
+def refused(method: str, answer: HttpAnswer) -> ApiError:
     """The error an answer stands for: the server's own Status, or what can be said without one."""
     found = _status(answer.body)
     if found.kind == "Status":
@@ -79,7 +79,7 @@ def _status(body: bytes) -> _Status:
             return _Status()
 
 
-def _text(answer: Answer) -> str:
+def _text(answer: HttpAnswer) -> str:
     text = " ".join(answer.body[: 4 * _SHOWN].decode("utf-8", "replace").split())
     shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
     return f"the server answered with code {answer.status}" + (f": {shown}" if shown else "")

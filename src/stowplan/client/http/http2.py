@@ -16,7 +16,7 @@ from stowplan.client.http.connection import (
     LARGEST_OBJECT,
     LONGEST_HEAD,
     OVERDUE,
-    Answer,
+    HttpAnswer,
     Link,
     LostError,
     MalformedError,
@@ -142,7 +142,7 @@ class Exchange:
         "unsent",
     )
 
-    def __init__(self, stream: int, answer: asyncio.Future[Answer], began: float) -> None:
+    def __init__(self, stream: int, answer: asyncio.Future[HttpAnswer], began: float) -> None:
         self.stream = stream
         self.answer = answer
         self.began = began
@@ -553,7 +553,7 @@ class Http2Connection:
         self._served += 1
         self._end_if_last()
         if not exchange.answer.done():
-            exchange.answer.set_result(Answer(status, exchange.pieces, after, head, True))
+            exchange.answer.set_result(HttpAnswer(status, exchange.pieces, after, head, True))
 
     def _forget(self, stream: int) -> Exchange | None:
         self._held.pop(stream, None)

@@ -21,7 +21,7 @@ from stowplan.gocompat.jsontext import TextError
 from stowplan.gocompat.yamltext import YamlError, load_yaml
 
 
-class Fields:
+class KubeconfigFields:
     """A map in a file. Fields that are absent or null are empty."""
 
     def __init__(self, data: dict[Any, Any], where: str, place: str = "", *, folder: Path) -> None:
@@ -70,15 +70,15 @@ class Fields:
             raise self.problem(field, f"expected true or false, got {_kind(value)}")
         return value
 
-    def part(self, field: str) -> "Fields":
+    def part(self, field: str) -> "KubeconfigFields":
         value = self._data.get(field)
         if value is None:
             value = {}
         if not isinstance(value, dict):
             raise self.problem(field, f"expected a map, got {_kind(value)}")
-        return Fields(value, self.where, self.path(field), folder=self.folder)
+        return KubeconfigFields(value, self.where, self.path(field), folder=self.folder)
 
-    def items(self, field: str) -> Iterator["Fields"]:
+    def items(self, field: str) -> Iterator["KubeconfigFields"]:
         value = self._data.get(field)
         if value is None:
             return
@@ -88,7 +88,7 @@ class Fields:
             place = f"{self.path(field)}[{number}]"
             if not isinstance(item, dict):
                 raise AccessError(f"{self.where}: {place}: expected a map, got {_kind(item)}")
-            yield Fields(item, self.where, place, folder=self.folder)
+            yield KubeconfigFields(item, self.where, place, folder=self.folder)
 
     def file(self, field: str) -> str:
         """A path, which begins at the kubeconfig's folder if it is relative."""
@@ -157,7 +157,7 @@ def default_kubeconfigs(environ: Mapping[str, str], home: Path) -> list[Path]:
     return [path for path in named if path.exists()] or named[:1] or [home / ".kube" / "config"]
 
 
-def _read(path: Path) -> Fields:
+def _read(path: Path) -> KubeconfigFields:
     try:
         text = path.read_text("utf-8")
     except OSError as error:
@@ -172,14 +172,16 @@ def _read(path: Path) -> Fields:
         raise AccessError(f"{path}: expected YAML{line}: {problem}") from None
     if not isinstance(data, dict):
         raise AccessError(f"{path}: expected a map with clusters, users and contexts")
-    fields = Fields(data, str(path), folder=path.absolute().parent)
+    fields = KubeconfigFields(data, str(path), folder=path.absolute().parent)
     for field, expected in (("kind", "Config"), ("apiVersion", "v1")):
         if (given := fields.text(field)) and given != expected:
             raise fields.problem(field, f"expected {expected}, got {given!r}")
     return fields
 
 
-def _named(files: Sequence[Fields], section: str, field: str, name: str, asked_by: str) -> Fields:
+def _named(
+    files: Sequence[KubeconfigFields], section: str, field: str, name: str, asked_by: str
+) -> KubeconfigFields:
     """The entry of a section with a name."""
     names: list[str] = []
     for file in files:
@@ -191,7 +193,7 @@ def _named(files: Sequence[Fields], section: str, field: str, name: str, asked_b
     raise AccessError(f"{files[0].where}: {asked_by}: expected one of {section} ({known}), got {name!r}")
 
 
-def _address(cluster: Fields, master: str) -> Address:
+def _address(cluster: KubeconfigFields, master: str) -> Address:
     text = master or cluster.text("server")
     if not text:
         raise cluster.problem("server", "expected the address of the server, got nothing")
@@ -203,7 +205,7 @@ def _address(cluster: Fields, master: str) -> Address:
         raise cluster.problem("server", str(error)) from None
 
 
-def _proxy(cluster: Fields) -> str:
+def _proxy(cluster: KubeconfigFields) -> str:
     text = cluster.text("proxy-url")
     if text:
         try:
@@ -213,7 +215,7 @@ def _proxy(cluster: Fields) -> str:
     return text
 
 
-def _trust(cluster: Fields, user: Fields | None) -> Trust:
+def _trust(cluster: KubeconfigFields, user: KubeconfigFields | None) -> Trust:
     authority = cluster.secret("certificate-authority")
     insecure = cluster.flag("insecure-skip-tls-verify")
     if insecure and authority:
@@ -233,7 +235,7 @@ def _trust(cluster: Fields, user: Fields | None) -> Trust:
     )
 
 
-def _identity(user: Fields, cluster: Fields) -> Identity:
+def _identity(user: KubeconfigFields, cluster: KubeconfigFields) -> Identity:
     plugin = _plugin(user.part("exec"), cluster) if user.has("exec") else None
     oidc = _oidc(user.part("auth-provider")) if user.has("auth-provider") else None
     token, token_file = user.text("token"), user.file("tokenFile")
@@ -254,7 +256,7 @@ def _identity(user: Fields, cluster: Fields) -> Identity:
     )
 
 
-def _impersonation(user: Fields) -> tuple[tuple[str, str], ...]:
+def _impersonation(user: KubeconfigFields) -> tuple[tuple[str, str], ...]:
     headers: list[tuple[str, str]] = []
     if name := user.text("as"):
         headers.append(("Impersonate-User", name))
@@ -272,7 +274,7 @@ def _impersonation(user: Fields) -> tuple[tuple[str, str], ...]:
     return tuple(headers)
 
 
-def _plugin(fields: Fields, cluster: Fields) -> ExecPlugin:
+def _plugin(fields: KubeconfigFields, cluster: KubeconfigFields) -> ExecPlugin:
     command, version = fields.text("command"), fields.text("apiVersion")
     if not command:
         raise fields.problem("command", "expected a command, got nothing")
@@ -296,7 +298,7 @@ def _plugin(fields: Fields, cluster: Fields) -> ExecPlugin:
     )
 
 
-def _about(cluster: Fields) -> dict[str, Any]:
+def _about(cluster: KubeconfigFields) -> dict[str, Any]:
     """Cluster information for a credential plugin."""
     names = ("server", "tls-server-name", "proxy-url", "certificate-authority-data")
     told: dict[str, Any] = {name: text for name in names if (text := cluster.text(name))}
@@ -311,7 +313,7 @@ def _about(cluster: Fields) -> dict[str, Any]:
     return told
 
 
-def _oidc(provider: Fields) -> OpenIdConnect:
+def _oidc(provider: KubeconfigFields) -> OpenIdConnect:
     name = provider.text("name")
     if name != "oidc":
         raise provider.problem("name", f"expected oidc (others are exec plugins now), got {name!r}")

@@ -10,7 +10,14 @@ from collections.abc import Callable
 from typing import Final
 
 from stowplan.client.http.body import Body
-from stowplan.client.http.connection import IDLE_SECONDS, SILENT, Answer, Connection, LostError, Stream
+from stowplan.client.http.connection import (
+    IDLE_SECONDS,
+    SILENT,
+    Connection,
+    HttpAnswer,
+    HttpStream,
+    LostError,
+)
 from stowplan.client.http.dialer import Dialer, DialError
 from stowplan.client.http.http2 import Http2Connection, UnprocessedError
 from stowplan.client.http.requests import Message
@@ -30,7 +37,7 @@ class NotAllowedError(Exception):
     """A request that waited for a connection may not be sent any more."""
 
 
-class Pool:
+class ConnectionPool:
     """The connections to one server: a maximum for requests, and one for each stream in addition.
 
     An answer that is consumed while it arrives, as a long list, has a separate connection, too: over HTTP/1.1
@@ -66,7 +73,7 @@ class Pool:
 
     async def exchange(
         self, message: Message, body: Body | None = None, allowed: Callable[[], bool] | None = None
-    ) -> Answer:
+    ) -> HttpAnswer:
         """Send a request and give its answer. Raises LostError, or DialError if it certainly was not done.
 
         With a `body`, that of a good answer goes there while it comes; the answer is given when all has come.
@@ -105,7 +112,9 @@ class Pool:
         elif self._waiting:
             self._pass_place(connection)
 
-    async def _exchange_alone(self, connection: Connection, message: Message, body: Body | None) -> Answer:
+    async def _exchange_alone(
+        self, connection: Connection, message: Message, body: Body | None
+    ) -> HttpAnswer:
         connection.deadline = asyncio.get_running_loop().time() + self._timeout
         try:
             if body is None:
@@ -125,7 +134,7 @@ class Pool:
             elif connection.is_usable:
                 self._give_back(connection)
 
-    async def _exchange_long(self, message: Message, body: Body) -> Answer:
+    async def _exchange_long(self, message: Message, body: Body) -> HttpAnswer:
         """Exchange over a connection that is not shared: the last page's, or a new one."""
         while self._spare:
             connection = self._spare.pop()
@@ -133,7 +142,7 @@ class Pool:
                 return await self._exchange_alone(connection, message, body)
         return await self._exchange_alone(await self._dial_alone(), message, body)
 
-    async def stream(self, message: Message, stream: Stream) -> tuple[Answer, Connection]:
+    async def stream(self, message: Message, stream: HttpStream) -> tuple[HttpAnswer, Connection]:
         """Send a request whose answer has no end, over a separate connection that the caller must abort."""
         connection = await self._dial_alone()
         try:

@@ -10,10 +10,10 @@ from stowplan.api.status import ApiError
 from stowplan.client.http import errors
 from stowplan.client.http.availability import ProbeError, ServerAvailability
 from stowplan.client.http.body import Body
-from stowplan.client.http.connection import SILENT, Answer, Connection, LostError, Stream
+from stowplan.client.http.connection import SILENT, Connection, HttpAnswer, HttpStream, LostError
 from stowplan.client.http.credentials import Credentials, CredentialsError, credentials_for
 from stowplan.client.http.dialer import CONNECT_SECONDS, Dialer, DialError, proxy_for
-from stowplan.client.http.pool import MOST_CONNECTIONS, NotAllowedError, Pool
+from stowplan.client.http.pool import MOST_CONNECTIONS, ConnectionPool, NotAllowedError
 from stowplan.client.http.requests import Common, Message, with_timeout
 from stowplan.client.http.settings import Server
 from stowplan.client.http.tls import Tls
@@ -221,7 +221,7 @@ class Transport:
             seconds=connect_seconds,
             offers_http2=not environ.get("DISABLE_HTTP2"),
         )
-        self._pool = Pool(
+        self._pool = ConnectionPool(
             dialer, most=connections, timeout=answer_seconds, connected=availability.begin_watching
         )
         self._prober = _Prober(dialer, lambda: self._composed(_GET, _PROBED, b"", ""))
@@ -251,7 +251,7 @@ class Transport:
         repeatable: bool = False,
         once: bool = False,
         taken: Body | None = None,
-    ) -> Answer:
+    ) -> HttpAnswer:
         """Send a request and return its successful answer.
 
         `repeatable`: a write that is idempotent. `once`: do not retry on a server in trouble, because the
@@ -271,7 +271,7 @@ class Transport:
                 raise self._not_ours(method, path)
             used = self._authorization
             lost: LostError | DialError | None = None
-            answer: Answer | None = None
+            answer: HttpAnswer | None = None
             try:
                 answer = await self._pool.exchange(message, taken, allowed)
             except (LostError, DialError) as failure:
@@ -308,7 +308,7 @@ class Transport:
                     self._tell_end(method, began, answer.size)
                     raise error
 
-    async def stream(self, path: str, stream: Stream) -> Connection:
+    async def stream(self, path: str, stream: HttpStream) -> Connection:
         """Begin a stream; it is tried once, because the caller restarts streams anyway."""
         seconds = self._limit.reserve()
         if seconds:

@@ -11,13 +11,13 @@ from stowplan.api.meta import Object
 from stowplan.api.pruning import Steps
 from stowplan.api.status import ApiError
 from stowplan.client.http import errors
-from stowplan.client.http.connection import LARGEST_OBJECT, SILENT, Connection, Stream, TooLargeError
+from stowplan.client.http.connection import LARGEST_OBJECT, SILENT, Connection, HttpStream, TooLargeError
 from stowplan.client.http.decoder import Decoding
 from stowplan.client.interface import WatchEvent
 from stowplan.gocompat.quoting import quote
 
 
-class Lines:
+class WatchLines:
     """Pieces go in, whole lines come out. Only a line that lies across pieces is put together."""
 
     __slots__ = ("_at", "_begun", "_whole", "begun_size", "size")
@@ -118,7 +118,7 @@ class HttpWatch(Generic[T]):
 
     def __init__(
         self,
-        begin: Callable[[Stream], Awaitable[Connection]],
+        begin: Callable[[HttpStream], Awaitable[Connection]],
         decoding: Decoding[T],
         url: str,
         lifetime: float,
@@ -131,7 +131,7 @@ class HttpWatch(Generic[T]):
         self._lifetime = lifetime + _SLACK
         self._ends = float("inf")
         self._silence = INITIAL_SILENCE if initial_events else SILENCE
-        self._lines = Lines()
+        self._lines = WatchLines()
         self._connection: Connection | None = None
         self._begun = False
         self._ended = False

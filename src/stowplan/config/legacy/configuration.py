@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from stowplan.config.legacy.fields import Fields, refuse
+from stowplan.config.legacy.fields import LegacyFields, refuse
 from stowplan.config.legacy.plugins import LEAST_ALLOCATED, add_plugins, read_arguments, read_sections
 from stowplan.config.legacy.policy import read_extender
 from stowplan.config.legacy.profiles import (
@@ -16,7 +16,7 @@ from stowplan.config.legacy.profiles import (
     provider_document,
     v1_document,
 )
-from stowplan.config.legacy.versions import LEGACY_LOCKS, VERSIONS, Lists, Version
+from stowplan.config.legacy.versions import LEGACY_LOCKS, VERSIONS, LegacyVersion, Lists
 from stowplan.config.load import ConfigError, LegacySettings
 from stowplan.gocompat.jsontext import ObjectNode, to_python
 from stowplan.gocompat.quoting import quote
@@ -64,9 +64,9 @@ PolicyText = Callable[[PolicyReference], bytes]
 class LegacyConfiguration:
     """Converts a document of an earlier version to v1."""
 
-    def __init__(self, fields: Fields, api_version: str, policy_text: PolicyText) -> None:
+    def __init__(self, fields: LegacyFields, api_version: str, policy_text: PolicyText) -> None:
         self._fields = fields
-        self._version: Version = VERSIONS[api_version]
+        self._version: LegacyVersion = VERSIONS[api_version]
         self._policy_text = policy_text
         self._notes: list[str] = []
         self._legacy = LegacySettings()
@@ -161,7 +161,7 @@ class LegacyConfiguration:
             others["extenders"] = [read_extender(tree, path) for path, tree in extenders]
         elif extenders:
             others["extenders"] = [to_python(tree) for _, tree in extenders]
-        given = self._fields.objects("profiles") or [Fields(ObjectNode(), "profiles[0]")]
+        given = self._fields.objects("profiles") or [LegacyFields(ObjectNode(), "profiles[0]")]
         profiles = []
         for fields in given:
             name = fields.text("schedulerName")
@@ -176,7 +176,11 @@ class LegacyConfiguration:
         return v1_document(profiles, **others)
 
     def _profile(
-        self, options: LegacyOptions, plugins: Fields | None, args: list[Fields] | None, defaults: Lists
+        self,
+        options: LegacyOptions,
+        plugins: LegacyFields | None,
+        args: list[LegacyFields] | None,
+        defaults: Lists,
     ) -> dict[str, Any]:
         version = self._version
         builder = ProfileBuilder()
@@ -200,7 +204,7 @@ class LegacyConfiguration:
         return builder.profile(options.scheduler_name)
 
 
-def _provider_lists(provider: str, version: Version) -> Lists:
+def _provider_lists(provider: str, version: LegacyVersion) -> Lists:
     if provider == DEFAULT_PROVIDER:
         return version.defaults
     packing = {LEAST_ALLOCATED: "NodeResourcesMostAllocated"}
@@ -210,7 +214,7 @@ def _provider_lists(provider: str, version: Version) -> Lists:
     }
 
 
-def _policy_reference(policy: Fields, connection: Any) -> PolicyReference:
+def _policy_reference(policy: LegacyFields, connection: Any) -> PolicyReference:
     """Source of the Policy in `algorithmSource.policy`. Raises ConfigError."""
     file, configmap = policy.object("file"), policy.object("configMap")
     policy.done("the source of a Policy")
@@ -230,7 +234,7 @@ def _policy_reference(policy: Fields, connection: Any) -> PolicyReference:
     return PolicyReference(namespace=namespace, name=name, connection=connection)
 
 
-def _leader_election(given: Fields | None, version: Version) -> tuple[dict[str, Any], str]:
+def _leader_election(given: LegacyFields | None, version: LegacyVersion) -> tuple[dict[str, Any], str]:
     """The section as in v1, and the lock if it is one that v1 does not have.
 
     Raises ConfigError.

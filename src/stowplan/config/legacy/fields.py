@@ -60,7 +60,7 @@ def _shown(tree: Tree) -> str:
     return "nothing" if tree is None else str(tree).lower()
 
 
-class Fields:
+class LegacyFields:
     """The members of an object, taken one by one; what is left in the end is unknown.
 
     A member that is null counts as absent. `path` is where the object stands, empty for the document.
@@ -122,9 +122,9 @@ class Fields:
             refuse(where, f"{found} is not between {lowest} and {highest}")
         return found
 
-    def object(self, name: str) -> "Fields | None":
+    def object(self, name: str) -> "LegacyFields | None":
         value = self.take(name)
-        return None if value is None else Fields(value, self.at(name))
+        return None if value is None else LegacyFields(value, self.at(name))
 
     def elements(self, name: str) -> list[tuple[str, Tree]] | None:
         """The elements of a list with their paths; None if it is absent."""
@@ -135,10 +135,10 @@ class Fields:
             _mismatch(self.at(name), "a list", value)
         return [(f"{self.at(name)}[{index}]", element) for index, element in enumerate(value)]
 
-    def objects(self, name: str) -> "list[Fields] | None":
+    def objects(self, name: str) -> "list[LegacyFields] | None":
         """The objects of a list; None if it is absent."""
         elements = self.elements(name)
-        return None if elements is None else [Fields(element, path) for path, element in elements]
+        return None if elements is None else [LegacyFields(element, path) for path, element in elements]
 
     def texts(self, name: str) -> tuple[str, ...]:
         """The texts of a list."""

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.config.defaults import enabled_names
 from stowplan.config.legacy.configuration import LegacyConfiguration, PolicyReference
-from stowplan.config.legacy.fields import Fields, parse_document, top_level_members
+from stowplan.config.legacy.fields import LegacyFields, parse_document, top_level_members
 from stowplan.config.legacy.profiles import (
     LATEST_POLICY_RELEASE,
     LegacyOptions,
@@ -145,7 +145,7 @@ def to_v1_document(
         return policy_document(data, LegacyOptions(), release)
     if kind != KIND or not isinstance(version, str) or version not in VERSIONS:
         return None
-    fields = Fields(parse_document(data))
+    fields = LegacyFields(parse_document(data))
     for name in ("kind", "apiVersion"):
         fields.take(name)
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from stowplan.config.defaults import merge_plugin_set
-from stowplan.config.legacy.fields import Fields, refuse
+from stowplan.config.legacy.fields import LegacyFields, refuse
 from stowplan.config.legacy.profiles import COMMON_PLUGINS, ProfileBuilder, name_notes, plugin_notes
-from stowplan.config.legacy.versions import VERSIONS, Lists, Version
+from stowplan.config.legacy.versions import VERSIONS, LegacyVersion, Lists
 from stowplan.config.types import GROUP, Plugin, PluginSet
 from stowplan.gocompat.jsontext import ObjectNode, Tree, to_python
 from stowplan.gocompat.quoting import quote
@@ -31,7 +31,7 @@ Sections = Mapping[str, PluginSet]
 """Enabled and disabled plugins: sections by their v1 names, plugins by the names of their version."""
 
 
-def read_sections(fields: Fields | None, version: Version) -> Sections:
+def read_sections(fields: LegacyFields | None, version: LegacyVersion) -> Sections:
     """The lists that a profile gives. Raises ConfigError."""
     if fields is None:
         return {}
@@ -50,7 +50,7 @@ def read_sections(fields: Fields | None, version: Version) -> Sections:
     return found
 
 
-def _plugins(fields: Fields, name: str) -> tuple[Plugin, ...]:
+def _plugins(fields: LegacyFields, name: str) -> tuple[Plugin, ...]:
     plugins: list[Plugin] = []
     for one in fields.objects(name) or ():
         plugin = Plugin(name=one.text("name"), weight=one.number("weight", 0, 2**31 - 1) or 0)
@@ -70,7 +70,9 @@ def _join(first: PluginSet, second: PluginSet) -> PluginSet:
     return PluginSet(enabled=(*first.enabled, *new), disabled=(*first.disabled, *second.disabled))
 
 
-def add_plugins(builder: ProfileBuilder, given: Sections, defaults: Lists, version: Version) -> list[str]:
+def add_plugins(
+    builder: ProfileBuilder, given: Sections, defaults: Lists, version: LegacyVersion
+) -> list[str]:
     """Add the plugins of a profile, merged with the defaults of its version; gives notes on what differs."""
     builder.enable_all(COMMON_PLUGINS[:1])
     notes: dict[str, None] = {}
@@ -103,7 +105,7 @@ def _points(plugin: str, point: ExtensionPoint) -> tuple[ExtensionPoint, ...]:
     return (companion, point) if companion in implemented else (point,)
 
 
-def _notes(name: str, runs_as: str, section: str, version: Version) -> list[str]:
+def _notes(name: str, runs_as: str, section: str, version: LegacyVersion) -> list[str]:
     notes = plugin_notes(name, runs_as)
     if version.release == "1.18" and not notes:
         kind = {"filter": PREDICATES, "score": PRIORITIES}.get(section, {})
@@ -120,7 +122,7 @@ PluginArguments = Mapping[str, dict[str, Any]]
 
 
 def read_arguments(
-    entries: list[Fields] | None, plugins: frozenset[str], version: Version
+    entries: list[LegacyFields] | None, plugins: frozenset[str], version: LegacyVersion
 ) -> PluginArguments:
     """The arguments that a profile gives, and those that its plugins had then if it gave none.
 
@@ -141,7 +143,7 @@ def read_arguments(
         entry.done("a plugin's arguments")
         if name in version.args:
             args = _in_tree_args(
-                Fields(ObjectNode() if tree is None else tree, entry.at("args")), name, version
+                LegacyFields(ObjectNode() if tree is None else tree, entry.at("args")), name, version
             )
         else:
             args = _out_of_tree_args(tree, entry.at("args"))
@@ -159,7 +161,7 @@ def _out_of_tree_args(tree: Tree, path: str) -> dict[str, Any]:
     return to_python(tree) or {}
 
 
-def _in_tree_args(fields: Fields, plugin: str, version: Version) -> dict[str, Any]:
+def _in_tree_args(fields: LegacyFields, plugin: str, version: LegacyVersion) -> dict[str, Any]:
     kind, api_version = fields.text("kind"), fields.text("apiVersion")
     expected = next(name for name, one in VERSIONS.items() if one is version)
     if kind not in ("", f"{plugin}Args"):
@@ -171,7 +173,7 @@ def _in_tree_args(fields: Fields, plugin: str, version: Version) -> dict[str, An
     return args
 
 
-def _as_v1(name: str, args: dict[str, Any], version: Version) -> tuple[str, dict[str, Any]]:
+def _as_v1(name: str, args: dict[str, Any], version: LegacyVersion) -> tuple[str, dict[str, Any]]:
     """The plugin that the arguments are for, and what they are called there."""
     if name == LEAST_ALLOCATED:
         return "NodeResourcesFit", {"scoringStrategy": {"type": "LeastAllocated", **args}}
@@ -180,7 +182,7 @@ def _as_v1(name: str, args: dict[str, Any], version: Version) -> tuple[str, dict
     return version.renamed.get(name, name), args
 
 
-def _defaulting_type(args: Mapping[str, Any], version: Version) -> str:
+def _defaulting_type(args: Mapping[str, Any], version: LegacyVersion) -> str:
     """Built-in constraints came with v1beta1, and only from v1beta2 on they were not a matter of the list."""
     if version.release == "1.18" or (version.release == "1.21" and args.get("defaultConstraints")):
         return "List"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from stowplan.config.legacy.fields import Fields, parse_document, refuse
+from stowplan.config.legacy.fields import LegacyFields, parse_document, refuse
 from stowplan.gocompat.durations import Duration
 from stowplan.gocompat.jsontext import ObjectNode, Tree
 from stowplan.gocompat.quoting import quote
@@ -37,7 +37,7 @@ _RESOURCE_FIELDS: Final = ("name", "ignoredByScheduler")
 PluginArgsData = dict[str, Any]
 """Arguments of a plugin as plain data; lists are joined where several names are one plugin."""
 
-Argument = Callable[[Fields], PluginArgsData]
+Argument = Callable[[LegacyFields], PluginArgsData]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Policy:
 
 def read_policy(data: bytes) -> Policy:
     """Read a Policy. Raises ConfigError."""
-    fields = Fields(parse_document(data))
+    fields = LegacyFields(parse_document(data))
     _check_kind(fields)
     predicates = fields.objects("predicates")
     priorities = fields.objects("priorities")
@@ -83,7 +83,7 @@ def read_policy(data: bytes) -> Policy:
     return policy
 
 
-def _check_kind(fields: Fields) -> None:
+def _check_kind(fields: LegacyFields) -> None:
     kind, version = fields.text("kind"), fields.text("apiVersion")
     if kind != "Policy":
         refuse("kind", f"expected Policy, got {quote(kind)}" if kind else "missing, expected Policy")
@@ -91,13 +91,13 @@ def _check_kind(fields: Fields) -> None:
         refuse("apiVersion", f"expected v1, got {quote(version)}" if version else "missing, expected v1")
 
 
-def _predicate(fields: Fields) -> PolicyEntry:
+def _predicate(fields: LegacyFields) -> PolicyEntry:
     entry, given, args = _entry(fields, "predicate", PREDICATES, PREDICATE_ARGUMENTS)
     fields.done("a predicate")
     return PolicyEntry(entry, fields.path, given, args=args)
 
 
-def _priority(fields: Fields) -> PolicyEntry:
+def _priority(fields: LegacyFields) -> PolicyEntry:
     entry, given, args = _entry(fields, "priority", PRIORITIES, PRIORITY_ARGUMENTS)
     weight = fields.number("weight", 1, _MAX_WEIGHT)
     if weight is None:
@@ -107,7 +107,7 @@ def _priority(fields: Fields) -> PolicyEntry:
 
 
 def _entry(
-    fields: Fields, kind: str, known: Mapping[str, OldName], arguments: Mapping[str, Argument]
+    fields: LegacyFields, kind: str, known: Mapping[str, OldName], arguments: Mapping[str, Argument]
 ) -> tuple[OldName, str, PluginArgsData]:
     """Which predicate or priority is meant, how it is called, and the arguments of its plugin."""
     name = fields.text("name")
@@ -165,39 +165,39 @@ def _check_weights(priorities: Sequence[PolicyEntry]) -> None:
             refuse(f"{one.where}.weight", f"{names} must have the same weight: they are one plugin, {plugin}")
 
 
-def _labels(fields: Fields) -> list[str]:
+def _labels(fields: LegacyFields) -> list[str]:
     labels = list(fields.texts("labels"))
     if not labels:
         refuse(fields.at("labels"), "missing, expected at least one label")
     return labels
 
 
-def _label(fields: Fields) -> list[str]:
+def _label(fields: LegacyFields) -> list[str]:
     label = fields.text("label")
     if not label:
         refuse(fields.at("label"), "missing, expected a label")
     return [label]
 
 
-def _service_affinity(fields: Fields) -> PluginArgsData:
+def _service_affinity(fields: LegacyFields) -> PluginArgsData:
     return {"affinityLabels": _labels(fields)}
 
 
-def _labels_presence(fields: Fields) -> PluginArgsData:
+def _labels_presence(fields: LegacyFields) -> PluginArgsData:
     name = "presentLabels" if fields.flag("presence") else "absentLabels"
     return {name: _labels(fields)}
 
 
-def _service_anti_affinity(fields: Fields) -> PluginArgsData:
+def _service_anti_affinity(fields: LegacyFields) -> PluginArgsData:
     return {"antiAffinityLabelsPreference": _label(fields)}
 
 
-def _label_preference(fields: Fields) -> PluginArgsData:
+def _label_preference(fields: LegacyFields) -> PluginArgsData:
     name = "presentLabelsPreference" if fields.flag("presence") else "absentLabelsPreference"
     return {name: _label(fields)}
 
 
-def _capacity_ratio(fields: Fields) -> PluginArgsData:
+def _capacity_ratio(fields: LegacyFields) -> PluginArgsData:
     points = fields.objects("shape")
     if not points:
         refuse(fields.at("shape"), "missing, expected at least one point")
@@ -219,7 +219,7 @@ def _capacity_ratio(fields: Fields) -> PluginArgsData:
     return args
 
 
-def _resource(fields: Fields) -> ResourceSpec:
+def _resource(fields: LegacyFields) -> ResourceSpec:
     name = fields.text("name")
     if not name:
         refuse(fields.at("name"), "missing, expected the name of a resource")
@@ -241,7 +241,7 @@ PRIORITY_ARGUMENTS: Final[Mapping[str, Argument]] = {
 
 def read_extender(tree: Tree, path: str) -> dict[str, Any]:
     """An extender as in v1; its values are validated there. Raises ConfigError."""
-    fields = Fields(tree, path, any_case=True)
+    fields = LegacyFields(tree, path, any_case=True)
     extender = _given(fields, _EXTENDER_FIELDS)
     timeout = fields.number("httpTimeout")
     if timeout is not None:
@@ -259,11 +259,11 @@ def read_extender(tree: Tree, path: str) -> dict[str, Any]:
 
 
 def _object(tree: Tree, path: str, names: tuple[str, ...], what: str) -> dict[str, Any]:
-    fields = Fields(ObjectNode() if tree is None else tree, path, any_case=True)
+    fields = LegacyFields(ObjectNode() if tree is None else tree, path, any_case=True)
     found = _given(fields, names)
     fields.done(what)
     return found
 
 
-def _given(fields: Fields, names: tuple[str, ...]) -> dict[str, Any]:
+def _given(fields: LegacyFields, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: fields.data(name) for name in names if fields.has(name)}

@@ -21,7 +21,7 @@ LEGACY_LOCKS: Final = ("endpoints", "configmaps", "endpointsleases", "configmaps
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class LegacyVersion:
     """A version.
 
     `fields` are those of the document in addition to the common ones. `sections` are the plugin lists by
@@ -152,9 +152,9 @@ _SINGLE_PROFILE_FIELDS: Final = _names(
 _QUEUE_FIELDS: Final = _names("percentageOfNodesToScore podInitialBackoffSeconds podMaxBackoffSeconds")
 _PROFILES_FIELDS: Final = _QUEUE_FIELDS | _names("parallelism profiles extenders")
 
-VERSIONS: Final[Mapping[str, Version]] = {
-    "componentconfig/v1alpha1": Version("1.9", _SINGLE_PROFILE_FIELDS, lock="endpoints"),
-    f"{GROUP}/v1alpha1": Version(
+VERSIONS: Final[Mapping[str, LegacyVersion]] = {
+    "componentconfig/v1alpha1": LegacyVersion("1.9", _SINGLE_PROFILE_FIELDS, lock="endpoints"),
+    f"{GROUP}/v1alpha1": LegacyVersion(
         "1.18",
         _SINGLE_PROFILE_FIELDS | _QUEUE_FIELDS | _names("bindTimeoutSeconds plugins pluginConfig"),
         {
@@ -167,7 +167,7 @@ VERSIONS: Final[Mapping[str, Version]] = {
         _ARGS_1_18,
         lock="endpointsleases",
     ),
-    f"{GROUP}/v1alpha2": Version(
+    f"{GROUP}/v1alpha2": LegacyVersion(
         "1.18",
         _QUEUE_FIELDS
         | _names("healthzBindAddress metricsBindAddress disablePreemption bindTimeoutSeconds")
@@ -178,7 +178,7 @@ VERSIONS: Final[Mapping[str, Version]] = {
         _ARGS_1_18,
         lock="endpointsleases",
     ),
-    f"{GROUP}/v1beta1": Version(
+    f"{GROUP}/v1beta1": LegacyVersion(
         "1.21",
         _PROFILES_FIELDS | _names("healthzBindAddress metricsBindAddress"),
         _unchanged(f"{_POINTS} postFilter"),
@@ -186,7 +186,7 @@ VERSIONS: Final[Mapping[str, Version]] = {
         _RENAMED_1_18,
         _ARGS_V1BETA1,
     ),
-    f"{GROUP}/v1beta2": Version(
+    f"{GROUP}/v1beta2": LegacyVersion(
         "1.24",
         _PROFILES_FIELDS | _names("healthzBindAddress metricsBindAddress"),
         _unchanged(f"{_POINTS} postFilter preEnqueue {MULTI_POINT}"),
@@ -195,7 +195,7 @@ VERSIONS: Final[Mapping[str, Version]] = {
         _ARGS_V1BETA2,
         removed=_REMOVED_IN_V1BETA2,
     ),
-    f"{GROUP}/v1beta3": Version(
+    f"{GROUP}/v1beta3": LegacyVersion(
         "1.28",
         _PROFILES_FIELDS,
         _unchanged(f"{_POINTS} postFilter preEnqueue {MULTI_POINT}"),

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from stowplan.api.meta import timestamp
 from stowplan.explain.document.queue import HistoryColumns, PluginShare
 from stowplan.scheduler import Scheduler
-from stowplan.scheduler.metrics import Totals
+from stowplan.scheduler.metrics import CycleTotals
 
 EVERY: Final = 5.0
 """Seconds between two samples."""
@@ -42,7 +42,7 @@ class Interval(NamedTuple):
 class _Baseline(NamedTuple):
     scheduler: Scheduler
     time: float
-    totals: Totals
+    totals: CycleTotals
     lanes: Mapping[str, int]
 
 

@@ -35,7 +35,7 @@ from stowplan.lab.chaos.deviceobjects import BROKEN, READY
 from stowplan.lab.chaos.invariants import Bindings
 from stowplan.lab.chaos.objects import NAMESPACE, TAINT, Body
 from stowplan.lab.chaos.plan import ChaosAction, ExtenderPlan, FaultPhase
-from stowplan.lab.chaos.server import RecordingClient
+from stowplan.lab.chaos.server import ChaosClient
 from stowplan.lab.chaos.world import NO_FAULTS, ChaosWorld
 from stowplan.localcluster.client import InProcessClient
 from stowplan.localcluster.controllerruntime.controller import (
@@ -341,7 +341,7 @@ class ChaosKubelets:
         self._world.store.delete(PODS, metadata["namespace"], metadata["name"], options)
 
 
-class Driver:
+class ChaosDriver:
     """Makes allocated devices ready, after a while. While there are faults it may fail or forget."""
 
     def __init__(self, world: ChaosWorld) -> None:
@@ -369,7 +369,7 @@ class Driver:
         if claim is None or claim["metadata"]["uid"] != metadata["uid"] or _to_make_ready(claim) != devices:
             return
         self._world.counts["devices reported"] += 1
-        reported = {"type": condition, "status": "True", "reason": "Driver", "message": ""}
+        reported = {"type": condition, "status": "True", "reason": "ChaosDriver", "message": ""}
         reported["lastTransitionTime"] = timestamp(self._world.clock.now())
         entries = [
             {"driver": driver, "pool": pool, "device": device, "conditions": [reported]}
@@ -460,7 +460,7 @@ class ChaosExtender:
         self._bindings = bindings
         self._scheduler = scheduler
         self._rng = rng
-        self._api = RecordingClient(world, bindings)
+        self._api = ChaosClient(world, bindings)
         self.name = plan.name
         self.weight = 1
         self.is_ignorable = plan.ignorable

@@ -15,10 +15,10 @@ from stowplan.config import LoadedConfig, load
 from stowplan.config.types import API_VERSION, KIND
 from stowplan.lab.chaos.actors import (
     FAULTY_PLUGIN,
+    ChaosDriver,
     ChaosExtender,
     ChaosKubelets,
     Controllers,
-    Driver,
     Users,
     faulty_plugin_for,
 )
@@ -127,7 +127,7 @@ class _Run:
         self._ownership = VolumeOwnership(self._world) if plan.storage is not None else None
         if plan.devices:
             DeviceOwnership(self._world)
-            Driver(self._world)
+            ChaosDriver(self._world)
 
     async def run(self) -> ChaosOutcome:
         world = self._world

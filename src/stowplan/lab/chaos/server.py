@@ -17,7 +17,7 @@ from stowplan.testing.faults import FaultyClient
 T = TypeVar("T", bound=Object)
 
 
-class RecordingClient(InProcessClient):
+class ChaosClient(InProcessClient):
     """A client of the store without faults: it records bindings, and can end all its watches."""
 
     def __init__(self, world: ChaosWorld, bindings: Bindings) -> None:
@@ -74,7 +74,7 @@ class FaultyConnection(FaultyClient):
     """
 
     def __init__(self, world: ChaosWorld, bindings: Bindings, scheduler: int, rng: Random) -> None:
-        self.recording = RecordingClient(world, bindings)
+        self.recording = ChaosClient(world, bindings)
         super().__init__(self.recording, world.faults, rng)
         self._world = world
         self._bindings = bindings

@@ -10,6 +10,15 @@ server; real/ plays the corpus on kube-apiserver.
 
 from stowplan.lab.fuzz.cases import FuzzCase, random_case
 from stowplan.lab.fuzz.corpus import corpus
-from stowplan.lab.fuzz.run import FuzzFinding, FuzzResult, FuzzRun, Hold, run_cases
+from stowplan.lab.fuzz.run import FuzzFinding, FuzzHold, FuzzResult, FuzzRun, run_cases
 
-__all__ = ["FuzzCase", "FuzzFinding", "FuzzResult", "FuzzRun", "Hold", "corpus", "random_case", "run_cases"]
+__all__ = [
+    "FuzzCase",
+    "FuzzFinding",
+    "FuzzHold",
+    "FuzzResult",
+    "FuzzRun",
+    "corpus",
+    "random_case",
+    "run_cases",
+]

@@ -141,7 +141,7 @@ class FuzzFinding(NamedTuple):
         return f"{self.case}: {self.rule}: {self.detail}"
 
 
-class Hold(NamedTuple):
+class FuzzHold(NamedTuple):
     """The event loop was held: for how many milliseconds of CPU time, by which function, in which case."""
 
     ms: float
@@ -169,11 +169,11 @@ class FuzzResult:
     cases: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     findings: list[FuzzFinding] = field(default_factory=list)
-    holds: list[Hold] = field(default_factory=list)
+    holds: list[FuzzHold] = field(default_factory=list)
     refusals: Counter[str] = field(default_factory=Counter)
 
     @property
-    def worst(self) -> Hold | None:
+    def worst(self) -> FuzzHold | None:
         return max(self.holds, default=None)
 
     def include(self, other: "FuzzResult") -> None:
@@ -526,7 +526,7 @@ class _Fuzz:
         holder = longest.holder.where or "somebody"
         if longest.holder.plugin:
             holder = f"{holder} ({longest.holder.plugin})"
-        hold = Hold(round(longest.cpu * 1000, 1), holder, self._case.name, self._case.fields)
+        hold = FuzzHold(round(longest.cpu * 1000, 1), holder, self._case.name, self._case.fields)
         self._result.holds.append(hold)
         limits = (1000 * LONGEST_HOLD, self._run.limit_ms, self._case.hold_ms)
         if hold.ms > min(limit for limit in limits if limit is not None):

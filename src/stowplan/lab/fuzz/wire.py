@@ -24,9 +24,9 @@ from stowplan.lab.fuzz.run import (
     NOTICED,
     QUICK,
     SURVIVES,
+    FuzzHold,
     FuzzResult,
     FuzzRun,
-    Hold,
 )
 from stowplan.runtime.clock import LoopWatchdog, RealClock
 from stowplan.runtime.logs import Logger
@@ -135,7 +135,7 @@ class _Wire:
     def _check_hold(self) -> None:
         longest = self._watchdog.longest
         holder = longest.holder.where or "somebody"
-        hold = Hold(round(longest.cpu * 1000, 1), holder, self._case.name, self._case.fields)
+        hold = FuzzHold(round(longest.cpu * 1000, 1), holder, self._case.name, self._case.fields)
         self._result.holds.append(hold)
         limit = self._run.limit_ms
         if hold.ms > 1000 * LONGEST_HOLD or (limit is not None and hold.ms > limit):

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from stowplan.api.cel import cost
 from stowplan.api.cel.devices import (
-    Features,
+    CelFeatures,
     SelectorError,
     compile_selector,
     device_of,
@@ -50,7 +50,7 @@ def outcome(case: dict[str, Any], release: Release) -> dict[str, Any]:
     return result
 
 
-def _evaluated(case: dict[str, Any], features: Features) -> dict[str, Any]:
+def _evaluated(case: dict[str, Any], features: CelFeatures) -> dict[str, Any]:
     try:
         compiled = compile_selector(case["expression"], features)
     except SelectorError as error:
@@ -68,7 +68,7 @@ def _evaluated(case: dict[str, Any], features: Features) -> dict[str, Any]:
     return result | ({} if match.cost is None else {"actualCost": match.cost})
 
 
-def _new_refusal(expression: str, features: Features) -> str | None:
+def _new_refusal(expression: str, features: CelFeatures) -> str | None:
     """Why the API server would not take the expression if it were new: it has fewer functions then."""
     try:
         new = features._replace(includes=False, list_attributes=False, dyn_attributes=False)

@@ -11,7 +11,7 @@ import msgspec
 
 from stowplan.api.requests import Json
 from stowplan.localcluster.apply.fieldtree import LEAF, MEMBER, Tree
-from stowplan.localcluster.schema import Field, Form, TypeDef, the_schema
+from stowplan.localcluster.schema import Form, SchemaField, TypeDef, the_schema
 
 _KEY_DEFAULTS: Final = {"protocol": "TCP"}
 _LISTS: Final = (list, tuple)
@@ -117,7 +117,7 @@ def shape_of(type_: ObjectType) -> FieldShape:
     return found
 
 
-def _shape_of_field(field: Field) -> FieldShape:
+def _shape_of_field(field: SchemaField) -> FieldShape:
     form = field.form
     if field.atomic:
         return ONE_VALUE

@@ -16,8 +16,8 @@ from stowplan.api.meta import timestamp
 from stowplan.api.requests import ORDINARY_DELETION, DeleteOptions, Json, PatchType
 from stowplan.api.status import ApiError
 from stowplan.client import Client
-from stowplan.localcluster.controllerruntime.events import NORMAL, WARNING, EventRecorder
-from stowplan.localcluster.controllerruntime.informers import Informer, Informers
+from stowplan.localcluster.controllerruntime.events import NORMAL, WARNING, ControllerEventRecorder
+from stowplan.localcluster.controllerruntime.informers import ControllerInformers, Informer
 from stowplan.localcluster.controllerruntime.workqueue import WorkQueue
 from stowplan.localcluster.objects.fields import key_of, name_of, uid_of
 from stowplan.runtime.clock import Clock
@@ -42,16 +42,16 @@ class ControllerContext:
     client: Client
     clock: Clock
     rng: Random
-    informers: Informers
-    events: EventRecorder
+    informers: ControllerInformers
+    events: ControllerEventRecorder
     report: Callable[[str], None]
 
     @classmethod
     def of(
         cls, client: Client, clock: Clock, rng: Random, report: Callable[[str], None] = lambda text: None
     ) -> "ControllerContext":
-        informers = Informers(client, clock=clock, rng=rng, report=report)
-        return cls(client, clock, rng, informers, EventRecorder(client, clock, report), report)
+        informers = ControllerInformers(client, clock=clock, rng=rng, report=report)
+        return cls(client, clock, rng, informers, ControllerEventRecorder(client, clock, report), report)
 
 
 class RetryLater(Exception):  # noqa: N818 - nothing went wrong here

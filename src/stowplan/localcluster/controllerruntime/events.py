@@ -98,7 +98,7 @@ class Correlator:
         return left >= 1
 
 
-class EventRecorder:
+class ControllerEventRecorder:
     """Writes events about any object. Events that cannot be written are dropped and counted."""
 
     def __init__(self, client: Writer, clock: Clock, report: Callable[[str], None]) -> None:

@@ -204,7 +204,7 @@ class Informer:
         return max(self._seen, _number(self.reflector.resource_version))
 
 
-class Informers:
+class ControllerInformers:
     """The informers of one process, made when they are first asked for."""
 
     def __init__(self, reader: Reader, *, clock: Clock, rng: Random, report: Callable[[str], None]) -> None:

@@ -19,12 +19,12 @@ from weakref import WeakKeyDictionary
 from stowplan.api.cel import types, values
 from stowplan.api.cel.checker import Environment
 from stowplan.api.cel.compiler import Expression, compile_expression
-from stowplan.api.cel.cost import Release
+from stowplan.api.cel.cost import CostRelease
 from stowplan.api.cel.declarations import functions
 from stowplan.api.cel.program import LIMIT_EXCEEDED
 from stowplan.api.cel.syntax import CelError, Ident, walk
 from stowplan.api.cel.types import Type
-from stowplan.api.cel.values import Failure, Map, Optional, Value
+from stowplan.api.cel.values import EvaluationFailure, Map, Optional, Value
 from stowplan.api.fielderrors import (
     OMITTED,
     FieldError,
@@ -148,7 +148,7 @@ def _string_value(schema: StructuralSchema, raw: str) -> Value:
             return raw
     text = f"{raw}T00:00:00Z" if schema.format == "date" else raw
     read = values.to_duration(text) if declared == types.DURATION else values.to_timestamp(text)
-    return raw if isinstance(read, Failure) else read
+    return raw if isinstance(read, EvaluationFailure) else read
 
 
 class CelRule(NamedTuple):
@@ -204,13 +204,13 @@ def _compile(schema: StructuralSchema, *, is_root: bool) -> CelRules:
 def _rule(raw: Json, declared: Type, shape: _Shape) -> CelRule:
     old = types.optional_of(declared) if raw.get("optionalOldSelf") else declared
     environment = Environment(functions(), {"self": declared, "oldSelf": old}, shape.fields)
-    expression = compile_expression(raw.get("rule") or "", environment, Release())
+    expression = compile_expression(raw.get("rule") or "", environment, CostRelease())
     output = expression.checked.type(expression.checked.root)
     if output != types.BOOL:
         raise CelError("cel expression must evaluate to a bool")
     message = None
     if raw.get("messageExpression"):
-        message = compile_expression(raw["messageExpression"], environment, Release())
+        message = compile_expression(raw["messageExpression"], environment, CostRelease())
     names = (node.name for node in walk(expression.checked.root) if isinstance(node, Ident))
     return CelRule(raw, expression, message, "oldSelf" in names)
 
@@ -276,7 +276,7 @@ class _Evaluation:
             optional = values.NONE if missing else Optional(True, before)
             variables = {"self": current, "oldSelf": optional if rule.optional_old else before}
             result = self._evaluate(rule.expression, variables, where, schema)
-            if isinstance(result, Failure):
+            if isinstance(result, EvaluationFailure):
                 self.errors.append(invalid(where, schema.type, _failure(result.message, rule)))
                 if result.message == LIMIT_EXCEEDED:
                     raise _OutOfBudgetError

@@ -22,7 +22,7 @@ class ExceededError(Exception):
     """A quota that does not allow an object; the message says which and why."""
 
 
-class Write(NamedTuple):
+class QuotaWrite(NamedTuple):
     """A write that a quota may have to be charged for. `old` is None for a creation.
 
     `now` decides only about pods whose time to end has passed; at 0 they still count.
@@ -34,7 +34,7 @@ class Write(NamedTuple):
     now: float = 0.0
 
 
-def charge(quota: Json, write: Write) -> Json | None:
+def charge(quota: Json, write: QuotaWrite) -> Json | None:
     """The quota with the write counted, None if it does not count for it. Raises `ExceededError`."""
     status, evaluator = quota.get("status") or {}, write.evaluator
     hard, used = status.get("hard") or {}, status.get("used") or {}
@@ -63,7 +63,7 @@ def charge(quota: Json, write: Write) -> Json | None:
     return {**quota, "status": {**status, "used": as_text(after)}}
 
 
-def _added(quota: Json, write: Write) -> Amounts:
+def _added(quota: Json, write: QuotaWrite) -> Amounts:
     """Added usage of a write; all of it if the old object did not count for this quota."""
     usage = write.evaluator.usage(write.new, write.now)
     if write.old is None or not in_scopes(quota, write.evaluator, write.old):

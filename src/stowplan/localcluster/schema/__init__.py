@@ -6,12 +6,12 @@ releases with their ranges of releases; `schema_of` is the part of one release.
 """
 
 from stowplan.localcluster.schema.strict import TypeMismatchError, decode_body, unknown_fields
-from stowplan.localcluster.schema.types import Field, Form, Schema, TypeDef, schema_of, the_schema
+from stowplan.localcluster.schema.types import Form, Schema, SchemaField, TypeDef, schema_of, the_schema
 
 __all__ = [
-    "Field",
     "Form",
     "Schema",
+    "SchemaField",
     "TypeDef",
     "TypeMismatchError",
     "decode_body",

@@ -15,7 +15,7 @@ from typing import Any, Final
 from stowplan.api.quantity import QuantityError, quantity_of
 from stowplan.api.requests import Json
 from stowplan.gocompat.caching import LONGEST
-from stowplan.localcluster.schema.types import Field, Form, TypeDef, the_schema
+from stowplan.localcluster.schema.types import Form, SchemaField, TypeDef, the_schema
 
 _ZEROS: Final[Mapping[str, Any]] = {
     "string": "",
@@ -55,7 +55,7 @@ class _Writer:
 
     __slots__ = ("_is_written", "_pointers", "_rules", "_stays", "_written", "fields")
 
-    fields: Mapping[str, Field]
+    fields: Mapping[str, SchemaField]
     _written: list[tuple[str, Callable[[], Any]]]
     _is_written: frozenset[str]
     _pointers: frozenset[str]
@@ -133,12 +133,12 @@ def _writer(full_name: str) -> _Writer:
     return found
 
 
-def _plain_zeros(field: Field, zero: Any) -> tuple[type, ...]:
+def _plain_zeros(field: SchemaField, zero: Any) -> tuple[type, ...]:
     plain = _PLAIN if field.form.shape == "plain" else ()
     return (*plain, type(None)) if zero is None else plain
 
 
-def _zero_of(field: Field) -> Callable[[], Any]:
+def _zero_of(field: SchemaField) -> Callable[[], Any]:
     form = field.form
     if form.shape == "type" and not field.zero_counts:
         return lambda: _writer(form.name).zero()

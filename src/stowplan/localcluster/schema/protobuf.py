@@ -13,7 +13,7 @@ import msgspec
 from stowplan.api.meta import micro_timestamp, seconds_of, timestamp
 from stowplan.api.requests import Json
 from stowplan.gocompat.protowire import length_delimited, varint
-from stowplan.localcluster.schema.types import Field, Form, TypeDef, the_schema
+from stowplan.localcluster.schema.types import Form, SchemaField, TypeDef, the_schema
 
 MAGIC: Final = b"k8s\x00"
 _SIGNED: Final = 1 << 63
@@ -48,7 +48,7 @@ def decoded(type_: TypeDef, raw: bytes) -> Json:
     return _message(type_, raw, 0)
 
 
-Numbers = dict[int, "Field | Numbers"]
+Numbers = dict[int, "SchemaField | Numbers"]
 Raw = int | bytes | None
 """A value as it is sent: a varint, or bytes. None for a number of fixed size, which no field here has."""
 
@@ -81,13 +81,13 @@ def _message(type_: TypeDef, raw: bytes, depth: int, before: Json | None = None)
 def _read(data: Json, numbers: Numbers, raw: bytes, depth: int) -> None:
     for number, value in _fields(raw):
         field = numbers.get(number)
-        if isinstance(field, Field):
+        if isinstance(field, SchemaField):
             _put(data, field, value, depth)
         elif field is not None:
             _read(data, field, _bytes(value), depth)
 
 
-def _put(data: Json, field: Field, value: Raw, depth: int) -> None:
+def _put(data: Json, field: SchemaField, value: Raw, depth: int) -> None:
     """Put a value into its field: lists and maps grow, zeros that mean nothing are left out.
 
     A field that is sent twice has its last value; messages are merged.

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from stowplan.gocompat.quoting import quote
-from stowplan.localcluster.schema.types import Field, Form, TypeDef, the_schema
+from stowplan.localcluster.schema.types import Form, SchemaField, TypeDef, the_schema
 
 _PYTHON_TYPES: Final[dict[str, Any]] = {
     "string": str,
@@ -70,7 +70,7 @@ _SCHEMA_FIELDS: Final = {
 """Fields of schemas that hold a schema or something else."""
 
 
-def _form_of(full_name: str, field: Field) -> Form:
+def _form_of(full_name: str, field: SchemaField) -> Form:
     return _SCHEMA_FIELDS.get(field.name, field.form) if full_name == SCHEMA else field.form
 
 

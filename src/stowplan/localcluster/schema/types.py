@@ -36,7 +36,7 @@ class ReleaseSpan(NamedTuple):
 ALWAYS: Final = ReleaseSpan()
 
 
-class Field(NamedTuple):
+class SchemaField(NamedTuple):
     """A field of a type.
 
     `keys` identify the elements of a list (`("",)`: they do so themselves), none if the list is one
@@ -67,7 +67,7 @@ class TypeDef(NamedTuple):
 
     package: str
     name: str
-    fields: dict[str, Field]
+    fields: dict[str, SchemaField]
     atomic: bool = False
     is_kind: bool = False
     span: ReleaseSpan = ALWAYS
@@ -134,15 +134,15 @@ def _type(package: str, words: list[str]) -> TypeDef:
     fields = [_field(package, word) for word in rest]
     if is_kind:
         fields = [
-            Field("apiVersion", Form("plain", "string")),
-            Field("kind", Form("plain", "string")),
+            SchemaField("apiVersion", Form("plain", "string")),
+            SchemaField("kind", Form("plain", "string")),
             *fields,
         ]
     named = {field.name: field for field in fields}
     return TypeDef(package, name.removesuffix("!"), named, name.endswith("!"), is_kind, _span(span))
 
 
-def _field(package: str, word: str) -> Field:
+def _field(package: str, word: str) -> SchemaField:
     name, _, rest = word.partition(":")
     name, _, number = name.partition("#")
     number, _, span = number.partition("@")
@@ -152,7 +152,7 @@ def _field(package: str, word: str) -> Field:
     retains, rest = rest.endswith("^"), rest.removesuffix("^")
     rest, tilde, merge_key = rest.partition("~")
     form, _, keys = rest.partition("=")
-    return Field(
+    return SchemaField(
         name.removesuffix("*"),
         _form(package, form),
         required=name.endswith("*"),

@@ -46,7 +46,7 @@ def module_of(path: str) -> str:
     return PurePath(path).stem
 
 
-class Format(Protocol):
+class LogFormat(Protocol):
     """Makes a line of a message. `named`: the name of the logger is wanted."""
 
     def line(

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Final, Self
 
-from stowplan.runtime.logs.formats import Format, JsonFormat, Source, TextFormat, module_of, source_of
+from stowplan.runtime.logs.formats import JsonFormat, LogFormat, Source, TextFormat, module_of, source_of
 from stowplan.runtime.logs.logger import WARNING, Logger
 from stowplan.runtime.logs.settings import JSON, LogSettings, Modules
-from stowplan.runtime.logs.streams import DEFAULT_PAUSE, Stream, Write, standard_error, standard_output
+from stowplan.runtime.logs.streams import DEFAULT_PAUSE, LogStream, Write, standard_error, standard_output
 
 LOGGER_NAME_VERBOSITY: Final = 4
 """From this verbosity on lines name their logger."""
@@ -25,9 +25,9 @@ class LineSink:
 
     def __init__(
         self,
-        lines: Format,
-        info: Stream,
-        errors: Stream,
+        lines: LogFormat,
+        info: LogStream,
+        errors: LogStream,
         *,
         now: Callable[[], float],
         modules: Modules,
@@ -58,7 +58,7 @@ class LineSink:
         named = verbosity >= LOGGER_NAME_VERBOSITY
         stream.put(self._lines.line(level, message, values, source, frame.f_lineno, now, named))
 
-    def _report_lost(self, stream: Stream, source: Source, number: int, now: float) -> None:
+    def _report_lost(self, stream: LogStream, source: Source, number: int, now: float) -> None:
         lost = stream.take_lost()
         if lost:
             values = {"lines": lost}
@@ -68,7 +68,7 @@ class LineSink:
 class ProcessLogger(Logger):
     """A logger that writes to streams. Leaving its `with` block flushes them."""
 
-    def __init__(self, sink: LineSink, streams: tuple[Stream, ...], verbosity: int, highest: int) -> None:
+    def __init__(self, sink: LineSink, streams: tuple[LogStream, ...], verbosity: int, highest: int) -> None:
         self._lines = sink
         self._streams = streams
         super().__init__(sink, verbosity, highest)
@@ -113,12 +113,12 @@ def logger_for(
     """
     routing = settings.routing
     modules = Modules(settings.vmodule)
-    errors = Stream(stderr or standard_error(), min(DEFAULT_PAUSE, settings.flush_frequency))
+    errors = LogStream(stderr or standard_error(), min(DEFAULT_PAUSE, settings.flush_frequency))
     info = errors
     if routing.split_stream:
         held = routing.info_buffer_size
         pause = settings.flush_frequency if held else min(DEFAULT_PAUSE, settings.flush_frequency)
-        info = Stream(stdout or standard_output(), pause, held)
+        info = LogStream(stdout or standard_output(), pause, held)
     is_json = settings.format == JSON
     sink = LineSink(
         JsonFormat() if is_json else TextFormat(pid),

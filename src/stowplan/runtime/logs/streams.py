@@ -17,7 +17,7 @@ MAX_BUFFERED: Final = 4 * 1024 * 1024
 """Maximum number of characters waiting to be written. Lines beyond that are dropped, and counted."""
 
 
-class Stream:
+class LogStream:
     """Collects lines, and has a thread write them a little later, many at once.
 
     It writes `pause` seconds after the first line of a batch, earlier if more than `held` characters wait. A

@@ -40,7 +40,7 @@ TELL_EVERY: Final = 60.0
 _FACT: Final = "cycle cost"
 
 
-class Owner(NamedTuple):
+class CostOwner(NamedTuple):
     """Whose pods they are; a pod without a controller is its own owner."""
 
     namespace: str
@@ -53,7 +53,7 @@ class Owner(NamedTuple):
         return f"{self.kind}/{self.name}"
 
 
-_OTHERS: Final = Owner("", "", "")
+_OTHERS: Final = CostOwner("", "", "")
 
 
 class OwnerCost:
@@ -61,7 +61,7 @@ class OwnerCost:
 
     __slots__ = ("attempts", "kept", "owner", "pod", "seconds", "slow", "told", "worst")
 
-    def __init__(self, owner: Owner, pod: str) -> None:
+    def __init__(self, owner: CostOwner, pod: str) -> None:
         self.owner = owner
         self.pod = pod
         """The pod (`namespace/name`) of the longest attempt."""
@@ -88,7 +88,7 @@ class CycleCosts:
         self._holds = holds
         self._logger = logger
         self._count_slow = slow
-        self._owners: dict[Owner, OwnerCost] = {}
+        self._owners: dict[CostOwner, OwnerCost] = {}
         self.others = OwnerCost(_OTHERS, "")
         self._free_at = 0.0
         """When slow attempts will have had no more than their share."""
@@ -193,16 +193,16 @@ class CycleCosts:
         )
 
 
-def owner_of(queued: QueuedPod) -> Owner:
+def owner_of(queued: QueuedPod) -> CostOwner:
     """Whose a pod is, or a group of pods that is tried as one."""
     if isinstance(queued, QueuedGroup):
         kind = "PodGroup" if queued.root.startswith("podgroup/") else "CompositePodGroup"
-        return Owner(queued.namespace, kind, queued.name)
+        return CostOwner(queued.namespace, kind, queued.name)
     pod: Pod = queued.pod.pod
     for reference in pod.metadata.owner_references:
         if reference.controller:
-            return Owner(pod.namespace, reference.kind, reference.name)
-    return Owner(pod.namespace, "Pod", pod.name)
+            return CostOwner(pod.namespace, reference.kind, reference.name)
+    return CostOwner(pod.namespace, "Pod", pod.name)
 
 
 def _seconds(cost: OwnerCost) -> float:

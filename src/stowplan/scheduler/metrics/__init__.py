@@ -19,8 +19,8 @@ from stowplan.scheduler.metrics.scheduling import (
     ERROR,
     PRIORITIZING_EXTENDER,
     UNSCHEDULABLE_RESULT,
+    CycleTotals,
     SchedulerMetrics,
-    Totals,
 )
 
 __all__ = [
@@ -31,11 +31,11 @@ __all__ = [
     "AccessMetrics",
     "Build",
     "CallCounter",
+    "CycleTotals",
     "HealthMetrics",
     "MetricsOptions",
     "PodResources",
     "ProcessMetrics",
     "RequestMetrics",
     "SchedulerMetrics",
-    "Totals",
 ]

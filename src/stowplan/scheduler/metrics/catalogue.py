@@ -11,7 +11,7 @@ from stowplan.scheduler.metrics.descriptions import (
     ALPHA,
     BETA,
     STABLE,
-    Catalogue,
+    MetricCatalogue,
     MetricDescription,
     exponential,
 )
@@ -478,7 +478,7 @@ _WORKLOAD_HISTOGRAMS: Final = (
     ),
 )
 
-SCHEDULING: Final = Catalogue(COUNTERS, GAUGES, (*HISTOGRAMS, *_WORKLOAD_HISTOGRAMS))
+SCHEDULING: Final = MetricCatalogue(COUNTERS, GAUGES, (*HISTOGRAMS, *_WORKLOAD_HISTOGRAMS))
 
 
 def metric_notes(before: Release, after: Release) -> Iterator[str]:

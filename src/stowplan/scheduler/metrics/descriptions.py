@@ -71,7 +71,7 @@ class MetricDescription(NamedTuple):
         return f"[{self.stability}] {deprecated}{self.help}"
 
 
-class Catalogue(NamedTuple):
+class MetricCatalogue(NamedTuple):
     """The families of one registry."""
 
     counters: tuple[MetricDescription, ...] = ()

@@ -17,7 +17,7 @@ from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Met
 from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.releases import Release
 from stowplan.scheduler.metrics.catalogue import SCHEDULING
-from stowplan.scheduler.metrics.descriptions import Catalogue, MetricDescription
+from stowplan.scheduler.metrics.descriptions import MetricCatalogue, MetricDescription
 from stowplan.scheduler.metrics.exposition import number_text
 from stowplan.scheduler.metrics.native import NativeBuckets
 
@@ -257,7 +257,7 @@ class Families:
     Those whose feature gate is off, and those of other releases, can be counted in but are not collected.
     """
 
-    def __init__(self, gates: FeatureGates, catalogue: Catalogue = SCHEDULING) -> None:
+    def __init__(self, gates: FeatureGates, catalogue: MetricCatalogue = SCHEDULING) -> None:
         release, native = gates.release, gates["NativeHistograms"]
         self._counters = {one.name: Counter(one) for one in _by_name(catalogue.counters, release)}
         self._gauges = {one.name: Gauge(one) for one in _by_name(catalogue.gauges, release)}

@@ -14,7 +14,7 @@ from typing import Final
 from prometheus_client.core import Metric
 
 from stowplan.api.gates.feature_gates import FeatureGates
-from stowplan.scheduler.metrics.descriptions import Catalogue, MetricDescription, Stability, exponential
+from stowplan.scheduler.metrics.descriptions import MetricCatalogue, MetricDescription, Stability, exponential
 from stowplan.scheduler.metrics.families import UNLABELLED, Families, Labels, Sink
 
 PREDICATES: Final = "predicate_evaluation"
@@ -84,7 +84,7 @@ def _microseconds(name: str, what: str) -> MetricDescription:
     return _description(name, help, bounds=_MICROSECONDS)
 
 
-LEGACY: Final = Catalogue(
+LEGACY: Final = MetricCatalogue(
     counters=(_description("total_preemption_attempts", "How often it was tried to make room for a pod."),),
     gauges=(
         _description("scheduler_goroutines", "Tasks running now beside scheduling.", ("work",)),

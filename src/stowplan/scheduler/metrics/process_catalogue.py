@@ -7,7 +7,7 @@ from stowplan.scheduler.metrics.descriptions import (
     ALPHA,
     BETA,
     STABLE,
-    Catalogue,
+    MetricCatalogue,
     MetricDescription,
     Stability,
     exponential,
@@ -36,7 +36,7 @@ def _histogram(name: str, labels: str, bounds: tuple[float, ...], text: str) -> 
 
 _gauge = _counter
 
-REQUESTS: Final = Catalogue(
+REQUESTS: Final = MetricCatalogue(
     counters=(
         _counter(
             "rest_client_requests_total",
@@ -69,7 +69,7 @@ REQUESTS: Final = Catalogue(
     ),
 )
 
-ACCESS: Final = Catalogue(
+ACCESS: Final = MetricCatalogue(
     counters=(
         _counter("authenticated_user_requests", "username", ALPHA, "Requests by who sent them."),
         _counter("authentication_attempts", "result", ALPHA, "Attempts to find out who sent a request."),
@@ -141,7 +141,7 @@ ACCESS: Final = Catalogue(
     ),
 )
 
-FACTS: Final = Catalogue(
+FACTS: Final = MetricCatalogue(
     counters=(
         MetricDescription(
             "event_loop_holds_total",
@@ -219,13 +219,13 @@ FACTS: Final = Catalogue(
     ),
 )
 
-PROCESS: Final = Catalogue(
+PROCESS: Final = MetricCatalogue(
     (*REQUESTS.counters, *ACCESS.counters, *FACTS.counters),
     (*REQUESTS.gauges, *ACCESS.gauges, *FACTS.gauges),
     (*REQUESTS.histograms, *ACCESS.histograms, *FACTS.histograms),
 )
 
-HEALTH: Final = Catalogue(
+HEALTH: Final = MetricCatalogue(
     counters=(
         MetricDescription(
             "kubernetes_healthchecks_total",

@@ -56,7 +56,7 @@ SUCCESS: Final = "success"
 FAILURE: Final = "failure"
 
 
-class Totals(NamedTuple):
+class CycleTotals(NamedTuple):
     """Counts since the start or the last reset, for views of the running scheduler.
 
     `incoming` is by sub-queue; unlike in the metric gated pods are separate, and a waiting member of a group
@@ -352,7 +352,7 @@ class SchedulerMetrics(QueueMetrics):
         """The families that are enabled."""
         return self._families.shown if self._legacy is None else self._families.shown + self._legacy.shown
 
-    def totals(self) -> Totals:
+    def totals(self) -> CycleTotals:
         """The sums that are shown to people."""
         self._families.flush()
         results: Counter[str] = Counter()
@@ -367,7 +367,7 @@ class SchedulerMetrics(QueueMetrics):
         plugins: defaultdict[tuple[str, str], float] = defaultdict(float)
         for (plugin, point, _), taken in self._plugins.items():
             plugins[plugin, point] += taken.total
-        return Totals(
+        return CycleTotals(
             bound=results[SCHEDULED],
             unschedulable=results[UNSCHEDULABLE_RESULT],
             errors=results[ERROR],

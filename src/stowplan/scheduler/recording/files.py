@@ -49,7 +49,7 @@ REST: Final = "rest"
 """The part that has everything else (state.py)."""
 
 
-class Kind:
+class EntryKind:
     """Kinds of entries. Comments explain the fields `a`, `b` and `raw` of each."""
 
     EVENT: Final = 1
@@ -75,7 +75,7 @@ class Kind:
     """Scheduling ended in good order."""
 
 
-class Entry(msgspec.Struct, array_like=True, gc=False):
+class RecordingEntry(msgspec.Struct, array_like=True, gc=False):
     """One entry; `ticks` are microseconds since the entry before."""
 
     kind: int
@@ -144,7 +144,7 @@ def is_recording(path: Path) -> bool:
         return file.read(len(MAGIC)) == MAGIC
 
 
-_entries: Final = msgspec.msgpack.Decoder(list[Entry])
+_entries: Final = msgspec.msgpack.Decoder(list[RecordingEntry])
 _header: Final = msgspec.msgpack.Decoder(Header)
 
 
@@ -157,7 +157,7 @@ class Segment:
     begins: int
     complete: bool = True
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[RecordingEntry]:
         """Its entries up to the last whole block."""
         ticks = self.header.ticks
         with self.path.open("rb") as file:
@@ -184,11 +184,11 @@ class Session(NamedTuple):
     header: Header
     segments: list[Segment]
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[RecordingEntry]:
         """All entries. The state that later files begin with is left out: it is what one has by then."""
         for number, segment in enumerate(self.segments):
             for entry in segment.entries():
-                if number and entry.kind in (Kind.STATE, Kind.STATE_COMPLETE):
+                if number and entry.kind in (EntryKind.STATE, EntryKind.STATE_COMPLETE):
                     continue
                 yield entry
             if not segment.complete:
@@ -299,7 +299,7 @@ def inflated(data: bytes) -> bytes:
     return text
 
 
-def _entries_of(block: bytes) -> list[Entry]:
+def _entries_of(block: bytes) -> list[RecordingEntry]:
     text = inflated(block)
     begins = len(_ARRAY) + _COUNT.size
     if len(text) < begins or not text.startswith(_ARRAY):
@@ -310,22 +310,24 @@ def _entries_of(block: bytes) -> list[Entry]:
     return _entries.decode(text)
 
 
-_OF_PODS: Final = frozenset((Kind.CYCLE, Kind.CYCLE_BEGINS, Kind.CYCLE_ENDS, Kind.TURN, Kind.ANSWER))
-_OTHERS: Final = frozenset((Kind.WALL_CLOCK, Kind.STATE_COMPLETE, Kind.END))
+_OF_PODS: Final = frozenset(
+    (EntryKind.CYCLE, EntryKind.CYCLE_BEGINS, EntryKind.CYCLE_ENDS, EntryKind.TURN, EntryKind.ANSWER)
+)
+_OTHERS: Final = frozenset((EntryKind.WALL_CLOCK, EntryKind.STATE_COMPLETE, EntryKind.END))
 
 
-def _is_sound(entry: Entry, resources: int) -> bool:
+def _is_sound(entry: RecordingEntry, resources: int) -> bool:
     """True if the fields of an entry are what its kind has."""
     kind, a, b = entry.kind, entry.a, entry.b
     if not 0 <= entry.ticks <= _MOST_TICKS:
         return False
-    if kind == Kind.EVENT:
+    if kind == EntryKind.EVENT:
         return isinstance(a, int) and 0 <= a < resources and isinstance(b, int)
     if kind in _OF_PODS:
         return isinstance(a, str)
-    if kind == Kind.FLUSH:
+    if kind == EntryKind.FLUSH:
         return isinstance(a, int)
-    if kind == Kind.STATE:
+    if kind == EntryKind.STATE:
         return a in (OBJECTS, REST) and isinstance(b, str)
     return kind in _OTHERS
 

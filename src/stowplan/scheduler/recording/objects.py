@@ -10,8 +10,8 @@ from stowplan.gocompat.durations import Duration, DurationError
 from stowplan.scheduler.recording.files import (
     MICROSECONDS,
     OBJECTS,
-    Entry,
-    Kind,
+    EntryKind,
+    RecordingEntry,
     RecordingError,
     Session,
     sessions,
@@ -52,7 +52,7 @@ class Moment(NamedTuple):
         return time - began > self.seconds if self.since_beginning else time > self.seconds
 
 
-class Change(NamedTuple):
+class RecordedChange(NamedTuple):
     """A watch event; `time` is seconds since 1970."""
 
     time: float
@@ -60,21 +60,21 @@ class Change(NamedTuple):
     gone: bool
 
 
-def changes(session: Session) -> Iterator[Change]:
+def changes(session: Session) -> Iterator[RecordedChange]:
     """The watch events of a session, the objects that it begins with first."""
     types = [_TYPES.get(name.split(".", 1)[0], AnyObject) for name in session.header.resources]
     wall, ticks = session.header.wall, session.header.ticks
     for entry in _state_first(session):
         ticks += entry.ticks
         time = wall + ticks / MICROSECONDS
-        if entry.kind == Kind.EVENT:
-            yield Change(time, session.decode(entry.raw, types[int(entry.a)]), bool(entry.b))
-        elif entry.kind == Kind.STATE and entry.a == OBJECTS:
+        if entry.kind == EntryKind.EVENT:
+            yield RecordedChange(time, session.decode(entry.raw, types[int(entry.a)]), bool(entry.b))
+        elif entry.kind == EntryKind.STATE and entry.a == OBJECTS:
             cls = _TYPES.get(str(entry.b).split(".", 1)[0], AnyObject)
             found: list[Object] = session.decode(entry.raw, list[cls])  # type: ignore[valid-type]
             for obj in found:
-                yield Change(time, obj, False)
-        elif entry.kind == Kind.WALL_CLOCK:
+                yield RecordedChange(time, obj, False)
+        elif entry.kind == EntryKind.WALL_CLOCK:
             wall = session.moment(entry.raw)
 
 
@@ -97,14 +97,14 @@ def objects_at(path: Path, until: Moment | None = None) -> tuple[list[Object], f
     return [obj for obj in known.values() if not isinstance(obj, AnyObject)], time
 
 
-def _state_first(session: Session) -> Iterator[Entry]:
+def _state_first(session: Session) -> Iterator[RecordingEntry]:
     """Entries with those of the state before those that were written while it was being written."""
     entries = session.entries()
-    kept: list[Entry] = []
+    kept: list[RecordingEntry] = []
     for entry in entries if session.header.has_state else ():
-        if entry.kind == Kind.STATE:
+        if entry.kind == EntryKind.STATE:
             yield entry
-        elif entry.kind == Kind.STATE_COMPLETE:
+        elif entry.kind == EntryKind.STATE_COMPLETE:
             break
         else:
             kept.append(entry)

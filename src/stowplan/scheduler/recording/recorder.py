@@ -24,7 +24,7 @@ from stowplan.scheduler.cycle.failure_handler import Failure
 from stowplan.scheduler.cycle.instrument import Instrument
 from stowplan.scheduler.plugins.registry import in_tree_registry
 from stowplan.scheduler.queue.queued_pod import QueuedPod
-from stowplan.scheduler.recording.files import MICROSECONDS, OBJECTS, REST, Header, Kind
+from stowplan.scheduler.recording.files import MICROSECONDS, OBJECTS, REST, EntryKind, Header
 from stowplan.scheduler.recording.segments import Recording, SegmentWriter
 from stowplan.scheduler.recording.state import Rest, in_parts, objects_of, rest_of
 from stowplan.scheduler.table.podinfo import PodInfo
@@ -40,7 +40,7 @@ _BLOCK: Final = 1 << 18
 """Bytes of entries that make a block at once."""
 
 _PARTS_AT_ONCE: Final = 4
-_TIMELESS: Final = (Kind.STATE, Kind.STATE_COMPLETE)
+_TIMELESS: Final = (EntryKind.STATE, EntryKind.STATE_COMPLETE)
 _PLACE: Final = " #"
 """Entries that belong to the beginning of the file, regardless of their position."""
 _JUMP: Final = 0.05
@@ -126,7 +126,7 @@ class EntryWriter:
     def heard(self, resource: int, gone: bool, obj: Object) -> None:
         """A watch event is about to be handled."""
         self._tick()
-        self._put(Kind.EVENT, resource, int(gone), obj)
+        self._put(EntryKind.EVENT, resource, int(gone), obj)
 
     @property
     def is_full(self) -> bool:
@@ -148,7 +148,7 @@ class EntryWriter:
             self._report(f"{self._recording.path}: {error.strerror}")
             self._is_over = True
             return
-        self._put(Kind.STATE, REST, "", rest)
+        self._put(EntryKind.STATE, REST, "", rest)
         self._parts = in_parts(objects)
         self._owes_state = True
 
@@ -156,10 +156,10 @@ class EntryWriter:
         """Write some more of the objects that a file begins with."""
         some = list(islice(self._parts, _PARTS_AT_ONCE))
         for resource, objects in some:
-            self._put(Kind.STATE, OBJECTS, resource, objects)
+            self._put(EntryKind.STATE, OBJECTS, resource, objects)
         if len(some) < _PARTS_AT_ONCE:
             self._write()
-            self._put(Kind.STATE_COMPLETE, "", "", None)
+            self._put(EntryKind.STATE_COMPLETE, "", "", None)
             self._write(ends_state=True)
             self._owes_state = False
 
@@ -190,7 +190,7 @@ class EntryWriter:
         wall = self._real.now() - since
         if abs(wall - self.clock.wall) > _JUMP:
             self.clock.wall = wall
-            self._put(Kind.WALL_CLOCK, "", "", wall)
+            self._put(EntryKind.WALL_CLOCK, "", "", wall)
 
 
 class Recorder(EntryWriter, Instrument):
@@ -247,7 +247,7 @@ class Recorder(EntryWriter, Instrument):
         if self._popped:
             self._begin_cycle()
         self._tick()
-        self._put(Kind.EVENT, resource, int(gone), obj)
+        self._put(EntryKind.EVENT, resource, int(gone), obj)
 
     def popped(self, queued: QueuedPod) -> None:
         on_behalf_of.set(queued.uid)
@@ -265,14 +265,14 @@ class Recorder(EntryWriter, Instrument):
 
     def put_aside(self, queued: QueuedPod) -> None:
         self._tick()
-        self._put(Kind.TURN, ASIDE, self._popped, None)
+        self._put(EntryKind.TURN, ASIDE, self._popped, None)
         self._popped = ""
 
     def cycle_ended(self) -> None:
         on_behalf_of.set("")
         if not self._popped:
             return
-        kind = Kind.CYCLE_ENDS if self._is_begun else Kind.CYCLE
+        kind = EntryKind.CYCLE_ENDS if self._is_begun else EntryKind.CYCLE
         failure = self._failure
         if failure is None:
             self._put(kind, self._popped, self._node, None)
@@ -284,13 +284,13 @@ class Recorder(EntryWriter, Instrument):
         if self._popped:
             self._begin_cycle()
         self._tick()
-        self._put(Kind.FLUSH, what, "", None)
+        self._put(EntryKind.FLUSH, what, "", None)
 
     async def take(self, what: str, uid: str, value: T) -> T:
         if self._popped:
             self._begin_cycle()
         self._tick()
-        self._put(Kind.TURN, what, uid, value)
+        self._put(EntryKind.TURN, what, uid, value)
         return value
 
     def answered(self, request: str, code: int | str, answer: Any) -> None:
@@ -298,7 +298,7 @@ class Recorder(EntryWriter, Instrument):
         if self._popped:
             self._begin_cycle()
         self._tick()
-        self._put(Kind.ANSWER, request, code, answer)
+        self._put(EntryKind.ANSWER, request, code, answer)
 
     @property
     def are_given(self) -> bool:
@@ -316,7 +316,7 @@ class Recorder(EntryWriter, Instrument):
         if self._popped:
             self._begin_cycle()
         self._tick()
-        self._put(Kind.END, "", "", None)
+        self._put(EntryKind.END, "", "", None)
         self._is_over = True
 
     def _begin_cycle(self) -> None:
@@ -324,7 +324,7 @@ class Recorder(EntryWriter, Instrument):
         if not self._is_begun:
             self._is_begun = True
             ticks, self.clock.ticks = self.clock.ticks, self._popped_at
-            self._put(Kind.CYCLE_BEGINS, self._popped, "", None)
+            self._put(EntryKind.CYCLE_BEGINS, self._popped, "", None)
             self.clock.ticks = ticks
 
 

@@ -32,9 +32,9 @@ from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan.scheduler.recording.files import (
     MICROSECONDS,
     OBJECTS,
-    Entry,
+    EntryKind,
     Header,
-    Kind,
+    RecordingEntry,
     RecordingError,
     Session,
 )
@@ -345,18 +345,22 @@ class Replay:
                     decision = await self._play(entry)
                     if decision is not None:
                         yield decision
-                    if entry.kind == Kind.END:
+                    if entry.kind == EntryKind.END:
                         break
             finally:
                 self.turns.is_over = True
                 if self._cycle is not None:
                     self._cycle.cancel()
 
-    async def _play(self, entry: Entry) -> Decision | None:
+    async def _play(self, entry: RecordingEntry) -> Decision | None:
         kind = entry.kind
         if self._is_answering:
             self._is_answering = False
-            if kind == Kind.TURN and entry.a == GOING_ON and self.turns.is_waiting(GOING_ON, str(entry.b)):
+            if (
+                kind == EntryKind.TURN
+                and entry.a == GOING_ON
+                and self.turns.is_waiting(GOING_ON, str(entry.b))
+            ):
                 # It continued before the answer could stop it.
                 self.turns.clock.ticks += entry.ticks
                 self.turns.give(GOING_ON, str(entry.b), None)
@@ -365,44 +369,44 @@ class Replay:
             # The receiver of the answer continues at the time of the answer, which may be written somewhere.
             await self._settle()
         self.turns.clock.ticks += entry.ticks
-        if kind == Kind.EVENT:
+        if kind == EntryKind.EVENT:
             self._hear(entry)
-        elif kind == Kind.CYCLE:
+        elif kind == EntryKind.CYCLE:
             return self._run_cycle(entry)
-        elif kind == Kind.CYCLE_BEGINS:
+        elif kind == EntryKind.CYCLE_BEGINS:
             await self._begin_cycle(str(entry.a))
-        elif kind == Kind.CYCLE_ENDS:
+        elif kind == EntryKind.CYCLE_ENDS:
             return await self._end_cycle(entry)
-        elif kind == Kind.TURN and entry.a == ASIDE:
+        elif kind == EntryKind.TURN and entry.a == ASIDE:
             await self._put_aside(str(entry.b))
-        elif kind == Kind.TURN:
+        elif kind == EntryKind.TURN:
             await self._give(str(entry.a), str(entry.b), self.session.decode(entry.raw, object))
-        elif kind == Kind.ANSWER:
+        elif kind == EntryKind.ANSWER:
             await self._answer(entry)
-        elif kind == Kind.FLUSH:
+        elif kind == EntryKind.FLUSH:
             self._end_bindings()
             await self._catch_up()
             self.scheduler.flush(int(entry.a))
-        elif kind == Kind.WALL_CLOCK:
+        elif kind == EntryKind.WALL_CLOCK:
             self.turns.clock.wall = self.session.moment(entry.raw)
         return None
 
     # The state at the beginning
 
-    async def _after_state(self) -> AsyncIterator[Entry]:
+    async def _after_state(self) -> AsyncIterator[RecordingEntry]:
         """The entries after the state that the first file begins with, if it does."""
         entries = self.session.entries()
-        kept: list[Entry] = []
+        kept: list[RecordingEntry] = []
         objects: dict[str, list[Object]] = defaultdict(list)
         rest: Rest | None = None
         for entry in entries if self.session.header.has_state else ():
-            if entry.kind == Kind.STATE:
+            if entry.kind == EntryKind.STATE:
                 if entry.a == OBJECTS:
                     resource = str(entry.b)
                     objects[resource] += self._decoded(resource, entry.raw)
                 else:
                     rest = self.session.decode(entry.raw, Rest)
-            elif entry.kind != Kind.STATE_COMPLETE:
+            elif entry.kind != EntryKind.STATE_COMPLETE:
                 kept.append(entry)
             elif rest is not None:
                 try:
@@ -439,7 +443,7 @@ class Replay:
 
     # Turns
 
-    def _hear(self, entry: Entry) -> None:
+    def _hear(self, entry: RecordingEntry) -> None:
         reflector = self._reflectors[int(entry.a)]
         if reflector is None:
             return
@@ -495,7 +499,7 @@ class Replay:
                 f"after decision {self._decided}: {uid} was put aside and does not search long"
             )
 
-    def _run_cycle(self, entry: Entry) -> Decision:
+    def _run_cycle(self, entry: RecordingEntry) -> Decision:
         """A cycle that was not interrupted runs at a stretch here, too."""
         self._slice.held = None
         self.scheduler.cycle.searches.ends_at = self._timed_out_at(entry)
@@ -509,7 +513,7 @@ class Replay:
             f"decision {self._decided + 1}: its scheduling cycle waits; the recorded one did not"
         )
 
-    async def _end_cycle(self, entry: Entry) -> Decision:
+    async def _end_cycle(self, entry: RecordingEntry) -> Decision:
         assert self._cycle is not None
         if self._slice.held is not None:
             self._slice.held.set()
@@ -520,7 +524,7 @@ class Replay:
         self._cycle = None
         return self._decision(entry)
 
-    def _decision(self, entry: Entry) -> Decision:
+    def _decision(self, entry: RecordingEntry) -> Decision:
         assert self._queued is not None
         self.turns.cycle_ended()
         self._decided += 1
@@ -542,7 +546,7 @@ class Replay:
         self.turns.give(what, uid, value)
         await self._settle()
 
-    async def _answer(self, entry: Entry) -> None:
+    async def _answer(self, entry: RecordingEntry) -> None:
         await self._catch_up()
         request = str(entry.a)
         await self._until(lambda: self.client.has_asked(request), f"request {request}")
@@ -576,22 +580,24 @@ class Replay:
         """Let the background run until everything in it waits."""
         await asyncio.sleep(_INSTANT)
 
-    def _timed_out_at(self, entry: Entry) -> str | None:
+    def _timed_out_at(self, entry: RecordingEntry) -> str | None:
         """The node at which the searches of a recorded cycle took too long: the time is not replayed."""
         failure = self.session.decode(entry.raw, _RecordedFailure)
         found = None if failure is None else _TIMED_OUT.search(failure[0])
         return None if found is None else found[1]
 
-    async def _in_effective_order(self, entries: AsyncIterator[Entry]) -> AsyncIterator[Entry]:
+    async def _in_effective_order(
+        self, entries: AsyncIterator[RecordingEntry]
+    ) -> AsyncIterator[RecordingEntry]:
         """Entries, except that a victim in PreBind that continued once more before it gave up continues
         first.
 
         A task that is cancelled stops where it waits next, and in a replay it waits for its turn.
         """
-        told: Entry | None = None
+        told: RecordingEntry | None = None
         async for entry in entries:
             if told is not None:
-                goes_on = entry.kind == Kind.TURN and entry.a == GOING_ON
+                goes_on = entry.kind == EntryKind.TURN and entry.a == GOING_ON
                 if goes_on and str(told.b).partition(FOR)[0] == entry.b:
                     yield msgspec.structs.replace(entry, ticks=told.ticks + entry.ticks)
                     entry, told = msgspec.structs.replace(told, ticks=0), None
@@ -599,7 +605,7 @@ class Replay:
                     yield told
                     told = None
             if (
-                entry.kind == Kind.TURN
+                entry.kind == EntryKind.TURN
                 and entry.a == VICTIM
                 and told is None
                 and self.session.decode(entry.raw, object)

@@ -8,9 +8,9 @@ import msgspec
 from stowplan.scheduler.recording.files import (
     OBJECTS,
     REST,
-    Entry,
+    EntryKind,
     Header,
-    Kind,
+    RecordingEntry,
     encode_block,
     first_bytes,
     packed,
@@ -80,11 +80,14 @@ def _write_recording(path: Path, replay: Replay, decision: Decision) -> None:
     outcome = decision.recorded
     failure = (outcome.message, outcome.nominated) if outcome.message else None
     entries = [
-        Entry(Kind.STATE, 0, REST, "", packed(rest)),
-        *(Entry(Kind.STATE, 0, OBJECTS, resource, packed(some)) for resource, some in in_parts(objects)),
-        Entry(Kind.STATE_COMPLETE, 0),
-        Entry(Kind.CYCLE, 0, decision.pod.metadata.uid, outcome.node, packed(failure)),
-        Entry(Kind.END, 0),
+        RecordingEntry(EntryKind.STATE, 0, REST, "", packed(rest)),
+        *(
+            RecordingEntry(EntryKind.STATE, 0, OBJECTS, resource, packed(some))
+            for resource, some in in_parts(objects)
+        ),
+        RecordingEntry(EntryKind.STATE_COMPLETE, 0),
+        RecordingEntry(EntryKind.CYCLE, 0, decision.pod.metadata.uid, outcome.node, packed(failure)),
+        RecordingEntry(EntryKind.END, 0),
     ]
     data = b"".join(msgspec.msgpack.encode(entry) for entry in entries)
     path.write_bytes(first_bytes(_numbered(header)) + encode_block(data, len(entries)))

@@ -58,7 +58,7 @@ class Trouble(Enum):
     """Its CSI driver cannot be told of it."""
 
 
-class Problem(NamedTuple):
+class AttachmentProblem(NamedTuple):
     """Why the volumes of a pod are not known."""
 
     trouble: Trouble
@@ -72,7 +72,7 @@ class Needs(NamedTuple):
     """
 
     volumes: tuple[Attachable, ...]
-    problem: Problem | None
+    problem: AttachmentProblem | None
     sources: tuple[Source, ...]
 
 
@@ -128,14 +128,14 @@ class _Search:
         self._new = new
         self.found: dict[Attachable, None] = {}
         self.sources: dict[Source, None] = {}
-        self.problem: Problem | None = None
+        self.problem: AttachmentProblem | None = None
 
     def look_at(self, volume: Volume) -> None:
         name = claim_name(self._pod, volume)
         if name is None:
             self._inline(volume)
         elif not name:
-            self.problem = Problem(Trouble.WRONG, "PersistentVolumeClaim had no name")
+            self.problem = AttachmentProblem(Trouble.WRONG, "PersistentVolumeClaim had no name")
         else:
             self._claimed(name, volume.ephemeral is not None and volume.persistent_volume_claim is None)
 
@@ -150,7 +150,7 @@ class _Search:
             source = translated_inline(volume, self._pod.namespace)
         except TranslationError as error:
             text = f"converting volume({volume.name}) from inline to csi: {error}"
-            self.problem = Problem(Trouble.NOT_TRANSLATED, text)
+            self.problem = AttachmentProblem(Trouble.NOT_TRANSLATED, text)
             return
         self.found[Attachable(source.driver, source.volume_handle)] = None
 
@@ -161,9 +161,9 @@ class _Search:
         if claim is None:
             if self._new:
                 text = f'looking up PVC {key}: persistentvolumeclaim "{name}" not found'
-                self.problem = Problem(Trouble.MISSING, text)
+                self.problem = AttachmentProblem(Trouble.MISSING, text)
         elif own and not is_made_for(claim, self._pod):
-            self.problem = Problem(Trouble.WRONG, not_made_for(claim, self._pod))
+            self.problem = AttachmentProblem(Trouble.WRONG, not_made_for(claim, self._pod))
         else:
             self._behind(claim)
 

@@ -10,8 +10,8 @@ from stowplan.api.storage import CSINode, PersistentVolume, VolumeAttachment
 from stowplan.scheduler.table.attachments import (
     Attachable,
     AttachCounts,
+    AttachmentProblem,
     Needs,
-    Problem,
     Source,
     Trouble,
     needs_of,
@@ -141,7 +141,7 @@ class VolumesInUse:
         self.attached = AttachCounts(capacity)
         self.faults: dict[int, dict[str, int]] = {}
         """Row → pods there whose volumes cannot be told → the number of the problem, see `problem`."""
-        self._problems: Interned[Problem | None] = Interned(None)
+        self._problems: Interned[AttachmentProblem | None] = Interned(None)
         self._needs: dict[str, Needs] = {}
         self._users: dict[Source, dict[str, PodInfo]] = {}
         self._attachments: dict[str, _Attachment] = {}
@@ -198,7 +198,7 @@ class VolumesInUse:
             if not self.faults[row]:
                 del self.faults[row]
 
-    def problem(self, number: int) -> Problem:
+    def problem(self, number: int) -> AttachmentProblem:
         """The problem with a number that some pod on a row has."""
         problem = self._problems.value(number)
         assert problem is not None

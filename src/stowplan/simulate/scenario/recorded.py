@@ -16,7 +16,7 @@ from stowplan.api.meta import AnyObject, Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.explain.layout import plural
-from stowplan.scheduler.recording.files import Kind, RecordingError, Session, sessions
+from stowplan.scheduler.recording.files import EntryKind, RecordingError, Session, sessions
 from stowplan.scheduler.recording.objects import changes
 from stowplan.simulate.scenario.model import Lifetime, Scenario, Workload
 from stowplan.simulate.snapshot.files import SnapshotError
@@ -26,7 +26,7 @@ _GAP: Final = 0.5
 """Seconds without an event after which a cluster that is recorded from outside has been listed."""
 _FIRST_SECONDS: Final = 30.0
 """Listing takes no longer than this."""
-_BEFORE: Final = (Kind.EVENT, Kind.STATE, Kind.STATE_COMPLETE, Kind.WALL_CLOCK)
+_BEFORE: Final = (EntryKind.EVENT, EntryKind.STATE, EntryKind.STATE_COMPLETE, EntryKind.WALL_CLOCK)
 _UNFIT: Final = re.compile(r"[^a-z0-9]+")
 
 

@@ -246,7 +246,12 @@ def _row(one: Compared) -> list[str]:
 
 
 def replay_report(
-    decisions: int, placed: int, first: Decision | None, problem: str, notes: Sequence[str], cut_off: bool
+    decisions: int,
+    placed: int,
+    first: Decision | None,
+    problem: str,
+    notes: Sequence[str],
+    cut_off: bool,
 ) -> Report:
     """Result of a replay with the recorded configuration."""
     same = first is None and not problem

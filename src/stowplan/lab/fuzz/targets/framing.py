@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
 from stowplan.client.http import hpack
 from stowplan.client.http.body import Body
-from stowplan.client.http.connection import Answer, Connection, LostError
+from stowplan.client.http.connection import Connection, HttpAnswer, LostError
 from stowplan.client.http.http2 import Exchange, Http2Connection
 from stowplan.client.http.requests import Common, Message
 from stowplan.client.http.settings import Address
@@ -96,7 +96,7 @@ class FramingResult(NamedTuple, Generic[T]):
     problem: str = ""
 
 
-def _result(future: "asyncio.Future[Answer]") -> FramingResult[Answer]:
+def _result(future: "asyncio.Future[HttpAnswer]") -> FramingResult[HttpAnswer]:
     if not future.done():
         return FramingResult()
     error = future.exception()

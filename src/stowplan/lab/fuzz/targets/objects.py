@@ -13,13 +13,13 @@ from stowplan.api.meta import AnyObject
 from stowplan.api.pod import Pod
 from stowplan.api.status import ApiError
 from stowplan.client.http import decoder
-from stowplan.client.http.connection import Connection, Stream
+from stowplan.client.http.connection import Connection, HttpStream
 from stowplan.client.http.decoder import MORE, Decoding, Page
 from stowplan.client.http.watch import HttpWatch
 from stowplan.lab.fuzz.targets.framing import ManualLoop
 from stowplan.lab.fuzz.targets.target import FuzzTarget, Violation, expect, oracle, pieces, refused
 from stowplan.localcluster.apiserver.bodies import protobuf_as_json
-from stowplan.localcluster.schema import Field, Form, TypeDef, the_schema
+from stowplan.localcluster.schema import Form, SchemaField, TypeDef, the_schema
 from stowplan.localcluster.schema.protobuf import ProtobufError, decoded, encoded_object, envelope
 
 # Pages of lists
@@ -144,7 +144,7 @@ def _watched(cls: type[Any], parts: Iterable[bytes]) -> tuple[list[Any], str]:
     loop = ManualLoop()
     events: list[Any] = []
 
-    async def begin(stream: Stream) -> Connection:
+    async def begin(stream: HttpStream) -> Connection:
         for piece in parts:
             stream.feed(piece)
         stream.end("")
@@ -301,7 +301,7 @@ def _inner(message: Any, path: str, number: int) -> tuple[Any, str]:
     return found[0], f"{path}.{name}"
 
 
-def _describe_field(message: Any, path: str, field: Field) -> list[str]:
+def _describe_field(message: Any, path: str, field: SchemaField) -> list[str]:
     repeated = field.form.shape in ("list", "map")
     form = field.form.of or field.form
     made = message.field.add(name=_member(field), number=field.number[-1], label=3 if repeated else 1)
@@ -313,7 +313,7 @@ def _describe_field(message: Any, path: str, field: Field) -> list[str]:
     return _set_type(entry.field.add(name="value", number=2, label=1), form)
 
 
-def _member(field: Field) -> str:
+def _member(field: SchemaField) -> str:
     return f"f_{field.name.replace('$', '_')}"
 
 
@@ -327,7 +327,7 @@ def _set_type(made: Any, form: Form) -> list[str]:
     return [form.name] if named else []
 
 
-def _compared(type_: TypeDef) -> Iterable[Field]:
+def _compared(type_: TypeDef) -> Iterable[SchemaField]:
     """Fields whose values are compared: those that say the same in both, without maps of lists and times."""
     for field in type_.fields.values():
         if not field.number or field.form.shape == "map":
@@ -344,7 +344,7 @@ def _plain_object(data: Any, type_: TypeDef) -> dict[str, Any]:
     )
 
 
-def _plain_value(field: Field, value: Any) -> Any:
+def _plain_value(field: SchemaField, value: Any) -> Any:
     form = field.form.of or field.form
     if form.shape != "type" or value is None:
         return value

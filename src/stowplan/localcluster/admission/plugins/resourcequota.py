@@ -8,7 +8,7 @@ from stowplan.api.requests import Json
 from stowplan.localcluster.admission.refusals import forbidden
 from stowplan.localcluster.quota import ExceededError, charge, evaluator_for, is_quotable
 from stowplan.localcluster.quota.evaluators import CREATE, UPDATE
-from stowplan.localcluster.quota.usage import Write
+from stowplan.localcluster.quota.usage import QuotaWrite
 
 Commit = Callable[[], None]
 
@@ -36,7 +36,7 @@ def charge_quotas(
     evaluator = evaluator_for(resource)
     if not evaluator.handles(CREATE if old is None else UPDATE, subresource, old, new):
         return None
-    write = Write(evaluator, old, new)
+    write = QuotaWrite(evaluator, old, new)
     charged: list[tuple[Json, Json]] = []
     for quota in sorted(quotas, key=lambda found: str(found["metadata"]["name"])):
         try:

@@ -16,7 +16,7 @@ from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource
 from stowplan.api.cel.parser import parse
 from stowplan.api.cel.recursion import EXPRESSION, DeepStack
-from stowplan.api.cel.syntax import Call, ListNode, Literal, MapNode, Node, render
+from stowplan.api.cel.syntax import Call, ListNode, Literal, MapNode, SyntaxNode, render
 from stowplan.api.cel.values import type_name
 from stowplan.api.fielderrors import FieldError, forbidden, invalid, not_supported, required
 from stowplan.api.names import path_segment_problems, service_name_problems, subdomain_problems
@@ -64,7 +64,7 @@ def expression_problem(text: str, *, boolean: bool = True) -> str:
     return "" if found in ("bool", "dyn") else f"must evaluate to bool or the unknown type, not {found}"
 
 
-def _type_of(node: Node) -> str:
+def _type_of(node: SyntaxNode) -> str:
     """The type of a constant expression; `dyn` of all others."""
     match node:
         case Literal():

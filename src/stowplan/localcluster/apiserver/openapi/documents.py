@@ -17,7 +17,7 @@ from stowplan.localcluster.apiserver.openapi import operations
 from stowplan.localcluster.apiserver.openapi.gnostic import encoded
 from stowplan.localcluster.apiserver.responses import response_of
 from stowplan.localcluster.customresources.openapi import definition_name, document_schema
-from stowplan.localcluster.schema import Field, Form, Schema, TypeDef, schema_of
+from stowplan.localcluster.schema import Form, Schema, SchemaField, TypeDef, schema_of
 from stowplan.localcluster.store.definitions import Definitions
 
 _PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -284,7 +284,7 @@ def referred(type_: TypeDef, third: bool) -> tuple[Json, set[str]]:
     return schema, needs
 
 
-def _field_schema(field: Field, type_: TypeDef, needs: set[str], third: bool) -> Json:
+def _field_schema(field: SchemaField, type_: TypeDef, needs: set[str], third: bool) -> Json:
     schema = _form_schema(field.form, needs, third)
     description = described(type_.name, field.name)
     if "$ref" in schema and third:

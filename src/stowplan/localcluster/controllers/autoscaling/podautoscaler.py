@@ -28,7 +28,7 @@ from stowplan.localcluster.controllerruntime.informers import Informer
 from stowplan.localcluster.controllers.autoscaling.replicacalculator import (
     MetricsError,
     PodMetric,
-    Proposal,
+    ReplicaProposal,
     average_replicas,
     utilization_replicas,
 )
@@ -185,7 +185,7 @@ class MetricFailure(Exception):  # noqa: N818 - a metric failed, not this progra
 class Reading(NamedTuple):
     """A metric's proposal, its name in messages, and its status."""
 
-    proposal: Proposal
+    proposal: ReplicaProposal
     name: str
     status: Json
 
@@ -482,7 +482,7 @@ class _Look:
         metrics: Mapping[str, PodMetric],
         resource: str,
         container: str,
-    ) -> Proposal:
+    ) -> ReplicaProposal:
         tolerances, now = tolerances_of(self._hpa), self._controller.now()
         if "averageValue" in wanted:
             amount = milli_value_of(wanted["averageValue"])
@@ -554,7 +554,7 @@ class _Look:
         await self._controller.set_status(HORIZONTAL_POD_AUTOSCALERS, self._hpa, status)
 
 
-def _resource_status(spec: Json, proposal: Proposal) -> Json:
+def _resource_status(spec: Json, proposal: ReplicaProposal) -> Json:
     field = "containerResource" if spec["type"] == "ContainerResource" else "resource"
     source = spec[field]
     form = BINARY_SI if source.get("name") == "memory" else DECIMAL_SI

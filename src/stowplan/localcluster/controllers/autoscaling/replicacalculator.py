@@ -91,7 +91,7 @@ def _is_unready(pod: Json, metric: PodMetric, now: float) -> bool:
     return is_false and time_of(started) + INITIAL_READINESS_DELAY > changed
 
 
-class Proposal(NamedTuple):
+class ReplicaProposal(NamedTuple):
     """A number of replicas, and the usage that it follows from: the average, and in per cent of requests."""
 
     replicas: int
@@ -108,7 +108,7 @@ def utilization_replicas(
     container: str,
     tolerances: Tolerances,
     now: float,
-) -> Proposal:
+) -> ReplicaProposal:
     """Replicas for a target in per cent of what pods request."""
     groups, used = _usable(pods, metrics, resource, now)
     requests = {name_of(pod): pod_request(pod, container, resource) for pod in pods}
@@ -120,7 +120,7 @@ def utilization_replicas(
 
     fallback = {name: request * max(100, target) // 100 for name, request in requests.items()}
     wanted = _replicas(replicas, groups, used, ratio, again, fallback, tolerances)
-    return Proposal(wanted, average, percent)
+    return ReplicaProposal(wanted, average, percent)
 
 
 def average_replicas(
@@ -131,7 +131,7 @@ def average_replicas(
     resource: str,
     tolerances: Tolerances,
     now: float,
-) -> Proposal:
+) -> ReplicaProposal:
     """Replicas for a target that is an amount per pod."""
     groups, used = _usable(pods, metrics, resource, now)
 
@@ -143,7 +143,7 @@ def average_replicas(
 
     fallback = {name_of(pod): target for pod in pods}
     wanted = _replicas(replicas, groups, used, again(used), again, fallback, tolerances)
-    return Proposal(wanted, average(used))
+    return ReplicaProposal(wanted, average(used))
 
 
 def _usable(

@@ -13,7 +13,7 @@ from stowplan.localcluster.controllers.workloads.podcontrol import claim_objects
 from stowplan.localcluster.controllers.workloads.rollout import (
     DESIRED_REPLICAS,
     REVISION,
-    Part,
+    RolloutPart,
     RolloutStrategy,
     annotations_for,
     find_new,
@@ -256,7 +256,7 @@ class DeploymentController(Controller):
             return
         strategy, paused = RolloutStrategy.of(deployment), bool(spec_of(deployment).get("paused"))
         pause = pause_condition(deployment, self.now())
-        if paused or is_scaling(strategy, [Part.of(one) for one in sets]):
+        if paused or is_scaling(strategy, [RolloutPart.of(one) for one in sets]):
             await self._scale(deployment, strategy, new, sets)
             if paused:
                 await self._forget_old(deployment, [one for one in sets if one is not new])
@@ -296,7 +296,7 @@ class DeploymentController(Controller):
         self, deployment: Json, strategy: RolloutStrategy, new: Json, old: Sequence[Json]
     ) -> bool:
         """One step of the rollout; whether there was one."""
-        part, rest = Part.of(new), [Part.of(one) for one in old]
+        part, rest = RolloutPart.of(new), [RolloutPart.of(one) for one in old]
         wanted = grow_new(strategy, part, rest)
         if wanted != part.replicas:
             await self._set_replicas(deployment, strategy, new, wanted)
@@ -320,7 +320,7 @@ class DeploymentController(Controller):
         """Create the set of the present template, None if its name is taken by something else."""
         revision = max(map(revision_of, old), default=0) + 1
         empty = new_set(deployment, 0, revision, strategy)
-        replicas = grow_new(strategy, Part(empty, 0, 0), [Part.of(one) for one in old])
+        replicas = grow_new(strategy, RolloutPart(empty, 0, 0), [RolloutPart.of(one) for one in old])
         body = new_set(deployment, replicas, revision, strategy)
         name = body["metadata"]["name"]
         try:
@@ -365,21 +365,21 @@ class DeploymentController(Controller):
     async def _scale(
         self, deployment: Json, strategy: RolloutStrategy, new: Json | None, sets: Sequence[Json]
     ) -> None:
-        parts = [Part.of(one) for one in sets if one is not new]
+        parts = [RolloutPart.of(one) for one in sets if one is not new]
         actual = sum(count_in(status_of(one), "replicas") for one in sets)
-        wanted = scale(strategy, None if new is None else Part.of(new), parts, actual)
+        wanted = scale(strategy, None if new is None else RolloutPart.of(new), parts, actual)
         for one in sets:
             name = name_of(one)
-            resized = name in wanted and wanted[name] != Part.of(one).replicas
+            resized = name in wanted and wanted[name] != RolloutPart.of(one).replicas
             annotated = annotations_of(one).get(DESIRED_REPLICAS) == str(strategy.replicas)
-            if resized or (not annotated and Part.of(one).replicas):
-                size = wanted.get(name, Part.of(one).replicas)
+            if resized or (not annotated and RolloutPart.of(one).replicas):
+                size = wanted.get(name, RolloutPart.of(one).replicas)
                 await self._set_replicas(deployment, strategy, one, size)
 
     async def _apply(
         self, deployment: Json, strategy: RolloutStrategy, sets: Sequence[Json], wanted: Mapping[str, int]
     ) -> bool:
-        changed = [one for one in sets if wanted[name_of(one)] != Part.of(one).replicas]
+        changed = [one for one in sets if wanted[name_of(one)] != RolloutPart.of(one).replicas]
         for one in changed:
             await self._set_replicas(deployment, strategy, one, wanted[name_of(one)])
         return bool(changed)
@@ -389,7 +389,7 @@ class DeploymentController(Controller):
     ) -> None:
         change = {"metadata": {"annotations": strategy.annotations}, "spec": {"replicas": replicas}}
         await self.change(REPLICA_SETS, one, change)
-        before = Part.of(one).replicas
+        before = RolloutPart.of(one).replicas
         if before != replicas:
             await self._told_scaled(deployment, name_of(one), before, replicas)
 

@@ -25,7 +25,7 @@ MAX_REPLICAS: Final = "deployment.kubernetes.io/max-replicas"
 
 
 @dataclass(slots=True)
-class Part:
+class RolloutPart:
     """A ReplicaSet of a Deployment: its wanted number of pods, and the number of available ones.
 
     Available pods beyond the wanted number are about to be deleted: counting them would shrink the other sets
@@ -38,7 +38,7 @@ class Part:
     pods: int = 0
 
     @classmethod
-    def of(cls, replica_set: Json) -> "Part":
+    def of(cls, replica_set: Json) -> "RolloutPart":
         replicas = count_in(spec_of(replica_set), "replicas", 1)
         status = status_of(replica_set)
         available = min(count_in(status, "availableReplicas"), replicas)
@@ -91,11 +91,11 @@ class RolloutStrategy:
         return {DESIRED_REPLICAS: str(self.replicas), MAX_REPLICAS: str(self.most)}
 
 
-def total(parts: Sequence[Part]) -> int:
+def total(parts: Sequence[RolloutPart]) -> int:
     return sum(part.replicas for part in parts)
 
 
-def grow_new(strategy: RolloutStrategy, new: Part, old: Sequence[Part]) -> int:
+def grow_new(strategy: RolloutStrategy, new: RolloutPart, old: Sequence[RolloutPart]) -> int:
     """Current size of the newest set.
 
     Where pods may be missing it does not wait for those of the others to go, as upstream does not.
@@ -107,7 +107,7 @@ def grow_new(strategy: RolloutStrategy, new: Part, old: Sequence[Part]) -> int:
     return new.replicas + min(max(room, 0), strategy.replicas - new.replicas)
 
 
-def shrink_old(strategy: RolloutStrategy, new: Part, old: Sequence[Part]) -> dict[str, int]:
+def shrink_old(strategy: RolloutStrategy, new: RolloutPart, old: Sequence[RolloutPart]) -> dict[str, int]:
     """Current sizes of old sets, by name: unavailable pods go first."""
     wanted = {name_of(part.obj): part.replicas for part in old}
     spare = total([new, *old]) - strategy.least_available - (new.replicas - new.available)
@@ -126,7 +126,7 @@ def shrink_old(strategy: RolloutStrategy, new: Part, old: Sequence[Part]) -> dic
     return wanted
 
 
-def is_scaling(strategy: RolloutStrategy, parts: Sequence[Part]) -> bool:
+def is_scaling(strategy: RolloutStrategy, parts: Sequence[RolloutPart]) -> bool:
     """True if the Deployment was resized since its ReplicaSets were last scaled."""
     return any(
         part.replicas > 0
@@ -137,7 +137,7 @@ def is_scaling(strategy: RolloutStrategy, parts: Sequence[Part]) -> bool:
 
 
 def scale(
-    strategy: RolloutStrategy, new: Part | None, old: Sequence[Part], actual: int = 0
+    strategy: RolloutStrategy, new: RolloutPart | None, old: Sequence[RolloutPart], actual: int = 0
 ) -> dict[str, int]:
     """New sizes of the sets by name after the Deployment was resized.
 
@@ -156,13 +156,13 @@ def scale(
     return _in_proportion(strategy, active, actual)
 
 
-def _is_saturated(strategy: RolloutStrategy, new: Part) -> bool:
+def _is_saturated(strategy: RolloutStrategy, new: RolloutPart) -> bool:
     return new.replicas == strategy.replicas == new.available and annotations_of(new.obj).get(
         DESIRED_REPLICAS
     ) == str(strategy.replicas)
 
 
-def _in_proportion(strategy: RolloutStrategy, active: Sequence[Part], actual: int) -> dict[str, int]:
+def _in_proportion(strategy: RolloutStrategy, active: Sequence[RolloutPart], actual: int) -> dict[str, int]:
     add = (strategy.most if strategy.replicas else 0) - total(active)
     ordered = sorted(active, key=lambda part: part.age, reverse=add > 0)
     ordered.sort(key=lambda part: -part.replicas)
@@ -179,7 +179,7 @@ def _in_proportion(strategy: RolloutStrategy, active: Sequence[Part], actual: in
     return wanted
 
 
-def _fraction(strategy: RolloutStrategy, part: Part, actual: int) -> int:
+def _fraction(strategy: RolloutStrategy, part: RolloutPart, actual: int) -> int:
     """Change of a set in proportion to the whole."""
     if strategy.replicas == 0:
         return -part.replicas

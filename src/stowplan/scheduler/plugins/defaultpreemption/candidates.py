@@ -230,14 +230,14 @@ class VictimsByNode(Mapping[str, Victims]):
         return self._found
 
 
-class Comparison(NamedTuple):
+class CandidateComparison(NamedTuple):
     """The best candidates, equal by all criteria, and the others by the criterion that ruled them out."""
 
     best: Rows
     worse: list[tuple[int, Rows]]
 
 
-def compare(candidates: Candidates) -> Comparison:
+def compare(candidates: Candidates) -> CandidateComparison:
     """Compare candidates: one of the best is chosen at random.
 
     Fewest violated budgets; lowest highest priority; lowest sum of priorities; fewest victims; latest start
@@ -253,4 +253,4 @@ def compare(candidates: Candidates) -> Comparison:
         if not lowest.all():
             worse.append((criterion, entries[~lowest]))
             entries = entries[lowest]
-    return Comparison(entries, worse)
+    return CandidateComparison(entries, worse)

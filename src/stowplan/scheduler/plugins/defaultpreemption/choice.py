@@ -18,8 +18,8 @@ from stowplan.scheduler.plugins.defaultpreemption.candidates import (
     NUMBER_OF_VICTIMS,
     SUM_OF_PRIORITIES,
     VIOLATIONS,
+    CandidateComparison,
     Candidates,
-    Comparison,
     VictimsOf,
 )
 from stowplan.scheduler.plugins.defaultpreemption.importance import NOT_STARTED
@@ -115,7 +115,7 @@ def choice_of(
     table: ClusterTable,
     candidates: Candidates,
     victims_of: VictimsOf,
-    compared: Comparison,
+    compared: CandidateComparison,
     chosen: int,
     below: int | None,
     units: Units | None = None,

@@ -339,7 +339,7 @@ def simple_claim(claims: Sequence[ResourceClaim], classes: Classes, features: Fe
     return SimpleClaim(claims[0], request, device_class, tuple(attributes))
 
 
-class Comparison:
+class DeviceComparison:
     """Compares simple claims with the devices of nodes."""
 
     def __init__(self, columns: DeviceColumns, selectors: Selectors, features: Features) -> None:

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from stowplan.api.releases import DEFAULT
-from stowplan.api.releases.behaviour import Devices as Choices
+from stowplan.api.releases.behaviour import DeviceBehaviour as Choices
 from stowplan.scheduler.framework.advanced import FeatureGates
 
 

@@ -44,7 +44,7 @@ from stowplan.scheduler.plugins.dynamicresources.allocation.operations import (
 )
 from stowplan.scheduler.plugins.dynamicresources.allocation.pools import Pool, PoolError
 from stowplan.scheduler.plugins.dynamicresources.allocation.selectors import Selectors
-from stowplan.scheduler.plugins.dynamicresources.columns import Comparison, DeviceColumns, simple_claim
+from stowplan.scheduler.plugins.dynamicresources.columns import DeviceColumns, DeviceComparison, simple_claim
 from stowplan.scheduler.plugins.dynamicresources.features import Features
 from stowplan.scheduler.plugins.dynamicresources.reuse import Column, Failed, KeptSearches, Searches
 from stowplan.scheduler.plugins.dynamicresources.state import OWN_REASON, NodeAllocation, StateData
@@ -89,7 +89,7 @@ class Verdicts:
         self._selectors = Selectors(features, timer)
         self._searches = KeptSearches(self._devices.claims.allocated, self._devices.classes)
         self._columns = DeviceColumns(table, features)
-        self._comparison = Comparison(self._columns, self._selectors, features)
+        self._comparison = DeviceComparison(self._columns, self._selectors, features)
         overhead = features.choices.node_allocatable_fields == "mapping-and-overhead"
         self._node_allocatable = (NodeOverhead if overhead else NodeAllocatable)(
             table, groups=features.workload_claims

@@ -107,7 +107,7 @@ def validate_shape(shape: Sequence[UtilizationShapePoint], path: Path) -> list[s
     return errors
 
 
-class Figures(NamedTuple):
+class AllocationFigures(NamedTuple):
     """For each resource that counts, by row: what there is, what is used, and that plus the pod.
 
     `which` says for each line which of the configured resources it is. A resource that a node does not have
@@ -170,7 +170,7 @@ class ScoredResources:
         self._lines = lines_of(self.lines)
         self._only_core = self.lines in ((CPU,), (MEMORY,), (CPU, MEMORY))
 
-    def look(self, nodes: NodeRows, *, with_defaults: bool) -> Figures:
+    def look(self, nodes: NodeRows, *, with_defaults: bool) -> AllocationFigures:
         """Figures of some rows; `with_defaults` counts containers without requests at the customary sizes."""
         table, rows = nodes.table, nodes.rows
         allocatable = self._lines.of(table.allocatable, rows)
@@ -186,7 +186,7 @@ class ScoredResources:
         if self.by_devices:
             allocatable, used = self._with_devices(allocatable, used, rows)
         amounts = np.array(self.wanted, dtype=np.int64)[:, None]
-        return Figures(self.which, allocatable, used, saturated_sum(used, amounts))
+        return AllocationFigures(self.which, allocatable, used, saturated_sum(used, amounts))
 
     def _with_devices(
         self, allocatable: IntArray, used: IntArray, rows: IntArray | slice
@@ -251,7 +251,7 @@ def exact(numbers: IntArray, others: IntArray) -> tuple[IntArray, IntArray]:
     return numbers, others
 
 
-Scorer = Callable[[Figures], Scores]
+Scorer = Callable[[AllocationFigures], Scores]
 RowScorer = Callable[[list[Figure]], int]
 
 
@@ -289,7 +289,9 @@ def used_share(requested: Amount, allocatable: Amount) -> Amount:
     return requested * fits * MAX_NODE_SCORE // allocatable + MAX_NODE_SCORE * (1 - fits)
 
 
-def _average(figures: Figures, weights: IntArray, share: Callable[[IntArray, IntArray], IntArray]) -> Scores:
+def _average(
+    figures: AllocationFigures, weights: IntArray, share: Callable[[IntArray, IntArray], IntArray]
+) -> Scores:
     """The weighted mean of the shares over the resources a node has, rounded down."""
     weight = weights[list(figures.which)][:, None]
     missing = figures.allocatable == 0
@@ -313,7 +315,7 @@ def _average_one(weights: list[int], share: Callable[[int, int], int], figures: 
     return summed // total if total else 0
 
 
-def _by_curve(figures: Figures, weights: IntArray, curve: IntArray) -> Scores:
+def _by_curve(figures: AllocationFigures, weights: IntArray, curve: IntArray) -> Scores:
     """The weighted mean, rounded, of a curve over utilization; resources that score 0 do not count."""
     allocatable = np.maximum(figures.allocatable, 1)
     fits = figures.requested <= figures.allocatable

@@ -37,7 +37,7 @@ from stowplan.scheduler.table.attachments import (
     NO_LIMIT,
     Attachable,
     AttachCounts,
-    Problem,
+    AttachmentProblem,
     Trouble,
     claim_name,
     needs_of,
@@ -64,8 +64,8 @@ class WantedCSIVolumes(NamedTuple):
 
     counts: tuple[tuple[str, int], ...] = ()
     shared: tuple[Attachable, ...] = ()
-    problem: Problem | None = None
-    bare_problem: Problem | None = None
+    problem: AttachmentProblem | None = None
+    bare_problem: AttachmentProblem | None = None
     required: tuple[str, ...] = ()
     bare_required: tuple[str, ...] = ()
 
@@ -286,7 +286,7 @@ def _needed(attached: AttachCounts, wanted: WantedCSIVolumes, driver: str, count
     return need
 
 
-def _is_missing(problem: Problem) -> bool:
+def _is_missing(problem: AttachmentProblem) -> bool:
     return problem.trouble is Trouble.MISSING
 
 

@@ -37,7 +37,7 @@ from stowplan.scheduler.framework import (
 from stowplan.scheduler.framework.advanced import NODE_ADD, FeatureGates, Obstacle, Shortfall, pod_resources
 from stowplan.scheduler.plugins.args import PluginArgs
 from stowplan.scheduler.plugins.nodevolumelimits.csi import REASON
-from stowplan.scheduler.table.attachments import Attachable, Problem, Trouble, needs_of
+from stowplan.scheduler.table.attachments import Attachable, AttachmentProblem, Trouble, needs_of
 from stowplan.scheduler.table.changes import Rows
 
 _TOO_MANY, _MISSING = 1, 2
@@ -76,7 +76,7 @@ class WantedDisks(NamedTuple):
 
     number: int
     shared: tuple[Attachable, ...]
-    problem: Problem | None
+    problem: AttachmentProblem | None
 
 
 class LimitByKind(Plugin):

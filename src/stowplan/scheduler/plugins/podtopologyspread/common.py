@@ -29,7 +29,7 @@ SYSTEM_DEFAULTS = (
 """For pods without constraints of their own: spread over hosts, and less strictly over zones."""
 
 
-class Constraint(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+class SpreadConstraint(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """One constraint with its selector parsed. `self_match`: the incoming pod is of the group itself."""
 
     key: str
@@ -47,8 +47,8 @@ class Constraints(NamedTuple):
     With `requires_all`, nodes that lack any of the topology keys are left out of scoring altogether.
     """
 
-    hard: tuple[Constraint, ...]
-    soft: tuple[Constraint, ...]
+    hard: tuple[SpreadConstraint, ...]
+    soft: tuple[SpreadConstraint, ...]
     requires_all: bool
 
     def __bool__(self) -> bool:
@@ -60,12 +60,12 @@ NO_CONSTRAINTS = Constraints((), (), True)
 
 def parse(
     constraints: Sequence[TopologySpreadConstraint], action: str, pod: PodInfo, *, label_keys: bool
-) -> tuple[Constraint, ...]:
+) -> tuple[SpreadConstraint, ...]:
     """The constraints with one action, with `label_keys` their selectors narrowed by matchLabelKeys.
 
     Raises SelectorError.
     """
-    found: list[Constraint] = []
+    found: list[SpreadConstraint] = []
     before: tuple[TopologySpreadConstraint, Selector] | None = None
     for constraint in constraints:
         if constraint.when_unsatisfiable != action:
@@ -85,7 +85,7 @@ def _selects_alike(one: TopologySpreadConstraint, other: TopologySpreadConstrain
 
 def with_selector(
     constraints: Sequence[TopologySpreadConstraint], action: str, selector: Selector, pod: PodInfo
-) -> tuple[Constraint, ...]:
+) -> tuple[SpreadConstraint, ...]:
     """Default constraints, for the group of pods that services and owners give."""
     return tuple(
         _constraint(constraint, selector, pod)
@@ -104,9 +104,9 @@ def _selector(constraint: TopologySpreadConstraint, pod: PodInfo, label_keys: bo
     return selector_from_labels(own).adding(selector)
 
 
-def _constraint(constraint: TopologySpreadConstraint, selector: Selector, pod: PodInfo) -> Constraint:
+def _constraint(constraint: TopologySpreadConstraint, selector: Selector, pod: PodInfo) -> SpreadConstraint:
     affinity_policy, taints_policy = constraint.node_affinity_policy, constraint.node_taints_policy
-    return Constraint(
+    return SpreadConstraint(
         key=constraint.topology_key,
         max_skew=constraint.max_skew,
         min_domains=1 if constraint.min_domains is None else constraint.min_domains,
@@ -123,7 +123,7 @@ class ConstraintCounter:
     __slots__ = ("_table", "column", "constraint", "counter", "matcher")
 
     def __init__(
-        self, table: ClusterTable, constraint: Constraint, matcher: PodMatcher | None, rows: RowSet
+        self, table: ClusterTable, constraint: SpreadConstraint, matcher: PodMatcher | None, rows: RowSet
     ) -> None:
         self._table = table
         self.constraint = constraint
@@ -141,7 +141,7 @@ class ConstraintCounter:
 def constraint_counters(
     table: ClusterTable,
     pod: PodInfo,
-    constraints: Sequence[Constraint],
+    constraints: Sequence[SpreadConstraint],
     rows: "RegardedRows",
     *,
     requires_all: bool,
@@ -157,7 +157,7 @@ def constraint_counters(
     )
 
 
-def matcher_for(table: ClusterTable, pod: PodInfo, constraint: Constraint) -> PodMatcher | None:
+def matcher_for(table: ClusterTable, pod: PodInfo, constraint: SpreadConstraint) -> PodMatcher | None:
     """The pods that a constraint counts.
 
     A selector that is empty (everything) counts nothing on nodes; that is how Kubernetes does it.
@@ -168,7 +168,7 @@ def matcher_for(table: ClusterTable, pod: PodInfo, constraint: Constraint) -> Po
     return table.matchers.acquire((clause,), dying_too=False)
 
 
-def needed(table: ClusterTable, constraints: Sequence[Constraint]) -> Sequence[Constraint]:
+def needed(table: ClusterTable, constraints: Sequence[SpreadConstraint]) -> Sequence[SpreadConstraint]:
     """The constraints up to the first whose key no node has."""
     for place, constraint in enumerate(constraints, start=1):
         if not table.labels.any_with(constraint.key):
@@ -191,7 +191,7 @@ class RegardedRows:
         self._compare = compare
         self._sets: dict[tuple[bool, bool], RowSet] = {}
 
-    def of(self, constraint: Constraint) -> RowSet:
+    def of(self, constraint: SpreadConstraint) -> RowSet:
         policies = (constraint.honors_affinity, constraint.honors_taints)
         rows = self._sets.get(policies)
         if rows is None:
@@ -244,13 +244,15 @@ def _with_keys(table: ClusterTable, keys: Sequence[str]) -> BoolColumn:
 class Skews:
     """The skew there would be with a pod on a row, for explanations: pods are counted one by one."""
 
-    def __init__(self, table: ClusterTable, pod: PodInfo, hard: Sequence[Constraint], compare: bool) -> None:
+    def __init__(
+        self, table: ClusterTable, pod: PodInfo, hard: Sequence[SpreadConstraint], compare: bool
+    ) -> None:
         self._table = table
         self._pod = pod
         self._regarded = RegardedRows(table, pod, [constraint.key for constraint in hard], compare)
-        self._counts: dict[Constraint, dict[str, int]] = {}
+        self._counts: dict[SpreadConstraint, dict[str, int]] = {}
 
-    def on_row(self, constraint: Constraint, row: int) -> int | None:
+    def on_row(self, constraint: SpreadConstraint, row: int) -> int | None:
         """The skew over a constraint's domains with the pod on a row; None if its node is in none of them."""
         node = self._table.nodes[row]
         own = None if node is None else node.metadata.labels.get(constraint.key)
@@ -262,7 +264,7 @@ class Skews:
         lowest = 0 if len(counts) < constraint.min_domains else min(counts.values(), default=0)
         return counts.get(own, 0) + int(constraint.self_match) - lowest
 
-    def _count(self, constraint: Constraint) -> dict[str, int]:
+    def _count(self, constraint: SpreadConstraint) -> dict[str, int]:
         rows = self._regarded.of(constraint)
         rows.refresh()
         counts: dict[str, int] = {}
@@ -275,7 +277,7 @@ class Skews:
             counts[domain] = counts.get(domain, 0) + matching
         return counts
 
-    def _counts_for(self, constraint: Constraint, other: PodInfo) -> bool:
+    def _counts_for(self, constraint: SpreadConstraint, other: PodInfo) -> bool:
         selector = constraint.selector
         return (
             not other.dying

@@ -17,8 +17,8 @@ from stowplan.scheduler.framework.simulation import SimulatedRow
 from stowplan.scheduler.plugins.normalize import rounded
 from stowplan.scheduler.plugins.podtopologyspread.common import (
     HOSTNAME,
-    Constraint,
     RegardedRows,
+    SpreadConstraint,
     matcher_for,
 )
 from stowplan.scheduler.plugins.podtopologyspread.filtering import NO_LABEL, SKEWED, most_pods, uncounted_pods
@@ -33,7 +33,7 @@ Pods = list[tuple[Mapping[str, str], int]]
 """Of the nodes that a constraint regards: their labels, and how many matching pods they have."""
 
 
-def first_rare(table: ClusterTable, constraints: Sequence[Constraint]) -> int | None:
+def first_rare(table: ClusterTable, constraints: Sequence[SpreadConstraint]) -> int | None:
     """Where the constraints begin that are worth looking at together; None: nowhere."""
     last = len(constraints) - MANY_CONSTRAINTS
     for place, constraint in enumerate(constraints[: max(last, 0)]):
@@ -48,7 +48,7 @@ class _FewNodes:
     __slots__ = ("_basis", "_constraints", "_matchers", "_namespace", "_rows", "_table")
 
     def __init__(
-        self, table: ClusterTable, pod: PodInfo, constraints: Sequence[Constraint], rows: RegardedRows
+        self, table: ClusterTable, pod: PodInfo, constraints: Sequence[SpreadConstraint], rows: RegardedRows
     ) -> None:
         self._table = table
         self._namespace = pod.namespace
@@ -78,7 +78,7 @@ class _FewNodes:
         matcher = self._matchers[selector]
         return 0 if matcher is None else matcher.rows.get(row)
 
-    def _pods(self, constraint: Constraint, simulated: SimulatedRow | None = None) -> Pods:
+    def _pods(self, constraint: SpreadConstraint, simulated: SimulatedRow | None = None) -> Pods:
         """The nodes that a constraint regards, as if the pods on some of them were others."""
         rows = self._rows.of(constraint)
         rows.refresh()
@@ -103,7 +103,7 @@ class _KnownPods:
         self._simulated = simulated
         self._known: dict[tuple[Selector, bool, bool], Pods] = {}
 
-    def by_domain(self, constraint: Constraint) -> dict[str, int]:
+    def by_domain(self, constraint: SpreadConstraint) -> dict[str, int]:
         """Number of pods in each existing domain."""
         alike = (constraint.selector, constraint.honors_affinity, constraint.honors_taints)
         nodes = self._known.get(alike)

@@ -9,7 +9,7 @@ import numpy as np
 from stowplan.scheduler.framework import Codes, NodeRows, PodInfo
 from stowplan.scheduler.framework.advanced import ALL_ROWS, StaleRows
 from stowplan.scheduler.framework.simulation import SimulatedRow
-from stowplan.scheduler.plugins.podtopologyspread.common import Constraint, ConstraintCounter
+from stowplan.scheduler.plugins.podtopologyspread.common import ConstraintCounter, SpreadConstraint
 from stowplan.scheduler.table.changes import NO_ROWS, Rows, merge_rows
 from stowplan.scheduler.table.columns import BoolColumn
 from stowplan.scheduler.table.matchers import FEW_DOMAINS
@@ -50,7 +50,7 @@ def shifts_of(counted: ConstraintCounter, simulated: SimulatedRow, namespace: st
     ]
 
 
-def uncounted_pods(constraint: Constraint, simulated: SimulatedRow, namespace: str) -> int:
+def uncounted_pods(constraint: SpreadConstraint, simulated: SimulatedRow, namespace: str) -> int:
     """Number of pods a simulated row counts beyond the counter, for a constraint of a pod."""
 
     def uncounted(pods: Iterable[PodInfo]) -> int:
@@ -81,7 +81,7 @@ def full_domains(
     return before if before is not None and np.array_equal(before, full) else full
 
 
-def most_pods(constraint: Constraint, domains: int, lowest: int) -> int:
+def most_pods(constraint: SpreadConstraint, domains: int, lowest: int) -> int:
     """Maximum number of matching pods in a domain that can still take one more."""
     if domains < constraint.min_domains:
         lowest = 0

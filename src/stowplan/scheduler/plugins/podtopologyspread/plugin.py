@@ -58,11 +58,11 @@ from stowplan.scheduler.plugins.podtopologyspread.common import (
     NO_CONSTRAINTS,
     SOFT,
     SYSTEM_DEFAULTS,
-    Constraint,
     ConstraintCounter,
     Constraints,
     RegardedRows,
     Skews,
+    SpreadConstraint,
     constraint_counters,
     parse,
     with_selector,
@@ -135,7 +135,7 @@ class _Memo:
     hard: tuple[ConstraintCounter, ...] = ()
     soft: tuple[ConstraintCounter, ...] = ()
     full: list[tuple[Any, Any]] = field(default_factory=list)
-    shares: list[tuple[Any, scoring.Share | None]] = field(default_factory=list)
+    shares: list[tuple[Any, scoring.DomainShare | None]] = field(default_factory=list)
     sizes: tuple[Any, tuple[int, ...]] = (None, ())
     having: tuple[int, BoolColumn | None] = (-1, None)
     many_hard: HardConstraints | None = None
@@ -369,7 +369,7 @@ class PodTopologySpread(Plugin):
         return memo
 
     def _start_hard(
-        self, memo: _Memo, table: ClusterTable, pod: PodInfo, constraints: tuple[Constraint, ...]
+        self, memo: _Memo, table: ClusterTable, pod: PodInfo, constraints: tuple[SpreadConstraint, ...]
     ) -> None:
         rows = RegardedRows(table, pod, [constraint.key for constraint in constraints], self._compare)
         place = first_rare(table, constraints)
@@ -387,7 +387,7 @@ class PodTopologySpread(Plugin):
         memo: _Memo,
         table: ClusterTable,
         pod: PodInfo,
-        constraints: tuple[Constraint, ...],
+        constraints: tuple[SpreadConstraint, ...],
         *,
         requires_all: bool,
     ) -> None:
@@ -403,7 +403,7 @@ class PodTopologySpread(Plugin):
         if len(memo.soft) < len(constraints):
             memo.keys_version = table.labels.keys_version
 
-    def _hard_constraints(self, pod: PodInfo) -> tuple[Constraint, ...]:
+    def _hard_constraints(self, pod: PodInfo) -> tuple[SpreadConstraint, ...]:
         """The hard constraints, whether or not the soft ones can be read. Raises SelectorError."""
         try:
             return self._constraints(pod).hard
@@ -446,7 +446,7 @@ class PodTopologySpread(Plugin):
 class SpreadHints:
     """The hints of PodTopologySpread; `hard` gives a pod's hard constraints."""
 
-    def __init__(self, hard: Callable[[PodInfo], Sequence[Constraint]], behaviour: Behaviour) -> None:
+    def __init__(self, hard: Callable[[PodInfo], Sequence[SpreadConstraint]], behaviour: Behaviour) -> None:
         self._hard = hard
         self._pods = pod_resources(behaviour)
 
@@ -487,7 +487,7 @@ class SpreadHints:
         changed = not same_taints(old.spec.taints, new.spec.taints) or _moved(old, new, constraints)
         return queue_if(has_keys and changed)
 
-    def _constraints(self, pod: PodInfo) -> Sequence[Constraint]:
+    def _constraints(self, pod: PodInfo) -> Sequence[SpreadConstraint]:
         try:
             return self._hard(pod)
         except SelectorError as cause:
@@ -507,7 +507,7 @@ def _counts_for(pod: PodInfo, changed: Pod) -> bool:
     return changed.is_placed and changed.namespace == pod.namespace
 
 
-def _update_matters(pod: PodInfo, old: Pod, new: Pod, constraints: Sequence[Constraint]) -> bool:
+def _update_matters(pod: PodInfo, old: Pod, new: Pod, constraints: Sequence[SpreadConstraint]) -> bool:
     """True if a pod begins or ceases to count, or the waiting pod tolerates more nodes."""
     tolerates_more = pod.uid == new.metadata.uid and old.spec.tolerations != new.spec.tolerations
     if tolerates_more and any(entry.honors_taints for entry in constraints):
@@ -516,11 +516,11 @@ def _update_matters(pod: PodInfo, old: Pod, new: Pod, constraints: Sequence[Cons
     return any(entry.selector.matches(before) != entry.selector.matches(now) for entry in constraints)
 
 
-def _has_all_keys(node: Node, constraints: Sequence[Constraint]) -> bool:
+def _has_all_keys(node: Node, constraints: Sequence[SpreadConstraint]) -> bool:
     return all(entry.key in node.metadata.labels for entry in constraints)
 
 
-def _moved(old: Node, new: Node, constraints: Sequence[Constraint]) -> bool:
+def _moved(old: Node, new: Node, constraints: Sequence[SpreadConstraint]) -> bool:
     """True if a node is in another domain than before."""
     before, now = old.metadata.labels, new.metadata.labels
     return any(before.get(entry.key) != now.get(entry.key) for entry in constraints)

@@ -26,7 +26,7 @@ _FEW_DOMAINS = 16
 Floats = npt.NDArray[np.float64]
 
 
-class Share(NamedTuple):
+class DomainShare(NamedTuple):
     """Share of one constraint in a score: by domain, or (for host names) by pods on the node itself."""
 
     weight: float
@@ -41,7 +41,7 @@ class ScoreState(NamedTuple):
     """
 
     counted: tuple[ConstraintCounter, ...]
-    shares: tuple[Share, ...]
+    shares: tuple[DomainShare, ...]
     having: BoolColumn | None = None
     few: tuple[dict[int, int], dict[int, int]] | None = None
 
@@ -84,11 +84,11 @@ def _distinct(entry: ConstraintCounter, rows: Rows) -> int:
     return int(np.count_nonzero(seen))
 
 
-def share(entry: ConstraintCounter, size: int, requires_all: bool) -> Share:
+def share(entry: ConstraintCounter, size: int, requires_all: bool) -> DomainShare:
     """The weight makes up for domains being many: the more there are, the fewer pods each can have."""
     weight = math.log(size + 2)
     if entry.constraint.key == HOSTNAME:
-        return Share(weight, None)
+        return DomainShare(weight, None)
     entry.counter.refresh()
     counts = entry.counter.counts.to_array(entry.column.size)
     empty = entry.column.index.get("")
@@ -96,7 +96,7 @@ def share(entry: ConstraintCounter, size: int, requires_all: bool) -> Share:
         counts[empty] += counts[0]
     by_domain: Floats = counts * np.float64(weight) + float(entry.constraint.max_skew - 1)
     by_domain[0] = 0.0
-    return Share(weight, by_domain)
+    return DomainShare(weight, by_domain)
 
 
 def scores(state: ScoreState, nodes: NodeRows, *, without_pods: bool = False) -> Scores:

@@ -23,7 +23,7 @@ from stowplan.scheduler.plugins.volumebinding.claims import (
     is_bound,
     is_bound_to_claim,
 )
-from stowplan.scheduler.plugins.volumebinding.placement import Placement
+from stowplan.scheduler.plugins.volumebinding.placement import VolumePlacement
 from stowplan.scheduler.table.storage import AssumeError, Storage
 from stowplan.scheduler.table.table import ClusterTable
 from stowplan.scheduler.table.volumepools import VolumeGroup
@@ -73,7 +73,7 @@ class PodVolumes:
 
 
 def assume_pod_volumes(
-    storage: Storage, unbound: Sequence[PersistentVolumeClaim], placement: Placement, node: str
+    storage: Storage, unbound: Sequence[PersistentVolumeClaim], placement: VolumePlacement, node: str
 ) -> PodVolumes:
     """Assume the bindings of a placement. Raises AssumeError, having assumed nothing."""
     reserved = PodVolumes()

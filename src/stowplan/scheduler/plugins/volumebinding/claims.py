@@ -186,7 +186,7 @@ def _prebound(volume: PersistentVolume) -> PreboundVolume:
     )
 
 
-class Claims(NamedTuple):
+class PodVolumeClaims(NamedTuple):
     """The claims of a pod as they are now.
 
     `status` says why no node will do, or SKIP for a pod without claims. `failure` is what goes wrong as soon
@@ -199,7 +199,7 @@ class Claims(NamedTuple):
     failure: str = ""
 
 
-NO_CLAIMS: Final = Claims(SKIP)
+NO_CLAIMS: Final = PodVolumeClaims(SKIP)
 
 
 def claim_name(pod_name: str, volume: Volume) -> str | None:
@@ -209,7 +209,7 @@ def claim_name(pod_name: str, volume: Volume) -> str | None:
     return f"{pod_name}-{volume.name}" if volume.ephemeral is not None else None
 
 
-def claims_of(pod: PodInfo, storage: Storage) -> Claims:
+def claims_of(pod: PodInfo, storage: Storage) -> PodVolumeClaims:
     """Look at the claims of a pod."""
     volumes = pod.spec.volumes
     if not volumes:
@@ -220,7 +220,7 @@ def claims_of(pod: PodInfo, storage: Storage) -> Claims:
     for name, ephemeral in names:
         problem = _problem(pod, name, ephemeral, storage)
         if problem is not None:
-            return Claims(unresolvable(problem))
+            return PodVolumeClaims(unresolvable(problem))
     return _sorted_out([storage.claim(f"{pod.namespace}/{name}") for name, _ in names], storage)
 
 
@@ -253,7 +253,7 @@ def _is_owned(claim: PersistentVolumeClaim, pod: PodInfo) -> bool:
     return owner is not None and owner.uid == pod.uid
 
 
-def _sorted_out(claims: list[PersistentVolumeClaim | None], storage: Storage) -> Claims:
+def _sorted_out(claims: list[PersistentVolumeClaim | None], storage: Storage) -> PodVolumeClaims:
     bound: list[BoundVolume] = []
     requests: list[ClaimRequest] = []
     unbound: list[PersistentVolumeClaim] = []
@@ -268,18 +268,18 @@ def _sorted_out(claims: list[PersistentVolumeClaim | None], storage: Storage) ->
             else:
                 immediate = True
     except _NoModeError as cause:
-        return Claims(error(str(cause)))
+        return PodVolumeClaims(error(str(cause)))
     if immediate:
-        return Claims(unresolvable(REASON_UNBOUND_IMMEDIATE))
+        return PodVolumeClaims(unresolvable(REASON_UNBOUND_IMMEDIATE))
     for claim in unbound:
         try:
             requests.append(request_of(claim, storage))
         except SelectorError as cause:
             failure = f"error creating internal label selector for claim: {claim.key}: {cause}"
-            return Claims(failure=failure)
+            return PodVolumeClaims(failure=failure)
         except QuantityError as cause:
-            return Claims(failure=f"reading the size that claim {claim.key} asks for: {cause}")
-    return Claims(None, Requirements(tuple(bound), tuple(requests)), tuple(unbound))
+            return PodVolumeClaims(failure=f"reading the size that claim {claim.key} asks for: {cause}")
+    return PodVolumeClaims(None, Requirements(tuple(bound), tuple(requests)), tuple(unbound))
 
 
 class _NoModeError(ValueError):

@@ -157,7 +157,7 @@ def allowed_topologies(terms: tuple[TopologySelectorTerm, ...]) -> RequiredNodeA
     return RequiredNodeAffinity(None, CompiledNodeSelector(tuple(map(compile_term, selectors))))
 
 
-class Conflict(IntFlag):
+class VolumeConflict(IntFlag):
     """Why a node is rejected, in the order in which the reasons are reported."""
 
     NODE_CONFLICT = 1
@@ -175,10 +175,10 @@ class BoundTests(NamedTuple):
     missing: bool = False
 
 
-class Placement(NamedTuple):
+class VolumePlacement(NamedTuple):
     """The volumes a pod would get on a kind of node, or why it gets none. Requests go by their number."""
 
-    conflicts: Conflict
+    conflicts: VolumeConflict
     static_bindings: Sequence[tuple[int, VolumeGroup | PreboundVolume]] = ()
     dynamic_provisions: Sequence[tuple[int, CapacityPool | None]] = ()
 
@@ -195,11 +195,11 @@ class Question(NamedTuple):
 
 def place(
     question: Question, free_volumes: FreeVolumes, provisioning: Sequence[Provisioning], kind: Kind
-) -> Placement:
+) -> VolumePlacement:
     """Find volumes for all claims of a pod on nodes that pass certain tests and no others."""
     conflicts = _check_bound(question.bound, kind)
     if any(test not in kind for test in question.selected.values()):
-        return Placement(conflicts | Conflict.BIND_CONFLICT)
+        return VolumePlacement(conflicts | VolumeConflict.BIND_CONFLICT)
     bindings = _find_matching_volumes(question, free_volumes, kind)
     found = {request for request, _ in bindings}
     to_provision = [*question.selected, *(request for request in question.by_size if request not in found)]
@@ -207,22 +207,22 @@ def place(
     for request in to_provision:
         problem, pool = _check_provisioning(provisioning[request], kind)
         if problem:
-            return Placement(conflicts | problem)
+            return VolumePlacement(conflicts | problem)
         provisions.append((request, pool))
-    return Placement(conflicts, bindings, provisions)
+    return VolumePlacement(conflicts, bindings, provisions)
 
 
-def _check_bound(bound: Sequence[BoundTests], kind: Kind) -> Conflict:
+def _check_bound(bound: Sequence[BoundTests], kind: Kind) -> VolumeConflict:
     """The first bound volume that does not exist or is out of reach decides."""
     for volume in bound:
         if volume.missing:
-            return Conflict.PV_NOT_EXIST
+            return VolumeConflict.PV_NOT_EXIST
         test = volume.test
         if volume.migrated is not None and volume.migrated in kind:
             test = volume.test_if_migrated
         if not passes(test, kind):
-            return Conflict.NODE_CONFLICT
-    return Conflict(0)
+            return VolumeConflict.NODE_CONFLICT
+    return VolumeConflict(0)
 
 
 def _find_matching_volumes(
@@ -248,13 +248,13 @@ def _find_matching_volumes(
     return taken
 
 
-def _check_provisioning(provisioning: Provisioning, kind: Kind) -> tuple[Conflict, CapacityPool | None]:
+def _check_provisioning(provisioning: Provisioning, kind: Kind) -> tuple[VolumeConflict, CapacityPool | None]:
     if provisioning.topologies is None or not passes(provisioning.topologies, kind):
-        return Conflict.BIND_CONFLICT, None
+        return VolumeConflict.BIND_CONFLICT, None
     if provisioning.capacity is None:
-        return Conflict(0), None
+        return VolumeConflict(0), None
     pool = provisioning.capacity.pool_for(kind)
-    return Conflict.NOT_ENOUGH_SPACE if pool is None else Conflict(0), pool
+    return VolumeConflict.NOT_ENOUGH_SPACE if pool is None else VolumeConflict(0), pool
 
 
 def passes(test: int, kind: Collection[int]) -> bool:
@@ -270,7 +270,7 @@ class CapacityScorer:
     def __init__(self, shape: Sequence[UtilizationShapePoint]) -> None:
         self._by_percent: list[int] = utilization_scores(shape).tolist()
 
-    def score(self, requests: Sequence[ClaimRequest], placement: Placement) -> int:
+    def score(self, requests: Sequence[ClaimRequest], placement: VolumePlacement) -> int:
         used = (
             _bound_by_class(requests, placement)
             if placement.static_bindings
@@ -288,7 +288,9 @@ class CapacityScorer:
         return self._by_percent[min(max(requested * 100 // capacity, 0), 100)]
 
 
-def _bound_by_class(requests: Sequence[ClaimRequest], placement: Placement) -> dict[str, tuple[int, int]]:
+def _bound_by_class(
+    requests: Sequence[ClaimRequest], placement: VolumePlacement
+) -> dict[str, tuple[int, int]]:
     """Amounts requested of the volumes that would be taken, and their capacity, by class."""
     used: dict[str, tuple[int, int]] = {}
     for number, volume in placement.static_bindings:
@@ -302,7 +304,7 @@ def _bound_by_class(requests: Sequence[ClaimRequest], placement: Placement) -> d
 
 
 def _provisioned_by_class(
-    requests: Sequence[ClaimRequest], placement: Placement
+    requests: Sequence[ClaimRequest], placement: VolumePlacement
 ) -> dict[str, tuple[int, int]]:
     """Amounts requested of the pools that volumes would be provisioned from, and their capacity, by class."""
     used: dict[str, tuple[int, int]] = {}

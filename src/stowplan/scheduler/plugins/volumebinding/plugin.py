@@ -59,13 +59,13 @@ from stowplan.scheduler.plugins.volumebinding.binder import (
 from stowplan.scheduler.plugins.volumebinding.claims import (
     MIGRATED_PLUGINS,
     NO_CLAIMS,
-    Claims,
+    PodVolumeClaims,
     Requirements,
     claim_name,
     claims_of,
 )
 from stowplan.scheduler.plugins.volumebinding.partition import PassingRows
-from stowplan.scheduler.plugins.volumebinding.placement import CapacityScorer, Conflict
+from stowplan.scheduler.plugins.volumebinding.placement import CapacityScorer, VolumeConflict
 from stowplan.scheduler.plugins.volumebinding.results import ConflictColumn, VolumeResults
 from stowplan.scheduler.plugins.volumebinding.shortfall import volume_shortfall
 from stowplan.scheduler.table.changes import NO_ROWS, Rows
@@ -74,10 +74,10 @@ from stowplan.scheduler.table.storage import AssumeError
 from stowplan.scheduler.table.volumepools import volume_limit
 
 REASONS: Final = {
-    Conflict.NODE_CONFLICT: "node(s) didn't match PersistentVolume's node affinity",
-    Conflict.BIND_CONFLICT: "node(s) didn't find available persistent volumes to bind",
-    Conflict.NOT_ENOUGH_SPACE: "node(s) did not have enough free storage",
-    Conflict.PV_NOT_EXIST: "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+    VolumeConflict.NODE_CONFLICT: "node(s) didn't match PersistentVolume's node affinity",
+    VolumeConflict.BIND_CONFLICT: "node(s) didn't find available persistent volumes to bind",
+    VolumeConflict.NOT_ENOUGH_SPACE: "node(s) did not have enough free storage",
+    VolumeConflict.PV_NOT_EXIST: "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
 }
 
 REASON_TAKEN: Final = "the volumes found for the pod are not free any more"
@@ -130,7 +130,7 @@ class StateData:
 
     __slots__ = ("claims", "conflicts", "reserved", "results", "scores")
 
-    def __init__(self, claims: Claims, results: VolumeResults | None) -> None:
+    def __init__(self, claims: PodVolumeClaims, results: VolumeResults | None) -> None:
         self.claims = claims
         self.results = results
         self.conflicts: ConflictColumn | None = None if results is None else results.conflicts
@@ -170,7 +170,7 @@ class VolumeBinding(Plugin):
         self._storage = handle.table.storage
         self._passing = PassingRows(handle.table)
         self._scorer = CapacityScorer(args.shape or ()) if handle.gates["StorageCapacityScoring"] else None
-        self._looked_at: tuple[PodInfo, int, int, Claims] | None = None
+        self._looked_at: tuple[PodInfo, int, int, PodVolumeClaims] | None = None
         self._results: WeakValueDictionary[tuple[Requirements, int], VolumeResults] = WeakValueDictionary()
         """Kept by the classes of pods that use them."""
 
@@ -179,7 +179,7 @@ class VolumeBinding(Plugin):
 
     # Claims
 
-    def _claims(self, pod: PodInfo) -> Claims:
+    def _claims(self, pod: PodInfo) -> PodVolumeClaims:
         """The claims of a pod, looked at once as long as nothing changes."""
         if not pod.spec.volumes:
             return NO_CLAIMS
@@ -254,7 +254,7 @@ class VolumeBinding(Plugin):
         return unresolvable(*(text for conflict, text in REASONS.items() if code & conflict))
 
     def shortfall(self, cycle: Cycle, pod: PodInfo, row: int) -> Shortfall | None:
-        conflicts = Conflict(int(self._conflicts(cycle)[row]))
+        conflicts = VolumeConflict(int(self._conflicts(cycle)[row]))
         node = self._table.name_of(row)
         return volume_shortfall(pod, self._storage, self._passing, node, row, conflicts)
 
@@ -307,7 +307,7 @@ class VolumeBinding(Plugin):
             return error(str(cause))
         return None
 
-    def _assume(self, results: VolumeResults, claims: Claims, node: str) -> PodVolumes:
+    def _assume(self, results: VolumeResults, claims: PodVolumeClaims, node: str) -> PodVolumes:
         """Assume volumes for the claims of a pod on a node. Raises AssumeError, having assumed nothing."""
         row = self._table.row_of(node)
         if row is None:

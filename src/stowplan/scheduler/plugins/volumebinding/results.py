@@ -14,9 +14,9 @@ from stowplan.scheduler.plugins.volumebinding.placement import (
     BoundTests,
     CapacityScorer,
     FreeVolumes,
-    Placement,
     Provisioning,
     Question,
+    VolumePlacement,
     place,
     provisioning,
 )
@@ -100,12 +100,12 @@ class VolumeResults:
         elif stale:
             self._update(stale & self._present)
 
-    def placement(self, row: int) -> Placement:
+    def placement(self, row: int) -> VolumePlacement:
         """Placement of the pod's volumes on a row in the current state."""
         self.sync()
         return self._place(int(self._partition.ids[row]))
 
-    def _place(self, kind: int) -> Placement:
+    def _place(self, kind: int) -> VolumePlacement:
         return place(self._question, self._free_volumes, self._provisioning, self._partition.kinds[kind])
 
     # Changes

@@ -11,7 +11,11 @@ from stowplan.scheduler.framework import PodInfo
 from stowplan.scheduler.framework.advanced import Shortfall
 from stowplan.scheduler.plugins.volumebinding.claims import affinity_seen_from, claim_name, is_bound
 from stowplan.scheduler.plugins.volumebinding.partition import PassingRows
-from stowplan.scheduler.plugins.volumebinding.placement import NO_PROVISIONER, Conflict, allowed_topologies
+from stowplan.scheduler.plugins.volumebinding.placement import (
+    NO_PROVISIONER,
+    VolumeConflict,
+    allowed_topologies,
+)
 from stowplan.scheduler.table.storage import Storage
 from stowplan.scheduler.table.volumepools import class_of, reach_of
 
@@ -19,7 +23,7 @@ _TOPOLOGY: Final = ("/zone", "/region")
 
 
 def volume_shortfall(
-    pod: PodInfo, storage: Storage, passing: PassingRows, node: str, row: int, conflicts: Conflict
+    pod: PodInfo, storage: Storage, passing: PassingRows, node: str, row: int, conflicts: VolumeConflict
 ) -> Shortfall | None:
     """Shortfall of a node for the first of a pod's claims that fails there."""
     for claim in claims_named(pod, storage):
@@ -73,10 +77,10 @@ def place_of(volume: PersistentVolume) -> str:
 
 
 def _unbound(
-    claim: PersistentVolumeClaim, storage: Storage, passing: PassingRows, row: int, conflicts: Conflict
+    claim: PersistentVolumeClaim, storage: Storage, passing: PassingRows, row: int, conflicts: VolumeConflict
 ) -> Shortfall | None:
     name, size, of_class = claim.name, _size(claim), class_of(claim)
-    if conflicts & Conflict.NOT_ENOUGH_SPACE:
+    if conflicts & VolumeConflict.NOT_ENOUGH_SPACE:
         largest = max(
             (
                 pool.limit
@@ -87,7 +91,7 @@ def _unbound(
         )
         room = shown_amount("storage", largest)
         return Shortfall("storage", f"claim {name} wants {size} of class {of_class}, at most {room} here")
-    if not conflicts & Conflict.BIND_CONFLICT:
+    if not conflicts & VolumeConflict.BIND_CONFLICT:
         return None
     found = storage.classes.get(of_class)
     if found is None or found.provisioner in ("", NO_PROVISIONER):

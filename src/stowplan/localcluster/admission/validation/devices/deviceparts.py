@@ -10,7 +10,7 @@ import msgspec
 from stowplan.api.cel.devices import (
     COST_LIMIT,
     INTERNAL_ERROR,
-    Features,
+    CelFeatures,
     SelectorError,
     compile_attribute,
     compile_selector,
@@ -175,14 +175,14 @@ class _Refusal(NamedTuple):
 _TOO_COMPLEX: Final = _Refusal(Kind.FORBIDDEN, "too complex, exceeds cost limit")
 
 
-def new_selectors(features: DeviceFeatures) -> Features:
+def new_selectors(features: DeviceFeatures) -> CelFeatures:
     """Features of selectors that are written now; stored ones may use more."""
     lists = features.list_attributes
     stored = features_of(features.release.behaviour.devices)
     return stored._replace(list_attributes=lists, dyn_attributes=lists, includes=lists)
 
 
-def selectors_errors(selectors: Sequence[Json], path: str, features: Features | None) -> Errors:
+def selectors_errors(selectors: Sequence[Json], path: str, features: CelFeatures | None) -> Errors:
     """Selectors of devices; expressions that are new are compiled with what they may use."""
     if len(selectors) > _MAX_SELECTORS:
         yield too_many(path, len(selectors), _MAX_SELECTORS)
@@ -196,7 +196,7 @@ def selectors_errors(selectors: Sequence[Json], path: str, features: Features | 
             yield from _expression_errors(cel.get("expression") or "", here, features)
 
 
-def _expression_errors(expression: str, path: str, features: Features) -> Errors:
+def _expression_errors(expression: str, path: str, features: CelFeatures) -> Errors:
     if len(expression.encode()) > _MAX_EXPRESSION:
         yield too_long(path, _MAX_EXPRESSION)
         return
@@ -206,7 +206,7 @@ def _expression_errors(expression: str, path: str, features: Features) -> Errors
 
 
 @lru_cache(maxsize=512)
-def _refusal(expression: str, features: Features) -> _Refusal | None:
+def _refusal(expression: str, features: CelFeatures) -> _Refusal | None:
     """Why an expression is refused, None if it is not. The claims of a template all have the same ones."""
     try:
         compiled = compile_selector(expression, features)
@@ -226,7 +226,7 @@ class Estimate(NamedTuple):
     cost: int = 0
 
 
-def derived_estimate(expression: str, path: str, features: Features) -> Estimate:
+def derived_estimate(expression: str, path: str, features: CelFeatures) -> Estimate:
     """Estimate of a new expression."""
     if len(expression.encode()) > _MAX_EXPRESSION:
         return Estimate(too_long(path, _MAX_EXPRESSION))
@@ -237,7 +237,7 @@ def derived_estimate(expression: str, path: str, features: Features) -> Estimate
 
 
 @lru_cache(maxsize=512)
-def _derived(expression: str, features: Features) -> tuple[_Refusal | None, int]:
+def _derived(expression: str, features: CelFeatures) -> tuple[_Refusal | None, int]:
     try:
         compiled = compile_attribute(expression, features)
     except SelectorError as error:

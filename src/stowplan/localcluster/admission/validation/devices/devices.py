@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource
-from stowplan.api.cel.devices import COST_LIMIT, Features
+from stowplan.api.cel.devices import COST_LIMIT, CelFeatures
 from stowplan.api.fielderrors import FieldError, forbidden, invalid, not_supported, required
 from stowplan.api.names import is_extended_resource, subdomain_problems
 from stowplan.api.requests import Json
@@ -48,16 +48,16 @@ _MODES: Final = ("All", "ExactCount")
 # Claims
 
 
-def _claim_errors(obj: Json, features: Features | None) -> Errors:
+def _claim_errors(obj: Json, features: CelFeatures | None) -> Errors:
     return _devices_errors((obj.get("spec") or {}).get("devices") or {}, "spec.devices", features)
 
 
-def _template_errors(obj: Json, features: Features | None) -> Errors:
+def _template_errors(obj: Json, features: CelFeatures | None) -> Errors:
     spec = (obj.get("spec") or {}).get("spec") or {}
     return _devices_errors(spec.get("devices") or {}, "spec.spec.devices", features)
 
 
-def _devices_errors(devices: Json, path: str, features: Features | None) -> Errors:
+def _devices_errors(devices: Json, path: str, features: CelFeatures | None) -> Errors:
     known = request_names(devices)
 
     def request_errors(request: Json, here: str) -> Errors:
@@ -100,7 +100,7 @@ def _constraint_errors(constraint: Json, path: str, known: Mapping[str, frozense
         yield required(path, text)
 
 
-def _request_errors(request: Json, path: str, features: Features | None) -> Errors:
+def _request_errors(request: Json, path: str, features: CelFeatures | None) -> Errors:
     yield from label_errors(request.get("name"), f"{path}.name")
     exactly, first = request.get("exactly"), request.get("firstAvailable") or ()
     text = "exactly one of `exactly` or `firstAvailable` is required"
@@ -120,7 +120,7 @@ def _request_errors(request: Json, path: str, features: Features | None) -> Erro
         yield from list_errors(first, here, _MAX_SUB_REQUESTS, sub_request_errors, name_of)
 
 
-def _wanted_errors(wanted: Json, path: str, features: Features | None) -> Errors:
+def _wanted_errors(wanted: Json, path: str, features: CelFeatures | None) -> Errors:
     """Errors of an exact request or an alternative."""
     yield from name_errors(f"{path}.deviceClassName", wanted.get("deviceClassName"), subdomain_problems)
     yield from selectors_errors(wanted.get("selectors") or (), f"{path}.selectors", features)
@@ -169,7 +169,7 @@ def _deriving(devices: Json, path: str) -> Iterator[_Deriving]:
                 yield _Deriving(attributes, f"{here}.{field}.derivedAttributes", frozenset(names))
 
 
-def _derived_errors(devices: Json, path: str, features: Features | None) -> Errors:
+def _derived_errors(devices: Json, path: str, features: CelFeatures | None) -> Errors:
     """Each is for a constraint of its request, and together they may not cost more than one selector."""
     cost = 0
     for deriving in _deriving(devices, path):
@@ -212,7 +212,7 @@ def _derived_errors(devices: Json, path: str, features: Features | None) -> Erro
 # Classes
 
 
-def _class_errors(obj: Json, features: Features | None) -> Errors:
+def _class_errors(obj: Json, features: CelFeatures | None) -> Errors:
     spec = obj.get("spec") or {}
     yield from selectors_errors(spec.get("selectors") or (), "spec.selectors", features)
     yield from list_errors(spec.get("config") or (), "spec.config", MAX_CONFIGS, opaque_errors)
@@ -221,7 +221,7 @@ def _class_errors(obj: Json, features: Features | None) -> Errors:
         yield invalid("spec.extendedResourceName", resource, "must be a valid extended resource name")
 
 
-def _class_update_errors(old: Json, new: Json, features: Features) -> Errors:
+def _class_update_errors(old: Json, new: Json, features: CelFeatures) -> Errors:
     """Expressions that are as they were are not compiled again: they may be from a release that had more."""
     before, after = (spec.get("spec", {}).get("selectors") for spec in (old, new))
     return _class_errors(new, features if before != after else None)

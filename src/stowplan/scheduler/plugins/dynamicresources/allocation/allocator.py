@@ -26,8 +26,8 @@ from stowplan.scheduler.framework.budget import run_at_once
 from stowplan.scheduler.plugins.dynamicresources.allocation.capacity import CapacityError
 from stowplan.scheduler.plugins.dynamicresources.allocation.choice import (
     AllocationError,
-    Choice,
     Chosen,
+    DeviceChoice,
     Stock,
     Undo,
 )
@@ -148,7 +148,7 @@ class _Search:
     ) -> None:
         self._allocator = allocator
         self._features = allocator.features
-        self._choice = Choice(allocator, node, pools, claims)
+        self._choice = DeviceChoice(allocator, node, pools, claims)
         self._node = node
         self._pools = pools
         self._claims = claims

@@ -125,7 +125,7 @@ class Stock:
         return found
 
 
-class Choice:
+class DeviceChoice:
     """The devices chosen for claims on one node: by claim, in the order in which they were chosen.
 
     `constraints` are those of every claim. `derived` are attributes that requests compute of devices.

@@ -75,7 +75,7 @@ class Selectors:
         """Number of evaluations so far."""
 
     @cached_property
-    def _features(self) -> "cel.Features":
+    def _features(self) -> "cel.CelFeatures":
         """Features that expressions may use. Clusters without devices never compile one, nor load the
         compiler."""
         return cel.features_of(
@@ -165,9 +165,9 @@ class Selectors:
             budget.spend(QUICK)
         return found
 
-    def _seen(self, ref: DeviceRef) -> "cel.Device":
+    def _seen(self, ref: DeviceRef) -> "cel.CelDevice":
         """A device as expressions see it, made when the first asks for it."""
-        if not isinstance(ref.seen, cel.Device):
+        if not isinstance(ref.seen, cel.CelDevice):
             data = msgspec.to_builtins(ref.device)
             ref.seen = cel.device_of(ref.id[0], data, list_attributes=self._features.list_attributes)
         return ref.seen
@@ -187,7 +187,7 @@ class Selectors:
         return done[0]
 
 
-def _compiled(expression: str, features: "cel.Features") -> "cel.Compiled | CompileError":
+def _compiled(expression: str, features: "cel.CelFeatures") -> "cel.Compiled | CompileError":
     try:
         return cel.compile_selector(expression, features)
     except cel.SelectorError as cause:
@@ -195,7 +195,7 @@ def _compiled(expression: str, features: "cel.Features") -> "cel.Compiled | Comp
 
 
 def _computed(
-    compiled: "cel.Compiled", seen: "cel.Device", limit: int
+    compiled: "cel.Compiled", seen: "cel.CelDevice", limit: int
 ) -> "DeviceAttribute | EvaluationError":
     try:
         return msgspec.convert(compiled.attribute(seen, limit), DeviceAttribute)

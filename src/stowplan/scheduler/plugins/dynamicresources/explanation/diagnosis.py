@@ -73,7 +73,7 @@ class Verdict(NamedTuple):
         return "/".join(self.ref.id)
 
 
-class Problem(NamedTuple):
+class DeviceProblem(NamedTuple):
     """The claim that cannot be met, and its failing request or constraint.
 
     `verdicts` are about all devices of the node, once for every alternative of the request.
@@ -149,7 +149,7 @@ class Diagnosis:
         except (AllocationError, BudgetExceededError):
             return False
 
-    def problem(self) -> Problem | None:
+    def problem(self) -> DeviceProblem | None:
         """The first thing that cannot be met; None if all can. Raises what `fits` raises."""
         for number, claim in enumerate(self.claims):
             before = self.claims[:number]
@@ -159,14 +159,14 @@ class Diagnosis:
             for count in range(1, len(asked.requests) + 1):
                 if not self.fits([*before, _trimmed(claim, count, 0)]):
                     request = asked.requests[count - 1]
-                    return Problem(number, claim, request, None, [*self.verdicts(claim, request)])
+                    return DeviceProblem(number, claim, request, None, [*self.verdicts(claim, request)])
             for count in range(1, len(asked.constraints) + 1):
                 if not self.fits([*before, _trimmed(claim, len(asked.requests), count)]):
                     constraint = asked.constraints[count - 1]
                     verdicts = [
                         verdict for request in asked.requests for verdict in self.verdicts(claim, request)
                     ]
-                    return Problem(number, claim, None, constraint, verdicts)
+                    return DeviceProblem(number, claim, None, constraint, verdicts)
         return None
 
     def verdicts(self, claim: ResourceClaim, request: DeviceRequest) -> Iterator[Verdict]:
@@ -332,7 +332,7 @@ def held_by(claims: Sequence[ResourceClaim]) -> str:
     return ", ".join(shown) if shown else "a claim that is gone"
 
 
-def values_seen(problem: Problem, attribute: str, lists: bool) -> Counter[str]:
+def values_seen(problem: DeviceProblem, attribute: str, lists: bool) -> Counter[str]:
     """Number of usable devices by value of a constraint's attribute."""
     constraint = problem.constraint
     assert constraint is not None

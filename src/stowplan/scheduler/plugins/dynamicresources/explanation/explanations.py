@@ -28,9 +28,9 @@ from stowplan.scheduler.plugins.dynamicresources.allocation.selectors import Com
 from stowplan.scheduler.plugins.dynamicresources.claims import ClaimError, claims_of
 from stowplan.scheduler.plugins.dynamicresources.explanation.diagnosis import (
     PATIENCE,
+    DeviceProblem,
     Diagnosis,
     Holders,
-    Problem,
     held_by,
 )
 from stowplan.scheduler.plugins.dynamicresources.explanation.remedies import remedies_for
@@ -216,7 +216,7 @@ class DeviceExplanations:
         if _is_for_extended(problem.claim):
             yield from self._smaller_request(pod, problem)
 
-    def _smaller_request(self, pod: PodInfo, problem: Problem) -> Iterator[Remedy]:
+    def _smaller_request(self, pod: PodInfo, problem: DeviceProblem) -> Iterator[Remedy]:
         """Fewer of an extended resource: as many as devices are free."""
         request = problem.request
         exactly = None if request is None else request.exactly

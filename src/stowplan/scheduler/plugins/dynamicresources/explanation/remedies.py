@@ -32,9 +32,9 @@ from stowplan.scheduler.framework.advanced import Remedy
 from stowplan.scheduler.plugins.dynamicresources.explanation.diagnosis import (
     CAPACITY,
     TAKEN,
+    DeviceProblem,
     Diagnosis,
     Holders,
-    Problem,
     shown_taint,
 )
 from stowplan.scheduler.table.devices import Claims
@@ -49,7 +49,7 @@ Asked = ExactDeviceRequest | DeviceSubRequest
 
 
 def remedies_for(
-    pod: Pod, diagnosis: Diagnosis, problem: Problem, holders: Holders, table: ClusterTable
+    pod: Pod, diagnosis: Diagnosis, problem: DeviceProblem, holders: Holders, table: ClusterTable
 ) -> Iterator[Remedy]:
     """Changes after which the claims get their devices on the node."""
     proposals = Proposals(pod, diagnosis, problem)
@@ -64,7 +64,7 @@ def remedies_for(
 class Proposals:
     """Changes of the claim that is in the way."""
 
-    def __init__(self, pod: Pod, diagnosis: Diagnosis, problem: Problem) -> None:
+    def __init__(self, pod: Pod, diagnosis: Diagnosis, problem: DeviceProblem) -> None:
         self._diagnosis = diagnosis
         self._problem = problem
         self._claim = problem.claim
@@ -221,7 +221,9 @@ def template_of(pod: Pod, claim: str) -> str:
     return ""
 
 
-def freed(diagnosis: Diagnosis, problem: Problem, holders: Holders, table: ClusterTable) -> Iterator[Remedy]:
+def freed(
+    diagnosis: Diagnosis, problem: DeviceProblem, holders: Holders, table: ClusterTable
+) -> Iterator[Remedy]:
     """Pods that could end, and claims without pods that could go, with the devices they would give back.
 
     Those come first that have devices of the request that is in the way.

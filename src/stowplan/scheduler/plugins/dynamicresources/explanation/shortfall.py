@@ -14,8 +14,8 @@ from stowplan.scheduler.plugins.dynamicresources.explanation.diagnosis import (
     FAILED,
     TAKEN,
     USABLE,
+    DeviceProblem,
     Diagnosis,
-    Problem,
     Verdict,
     held_by,
     values_seen,
@@ -26,7 +26,7 @@ MOST_CAUSES: Final = 6
 """Number of causes that are put into words; all are in the document."""
 
 
-def shown_shortfall(diagnosis: Diagnosis, problem: Problem, slices: Slices, size: float) -> Shortfall:
+def shown_shortfall(diagnosis: Diagnosis, problem: DeviceProblem, slices: Slices, size: float) -> Shortfall:
     """A node's shortfall in words."""
     unusable = [text for pool in diagnosis.pools if (text := _unusable(pool, slices))]
     devices = tuple(_document(problem.claim, one) for one in problem.verdicts)
@@ -41,7 +41,7 @@ def shown_shortfall(diagnosis: Diagnosis, problem: Problem, slices: Slices, size
     return Shortfall(about, "; ".join([*([text] if text else []), *unusable]), size, devices)
 
 
-def _request(problem: Problem, request: DeviceRequest) -> tuple[str, str]:
+def _request(problem: DeviceProblem, request: DeviceRequest) -> tuple[str, str]:
     parts, fewest = [], ""
     for option in requests_of(request):
         usable = len(problem.usable(option))
@@ -52,7 +52,7 @@ def _request(problem: Problem, request: DeviceRequest) -> tuple[str, str]:
     return fewest, "; ".join(parts)
 
 
-def shown_constraint(problem: Problem) -> str:
+def shown_constraint(problem: DeviceProblem) -> str:
     """The constraint of a claim that the free devices of a node cannot meet, in one phrase."""
     constraint = problem.constraint
     assert constraint is not None
@@ -62,7 +62,7 @@ def shown_constraint(problem: Problem) -> str:
     return f"{need} {attribute} for claim {problem.claim.name}"
 
 
-def shown_obstacle(problem: Problem, classes: str, *, holders: bool) -> str:
+def shown_obstacle(problem: DeviceProblem, classes: str, *, holders: bool) -> str:
     """The devices that a request gets and asks for on a node, and why it gets no others, in one phrase.
 
     With `holders` the pods that hold devices are named: of several nodes those of one would mislead.
@@ -86,7 +86,9 @@ def _wanted(option: Request, verdicts: Sequence[Verdict]) -> int:
     return max(sum(one.selector is None for one in verdicts), 1)
 
 
-def _option(problem: Problem, option: Request, verdicts: Sequence[Verdict], usable: int, wanted: int) -> str:
+def _option(
+    problem: DeviceProblem, option: Request, verdicts: Sequence[Verdict], usable: int, wanted: int
+) -> str:
     total = len(verdicts)
     causes = counted(one.text for one in verdicts if one.kind != USABLE)
     text = f"request {option.full_name}: {usable} of {total} devices free"
@@ -97,7 +99,7 @@ def _option(problem: Problem, option: Request, verdicts: Sequence[Verdict], usab
     return text
 
 
-def _together(problem: Problem, option: Request) -> str:
+def _together(problem: DeviceProblem, option: Request) -> str:
     """Why devices that could be used each on its own cannot be used all at once."""
     draws = any(one.ref.device.consumes_counters for one in problem.usable(option))
     if draws:
@@ -108,7 +110,7 @@ def _together(problem: Problem, option: Request) -> str:
     return f"not as many are left beside {others}"
 
 
-def _constraint(problem: Problem) -> tuple[str, str]:
+def _constraint(problem: DeviceProblem) -> tuple[str, str]:
     constraint = problem.constraint
     assert constraint is not None
     attribute = constraint.match_attribute or constraint.distinct_attribute or ""
