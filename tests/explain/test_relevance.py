@@ -208,6 +208,8 @@ def test_a_request_that_a_limit_range_forbids_is_not_offered() -> None:
     assert texts(explained(wanted, *busy))[0] == "request 6 cpu (now 8)"
     found = explained(wanted, *busy, wider=Wider(limit_ranges=(limits,)))
     assert not [text for text in texts(found) if text.startswith("request")]
+    found = explained(wanted, *busy, wider=Wider(unread="reading limitranges is not allowed"))
+    assert found.untried == ("requests against LimitRanges: reading limitranges is not allowed",)
 
 
 def test_a_new_node_has_the_daemons_that_every_node_has() -> None:

@@ -4,7 +4,7 @@ It works on a table and a profile, wherever they come from: a running scheduler,
 a file. It never writes: what it changes in the table to try something is put back before it returns.
 """
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -177,7 +177,7 @@ class Explainer:
             found,
             changes=tuple(offered),
             advice=tuple(search.advice),
-            untried=tuple(search.untried),
+            untried=(*search.untried, *_unchecked(offered, wider)),
             groups_of_nodes=groups if search.second else found.groups_of_nodes,
         )
 
@@ -260,6 +260,12 @@ def _whole(evaluation: Evaluation, problem: str) -> NodeGroup:
         form="cluster",
         meant=True,
     )
+
+
+def _unchecked(offered: Sequence[Change], wider: Wider) -> Iterator[str]:
+    """That smaller requests may be forbidden, where the rules for that could not be read."""
+    if wider.unread and any(change.kind == "requests" for change in offered):
+        yield f"requests against LimitRanges: {wider.unread}"
 
 
 def _with_funnel(found: PodDocument, rejections: Rejections) -> PodDocument:

@@ -145,4 +145,5 @@ def _value(obj: Any, path: Sequence[str]) -> Any:
 async def read_wider(reads: ObjectReads, namespace: str) -> Wider:
     """The objects that decide which changes can be offered; "" for those of all namespaces."""
     classes = await reads.list(PRIORITY_CLASSES, PriorityClass)
-    return Wider(tuple(classes), tuple(await reads.list(LIMIT_RANGES, LimitRange, namespace)))
+    limits = tuple(await reads.list(LIMIT_RANGES, LimitRange, namespace))
+    return Wider(tuple(classes), limits, unread=reads.unread.get(LIMIT_RANGES.plural, ""))

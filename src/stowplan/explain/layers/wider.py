@@ -29,6 +29,8 @@ class Wider(msgspec.Struct, frozen=True):
 
     priority_classes: Sequence[PriorityClass] = ()
     limit_ranges: Sequence[LimitRange] = ()
+    unread: str = ""
+    """Why limit ranges could not be read; "" if they were."""
     pod: Pod | None = None
     """The pod that is to be placed."""
 
