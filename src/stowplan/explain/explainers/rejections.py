@@ -125,10 +125,6 @@ class Rejections:
                 yield None
         return sorted(found, key=lambda near: (near.size, near.miss.node))
 
-    def plugins_against(self, row: int) -> list[str]:
-        """The filters that reject a row."""
-        return [name for name, (_, codes) in self._columns.items() if codes[row]]
-
     def _rows_rejected_once(self, most: int | None) -> Iterator[tuple[int, str, int]]:
         """Rows that one filter rejects, with its name and its code; of many only the nearest."""
         evaluation = self._evaluation

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from msgspec.structs import replace
 
 from stowplan.api.devices import (
-    ALL_DEVICES,
     DeviceAttribute,
     DeviceConstraint,
     DeviceID,
@@ -347,7 +346,3 @@ def values_seen(problem: DeviceProblem, attribute: str, lists: bool) -> Counter[
         value = look_up(verdict.ref, attribute)
         found["not set" if value is None else shown_value(value)] += 1
     return found
-
-
-def wanted_count(request: Request) -> str:
-    return "all" if request.mode == ALL_DEVICES else str(request.count)
