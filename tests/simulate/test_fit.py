@@ -210,6 +210,17 @@ def test_the_command_tells_json_text_and_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "text", [DEPLOYMENT, SPREAD, DEPLOYMENT + "---" + JOB], ids=["room", "spread", "two"]
+)
+def test_ten_million_replicas_end_early_with_what_ends_them(text: str, tmp_path: Path) -> None:
+    shapes = tmp_path / "shapes.yaml"
+    shapes.write_text("nodes:\n- {name: n, count: 4, cpu: 2, pods: 30, zones: [a, b]}\n")
+    told = run("-f", written(tmp_path, text), "--from", shapes, "--replicas", 10_000_000)
+    assert told.exit_code == 1
+    assert "of 10,000,000 replicas of deployment/web fit; cpu ends it." in told.stdout
+
+
+@pytest.mark.parametrize(
     ("text", "line"),
     [
         (DEPLOYMENT.replace("replicas: 9", "replicas: nine"), "app.yaml:6: spec.replicas: expected `int`"),

@@ -24,7 +24,7 @@ from stowplan.simulate.snapshot import Snapshot, read_cluster
 from stowplan.simulate.snapshot.files import SnapshotError
 from stowplan.simulate.snapshot.places import Place
 
-SEEDS = range(50 * LONG) if LONG else [*range(6), 219, 313, 379, 489, 1171]
+SEEDS = range(50 * LONG) if LONG else [*range(6), 219, 313, 379, 489, 1171, 2182]
 """Among them those that failed once: groups whose first members decide on the domain, groups that preempt,
 and room of a quota that evictions give back."""
 WAIT = 400
@@ -120,5 +120,8 @@ def test_as_many_replicas_run_as_fit_says(seed: int) -> None:
         assert not really.refused
     elif one.stop.refused:
         assert one.stop.reason in really.refused
+    elif one.outcome.evictions:
+        # The message of a pod is as old as its last attempt: others may have gone and come since.
+        assert really.waiting
     else:
         assert _before_preemption(one.stop.message) in really.waiting

@@ -185,28 +185,49 @@ def _created(cluster: Cluster, workload: Workload, replicas: int | None) -> _Cre
     if workload.kind == DAEMON_SET:
         pods = source.create(asked)
         return _Created(workload, max(len(pods), len(workload.nodes(cluster.nodes))), source, pods)
-    table = cluster.table
-    slots = int(table.allowed_pods[table.valid].sum())
-    return _Created(workload, asked, source, source.create(min(asked, max(slots, _LARGE) + 1)))
+    most = asked
+    if asked >= _LARGE:
+        table = cluster.table
+        most = min(asked, int(table.allowed_pods[table.valid].sum()) + 1)
+    return _Created(workload, asked, source, source.create(most))
 
 
 def _scheduled(cluster: Cluster, made: Sequence[_Created], preempt: bool) -> Outcome:
-    """Schedule all pods. Evictions give room back to quotas: controllers create what was refused then."""
+    """Schedule all pods, as long as one after the other finds a node.
+
+    Evictions give room back to quotas: controllers create what was refused then. A pod that found no node may
+    find one when others have theirs, for example in a domain that had too many pods: events wake it.
+    """
     together = cluster.schedule([pod for one in made for pod in one.pods], preempt=preempt)
     gone = len(together.lost)
-    while gone and any(one.source.refusal for one in made):
-        more: list[Pod] = []
-        for one in made:
-            if one.source.refusal:
-                created = one.source.again(one.asked - len(one.pods))
-                one.pods.extend(created)
-                more += created
-        if not more:
-            break
-        later = cluster.schedule(more, preempt=preempt)
+    while True:
+        more = _created_later(made) if gone else []
+        waiting = [pod for one in made for pod in one.pods if pod.key in together.pending]
+        if not more and (not together.placed or not _any_fits(cluster, made, together, preempt)):
+            return together
+        later = cluster.schedule([*waiting, *more], preempt=preempt)
         together.extend(later)
         gone = len(later.lost)
-    return together
+
+
+def _created_later(made: Sequence[_Created]) -> list[Pod]:
+    """Pods that quotas refused and allow now."""
+    found: list[Pod] = []
+    for one in made:
+        if one.source.refusal:
+            created = one.source.again(one.asked - len(one.pods))
+            one.pods.extend(created)
+            found += created
+    return found
+
+
+def _any_fits(cluster: Cluster, made: Sequence[_Created], together: Outcome, preempt: bool) -> bool:
+    """True if the first pod that waits, of any workload, finds a node now."""
+    first = (next((pod for pod in one.pods if pod.key in together.pending), None) for one in made)
+    waiting = [pod for pod in first if pod is not None]
+    with cluster.fork():
+        outcome = cluster.schedule(waiting, preempt=preempt)
+        return any(pod.key in outcome.placed for pod in waiting)
 
 
 def _counted(cluster: Cluster, workload: Workload, limit: int | None) -> Count:
