@@ -152,6 +152,17 @@ def test_nodes_that_a_cluster_needs_in_addition_are_the_cheapest(sets: int, tmp_
         assert price >= found.price - 1e-9 or not takes(counts), counts
 
 
+def test_daemon_sets_take_their_part_of_new_nodes(tmp_path: Path) -> None:
+    """A node of 4 cpu takes one pod of 2 cpu instead of two, where an agent of 500m runs on every node."""
+    pairs = MIX.replace("cpu: 700m", 'cpu: "2"').replace('cpu: "1"', 'cpu: "2"')
+    mix = read_mix(written(tmp_path, "mix.yaml", pairs))
+    types = read_catalogue(written(tmp_path, "catalogue.yaml", "nodes: [{name: new, cpu: 4, memory: 64Gi}]"))
+    full = node("n0").capacity(cpu="500m", memory="16Gi", pods="20").obj()
+    agent = running("agent-0", "n0", "500m", "agent")
+    assert cheapest(types, mix, 2, cluster=Cluster([full])).counts == (3,)
+    assert cheapest(types, mix, 2, cluster=Cluster([full, agent])).counts == (6,)
+
+
 def test_the_bound_is_that_of_an_integer_program_and_the_gap_is_told(tmp_path: Path) -> None:
     """Pods of 3 cpu on nodes of 4: by sums 9 nodes are enough for 12 pods, in truth 12 are needed."""
     big = (
