@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
-from troubles.corpus import SIZES, Instance, Size, Trouble, troubles
-from troubles.judging import judged
+from troubles.corpus import SIZES, Instance, Size, Trouble, named, troubles
+from troubles.judging import Answer, judged
+from troubles.world import world
 
 WRONG: dict[str, list[str]] = yaml.safe_load((Path(__file__).parent / "wrong.yaml").read_text()) or {}
 """Aspects that are still wrong, by `trouble size`."""
@@ -27,3 +28,16 @@ def test_the_answer_is_true_and_its_remedies_work(trouble: Trouble, size: Size) 
     assert not new, "\n".join(new)
     if any(complaints.values()):
         pytest.xfail(", ".join(aspect for aspect, texts in complaints.items() if texts))
+
+
+def test_the_answer_on_the_first_screen_of_the_readme_is_an_answer() -> None:
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    shown = text.partition("$ kubectl why pod/infer -n shop\n")[2].partition("```")[0]
+    with world(Instance.of([named("taint-of-the-selected-pool")], "many")) as found:
+        said = Answer.of(found).text.replace("shop/web ", "shop/infer ").replace("pod/web ", "pod/infer ")
+    lines = [line.rstrip() for line in said.splitlines()]
+    for line in filter(None, shown.splitlines()):
+        begin, left_out, end = line.partition("…,")
+        assert any(one.startswith(begin) and one.endswith(end) for one in lines if left_out or one == line), (
+            line
+        )

@@ -4,6 +4,7 @@ A pod that finds no node may preempt others; those that have a controller come a
 is done can be undone (`undo`).
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from functools import cached_property
 from heapq import heappop, heappush
@@ -35,7 +36,7 @@ _DAEMON_SET: Final = "DaemonSet"
 _MIRROR: Final = "kubernetes.io/config.mirror"
 
 
-class PodScheduling(ClusterContents):
+class PodScheduling(ClusterContents, ABC):
     """The scheduling of single pods. `_tie_break` decides between nodes of equal score."""
 
     _tie_break: Random
@@ -112,11 +113,11 @@ class PodScheduling(ClusterContents):
         logger = Logger()
         return NodeFinder(NodeSampler(self.table, logger), self._tie_break, logger)
 
+    @abstractmethod
     def _schedule_group(
         self, entity: QueuedGroup, queue: "SimulatedQueue", outcome: Outcome, preempt: bool
     ) -> None:
         """Schedule the members of a group together: see `group_scheduling`."""
-        raise NotImplementedError
 
     def _schedule_one(self, info: PodInfo, queue: "SimulatedQueue", outcome: Outcome, preempt: bool) -> None:
         pod = info.pod
