@@ -195,11 +195,24 @@ CLAIMS_OF_TWO_KINDS: Json = _object(
 )
 """Its own claims come before those that other controllers make for its pods."""
 TWO_CLAIMS: Json = _object("v1", "ResourceQuota", "quota", spec={"hard": {"persistentvolumeclaims": "2"}})
+ONE_JOB: Json = _object("v1", "ResourceQuota", "quota", spec={"hard": {"count/jobs.batch": "1"}})
+A_JOB: Json = _object(
+    "batch/v1",
+    "Job",
+    "web",
+    spec={
+        "parallelism": 1,
+        "completions": 1,
+        "template": {"spec": {"containers": [{"name": "c", "image": "c:1"}], "restartPolicy": "Never"}},
+    },
+)
+"""Snapshots have no Jobs to count."""
 
 
 @settings(max_examples=25, deadline=None)
 @given(around=surroundings(), workload=workloads())
 @example(around=[TWO_CLAIMS], workload=CLAIMS_OF_TWO_KINDS)
+@example(around=[ONE_JOB], workload=A_JOB)
 def test_a_pod_of_the_simulator_is_the_pod_that_the_api_server_stores(
     around: list[Json], workload: Json
 ) -> None:

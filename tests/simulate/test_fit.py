@@ -203,7 +203,7 @@ def test_the_command_tells_json_text_and_page(tmp_path: Path) -> None:
     assert document["stoppedBy"]["resource"] == "cpu"
     assert "Content-Security-Policy" in page.read_text()
     most = run("-f", app, "--from", shapes, "--max")
-    assert "16 replicas of deployment/web fit; cpu ends it." in most.stdout
+    assert "16 replicas of deployment/web fit, limited by cpu." in most.stdout
     too_many = run("-f", app, "--from", shapes, "--replicas", 20)
     assert too_many.exit_code == 1
     assert "16 of 20 replicas of deployment/web fit" in too_many.stdout
@@ -217,7 +217,7 @@ def test_ten_million_replicas_end_early_with_what_ends_them(text: str, tmp_path:
     shapes.write_text("nodes:\n- {name: n, count: 4, cpu: 2, pods: 30, zones: [a, b]}\n")
     told = run("-f", written(tmp_path, text), "--from", shapes, "--replicas", 10_000_000)
     assert told.exit_code == 1
-    assert "of 10,000,000 replicas of deployment/web fit; cpu ends it." in told.stdout
+    assert "of 10,000,000 replicas of deployment/web fit, limited by cpu." in told.stdout
 
 
 @pytest.mark.parametrize(

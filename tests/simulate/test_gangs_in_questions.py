@@ -121,8 +121,9 @@ def test_a_gang_is_placed_as_by_the_scheduler(text: str, size: int, tmp_path: Pa
 def test_a_gang_that_fits_in_no_rack_says_how_many_members_would(tmp_path: Path) -> None:
     told = asked(tmp_path, "fit", f"{GROUP}---{JOB}")
     assert told.exit_code == 1
-    assert "0 of 4 replicas of job/g fit; podgroup/g: 2 of 4 needed members would fit in a, cpu ends it." in (
-        " ".join(told.stdout.split())
+    assert (
+        "0 of 4 replicas of job/g fit; podgroup/g: 2 of 4 needed members would fit in a, limited by cpu."
+        in (" ".join(told.stdout.split()))
     )
     assert "evaluated with the feature gates of pod groups" in told.stderr
     stopped = json.loads(asked(tmp_path, "fit", f"{GROUP}---{JOB}", "--json").stdout)["stoppedBy"]
@@ -132,7 +133,7 @@ def test_a_gang_that_fits_in_no_rack_says_how_many_members_would(tmp_path: Path)
 
 def test_the_most_of_a_gang_that_fits_is_what_one_rack_takes(tmp_path: Path) -> None:
     told = asked(tmp_path, "fit", f"{GROUP}---{JOB}", "--max", size=8)
-    assert "8 replicas of job/g fit; cpu ends it in" in told.stdout
+    assert "8 replicas of job/g fit, limited by cpu in" in told.stdout
 
 
 def test_a_gang_of_coscheduling_is_one(tmp_path: Path) -> None:
@@ -141,7 +142,8 @@ def test_a_gang_of_coscheduling_is_one(tmp_path: Path) -> None:
     assert "0 of 5 replicas of job/cj fit; podgroup/pg: 4 of 5 needed members would fit" in told.stdout
     assert "evaluated with the plugin Coscheduling" in told.stderr
     assert (
-        "All 5 replicas of job/cj fit, 11 more would" in asked(tmp_path, "fit", COSCHEDULING, size=8).stdout
+        "All 5 replicas of job/cj fit; room for 11 more"
+        in asked(tmp_path, "fit", COSCHEDULING, size=8).stdout
     )
 
 

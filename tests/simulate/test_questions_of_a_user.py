@@ -53,7 +53,7 @@ GVISOR = {
             [LIMITS],
             deployment(200, containers=[BARE]),
             20,
-            "20 of 200 replicas of deployment/web fit; cpu ends it.",
+            "20 of 200 replicas of deployment/web fit, limited by cpu.",
         ),
         (
             [LIMITS, QUOTA],
@@ -69,7 +69,7 @@ GVISOR = {
                 containers=[{**BARE, "resources": {"requests": {"cpu": "500m"}}}],
             ),
             30,
-            "30 of 100 replicas of deployment/web fit; cpu ends it.",
+            "30 of 100 replicas of deployment/web fit, limited by cpu.",
         ),
     ],
     ids=["limit range", "quota", "overhead"],

@@ -9,6 +9,7 @@ from stowplan.simulate.cheapest import NodeType, cheapest, read_catalogue
 from stowplan.simulate.cluster import Cluster
 from stowplan.simulate.counting import Stop, refused, stop_of
 from stowplan.simulate.creation.pods import create_others
+from stowplan.simulate.fit import LIMITS
 from stowplan.simulate.mix import Mix, SetSource, read_mix
 
 __all__ = [
@@ -84,7 +85,7 @@ def sets_that_fit(cluster: Cluster, mix: Mix, limit: int | None = None) -> Capac
 def report_of(found: Capacity) -> Report:
     """Number of sets that fit."""
     composition = ", ".join(f"{count} {workload.title}" for workload, count in found.mix.parts)
-    ended = "" if found.stop is None else f"; {found.stop.name} ends it, at {found.ended_by}"
+    ended = "" if found.stop is None else f", limited by {found.stop.name} at {found.ended_by}"
     parts: list[Part] = [
         Figures(
             [
@@ -98,7 +99,7 @@ def report_of(found: Capacity) -> Report:
         who = "API server" if found.stop.refused else "scheduler"
         bars = [Bar(reason, float(nodes)) for reason, nodes in found.stop.reasons.items()]
         if bars:
-            parts.append(Bars(bars, "", title="what ends it: nodes that could take one at first"))
+            parts.append(Bars(bars, "", title=LIMITS))
         parts.append(Text(found.stop.message, title=f"the {who}'s message"))
     ranked = sorted(found.by_node.items(), key=lambda item: (-item[1], item[0]))
     if ranked:

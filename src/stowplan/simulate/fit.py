@@ -1,4 +1,4 @@
-"""Will it fit? Where each replica of a workload would go, how many more fit, and what ends it."""
+"""Will it fit? Where each replica of a workload would go, how many more fit, and what limits them."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -21,6 +21,8 @@ from stowplan.simulate.outcome import Outcome, Refusal
 SEARCH: Final = 2_000
 """So many more are tried one by one, where it is not `--max` that is asked for."""
 SHOWN: Final = 20
+LIMITS: Final = "limiting constraint, by initially feasible node"
+"""Title of the reasons of the nodes that could take a replica of an empty workload."""
 
 
 @dataclass(slots=True)
@@ -323,7 +325,7 @@ def _sentence(one: WorkloadFit, at_most: bool) -> str:
         more = ""
         if one.more is not None:
             least = "" if one.more_is_known else "at least "
-            more = f", {least}{one.more:,} more would{ended}"
+            more = f"; room for {least}{one.more:,} more{ended}"
         return f"All {one.asked:,} replicas of {title} fit{more}."
     return f"{one.replicas:,} of {one.asked:,} replicas of {title} fit{ended}."
 
@@ -350,9 +352,9 @@ def _parts(one: WorkloadFit, at_most: bool, named: bool) -> list[Part]:
             parts.append(_domains(one.stop.group))
         bars = [Bar(reason, float(nodes)) for reason, nodes in one.stop.reasons.items()]
         if bars:
-            title = "what ends it: nodes that could take one at first"
+            title = LIMITS
             if one.stop.group is not None and one.stop.group.stopped_by is not None:
-                title = f"what ends it: nodes of {one.stop.group.stopped_by.domain or 'the cluster'}"
+                title = f"limiting constraint, by node of {one.stop.group.stopped_by.domain or 'the cluster'}"
             parts.append(Bars(bars, "", title=title))
         who = "API server" if one.stop.refused else "scheduler"
         parts.append(Text(one.stop.message, title=f"the {who}'s message"))
@@ -371,15 +373,15 @@ def _domains(group: GroupDocument) -> Table:
 
 
 def ended_by(stop: Stop) -> str:
-    """The end of a sentence: what ends it."""
+    """The end of a sentence: the limiting constraint."""
     group = stop.group
     if group is None:
-        return f"; {stop.name} ends it"
+        return f", limited by {stop.name}"
     if group.scheduled >= group.minimum:
         domain = "" if group.stopped_by is None else group.stopped_by.domain
-        return f"; {stop.name} ends it{f' in {domain}' if domain else ''}"
+        return f", limited by {stop.name}{f' in {domain}' if domain else ''}"
     name = f"{group.kind.lower()}/{group.group.rpartition('/')[2]}"
-    why = f", {stop.name} ends it" if stop.resource else ""
+    why = f", limited by {stop.name}" if stop.resource else ""
     return f"; {name}: {group.reason}{why}"
 
 

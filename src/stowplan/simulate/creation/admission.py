@@ -183,14 +183,19 @@ class Quotas:
         return body
 
     def _counted(self, quota: Json) -> Json:
-        """The status that the quota controller would write for a quota that has none."""
+        """The status that the quota controller would write for a quota that has none.
+
+        Objects of kinds that a snapshot does not contain, such as Jobs, count from 0: a quota without status
+        is a new one, and without a figure every object of such a kind would be refused.
+        """
 
         def bodies(resource: Resource) -> Iterable[Json]:
             for obj in self._objects(resource, quota["metadata"]["namespace"]):
                 yield msgspec.to_builtins(obj)
 
         hard = quota["spec"]["hard"]
-        return {"hard": dict(hard), "used": total_usage(quota, _COUNTED, bodies, 0.0)}
+        used = {**dict.fromkeys(hard, "0"), **total_usage(quota, _COUNTED, bodies, 0.0)}
+        return {"hard": dict(hard), "used": used}
 
     def charge(
         self, resource: Resource, obj: Json, count: int = 1, name: Callable[[int], str] | None = None
