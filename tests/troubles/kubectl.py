@@ -2,7 +2,6 @@
 
 It exists because real kubectl takes a tenth of a second for each command and cannot live in virtual time. A
 command that it does not know is an error: then either the printed command is wrong, or this has to learn it.
-`make test-troubles` has real kubectl run the same commands.
 """
 
 import argparse
