@@ -20,6 +20,7 @@ from stowplan.localcluster.up import ClusterPlan, LocalCluster
 from stowplan.runtime.clock import VirtualClock, VirtualTimeLoop
 from stowplan.scheduler import Settings
 from troubles.requests import client_of
+from virtual_clusters import running
 
 T = TypeVar("T")
 _RESOURCES = {one.kind: one for one in reversed(BUILT_IN)}
@@ -89,27 +90,6 @@ def embedded(
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         runner.get_loop()
         found = Embedded(runner, shapes, gates, start_delay)
-        entered, left = asyncio.Event(), asyncio.Event()
-
-        async def live() -> None:
-            async with found.cluster.running(listen=False):
-                entered.set()
-                await left.wait()
-
-        async def start() -> "asyncio.Task[None]":
-            task = asyncio.create_task(live())
-            await asyncio.wait({task, asyncio.create_task(entered.wait())}, return_when="FIRST_COMPLETED")
-            if task.done():
-                await task
-            return task
-
-        async def end(task: "asyncio.Task[None]") -> None:
-            left.set()
-            await task
-
-        task = runner.run(start())
-        try:
+        with running(runner, found.cluster):
             found.pass_time(2)
             yield found
-        finally:
-            runner.run(end(task))

@@ -25,6 +25,7 @@ from stowplan.scheduler import Settings
 from troubles.corpus import NAMESPACE, Instance, shapes
 from troubles.kubectl import CommandError, Kubectl
 from troubles.requests import client_of
+from virtual_clusters import running
 
 T = TypeVar("T")
 
@@ -213,27 +214,6 @@ def world(instance: Instance) -> Iterator[World]:
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         runner.get_loop()
         found = World(runner, instance)
-        entered, left = asyncio.Event(), asyncio.Event()
-
-        async def live() -> None:
-            async with found.cluster.running(listen=False):
-                entered.set()
-                await left.wait()
-
-        async def start() -> asyncio.Task[None]:
-            task = asyncio.create_task(live())
-            await asyncio.wait({task, asyncio.create_task(entered.wait())}, return_when="FIRST_COMPLETED")
-            if task.done():
-                await task
-            return task
-
-        async def end(task: "asyncio.Task[None]") -> None:
-            left.set()
-            await task
-
-        task = runner.run(start())
-        try:
+        with running(runner, found.cluster):
             found.begin()
             yield found
-        finally:
-            runner.run(end(task))

@@ -177,7 +177,7 @@ def _bytes(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
-def alike(one: str, other: str) -> float:
+def similarity(one: str, other: str) -> float:
     """Share of equal characters of two names, in order."""
     return SequenceMatcher(None, one, other, autojunk=False).ratio()
 

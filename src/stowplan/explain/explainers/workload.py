@@ -1,6 +1,6 @@
 """A workload as an answer: the first layer that does not go on, and its pods that do not run by cause.
 
-Of pods that look alike one is explained: the same template, and the same last word of scheduler and kubelet.
+Pods with the same template and the same last message of scheduler and kubelet are explained once.
 """
 
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
@@ -116,13 +116,13 @@ def _state(workload: Workload, stages: Sequence[Stage], waiting: Sequence[Pod]) 
 async def _samples(
     waiting: Iterable[Pod], explain: ExplainPod
 ) -> tuple[list[tuple[PodDocument, list[str]]], int]:
-    """Documents of pods that look different, each with the pods that look like it; and how many are left."""
-    alike: dict[Hashable, list[Pod]] = {}
+    """One document for each kind of pod, with the pods of that kind, and the number of pods left out."""
+    by_kind: dict[Hashable, list[Pod]] = {}
     for pod in waiting:
-        alike.setdefault(_look(pod), []).append(pod)
+        by_kind.setdefault(_look(pod), []).append(pod)
     found: list[tuple[PodDocument, list[str]]] = []
     left = 0
-    for pods in alike.values():
+    for pods in by_kind.values():
         document = await explain(pods[0]) if len(found) < MOST_EXPLAINED else None
         if document is None:
             left += len(pods)
@@ -132,7 +132,7 @@ async def _samples(
 
 
 def _look(pod: Pod) -> Hashable:
-    """Pods that look alike have the same reason for not running, most probably."""
+    """The kind of a pod: pods of one kind very likely do not run for the same reason."""
     owner = controller_of(pod)
     said = next((one.message for one in pod.status.conditions if one.type == "PodScheduled"), "")
     waiting = [

@@ -114,7 +114,7 @@ class Inspection:
 
     @asynccontextmanager
     async def following(self) -> AsyncIterator[None]:
-        """Keep the history for as long as the block takes, and let go of what nobody asks for any more.
+        """Keep the history during the block, and release what is kept for explanations when they end.
 
         Streams of open pages end with the block: a server that stops after it would wait for them.
         """

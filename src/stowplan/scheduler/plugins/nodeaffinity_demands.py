@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stowplan.api.labels import DOES_NOT_EXIST, GREATER_THAN, IN, LESS_THAN, NOT_IN
-from stowplan.api.names import alike, closest
+from stowplan.api.names import closest, similarity
 from stowplan.api.node import Node
 from stowplan.api.pod import NodeSelectorRequirement, NodeSelectorTerm
 from stowplan.api.rules.nodeselector import compile_term
@@ -85,7 +85,7 @@ class Demands:
             return None
         keys = {name for node in self._nodes for name in node.metadata.labels}
         with_value = [name for name in keys if self.values(name)[value] and name != HOSTNAME]
-        best = max(with_value, key=lambda name: (_last_word(key, name), alike(key, name)), default=None)
+        best = max(with_value, key=lambda name: (_last_word(key, name), similarity(key, name)), default=None)
         if best is None:
             best = closest(key, keys)
         if not best:
@@ -134,14 +134,14 @@ class Demands:
         for key, value in missing.items():
             meant = self._meant(key, value)
             if meant is not None:
-                size = 1 - alike(f"{key}={value}", f"{meant[0]}={meant[1]}")
+                size = 1 - similarity(f"{key}={value}", f"{meant[0]}={meant[1]}")
                 yield _selector_change(key, value, *meant, size)
         if not missing and len(self.selector) > 1 and not self._having(self.selector):
             for key, value in self.selector.items():
                 others = {one: other for one, other in self.selector.items() if one != key}
                 for found in {node.metadata.labels.get(key) for node in self._having(others)} - {None}:
                     assert found is not None
-                    yield _selector_change(key, value, key, found, 1 - alike(value, found))
+                    yield _selector_change(key, value, key, found, 1 - similarity(value, found))
         yield from self._corrected_terms()
 
     def _corrected_terms(self) -> Iterator[Remedy]:
