@@ -24,7 +24,7 @@ def migrate(*arguments: object) -> Result:
 @pytest.mark.parametrize(
     "note",
     [
-        "feature gate GangScheduling: is gone, a scheduler that is told of it does not start",
+        "feature gate GangScheduling: is removed; a scheduler given it does not start",
         "feature gate DRAExtendedResource: is locked to true, a scheduler that sets it does not start",
         "feature gate StorageCapacityScoring: is on by default (Beta), was off",
         "plugin NodeName: also runs at preFilter",

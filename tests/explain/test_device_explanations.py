@@ -247,7 +247,7 @@ CASES: dict[str, tuple[list[Json], str, str, list[str]]] = {
         ],
         "1 of 1 devices for big",
         f'request big: 1 of 2 devices free, 1 where {H100} is false (model "a100"); '
-        "not as many are left beside request one",
+        "not as many are left next to request one",
         ["lab/q ends", "one more node like n"],
     ),
 }

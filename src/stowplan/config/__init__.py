@@ -8,7 +8,7 @@ A file passes through these modules:
 * `validation`: values are checked
 * `build`: extenders (`extendertls`) and profiles are resolved, ready for use
 
-Beside them: `dump` writes a configuration out, `emulation` reads `--emulated-version`, `legacy` loads what
+Next to them: `dump` writes a configuration out, `emulation` reads `--emulated-version`, `legacy` loads what
 earlier releases had (versions before v1, Policies, algorithm providers), and `upgrade` writes that as v1.
 Imports the plugins that it configures, but no running scheduler. Begin with `load`.
 """

@@ -69,7 +69,7 @@ def _gate_notes(before: FeatureGates, after: FeatureGates) -> Iterator[str]:
     for name, on in sorted(before.changed().items()):
         gate = new.get(name)
         if gate is None:
-            yield f"feature gate {name}: is gone, a scheduler that is told of it does not start"
+            yield f"feature gate {name}: is removed; a scheduler given it does not start"
         elif gate.locked and gate.default != on:
             locked = str(gate.default).lower()
             yield f"feature gate {name}: is locked to {locked}, a scheduler that sets it does not start"
@@ -162,7 +162,7 @@ def _lost(legacy: LegacySettings) -> list[str]:
     lost = []
     if legacy.all_reasons:
         lost.append(
-            "alwaysCheckAllPredicates: has no equivalent: of a node only the first reason is told; the same "
+            "alwaysCheckAllPredicates: has no equivalent: one reason a node is reported; the same "
             "nodes are rejected"
         )
     if legacy.lock:

@@ -1,6 +1,6 @@
 """The random numbers of a scheduler: one generator for each part, all from one seed.
 
-A part that draws more or fewer numbers than before does not change what the others get. Whoever makes
+A part that draws more or fewer numbers than before does not change what the others draw. Code that makes
 decisions outside a scheduler, as the simulator does, draws them from the same sources.
 """
 

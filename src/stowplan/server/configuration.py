@@ -336,7 +336,7 @@ async def watch_files(
 
 
 async def _wait_until_unchanged(stamps: FileStamps) -> None:
-    """Whoever writes a file may not be done with it."""
+    """The program writing the file may not have finished."""
     await asyncio.sleep(LOOK_EVERY / 10)
     while stamps.changed():
         await asyncio.sleep(LOOK_EVERY / 10)

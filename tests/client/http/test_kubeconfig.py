@@ -116,7 +116,7 @@ def test_an_address_can_be_overruled(tmp_path: Path) -> None:
             {"insecure-skip-tls-verify": True, "certificate-authority-data": DATA},
             {},
             {},
-            "insecure-skip-tls-verify: expected no certificate-authority beside it",
+            "insecure-skip-tls-verify: expected no certificate-authority with it",
         ),
         ({"insecure-skip-tls-verify": "yes"}, {}, {}, "insecure-skip-tls-verify: expected true or false"),
         ({"proxy-url": "ftp://x"}, {}, {}, "proxy-url: expected an http or https address"),

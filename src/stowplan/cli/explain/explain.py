@@ -1,6 +1,6 @@
 """`stowplan explain`, also `kubectl why`, and `stowplan pending`: why pods are where they are.
 
-Where a stowplan runs it is asked, and this is all that is needed. Everything with an engine in it is in
+If a stowplan runs, it answers, and this module is all that is loaded. Everything with an engine in it is in
 `offline`, which is imported only where decisions are made here: it takes three times as long to start.
 """
 
@@ -71,14 +71,14 @@ class Configuration(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterSource:
-    """Where the cluster comes from and which scheduler is asked."""
+    """Source of the cluster, and the scheduler that answers."""
 
     kubeconfig: Path | None
     context: str
     files: tuple[Path, ...]
     configuration: Configuration
     asks_running: bool
-    """True if the scheduler of the cluster is asked, if it is a stowplan."""
+    """True if the cluster's scheduler answers, provided it is a stowplan."""
 
     @classmethod
     def of(
@@ -91,7 +91,7 @@ class ClusterSource:
         gates: "FeatureGates | None",
         plugins: tuple[str, ...],
     ) -> "ClusterSource":
-        """Where options lead. Somebody who names a configuration wants to know what that one decides."""
+        """Source chosen by the options. A user who names a configuration wants the decisions of that one."""
         own = offline or config is not None or gates is not None or bool(plugins)
         return cls(kubeconfig, context, files, Configuration(config, gates, plugins), not own)
 
@@ -331,7 +331,7 @@ async def _pods(
 async def _workload(
     running: RunningScheduler, client: HttpClient, kind: str, namespace: str, name: str
 ) -> WorkloadDocument | None:
-    """A workload, read with the rights of whoever asks, with its pods as the running scheduler explains them.
+    """A workload, read with the rights of the caller, with its pods as the running scheduler explains them.
 
     None if the scheduler does not explain one of the pods. Raises ClickException if there is no
     such workload.

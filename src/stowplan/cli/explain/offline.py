@@ -315,9 +315,9 @@ async def evaluated(
         return found
     else:
         pods = chosen(engine.all_pods, targets, namespace, wanted.selector)
-    alike = one_of_each(some_pods(pods, namespace), engine.table)
-    with Progress("explaining", len(alike), "pods") as progress:
-        for pod in alike:
+    distinct = one_of_each(some_pods(pods, namespace), engine.table)
+    with Progress("explaining", len(distinct), "pods") as progress:
+        for pod in distinct:
             progress.tick(pod.key)
             document = await evaluation.member(pod)
             if manifests is not None:
@@ -471,7 +471,7 @@ def _is_unknown(found: PodDocument) -> bool:
     return found.decider is not None and found.decider.kind == "unknown"
 
 
-# Pods that do not exist yet, and those that are alike
+# Pods that do not exist yet, and identical pods
 
 
 def manifests_of(wanted: "Targets", namespace: str) -> "Manifests | None":
@@ -508,9 +508,9 @@ def from_manifests(manifests: "Manifests", path: Path, cluster: Cluster) -> list
 
 
 def one_of_each(pods: Iterable[Pod], table: ClusterTable | None = None) -> list[Pod]:
-    """Of waiting pods that are alike one is enough."""
+    """One of each set of identical pending pods."""
     table = ClusterTable() if table is None else table
-    alike: dict[Any, Pod] = {}
+    distinct: dict[Any, Pod] = {}
     for pod in pods:
-        alike.setdefault(pod.key if pod.spec.node_name else table.info(pod).template, pod)
-    return list(alike.values())
+        distinct.setdefault(pod.key if pod.spec.node_name else table.info(pod).template, pod)
+    return list(distinct.values())

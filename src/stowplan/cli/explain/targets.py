@@ -57,7 +57,7 @@ def of_kinds(kinds: Collection[str], targets: Sequence[str]) -> tuple[list[tuple
 
 
 def single_pods(targets: Sequence[str], selector: str) -> list[str] | None:
-    """The names of pods, if nothing but pods is asked for by name."""
+    """The names of pods, if the targets are pods only."""
     if selector or not targets:
         return None
     pairs = _pairs(targets)

@@ -37,7 +37,7 @@ from stowplan.simulate.snapshot import SnapshotError
 _SHOWN = 200
 """How many of the pods that wait are kept to be shown."""
 _COSTLY = 20
-"""Of how many owners of pods it is told what their scheduling cycles cost."""
+"""Number of owners whose scheduling cycles are listed with their cost."""
 _WAITING = ("active", "backoff", "unschedulable", "gated")
 """The lanes of pods that wait in the queue."""
 _CAUSES_EVERY = 5.0
@@ -206,7 +206,7 @@ def _print(board: Board, output: str) -> None:
 
 @contextmanager
 def _screen() -> Iterator[None]:
-    """A screen of its own, and the old one again afterwards."""
+    """The terminal's alternate screen, and the old one again afterwards."""
     sys.stdout.write("\x1b[?1049h\x1b[?25l")
     try:
         yield

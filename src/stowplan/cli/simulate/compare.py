@@ -78,7 +78,7 @@ def compare(
 
 
 def _run(asked: tuple[Path, float | None, str, int, FeatureGates | None, tuple[str, ...]]) -> "Run":
-    """One run; also in a process of its own."""
+    """One run; also in a separate process."""
     from stowplan.cli.explain.offline import scheduler_settings
     from stowplan.simulate.scenario import read_scenario, run
     from stowplan.simulate.scenario.comparison import Run

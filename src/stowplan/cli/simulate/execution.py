@@ -82,7 +82,7 @@ class Execution:
         return f"{plural(self.moved, 'move')} done{left}"
 
     async def _set(self, name: str, *, cordoned: bool) -> None:
-        """Cordon or uncordon a node. One that somebody else has cordoned is not ours to uncordon."""
+        """Cordon or uncordon a node. A node cordoned by another user stays cordoned."""
         node = await self.client.get(NODES, "", name)
         if cordoned and (node.get("spec") or {}).get("unschedulable"):
             return

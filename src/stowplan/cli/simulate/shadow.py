@@ -1,4 +1,4 @@
-"""`stowplan shadow` and `stowplan view`: beside whatever schedules a cluster, read-only."""
+"""`stowplan shadow` and `stowplan view`: read-only, next to the scheduler of a cluster."""
 
 import asyncio
 import os
@@ -132,7 +132,7 @@ def view(
 
 @dataclass(frozen=True, slots=True)
 class _Watching:
-    """How to watch, and until when: so many seconds, or so many bindings."""
+    """How to watch, and until when: a number of seconds or of bindings."""
 
     duration: float | None
     bindings: int | None

@@ -1,4 +1,4 @@
-"""`stowplan whatif`: changes of a cluster tried in memory, and what comes of them."""
+"""`stowplan whatif`: changes of a cluster tried in memory, and their effects."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

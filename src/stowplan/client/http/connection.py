@@ -76,7 +76,7 @@ def parse_head(text: bytes) -> Head:
         raise MalformedError(f"unsupported transfer encoding {encoding[:40].decode('latin-1')!r}")
     connection = _field(lowered, _CONNECTION)
     closes = b"close" in connection if connection is not None else found[1] == b"0"
-    # The chunks count. Whoever reads the length instead takes another part for the next answer.
+    # The chunks count. Reading the length instead would take a different part as the next answer.
     closes = closes or (length is not None and encoding is not None)
     if status == 204 or status == 304:
         length, encoding = 0, None

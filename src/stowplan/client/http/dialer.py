@@ -372,7 +372,7 @@ class Dialer:
 
     def cut_short(self, before: float) -> None:
         """Give up attempts begun before a time: a system that repeats its first packet ever more rarely
-        may take long to notice that the server is back. Whoever made them may try again at once.
+        may take long to notice that the server is back. Their callers may retry at once.
         """
         for limit, began in list(self._under_way.items()):
             if began < before:

@@ -63,7 +63,7 @@ _FRAME: Final = 16_384
 _DEFAULT_WINDOW: Final = 65_535
 _LARGEST_WINDOW: Final = (1 << 31) - 1
 _WINDOW: Final = 1 << 30
-"""Bytes the server may send unasked. Whoever asked for an answer takes all of it, so nothing is held back."""
+"""Bytes the server may send unasked. Every caller reads its whole answer, so nothing is held back."""
 
 _MOST_STREAMS: Final = 1_000
 """Requests at a time if the server does not say how many it takes."""

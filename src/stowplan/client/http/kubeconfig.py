@@ -219,7 +219,7 @@ def _trust(cluster: KubeconfigFields, user: KubeconfigFields | None) -> Trust:
     authority = cluster.secret("certificate-authority")
     insecure = cluster.flag("insecure-skip-tls-verify")
     if insecure and authority:
-        raise cluster.problem("insecure-skip-tls-verify", "expected no certificate-authority beside it")
+        raise cluster.problem("insecure-skip-tls-verify", "expected no certificate-authority with it")
     certificate = Secret() if user is None else user.secret("client-certificate")
     key = Secret() if user is None else user.secret("client-key")
     if user is not None and bool(certificate) != bool(key):
@@ -267,7 +267,7 @@ def _impersonation(user: KubeconfigFields) -> tuple[tuple[str, str], ...]:
     for key in extra:
         headers += [(f"Impersonate-Extra-{key}", value) for value in extra.texts(key)]
     if headers and not name:
-        raise user.problem("as", "expected a user to act as beside groups, uid and extra fields")
+        raise user.problem("as", "expected a user to act as, together with groups, uid and extra fields")
     for _, value in headers:
         if "\r" in value or "\n" in value:
             raise user.problem("as", "expected names of one line")

@@ -254,7 +254,7 @@ class ConnectionPool:
                 return given
 
     def _pass_on(self, turn: "asyncio.Future[_Kept | None]") -> None:
-        """Somebody whose turn had come does not want it any more."""
+        """A request whose turn had come was cancelled."""
         if turn.cancelled():
             return
         given = turn.result()

@@ -25,7 +25,7 @@ LOST = 0
 
 
 class Observer(Protocol):
-    """Is told of requests to one server. This is on the way of every write, so it has to be cheap."""
+    """Observes requests to one server. It is on the path of every write, so it has to be cheap."""
 
     @property
     def timer(self) -> Callable[[], float]:

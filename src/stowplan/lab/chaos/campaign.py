@@ -433,7 +433,7 @@ async def _reload(campaign: _Campaign, rng: Random) -> None:
 
 
 async def _terminate(campaign: _Campaign, rng: Random) -> None:
-    """The leader is asked to terminate, and while it does so perhaps once more: then it exits at once."""
+    """SIGTERM to the leader, sometimes a second one while it shuts down: then it exits at once."""
     leader = await campaign.leader()
     leader.signal(signal.SIGTERM, expected=0)
     if rng.random() < 0.5:

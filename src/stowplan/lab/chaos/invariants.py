@@ -214,7 +214,7 @@ class Bindings:
         problem = overcommitment(decision.known_node, newcomer, counted)
         if problem is not None:
             pods = ", ".join(sorted(pod.name for pod in counted))
-            detail = f"{newcomer.key} on {decision.node} beside {pods or 'nobody'}: {problem}"
+            detail = f"{newcomer.key} on {decision.node} with {pods or 'no other pod'}: {problem}"
             self._world.violated("no node is overcommitted", detail)
 
     def _check_sharing(self, decision: ObservedDecision, placed: dict[str, Pod], latest: str) -> None:

@@ -184,7 +184,7 @@ def pod_resources(behaviour: Behaviour) -> PodResources:
 
 
 FORCE_ACTIVATE: Final = ClusterEvent(Resource.ANY, Action.ALL, "ForceActivate")
-"""Somebody asks for a pod to be tried again now."""
+"""A user asks for a pod to be retried now."""
 UNSCHEDULABLE_TIMEOUT: Final = ClusterEvent(Resource.ANY, Action.ALL, "UnschedulableTimeout")
 """A pod has waited for an event long enough."""
 

@@ -58,7 +58,7 @@ ObstacleForm = Literal["on", "is", "cluster"]
 class Obstacle(NamedTuple):
     """A filter's reason to reject some nodes, in words.
 
-    `form` says how it is told of nodes: `2 cpu short on n1` (on), `n1 is cordoned` (is), or as a sentence
+    `form` is the way it reads for a node: `2 cpu short on n1` (on), `n1 is cordoned` (is), or as a sentence
     about the whole cluster that needs no nodes (cluster): `no node has pool=genral`.
     """
 

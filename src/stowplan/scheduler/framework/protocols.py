@@ -151,7 +151,7 @@ class FilterCopiesPlugin(Protocol):
 
 @runtime_checkable
 class GroupMemberPlugin(Protocol):
-    """Is told how every member of a group fared that is placed together with others. Provisional."""
+    """Receives the result of every member of a group that is placed together. Provisional."""
 
     def member_filtered(self, cycle: "Cycle", evaluation: "Evaluation", /) -> None:
         """All filters ran for a member. `cycle.group` is where to note what the group's PostFilter needs: the
@@ -399,7 +399,7 @@ class BindPlugin(Protocol):
 
 @runtime_checkable
 class PostBindPlugin(Protocol):
-    """Is told that a pod is bound. Stable."""
+    """Called after a pod is bound. Stable."""
 
     def post_bind(self, cycle: "Cycle", pod: PodInfo, node: str, /) -> Awaitable[None] | None: ...
 

@@ -208,7 +208,7 @@ class Framework:
         return {"signatures": len(self._keys), **self._classes.sizes()}
 
     def forget_classes(self) -> None:
-        """Let go of everything kept for reuse, as before a profile is replaced."""
+        """Drop everything kept for reuse; called before a profile is replaced."""
         self._latest = None
         self._classes.clear()
         self._shared_codes = SharedCodes()

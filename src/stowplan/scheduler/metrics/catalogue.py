@@ -245,7 +245,7 @@ GAUGES: Final = (
         "goroutines",
         ("operation",),
         BETA,
-        "Tasks running now beside the scheduling of pods, by what they do.",
+        "Tasks running now, apart from scheduling, by kind of work.",
     ),
     MetricDescription(
         "cache_size",

@@ -87,7 +87,7 @@ def _microseconds(name: str, what: str) -> MetricDescription:
 LEGACY: Final = MetricCatalogue(
     counters=(_description("total_preemption_attempts", "How often it was tried to make room for a pod."),),
     gauges=(
-        _description("scheduler_goroutines", "Tasks running now beside scheduling.", ("work",)),
+        _description("scheduler_goroutines", "Tasks running now, apart from scheduling.", ("work",)),
         _description("scheduler_cache_size", "Nodes, pods and assumed pods held in memory.", ("type",)),
     ),
     histograms=(

@@ -185,7 +185,7 @@ class PodGroupCycle:
         with context.freeze.hold(), self._budgeted(entity, began):
             cycle = GroupCycle(context.cache.table, root)
             result = yield from algorithm.run(root, cycle)
-            # From here on the table is as it was, but what comes of the result cannot begin anew.
+            # From here on the table is as it was, but acting on the result cannot start over.
             self._finder.gives_way = None
             before = result.status.code
             result.complete()

@@ -94,7 +94,7 @@ class InFlight:
             self._forget_unneeded()
 
     def _forget_unneeded(self) -> None:
-        """Let go of the events before the oldest pod that is still in flight was taken out."""
+        """Drop the events from before the oldest pod still in flight was popped."""
         start = next(iter(self.starts.values()), self._base + len(self._events))
         unneeded = start - self._base
         del self._events[:unneeded]

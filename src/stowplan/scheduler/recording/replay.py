@@ -59,7 +59,7 @@ _PATIENCE: Final = 60.0
 """Virtual seconds until work that was recorded is taken for something that does not happen in the replay."""
 
 _NO_ANSWER_AFTER: Final = 300 * MICROSECONDS
-"""So long after a watch event has confirmed a binding its answer does not come as a failure any more."""
+"""Time after a watch event has confirmed a binding from which its answer is no longer taken as a failure."""
 
 _RecordedFailure: Any = tuple[str, str] | None
 """The failure of a cycle: the message, and the node that was nominated."""
@@ -141,7 +141,7 @@ class ReplayTurns(Instrument):
             raise
 
     def _take_out(self, what: str, uid: str, turn: "asyncio.Future[Any]") -> None:
-        """Whoever waited for a turn has given up."""
+        """The task that waited for a turn has given up."""
         turns = self._waiting.get((what, uid), deque())
         if turn in turns:
             turns.remove(turn)
@@ -303,7 +303,7 @@ class Replay:
         header = session.header
         if header.seed is None:
             raise RecordingError(
-                f"{session.segments[0].path}: recorded beside the scheduler: it has no decisions to repeat"
+                f"{session.segments[0].path}: recorded by an observer: it has no decisions to repeat"
             )
         if header.extenders:
             raise RecordingError(

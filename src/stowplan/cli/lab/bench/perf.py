@@ -48,11 +48,11 @@ def perf(
     """Run the benchmark definitions of Kubernetes.
 
     FILES are performance-config.yaml files of test/integration/scheduler_perf in a checkout of Kubernetes, or
-    folders that have some. They are read unchanged. Each workload gets a cluster of its own in this process:
+    folders that have some. They are read unchanged. Each workload gets a separate cluster in this process:
     a store, the scheduler with the configuration and the feature gates of the test case, for device claims
     the claim controller and the garbage collector; no kubelet ever sees a pod, as upstream.
 
-    The figure beside a threshold is the one the threshold is for, mostly the average throughput in pods per
+    The figure next to a threshold is the one the threshold is for, mostly the average throughput in pods per
     second. A workload that needs something that is missing here is listed with the reason. Exit code 1: a
     threshold was missed, or a workload could not be run.
     """

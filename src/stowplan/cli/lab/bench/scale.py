@@ -108,7 +108,7 @@ def list_command(nodes: int, pods: int, watch_lists: bool, as_json: bool) -> Non
 def scale_command(nodes: str, existing_per_node: int, pods: int, workload: str, as_json: bool) -> None:
     """Measure how costs grow with the cluster.
 
-    `stowplan bench loop` runs for each number of nodes, in a process of its own: the whole scheduler and an
+    `stowplan bench loop` runs for each number of nodes, in a separate process: the whole scheduler and an
     in-process store that holds everything. Printed are the CPU time of a pod from its creation to its
     binding, that of the start, memory, and the CPU time of a pod once more as bars.
     """

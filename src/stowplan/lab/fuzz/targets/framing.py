@@ -165,7 +165,7 @@ def _check_http1(data: bytes) -> str:
     cut = _answer_of(pieces(text, cuts), stream=stream)
     if _SURPLUS in (whole.problem, cut.problem):
         # It is noticed with the answer or after it, depending on when it comes.
-        expect("nothing is asked where too much came", (whole.is_usable, cut.is_usable), (False, False))
+        expect("nothing is requested after too much data", (whole.is_usable, cut.is_usable), (False, False))
     elif not (whole.problem and cut.problem):
         expect("an answer is the same however it is cut", cut, whole)
     if not whole.problem and whole.status:

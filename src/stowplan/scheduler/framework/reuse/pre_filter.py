@@ -16,7 +16,7 @@ _VOLUMES: Final = Signs.VOLUMES
 
 _Circumstances = tuple[str, frozenset[str], bool, tuple[str, ...]]
 """Key of the answers that hold for a class: the point, the plugins that could not sign, no volumes, plugins
-that skip alike."""
+that skip for the same pods."""
 FixedAnswers = dict[_Circumstances, tuple[frozenset[str], tuple[Plugin, ...]]]
 """By that, the names of plugins that are not asked again for pods of the class, and the others."""
 

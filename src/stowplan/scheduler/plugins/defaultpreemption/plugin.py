@@ -199,7 +199,7 @@ class DefaultPreemption(Plugin):
         self._held.let_go(uid)
 
     def _await_no_more(self, preemptor: str) -> None:
-        """Whoever waited for the last victim of a preemptor need not be told of its deletion."""
+        """Nothing that waited for the last victim of a preemptor needs an event for its deletion."""
         awaited, services = self._awaited.pop(preemptor, None), self.handle.services
         if awaited is not None and services is not None:
             services.deletions.remove(*awaited)

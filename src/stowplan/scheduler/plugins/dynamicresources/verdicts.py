@@ -402,7 +402,7 @@ class Verdicts:
                 except Exception:
                     searches.under_way.clear()
                     raise
-            # Whoever closes this leaves the search as it is, to go on with it later.
+            # Closing this generator leaves the search as it is, to be resumed later.
             yield under_way.step
             under_way.waits = False
         self._searches.keep(searches, node.name, pools, found)

@@ -390,7 +390,7 @@ class InterPodAffinity(Plugin):
         return sums if own.rare_preferred is None else (*sums, own.rare_preferred)
 
     def _weight(self, part: TermCounter | TermGroup) -> int:
-        """Weight of one pod: that of its own term, or of a term that selects the incoming pod."""
+        """Weight of one pod: from its own term, or from a term that selects the incoming pod."""
         if isinstance(part, TermCounter):
             return part.weight
         role = part.term.role

@@ -118,7 +118,7 @@ class VolumeBindingArgs(PluginArgs, frozen=True):
 
 
 _COMPARED: Final = 50
-"""Nodes whose shortfalls are compared: that they are the same is told of all."""
+"""Nodes whose shortfalls are compared: if they are equal, one sentence covers all nodes."""
 Column = IntColumn | ConflictColumn
 
 
@@ -263,7 +263,7 @@ class VolumeBinding(Plugin):
         return np.full(len(rows), Relevance.KIND, dtype=np.int64)
 
     def obstacle(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> Obstacle | None:
-        """The claim that fails; what is the same on all nodes is told of the cluster."""
+        """The claim that fails; if it fails the same way on all nodes, one sentence for the cluster."""
         told = {
             None if one is None else one.text
             for one in (self.shortfall(cycle, pod, row) for row in rows[:_COMPARED])

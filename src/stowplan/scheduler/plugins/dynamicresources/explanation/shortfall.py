@@ -107,7 +107,7 @@ def _together(problem: DeviceProblem, option: Request) -> str:
     names = [one.name for one in problem.claim.spec.devices.requests]
     before = names[: names.index(problem.request.name)] if problem.request is not None else []
     others = f"request {', '.join(before)}" if before else "the pod's other claims"
-    return f"not as many are left beside {others}"
+    return f"not as many are left next to {others}"
 
 
 def _constraint(problem: DeviceProblem) -> tuple[str, str]:
