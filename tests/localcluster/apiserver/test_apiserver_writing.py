@@ -57,6 +57,20 @@ def test_unknown_fields_are_left_out_with_a_warning_or_refused(api: Served) -> N
     assert api.ask("POST", f"{PODS}?fieldValidation=Ignore", body).headers.get("Warning") is None
 
 
+def test_unknown_and_duplicate_fields_are_told_in_the_order_of_the_text(api: Served) -> None:
+    text = b"""{"spec": {"odd": 1, "containers": [{"name": "a", "image": "i", "image": "i", "odd": {}}],
+        "nodeName": "", "nodeName": "n"}, "also": 2, "metadata": {"name": "ordered", "name": "ordered"}}"""
+    refused = api.ask("POST", f"{PODS}?fieldValidation=Strict", text).body["message"]
+    assert refused.partition("strict decoding error: ")[2].split(", ") == [
+        'unknown field "spec.odd"',
+        'duplicate field "spec.containers[0].image"',
+        'unknown field "spec.containers[0].odd"',
+        'duplicate field "spec.nodeName"',
+        'unknown field "also"',
+        'duplicate field "metadata.name"',
+    ]
+
+
 def test_a_try_changes_nothing(api: Served) -> None:
     version = api.run(lambda store: store.version)
     made = api.ask("POST", f"{PODS}?dryRun=All", pod("tried"))
@@ -362,6 +376,10 @@ def test_reviews_say_who_may_what(api: Served) -> None:
     assert "authenticated" not in api.ask("POST", tokens, {"spec": {"token": "x"}}).body["status"]
     who = api.ask("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {}).body
     assert who["status"]["userInfo"]["username"] == "stowplan-admin"
+    table = "application/json;as=Table;v=v1;g=meta.k8s.io"
+    refused = api.ask("POST", path, spec, Accept=table)
+    assert (refused.code, refused.body["reason"]) == (406, "NotAcceptable")
+    assert api.ask("POST", path, spec, Accept=f"{table},application/json").code == 201
 
 
 def test_a_simulated_pod_has_a_log_of_one_line_and_no_processes(api: Served) -> None:

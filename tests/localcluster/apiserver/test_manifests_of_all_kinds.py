@@ -54,6 +54,10 @@ def test_they_are_applied_and_what_is_only_stored_warns(kubectl: Run) -> None:
     assert sorted(told) == sorted(f"{resource.kind} here" for resource in STORED_ONLY)
 
 
+def test_a_diff_of_what_was_applied_is_empty(kubectl: Run) -> None:
+    assert kubectl("diff", "-f", str(MANIFESTS)).stdout == ""
+
+
 def test_they_can_be_applied_again(kubectl: Run) -> None:
     """Where a list is replaced as a whole and its elements have defaults, kubectl sends it every time."""
     done = kubectl("apply", "-f", str(MANIFESTS))

@@ -10,11 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localcluster.apiserver.served import Served
+from localcluster.customresources.definitions import DEFINITIONS, definition, version
 from stowplan.localcluster.apiserver.bodies import protobuf_as_json
 from stowplan.localcluster.schema import the_schema
-from stowplan.localcluster.schema.protobuf import MAGIC, ProtobufError, decoded, envelope
+from stowplan.localcluster.schema.protobuf import MAGIC, ProtobufError, decoded, encoded_object, envelope
 
 RECORDED = json.loads(Path(__file__).with_name("protobuf.json").read_text())
+
+PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 
 def without_empty(data: Any) -> Any:
@@ -88,3 +91,43 @@ def test_a_kind_nobody_knows_is_named(api: Served) -> None:
     answer = api.ask("POST", path, unknown, Content_Type="application/vnd.kubernetes.protobuf")
     assert answer.code == 400
     assert "Gizm" in answer.body["message"]
+
+
+SCHEMAS: list[Any] = [
+    {"type": "array", "items": {"type": "string", "maxLength": 5}},
+    {"type": "array", "items": [{"type": "string"}, {"type": "integer"}]},
+    {"type": "object", "additionalProperties": True},
+    {"type": "object", "additionalProperties": False},
+    {"type": "object", "additionalProperties": {"type": "integer", "minimum": 1, "maximum": 2.5}},
+    {"type": "array", "items": {}, "default": [], "enum": ["a", 1, None]},
+]
+
+
+@pytest.mark.parametrize("schema", SCHEMAS, ids=json.dumps)
+def test_schemas_of_custom_resources_keep_their_alternatives(schema: Any) -> None:
+    outer = {"type": "object", "properties": {"a": schema, "b": {"allOf": [schema]}}}
+    sent = definition("widgets", versions=[version(schema=outer)])
+    assert json.loads(protobuf_as_json(encoded_object(sent))) == sent
+
+
+def test_a_definition_can_be_created_and_read_that_way(api: Served) -> None:
+    array = {"type": "array", "items": {"type": "object", "additionalProperties": {"type": "string"}}}
+    sent = definition("gadgets", versions=[version(schema={"type": "object", "properties": {"a": array}})])
+    answer = api.ask("POST", DEFINITIONS, encoded_object(sent), Content_Type=PROTOBUF)
+    assert answer.code == 201, answer.body
+    read = api.ask("GET", f"{DEFINITIONS}/gadgets.example.com", Accept=PROTOBUF)
+    found = json.loads(protobuf_as_json(read.body))
+    spec = found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    assert spec == {"type": "object", "properties": {"a": array}}
+
+
+def test_schemas_are_read_from_the_bytes_that_go_writes() -> None:
+    """items {type: string} is message 24 with the schema as 1; maximum is 64 bits; allows is 1."""
+    type_ = the_schema().types["apiextensions.v1.JSONSchemaProps"]
+    items = b"\xc2\x01\x0a\x0a\x08\x2a\x06string"
+    assert decoded(type_, items) == {"items": {"type": "string"}}
+    assert decoded(type_, b"\xf2\x01\x02\x08\x01") == {"additionalProperties": True}
+    assert decoded(type_, b"\xf2\x01\x04\x08\x00\x12\x00") == {"additionalProperties": {}}
+    assert decoded(type_, b"\x49\0\0\0\0\0\0\x04\x40") == {"maximum": 2.5}
+    with pytest.raises(ProtobufError):
+        decoded(type_, b"\x49\0\0\0\0\0\0\xf0\x7f")

@@ -1,5 +1,6 @@
 """StatefulSets, DaemonSets and Jobs with everything around them."""
 
+import json
 import random
 from typing import Any
 
@@ -139,6 +140,8 @@ def test_an_update_goes_from_the_last_to_the_first_down_to_the_partition() -> No
         world.patch(STATEFUL_SETS, "db", {"spec": {"updateStrategy": {"rollingUpdate": {"partition": 0}}}})
         await world.until(lambda: is_complete(world, 3) and images(world) == {SECOND})
         assert [one["revision"] for one in world.all(CONTROLLER_REVISIONS)].count(2) == 1
+        data = world.all(CONTROLLER_REVISIONS)[0]["data"]
+        assert json.dumps(data) == json.dumps(data, sort_keys=True), "clients compare the bytes"
 
     play(story)
 

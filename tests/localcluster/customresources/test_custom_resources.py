@@ -629,6 +629,26 @@ def test_metadata_is_pruned_and_odd_finalizers_warned_of(api: Served) -> None:
     assert "Object 'Kind' is missing" in api.ask("POST", objects("boxes"), nameless).body["message"]
 
 
+def test_empty_labels_and_annotations_are_left_out_as_in_built_in_kinds(api: Served) -> None:
+    pod = {
+        "type": "object",
+        "x-kubernetes-embedded-resource": True,
+        "x-kubernetes-preserve-unknown-fields": True,
+    }
+    schema = {"type": "object", "properties": {"pod": pod, "annotations": {"type": "object"}}}
+    define(api, "hulls", versions=[version(schema=schema)])
+    empty: Json = {"labels": {}, "annotations": {}, "finalizers": [], "ownerReferences": []}
+    inner = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", **empty}}
+    body = custom("Hull", "a", spec={"pod": inner, "annotations": {}})
+    body["metadata"] |= empty
+    made = api.ask("POST", objects("hulls"), body).body
+    assert empty.keys().isdisjoint(made["metadata"])
+    assert made["spec"] == {"pod": {**inner, "metadata": {"name": "x"}}, "annotations": {}}
+    patch = {"metadata": {"labels": {"a": None}}}
+    changed = api.ask("PATCH", f"{objects('hulls')}/a", patch, Content_Type=MERGE).body
+    assert "labels" not in changed["metadata"]
+
+
 def test_fields_at_any_depth_can_be_selected_by(api: Served) -> None:
     inner = {"type": "object", "properties": {"b": {"type": "boolean"}, "n": {"type": "integer"}}}
     schema = {"type": "object", "properties": {"a": inner}}

@@ -134,6 +134,21 @@ def test_explain(kubectl: Run) -> None:
     assert "enum: red, blue" in kubectl("explain", "widget.spec", "--recursive")
 
 
+def test_a_diff_of_what_was_applied_is_empty(kubectl: Run) -> None:
+    """Generated manifests have empty maps and nulls everywhere."""
+    meta = "{name: diffed, labels: {}, annotations: {}, creationTimestamp: null}"
+    inner = "{labels: {app: x}, annotations: {}, creationTimestamp: null}"
+    text = WIDGET.replace("{name: NAME}", meta).replace("{labels: {app: x}}", inner) + "status: {}\n"
+    for how in ((), ("--server-side",)):
+        kubectl("apply", "-f", "-", *how, text=text)
+        assert kubectl("diff", "-f", "-", *how, text=text) == ""
+        kubectl("delete", "widget", "diffed")
+    made(kubectl, "diffed")
+    assert kubectl("diff", "-f", "-", text=text) == ""
+    defined = DEFINITION.replace("{name: widgets.example.com}", "{name: widgets.example.com, labels: {}}")
+    assert kubectl("diff", "-f", "-", text=defined) == ""
+
+
 def test_apply_changes_what_is_applied(kubectl: Run) -> None:
     made(kubectl, "applied")
     assert "unchanged" in kubectl("apply", "-f", "-", text=WIDGET.replace("NAME", "applied"))

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import re
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -39,6 +41,8 @@ _MOST_REPEATED: Final = 100
 """Paths of fields that are there twice; Go's decoder collects no more."""
 _MOST_OBJECTS: Final = 1_000
 """Objects whose repeated fields are looked for: the paths that are shown are those in the first of them."""
+_MOST_VISITED: Final = 20_000
+"""Fields that are visited for the order of messages."""
 _STRINGS: Final = re.compile(rb'"(?:[^"\\]+|\\.)*"', re.DOTALL)
 _AS_LISTS: Final = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS: Final = bytes(sorted({*range(256)} - {*b"{}[]"}))
@@ -256,6 +260,8 @@ def decode_as(type_: TypeDef | None, text: bytes, resource: Resource, validation
         data = merged if type_ is None else decode_body(type_, msgspec.json.encode(merged))[0]
         repeated = [f'duplicate field "{path}"' for path in paths]
     messages = [*repeated, *(f'unknown field "{path}"' for path in unknown)]
+    if len(messages) > 1 and not getattr(text, "repeated", ()):
+        messages = in_order_of_text(text, messages)
     return Decoded(data, check_strictly(resource, messages, validation))
 
 
@@ -348,6 +354,42 @@ class _Repeated:
                 if len(found) >= _MOST_REPEATED:
                     break
         return found
+
+
+def in_order_of_text(text: bytes, messages: list[str]) -> list[str]:
+    """Messages about unknown and duplicate fields, in the order in which Go's decoder finds them.
+
+    Only the first fields of a long text are visited; messages about others follow as they were.
+    """
+    left = dict.fromkeys(messages)
+    found: list[str] = []
+    pairs = json.loads(text, object_pairs_hook=_Members)
+    for path, is_repeated in islice(_field_paths(pairs, ""), _MOST_VISITED):
+        message = f'{"duplicate" if is_repeated else "unknown"} field "{path}"'
+        if message in left:
+            del left[message]
+            found.append(message)
+            if not left:
+                break
+    return [*found, *left]
+
+
+class _Members(tuple[tuple[str, Any], ...]):
+    """The members of an object, in order, with those that are there twice."""
+
+
+def _field_paths(value: Any, path: str) -> Iterator[tuple[str, bool]]:
+    """Paths of all fields in a value, and if an object had the field before."""
+    if isinstance(value, _Members):
+        seen: set[str] = set()
+        for name, part in value:
+            here = f"{path}.{name}" if path else name
+            yield here, name in seen
+            seen.add(name)
+            yield from _field_paths(part, here)
+    elif isinstance(value, list):
+        for place, element in enumerate(value):
+            yield from _field_paths(element, f"{path}[{place}]")
 
 
 def _joined(path: str, rest: str) -> str:

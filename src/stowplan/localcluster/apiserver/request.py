@@ -365,10 +365,11 @@ PLAIN_OBJECTS: Final = ResponseFormat()
 
 
 @lru_cache(maxsize=256)
-def negotiated(accept: str) -> ResponseFormat:
+def negotiated(accept: str, *, tables: bool = True) -> ResponseFormat:
     """The first accepted format that is available. Raises `ApiError` 406 if there is none.
 
-    A client that accepts protobuf and another format gets the other one.
+    `tables`: the resource can be shown as a table; reviews cannot. A client that accepts protobuf and another
+    format gets the other one.
     """
     if not accept or accept == JSON:
         return PLAIN_OBJECTS
@@ -381,6 +382,8 @@ def negotiated(accept: str) -> ResponseFormat:
         given = dict(parameter.partition("=")[::2] for parameter in parameters)
         form = given.get("as", OBJECT)
         if form != OBJECT and (form, given.get("g", ""), given.get("v", "")) not in _FORMATS:
+            continue
+        if form == TABLE and not tables:
             continue
         offered = ResponseFormat(form, given["v"] if form else "", media)
         if media != PROTOBUF:

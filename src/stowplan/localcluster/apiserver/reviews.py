@@ -12,7 +12,7 @@ from stowplan.api.meta import timestamp
 from stowplan.api.requests import Json
 from stowplan.localcluster.apiserver.bodies import as_json, decode_object, read_body
 from stowplan.localcluster.apiserver.discovery import REVIEW_KINDS
-from stowplan.localcluster.apiserver.request import RequestOptions, write_context
+from stowplan.localcluster.apiserver.request import RequestOptions, negotiated, write_context
 from stowplan.localcluster.apiserver.responses import json_response
 from stowplan.localcluster.apiserver.tokenrequests import managed_by
 from stowplan.localcluster.auth.authentication import Authenticator
@@ -54,6 +54,7 @@ class Reviews:
         query: Mapping[str, str],
         user: User,
     ) -> web.Response:
+        negotiated(request.headers.get("Accept", ""), tables=False)
         text = as_json(await read_body(request), request.content_type)
         data = decode_object(resource, text, query.get("fieldValidation", "")).data
         if not isinstance(data, dict):

@@ -10,6 +10,7 @@ from stowplan.api.fielderrors import child
 from stowplan.api.requests import Json
 from stowplan.localcluster.customresources.structural import ABSENT, META_FIELDS, StructuralSchema
 from stowplan.localcluster.schema import the_schema, unknown_fields
+from stowplan.localcluster.schema.goform import as_written
 
 
 def set_defaults(schema: StructuralSchema, value: Any) -> None:
@@ -114,12 +115,18 @@ def _is_embedded(schema: StructuralSchema | None) -> bool:
 
 
 def prune_metadata(obj: Json, path: str = "") -> list[str]:
-    """Take out fields that no metadata has; gives back their paths."""
+    """Take out fields that no metadata has; gives back their paths.
+
+    What stays is in Go's form, like the metadata of built-in kinds: without empty labels and annotations.
+    """
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict):
         return []
     here = child(path, "metadata")
-    return [f"{here}.{name}" for name in unknown_fields(the_schema().types["meta.v1.ObjectMeta"], metadata)]
+    type_ = the_schema().types["meta.v1.ObjectMeta"]
+    unknown = [f"{here}.{name}" for name in unknown_fields(type_, metadata)]
+    obj["metadata"] = as_written(type_, metadata)
+    return unknown
 
 
 def prune_embedded(schema: StructuralSchema, value: Any, path: str = "") -> list[str]:

@@ -4,8 +4,10 @@ Whoever accepts JSON besides gets JSON: protobuf is written only for those who a
 """
 
 import base64
+import struct
 from collections.abc import Generator, Iterator
 from functools import cache
+from math import isfinite
 from typing import Any, Final
 
 import msgspec
@@ -13,12 +15,15 @@ import msgspec
 from stowplan.api.meta import micro_timestamp, seconds_of, timestamp
 from stowplan.api.requests import Json
 from stowplan.gocompat.protowire import length_delimited, varint
+from stowplan.localcluster.schema.strict import form_of
 from stowplan.localcluster.schema.types import Form, SchemaField, TypeDef, the_schema
 
 MAGIC: Final = b"k8s\x00"
 _SIGNED: Final = 1 << 63
 _LAST_TAG: Final = (1 << 32) - 1
 _DEEPEST: Final = 64
+_EXACT: Final = 1e21
+"""From here on Go writes numbers with an exponent."""
 
 
 class ProtobufError(ValueError):
@@ -49,15 +54,22 @@ def decoded(type_: TypeDef, raw: bytes) -> Json:
 
 
 Numbers = dict[int, "SchemaField | Numbers"]
-Raw = int | bytes | None
-"""A value as it is sent: a varint, or bytes. None for a number of fixed size, which no field here has."""
+Raw = int | float | bytes | None
+"""A value as it is sent: a varint, a double, or bytes. None for a number of 32 bits, which no field has."""
+
+
+@cache
+def _fields_of(full_name: str) -> dict[str, SchemaField]:
+    """A type's fields, with the alternatives that are messages of their own in protobuf."""
+    fields = the_schema().types[full_name].fields
+    return {name: field._replace(form=form_of(full_name, field)) for name, field in fields.items()}
 
 
 @cache
 def _numbers(full_name: str) -> Numbers:
     """A type's fields by their numbers; where fields are nested, a map of them."""
     found: Numbers = {}
-    for field in the_schema().types[full_name].fields.values():
+    for field in _fields_of(full_name).values():
         if not field.number:
             continue
         *outer, last = field.number
@@ -139,6 +151,8 @@ def _value(form: Form, value: Raw, depth: int, before: Json | None = None) -> An
     if form.shape == "list":
         assert form.of is not None
         return [_value(form.of, part, depth + 1) for _, part in _fields(_bytes(value))]
+    if form.shape == "or":
+        return _alternative(form, _bytes(value), depth)
     match form.name:
         case "string":
             return _text(value)
@@ -149,6 +163,8 @@ def _value(form: Form, value: Raw, depth: int, before: Json | None = None) -> An
             return number - (1 << 64) if number >= _SIGNED else number
         case "bool":
             return _number(value) != 0
+        case "number":
+            return _fraction(value)
         case "bytes":
             return base64.b64encode(_bytes(value)).decode()
         case "time" | "microtime":
@@ -158,6 +174,38 @@ def _value(form: Form, value: Raw, depth: int, before: Json | None = None) -> An
         case "intstr":
             return _int_or_string(_bytes(value))
     return _anything(form, value)
+
+
+_ALLOWS: Final = 1
+"""Number of the boolean in a schema or boolean. The schema is the other one of the two numbers."""
+
+
+def _alternative(form: Form, raw: bytes, depth: int) -> Any:
+    """A schema, or what a field may have in its place: a boolean, or a list of schemas."""
+    assert form.of is not None
+    allows = False
+    schema: Json | None = None
+    schemas: list[Any] = []
+    of_schema = 2 if form.name == "bool" else 1
+    for number, value in _fields(raw):
+        if number == of_schema:
+            schema = _value(form.of, value, depth, schema)
+        elif form.name == "bool" and number == _ALLOWS:
+            allows = _number(value) != 0
+        elif form.name == "list" and number == 2:
+            schemas.append(_value(form.of, value, depth))
+    if form.name == "bool":
+        return allows if schema is None else schema
+    return schemas or schema
+
+
+def _fraction(value: Raw) -> float | int:
+    """A number as Go writes it in JSON: without a fraction if it has none."""
+    if not isinstance(value, float):
+        raise ProtobufError("expected a number of 64 bits, got something else")
+    if not isfinite(value):
+        raise ProtobufError("a number that JSON does not have")
+    return int(value) if value.is_integer() and abs(value) < _EXACT else value
 
 
 def _time(raw: bytes, *, micro: bool) -> str | None:
@@ -210,8 +258,12 @@ def _fields(raw: bytes) -> Iterator[tuple[int, Raw]]:
             raise ProtobufError(f"unknown wire type {wire}")
         if place + length > end:
             raise ProtobufError("the message ends too early")
-        yield number, raw[place : place + length] if wire == 2 else None
+        part = raw[place : place + length]
         place += length
+        if wire == 2:
+            yield number, part
+        else:
+            yield number, struct.unpack("<d", part)[0] if wire == 1 else None
 
 
 def _varint(raw: bytes, place: int) -> tuple[int, int]:
@@ -309,10 +361,11 @@ def _plain(value: Any) -> int | bytes:
 
 def _written(type_: TypeDef, data: Json) -> bytes:
     """The fields of an object in the order of their numbers."""
+    fields = _fields_of(type_.full_name)
     simple: dict[int, bytes] = {}
     nested: dict[int, dict[int, bytes]] = {}
     for name, value in data.items():
-        field = type_.fields.get(name)
+        field = fields.get(name)
         if field is None or not field.number or value is None:
             continue
         parts = b"".join(_field(field.number[-1], part) for part in _values(field.form, value))
@@ -325,7 +378,7 @@ def _written(type_: TypeDef, data: Json) -> bytes:
     return b"".join(simple[number] for number in sorted(simple))
 
 
-def _values(form: Form, value: Any) -> Iterator[int | bytes]:
+def _values(form: Form, value: Any) -> Iterator[int | float | bytes]:
     """A value as what stands in a message: one part, or one for each element."""
     if form.shape == "list":
         assert form.of is not None
@@ -340,8 +393,21 @@ def _values(form: Form, value: Any) -> Iterator[int | bytes]:
             yield _field(1, str(key).encode()) + _field(2, part)
     elif form.shape == "type":
         yield _written(the_schema().types[form.name], value)
+    elif form.shape == "or":
+        yield _written_alternative(form, value)
     else:
         yield _scalar(form.name, value)
+
+
+def _written_alternative(form: Form, value: Any) -> bytes:
+    assert form.of is not None
+    if isinstance(value, bool):
+        return _field(_ALLOWS, int(value))
+    if form.name == "bool":
+        return _field(_ALLOWS, 1) + _field(2, next(_values(form.of, value)))
+    if isinstance(value, dict):
+        return _field(1, next(_values(form.of, value)))
+    return b"".join(_field(2, next(_values(form.of, element))) for element in value)
 
 
 def _list(form: Form, value: Any) -> bytes:
@@ -349,7 +415,7 @@ def _list(form: Form, value: Any) -> bytes:
     return b"".join(_field(1, part) for element in value for part in _values(form.of, element))
 
 
-def _scalar(name: str, value: Any) -> int | bytes:
+def _scalar(name: str, value: Any) -> int | float | bytes:
     match name:
         case "int" | "long" | "bool":
             return int(value) & ((1 << 64) - 1)
@@ -367,11 +433,13 @@ def _scalar(name: str, value: Any) -> int | bytes:
         case "any":
             return _field(1, msgspec.json.encode(value))
         case "number":
-            raise ProtobufError("a number with a fraction")
+            return float(value)
     return str(value).encode()
 
 
-def _field(number: int, value: int | bytes) -> bytes:
+def _field(number: int, value: int | float | bytes) -> bytes:
     if isinstance(value, int):
         return varint(number << 3) + varint(value)
+    if isinstance(value, float):
+        return varint(number << 3 | 1) + struct.pack("<d", value)
     return length_delimited(number, value)

@@ -46,7 +46,7 @@ def struct_of(full_name: str) -> type[msgspec.Struct]:
     found: TypeDef = the_schema().types[full_name]
     _being_made.add(full_name)
     fields = [
-        (f"f{i}", _python(_form_of(full_name, field)) | None, None)
+        (f"f{i}", _python(form_of(full_name, field)) | None, None)
         for i, field in enumerate(found.fields.values())
     ]
     _being_made.remove(full_name)
@@ -70,7 +70,8 @@ _SCHEMA_FIELDS: Final = {
 """Fields of schemas that hold a schema or something else."""
 
 
-def _form_of(full_name: str, field: SchemaField) -> Form:
+def form_of(full_name: str, field: SchemaField) -> Form:
+    """The form of a field of a type, with the alternatives that a schema may have."""
     return _SCHEMA_FIELDS.get(field.name, field.form) if full_name == SCHEMA else field.form
 
 
@@ -134,7 +135,7 @@ def _unknown(form: Form, data: Any, path: str) -> Iterator[str]:
             del data[key]
             yield f"{path}.{key}" if path else key
         for key, value in data.items():
-            inner = _form_of(form.name, fields[key])
+            inner = form_of(form.name, fields[key])
             yield from _unknown(inner, value, f"{path}.{key}" if path else key)
     elif form.shape == "or":
         assert form.of is not None
@@ -199,7 +200,7 @@ def _texts(form: Form, data: Any) -> Iterator[tuple[str, str]]:
         fields = the_schema().types[form.name].fields
         for key, value in data.items():
             if key in fields:
-                yield from _texts(_form_of(form.name, fields[key]), value)
+                yield from _texts(form_of(form.name, fields[key]), value)
     elif form.of is not None and isinstance(data, list | dict):
         for value in data.values() if isinstance(data, dict) else data:
             yield from _texts(form.of, value)
@@ -233,7 +234,7 @@ def _field_at(type_: TypeDef, place: str) -> tuple[str, str, str]:
             struct = found.name
             names.append(step[1])
             field = found.fields.get(step[1])
-            form = Form("plain", "any") if field is None else _form_of(form.name, field)
+            form = Form("plain", "any") if field is None else form_of(form.name, field)
         elif form.of is not None:
             form = form.of
     return struct, ".".join(names), _go_type(form)

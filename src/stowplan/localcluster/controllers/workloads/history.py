@@ -6,6 +6,8 @@ StatefulSets and DaemonSets label them differently: `hash_label` says how.
 from collections.abc import Collection, Sequence
 from typing import Final
 
+import msgspec
+
 from stowplan.api.catalogue import CONTROLLER_REVISIONS, Resource
 from stowplan.api.labels import Selector
 from stowplan.api.requests import Json
@@ -53,7 +55,8 @@ def new_revision(resource: Resource, owner: Json, number: int, collisions: int, 
             "annotations": annotations_of(owner),
             "ownerReferences": [controller_reference(resource, owner)],
         },
-        "data": data,
+        # Go writes the keys of a map in order, and clients compare the bytes with their own.
+        "data": msgspec.json.decode(msgspec.json.encode(data, order="deterministic")),
         "revision": number,
     }
 
