@@ -1,21 +1,22 @@
 """Layers of workloads over the API: the document of the command line, with the rights of the viewer."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from scheduler.live_scheduler import World, live
-from stowplan.api.catalogue import DEPLOYMENTS, EVENTS, NAMESPACES, REPLICA_SETS
+from stowplan.api.catalogue import DEPLOYMENTS, EVENTS, JOBS, NAMESPACES, PODS, REPLICA_SETS
 from stowplan.explain.web import Inspection, Routes
 from stowplan.explain.web.access import EVERYTHING, Viewer
 
-TEMPLATE = {
-    "metadata": {"labels": {"app": "web"}},
-    "spec": {"containers": [{"name": "main", "image": "app"}]},
-}
+CONTAINERS = {"containers": [{"name": "main", "image": "app"}]}
+TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": CONTAINERS}
 
 
-async def told(world: World, path: str, viewer: Viewer = EVERYTHING) -> Any:
+async def told(
+    world: World, path: str, viewer: Viewer = EVERYTHING, query: Mapping[str, str] | None = None
+) -> Any:
     inspection = Inspection(lambda: world.scheduler, cluster="a test", release="1.37")
-    answer = await Routes(inspection, dict).answer(f"/stowplan/v1/{path}", {}, viewer)
+    answer = await Routes(inspection, dict).answer(f"/stowplan/v1/{path}", query or {}, viewer)
     return answer.document.document() if answer.code == 200 else answer.code
 
 
@@ -107,5 +108,51 @@ def test_rights_that_are_missing_are_told_beside_what_was_found() -> None:
         assert "its controller has said nothing yet" in found["headline"]
         found = await told(world, "pending", Viewer(no_events))
         assert [one for one in found["incomplete"] if one.startswith("pods that cannot be created: events")]
+
+    live(story)
+
+
+def test_workloads_are_found_by_name_where_the_viewer_may_look() -> None:
+    async def story(world: World) -> None:
+        for namespace in ("shop", "team"):
+            refused_deployment(world, namespace)
+        everything = await told(world, "workloads")
+        # The ReplicaSets belong to the Deployments.
+        assert [(one["kind"], one["workload"]) for one in everything["items"]] == [
+            ("Deployment", "shop/web"),
+            ("Deployment", "team/web"),
+        ]
+        assert [one["workload"] for one in (await told(world, "workloads", may_read("team")))["items"]] == [
+            "team/web"
+        ]
+        assert (await told(world, "workloads", query={"search": "SHOP/w"}))["total"] == 1
+        assert await told(world, "workloads", query={"limit": "x"}) == 400
+
+    live(story)
+
+
+def test_a_failed_job_is_judged_by_pods_that_schedulers_do_not_watch() -> None:
+    async def story(world: World) -> None:
+        world.store.create(NAMESPACES, {"metadata": {"name": "shop"}})
+        spec = {"backoffLimit": 0, "template": {"spec": {**CONTAINERS, "restartPolicy": "Never"}}}
+        failed = {
+            "type": "Failed",
+            "status": "True",
+            "reason": "BackoffLimitExceeded",
+            "message": "too often",
+        }
+        job = {"metadata": {"name": "report", "namespace": "shop"}, "spec": spec}
+        made = world.store.create(JOBS, job)
+        made = {**made, "status": {"failed": 1, "conditions": [failed]}}
+        world.store.update(JOBS, made, subresource="status")
+        owner = [
+            {"apiVersion": "batch/v1", "kind": "Job", "name": "report", "uid": "report", "controller": True}
+        ]
+        metadata = {"name": "report-1", "namespace": "shop", "ownerReferences": owner}
+        ended = world.store.create(PODS, {"metadata": metadata, "spec": CONTAINERS})
+        world.store.update(PODS, {**ended, "status": {"phase": "Failed"}}, subresource="status")
+        found = await told(world, "jobs/shop/report")
+        assert found["failed"] == 1
+        assert "kubectl logs -n shop report-1" in found["remedy"]
 
     live(story)

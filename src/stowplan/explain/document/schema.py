@@ -21,7 +21,7 @@ from stowplan.explain.document.past import AttentionDocument, MomentDocument
 from stowplan.explain.document.pending import PendingDocument
 from stowplan.explain.document.pod import PodDocument, SchedulingDocument
 from stowplan.explain.document.queue import Board, CostsDocument, DecisionsDocument, QueueDocument
-from stowplan.explain.document.workload import WorkloadDocument
+from stowplan.explain.document.workload import WorkloadDocument, WorkloadsDocument
 
 Explained = PodDocument | GroupDocument | WorkloadDocument
 """The answer to a question about a pod, a group or a workload."""
@@ -54,6 +54,7 @@ DOCUMENTS: Final = (
     ObjectDocument,
     AttentionDocument,
     MomentDocument,
+    WorkloadsDocument,
 )
 """All documents; the field `document` of their JSON tells them apart."""
 

@@ -67,3 +67,17 @@ class WorkloadDocument(Part, frozen=True, kw_only=True, tag_field="document", ta
     def stopped(self) -> Stage | None:
         """The layer that does not go on."""
         return next((stage for stage in self.stages if stage.state == "stopped"), None)
+
+
+class WorkloadLine(Part, frozen=True):
+    """A workload as one line of a list."""
+
+    workload: str
+    kind: str
+
+
+class WorkloadsDocument(Part, frozen=True, tag_field="document", tag="workloads"):
+    """Workloads that were searched for, and how many were found."""
+
+    items: tuple[WorkloadLine, ...] = ()
+    total: int = 0

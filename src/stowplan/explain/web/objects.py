@@ -47,6 +47,12 @@ async def object_document(
 
 
 def _owner(metadata: dict[str, Any]) -> str:
+    """The controller; of the ReplicaSet of a pod the Deployment, by the hash in its name."""
     owners = metadata.get("ownerReferences") or ()
     owner = next((one for one in owners if one.get("controller")), None)
-    return "" if owner is None else f"{owner['kind'].lower()}/{owner['name']}"
+    if owner is None:
+        return ""
+    end = f"-{(metadata.get('labels') or {}).get('pod-template-hash', '')}"
+    if owner["kind"] == "ReplicaSet" and len(end) > 1 and owner["name"].endswith(end):
+        return f"deployment/{owner['name'].removesuffix(end)}"
+    return f"{owner['kind'].lower()}/{owner['name']}"

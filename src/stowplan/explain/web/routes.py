@@ -13,7 +13,7 @@ from stowplan.explain.web.documents import MOST_PODS, Inspection
 from stowplan.explain.web.objects import object_document
 from stowplan.explain.web.redaction import namespaces_in, redacted
 from stowplan.explain.web.workloads import KINDS as WORKLOADS
-from stowplan.explain.web.workloads import workload
+from stowplan.explain.web.workloads import WorkloadNames, workload
 
 PREFIX: Final = "/stowplan/v1"
 STATES: Final = ("", "placed", "waiting")
@@ -38,11 +38,13 @@ class Routes:
     def __init__(self, inspection: Inspection, config: Config) -> None:
         self.inspection = inspection
         self._config = config
+        self._workload_names = WorkloadNames(inspection)
         self._fixed: Mapping[str, _Route] = {
             "": self._overview,
             "nodes": self._nodes,
             "pods": self._pods,
             "podgroups": self._groups,
+            "workloads": self._workloads,
             "attention": self._attention,
             "pending": self._pending,
             "queue": self._queue,
@@ -152,6 +154,9 @@ class Routes:
         return self.inspection.groups(
             await self._visible(viewer, query), query.get("search", ""), _limit(query)
         )
+
+    async def _workloads(self, viewer: Viewer, query: Query) -> Any:
+        return await self._workload_names.found(viewer, query.get("search", ""), _limit(query))
 
     async def _visible(self, viewer: Viewer, query: Query) -> frozenset[str]:
         """The namespaces that a list may be of: all that may be seen, or the one that is asked for."""

@@ -46,6 +46,7 @@ export const groupPath = (id) => {
   const [kind, ...rest] = id.split("/");
   return `/${kind}s/${rest.map(encodeURIComponent).join("/")}`;
 };
+export const workloadPath = (kind, key) => `/${kind}s/${key.split("/").map(encodeURIComponent).join("/")}`;
 export const nodePath = (name) => `/nodes/${encodeURIComponent(name)}`;
 
 // Listeners by event name. `lost` and `back` say whether the server is heard, `ended` that the session is over.

@@ -12,9 +12,17 @@ import { pending } from "./pending.js";
 import { pod } from "./pod.js";
 import { queue } from "./queue.js";
 import { search } from "./search.js";
+import { workload } from "./workload.js";
 
 const PLACES = { cluster, pending, groups, queue, decisions };
-const DETAILS = { pod, node, podgroup: group, compositepodgroup: group };
+const WORKLOADS = ["deployment", "replicaset", "statefulset", "daemonset", "job", "cronjob"];
+const DETAILS = {
+  pod,
+  node,
+  podgroup: group,
+  compositepodgroup: group,
+  ...Object.fromEntries(WORKLOADS.map((kind) => [kind, workload])),
+};
 const TITLES = {
   cluster: "Cluster",
   pending: "Pending",
@@ -22,6 +30,8 @@ const TITLES = {
   queue: "Queue",
   decisions: "Decisions",
 };
+
+const EVERY = 10000; // milliseconds between two drawings of a workload
 
 const place = document.getElementById("place");
 const beside = document.getElementById("beside");
@@ -122,6 +132,7 @@ async function details(detail) {
 const titleOf = (part) => part.firstElementChild?.textContent.replace(/\d+/g, "") ?? "";
 const folds = new Map(); // by title: true if somebody unfolded the part, false if folded
 beside.addEventListener("toggle", (event) => folds.set(titleOf(event.target), event.target.open), true);
+let drawnAt = 0;
 let drawing = false;
 let again = false;
 async function refresh() {
@@ -145,8 +156,13 @@ async function refresh() {
   setTimeout(refresh, 1000);
 }
 stream.on("about", refresh);
+// The stream says nothing about workloads: the scheduler does not watch them all.
+stream.on("hello", () => {
+  if (WORKLOADS.includes(detailed.split("/")[0]) && Date.now() - drawnAt > EVERY) refresh();
+});
 
 async function draw(inner, kind, name) {
+  drawnAt = Date.now();
   await shown(inner, () => DETAILS[kind](inner, { kind, name, open, close }), {
     failed: (message) =>
       show(

@@ -4,6 +4,8 @@ import { get, groupPath } from "./api.js";
 import { funnel } from "./charts.js";
 import { age, el, empty, middle, number, plural, real, redraw, show, table } from "./dom.js";
 import { following } from "./follow.js";
+import { raw } from "./object.js";
+import { remedies } from "./remedies.js";
 import { Tiles } from "./tiles.js";
 
 const MOST_TRIED = 20; // of how many waiting groups the list says how many members would fit
@@ -132,6 +134,7 @@ export async function group(place, { kind, name, open, close }) {
       el("button", { onclick: close, "aria-label": "Close" }, "Close"),
     ),
     el("p", { class: "headline" }, found.headline),
+    waits && helped(found, open),
     el(
       "p",
       { class: "quiet" },
@@ -164,20 +167,20 @@ export async function group(place, { kind, name, open, close }) {
       ),
     ],
     waits && found.stoppedBy && stop(found.stoppedBy, open),
-    waits &&
-      found.changes.length > 0 && [
-        el("h2", {}, "Any one of these would place it (each tried on this state)"),
-        table(
-          ["change", "then"],
-          found.changes.map((change) => ({ cells: [change.text, change.outcome] })),
-          { caption: "Changes that would place the group" },
-        ),
-      ],
     waits && found.preemption && preemption(found.preemption, open),
     waits && found.message && [el("h2", {}, "The scheduler says"), el("p", {}, found.message)],
     memberList(found, open),
     raw(found),
   );
+}
+
+// What helps: first, with the commands.
+function helped(found, open) {
+  if (!found.changes.length) return found.remedy && el("p", {}, `Helped by: ${found.remedy}`);
+  return [
+    el("h2", {}, "Any one of these would place it (each tried on this state)"),
+    remedies(found.changes, { open }),
+  ];
 }
 
 function members(found) {
@@ -372,13 +375,4 @@ function memberList(found, open) {
     el("summary", {}, `Members (${number(found.pods)})`),
     table(["pod", "node"], rows, { caption: "Members" }),
   );
-}
-
-function raw(found) {
-  const place = el("details", {}, el("summary", { class: "quiet" }, "Raw JSON"));
-  place.addEventListener("toggle", () => {
-    if (place.open && place.children.length === 1)
-      place.append(el("pre", {}, JSON.stringify(found, null, 2)));
-  });
-  return place;
 }

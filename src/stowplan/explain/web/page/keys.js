@@ -3,7 +3,7 @@
 import { el, table } from "./dom.js";
 
 const KEYS = [
-  ["/", "search pods, groups, nodes, labels, causes"],
+  ["/", "search pods, workloads, groups, nodes, labels, causes"],
   ["1 to 5", "Cluster, Pending, Groups, Queue, Decisions"],
   ["j k", "next and previous line"],
   ["Enter", "open what is selected"],

@@ -61,7 +61,7 @@ export async function node(place, { name, open, close }) {
           { numeric: [1] },
         )
       : el("p", { class: "quiet" }, "None."),
-    objectOf(nodePath(name)),
+    objectOf(nodePath(name), open),
     el("h2", {}, "Labels"),
     table(
       ["key", "value"],

@@ -1,15 +1,17 @@
-// A pod or node as the API server has it: owner, requests, events and YAML, loaded when somebody unfolds it.
+// A pod or node as the API server has it: owner, requests, events and YAML, loaded when somebody unfolds it; and
+// any document as JSON.
 
 import { get } from "./api.js";
 import { age, el, number, show, table } from "./dom.js";
 
-export function objectOf(path) {
+// `open` leads to its owner.
+export function objectOf(path, open) {
   const box = el("div");
   const place = el("details", {}, el("summary", {}, "Owner, requests, events, YAML"), box);
   place.addEventListener("toggle", async () => {
     if (!place.open || box.hasChildNodes()) return;
     try {
-      show(box, parts(await get(`${path}/object`)));
+      show(box, parts(await get(`${path}/object`), open));
     } catch (error) {
       show(box, el("p", { class: "quiet" }, error.message));
     }
@@ -17,7 +19,7 @@ export function objectOf(path) {
   return place;
 }
 
-function parts(found) {
+function parts(found, open) {
   const requests = Object.entries(found.requests).map(([resource, amount]) => `${amount} ${resource}`);
   const events = found.events.map((one) => ({
     cells: [
@@ -28,11 +30,30 @@ function parts(found) {
     ],
   }));
   return [
-    found.owner && el("p", {}, `Owner: ${found.owner}`),
+    found.owner && el("p", {}, "Owner: ", ownerOf(found, open)),
     requests.length > 0 && el("p", {}, `Requests: ${requests.join(", ")}`),
     found.incomplete.map((line) => el("p", { class: "incomplete" }, `incomplete: ${line}`)),
     events.length > 0 && table(["seen", "reason", "message", "by"], events, { caption: "Events" }),
     !events.length && !found.incomplete.length && el("p", { class: "quiet" }, "No events."),
     el("pre", {}, found.yaml),
   ];
+}
+
+// The workload above a pod; controllers of other kinds are only named.
+const WORKLOADS = ["deployment", "replicaset", "statefulset", "daemonset", "job", "cronjob"];
+function ownerOf(found, open) {
+  const [kind, name] = found.owner.split("/");
+  if (!WORKLOADS.includes(kind)) return found.owner;
+  const key = `${found.name.split("/")[0]}/${name}`;
+  return el("button", { class: "plain", onclick: () => open(kind, key) }, found.owner);
+}
+
+// A document as it came.
+export function raw(found) {
+  const place = el("details", {}, el("summary", { class: "quiet" }, "Raw JSON"));
+  place.addEventListener("toggle", () => {
+    if (place.open && place.children.length === 1)
+      place.append(el("pre", {}, JSON.stringify(found, null, 2)));
+  });
+  return place;
 }

@@ -1,6 +1,6 @@
 // Pending: causes, not pods. A row opens in place: what helps first, then the pods.
 
-import { get } from "./api.js";
+import { get, groupPath, podPath, workloadPath } from "./api.js";
 import { age, el, empty, middle, number, plural, redraw } from "./dom.js";
 import { following } from "./follow.js";
 import { remedies } from "./remedies.js";
@@ -11,6 +11,7 @@ const PARTS = [
   ["On a node and not running", "notStarted"],
   ["Not created", "notCreated"],
 ];
+const ASK_AGAIN = 10000; // milliseconds for which the changes of an open cause are kept
 const SHOWN = 100; // pods of a cause that are listed at first
 
 export async function pending(place, { stream, open, choose, query }) {
@@ -21,6 +22,7 @@ export async function pending(place, { stream, open, choose, query }) {
     all: new Set(), // causes of which all pods are listed
     found: null,
     lines: new Map(),
+    offered: new Map(), // by cause that has no explanation: the changes that its details offer
   };
   const list = el("div");
   const heading = el("h1", {}, "Pending");
@@ -155,13 +157,38 @@ function rowOf(cause, state, open, draw) {
   return el("li", { class: isOpen ? "open" : null }, line, isOpen && body(cause, state, open, draw));
 }
 
+// Details of a cause that is not explained here: of a group, a workload or a gated pod.
+function detailsOf(cause) {
+  if (cause.group) return groupPath(`${cause.group.kind.toLowerCase()}/${cause.group.group}`);
+  if (cause.workload) return workloadPath(cause.workload.split("/")[0], cause.name);
+  return cause.pods.length > 0 && podPath(cause.pods[0]);
+}
+
+function changesOf(cause, state, draw) {
+  if (cause.explanation) return cause.explanation.changes;
+  const path = detailsOf(cause);
+  const before = state.offered.get(cause.name) ?? { changes: [], asked: 0 };
+  if (path && Date.now() - before.asked > ASK_AGAIN) {
+    state.offered.set(cause.name, { ...before, asked: Date.now() });
+    get(path)
+      .then((found) => {
+        state.offered.set(cause.name, { changes: found.changes, asked: Date.now() });
+        if (JSON.stringify(found.changes) !== JSON.stringify(before.changes)) draw();
+      })
+      .catch(() => {}); // the row says in a sentence what helps
+  }
+  return before.changes;
+}
+
 function body(cause, state, open, draw) {
-  const changes = cause.explanation?.changes ?? [];
+  const changes = changesOf(cause, state, draw);
   const first = cause.pods[0];
   const map = first && !cause.group && cause.explanation?.funnel.length > 0;
   const opened = cause.group
     ? () => open(cause.group.kind.toLowerCase(), cause.group.group)
-    : first && (() => open("pod", first));
+    : cause.workload
+      ? () => open(cause.workload.split("/")[0], cause.name)
+      : first && (() => open("pod", first));
   return el(
     "div",
     { class: "cause" },
@@ -169,7 +196,12 @@ function body(cause, state, open, draw) {
     el(
       "p",
       {},
-      opened && el("button", { onclick: opened }, cause.group ? "Explain the group" : "Explain"),
+      opened &&
+        el(
+          "button",
+          { onclick: opened },
+          cause.group ? "Explain the group" : cause.workload ? "Explain the workload" : "Explain",
+        ),
       " ",
       map &&
         el(

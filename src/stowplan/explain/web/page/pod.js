@@ -3,8 +3,8 @@
 import { get, podPath } from "./api.js";
 import { funnel, stackedBars } from "./charts.js";
 import { age, colour, el, middle, number, plural, show, table } from "./dom.js";
-import { objectOf } from "./object.js";
-import { remedies } from "./remedies.js";
+import { objectOf, raw } from "./object.js";
+import { remedies, stages } from "./remedies.js";
 
 export async function pod(place, { name, open, close }) {
   if (!place.hasChildNodes()) show(place, el("p", { class: "quiet" }, `Explaining ${name}…`));
@@ -20,7 +20,7 @@ export async function pod(place, { name, open, close }) {
     el("p", { class: "headline" }, found.headline),
     found.incomplete.map((line) => el("p", { class: "incomplete" }, `incomplete: ${line}`)),
     helped(found, open),
-    stages(found),
+    stages(found.stages),
     el("p", { class: "quiet" }, [...found.situation, ...facts(found)].join(" · ")),
     where(found, open),
     found.notes.map((note) => el("p", {}, [note.about, note.text].filter(Boolean).join(": "))),
@@ -53,7 +53,8 @@ export async function pod(place, { name, open, close }) {
         found.evicted.by,
       ),
     found.wakes.length > 0 && [el("h2", {}, "Wakes it"), wakes(found)],
-    found.state !== "gone" && objectOf(podPath(name)),
+    found.state !== "gone" && objectOf(podPath(name), open),
+    el("h2", {}, "Everything"),
     raw(found),
   );
 }
@@ -100,16 +101,6 @@ function closest(found, open) {
   const heading = "Closest: only one thing in the way";
   if (!found.groupsOfNodes.length) return [el("h2", {}, heading), nearMisses(found, open)];
   return el("details", {}, el("summary", { class: "quiet" }, heading), nearMisses(found, open));
-}
-
-// The layers from a wish to running containers, up to the one that stops the pod.
-function stages(found) {
-  if (!found.stages.length) return null;
-  return el(
-    "ol",
-    { class: "stages", "aria-label": "How far it came" },
-    found.stages.map((one) => el("li", { class: one.state, title: one.text ?? "" }, one.name)),
-  );
 }
 
 function facts(found) {
@@ -328,13 +319,4 @@ function timeLine(attempts) {
       el("span", {}, "now"),
     ),
   );
-}
-
-function raw(found) {
-  const place = el("details", {}, el("summary", { class: "quiet" }, "Raw JSON"));
-  place.addEventListener("toggle", () => {
-    if (place.open && place.children.length === 1)
-      place.append(el("pre", {}, JSON.stringify(found, null, 2)));
-  });
-  return el("div", {}, el("h2", {}, "Everything"), place);
 }

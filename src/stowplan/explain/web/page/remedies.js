@@ -21,6 +21,16 @@ export function command(text) {
   return el("div", { class: "command" }, code, button);
 }
 
+// The layers from a wish to running containers, up to the one that stops a pod or a workload.
+export function stages(passed) {
+  if (!passed.length) return null;
+  return el(
+    "ol",
+    { class: "stages", "aria-label": "How far it came" },
+    passed.map((one) => el("li", { class: one.state, title: one.text ?? "" }, one.name)),
+  );
+}
+
 // `map` is where "Show on the map" leads; the changes are in the order in which people would try them.
 export function remedies(changes, { most = changes.length, open = null } = {}) {
   const items = changes

@@ -1,4 +1,4 @@
-// The search field: pods by name, label, node or cause, groups and nodes by name, nodes by label.
+// The search field: pods by name, label, node or cause, groups, workloads and nodes by name, nodes by label.
 
 import { get } from "./api.js";
 import { el, plural, show } from "./dom.js";
@@ -25,11 +25,12 @@ export function search({ stream, open, group }) {
     }
     const asking = encodeURIComponent(text);
     nodes ??= get("/nodes").catch(() => ({ names: [], keys: [], labels: {} }));
-    const [pods, groups, known] = await Promise.all([
+    const [pods, groups, workloads, known] = await Promise.all([
       get(`/pods?limit=12&search=${asking}`),
       get(`/podgroups?limit=6&search=${asking}`),
+      get(`/workloads?limit=6&search=${asking}`),
       nodes,
-    ]).catch((error) => [null, null, error.message]);
+    ]).catch((error) => [null, null, null, error.message]);
     if (number !== asked) return;
     if (pods === null) return list([], known);
     list([
@@ -37,6 +38,11 @@ export function search({ stream, open, group }) {
         one.group,
         `group, ${one.state}`,
         () => open(one.kind.toLowerCase(), one.group),
+      ]),
+      ...workloads.items.map((one) => [
+        one.workload,
+        one.kind,
+        () => open(one.kind.toLowerCase(), one.workload),
       ]),
       ...pods.items.map((one) => [one.pod, one.node || one.state, () => open("pod", one.pod)]),
       ...labels(known, text).map(([key, value, count]) => [
