@@ -143,7 +143,7 @@ def test_errors_are_told_in_upstreams_words(expression: str, error: str) -> None
     ("expression", "where", "message"),
     [
         ("true &", "1:6", "Syntax error: token recognition error at: '&'"),
-        ("(true", "1:6", "Syntax error: mismatched input '<EOF>' expecting ')'"),
+        ("(true", "1:6", "Syntax error: missing ')' at '<EOF>'"),
         ("true true", "1:6", "Syntax error: extraneous input 'true' expecting <EOF>"),
         ("true\n  && x", "2:6", "undeclared reference to 'x' (in container '')"),
         ("device.nothing == 1", "1:7", "undefined field 'nothing'"),

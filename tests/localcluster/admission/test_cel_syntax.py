@@ -47,7 +47,7 @@ def test_what_is_right_is_accepted(expression: str) -> None:
         ),
         (
             "(a",
-            "compilation failed: ERROR: <input>:1:3: Syntax error: mismatched input '<EOF>' expecting ')'",
+            "compilation failed: ERROR: <input>:1:3: Syntax error: missing ')' at '<EOF>'",
         ),
         ("a b", "compilation failed: ERROR: <input>:1:3: Syntax error: extraneous input 'b' expecting <EOF>"),
         (

@@ -6,7 +6,7 @@ The results are kept per node: the type, the overloads of a call, the constant a
 from collections.abc import Callable
 from collections.abc import Mapping as ReadOnly
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from stowplan.api.cel import types, values
 from stowplan.api.cel.declarations import TYPE_NAMES, Overload
@@ -28,13 +28,27 @@ from stowplan.api.cel.types import Mapping, Type
 from stowplan.gocompat import regexps
 
 
+class FieldTypes(Protocol):
+    """The types of the fields of a struct, by name."""
+
+    def get(self, name: str, /) -> Type | None: ...
+
+
+MadeType = Callable[[str], FieldTypes | None]
+"""The fields of a type that expressions may make, by its name; None for a name that is no such type."""
+
+
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The environment of an expression: functions, variables, and the fields of struct types."""
+    """The environment of an expression: functions, variables, and the fields of struct types.
+
+    A variable may have a dotted name (`authorizer.requestResource`). `makes`: types for `Name{field: value}`.
+    """
 
     functions: ReadOnly[str, tuple[Overload, ...]]
     variables: ReadOnly[str, Type]
-    fields: ReadOnly[str, ReadOnly[str, Type]]
+    fields: ReadOnly[str, FieldTypes]
+    makes: MadeType = lambda name: None
 
 
 @dataclass(slots=True)
@@ -45,6 +59,8 @@ class Checked:
     types: dict[int, Type] = field(default_factory=dict)
     overloads: dict[int, tuple[Overload, ...]] = field(default_factory=dict)
     constants: dict[int, Type] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
+    """Selections that are dotted names of variables."""
 
     def type(self, node: SyntaxNode) -> Type:
         return self.types[id(node)]
@@ -90,8 +106,7 @@ class _Checker:
             case Comprehension():
                 self._comprehension(node)
             case StructNode():
-                self._wrong(node, f"undeclared reference to '{node.name}' (in container '')")
-                self._set(node, types.ERROR)
+                self._struct(node)
 
     def _set(self, node: SyntaxNode, known: Type) -> None:
         self.checked.types[id(node)] = known
@@ -138,8 +153,37 @@ class _Checker:
             self.checked.constants[id(node)] = TYPE_NAMES[name]
             self._set(node, types.type_of(TYPE_NAMES[name]))
             return
+        if name is not None and not node.test and self._is_variable(name):
+            self.checked.names[id(node)] = name.removeprefix(".")
+            self._set(node, self._environment.variables[name.removeprefix(".")])
+            return
         result = self._field(node, node.operand, node.field, optional=False)
         self._set(node, types.BOOL if node.test else self.mapping.substitute(result))
+
+    def _is_variable(self, name: str) -> bool:
+        """True for the dotted name of a variable that no loop variable hides."""
+        if name.removeprefix(".") not in self._environment.variables:
+            return False
+        root = name.partition(".")[0]
+        return not any(root in scope for scope in self._scopes)
+
+    def _struct(self, node: StructNode) -> None:
+        """A value that the expression makes: each field must have the type that is declared."""
+        fields = self._environment.makes(node.name)
+        if fields is None:
+            self._wrong(node, f"undeclared reference to '{node.name}' (in container '')")
+            self._set(node, types.ERROR)
+            return
+        self._set(node, Type("struct", node.name))
+        for offset, name, value, optional in node.fields:
+            self.check(value)
+            given = self._inside(value, optional=optional)
+            wanted = fields.get(name)
+            if wanted is None:
+                self.issues.append(Issue(offset, f"undefined field '{name}'"))
+            elif not self._assignable(wanted, given):
+                text = f"expected type of field '{name}' is '{wanted.described()}' but provided type is"
+                self.issues.append(Issue(offset, f"{text} '{given.described()}'"))
 
     def _field(self, node: SyntaxNode, operand: SyntaxNode, name: str, *, optional: bool) -> Type:
         self.check(operand)
@@ -148,9 +192,11 @@ class _Checker:
         if target.kind == "map":
             result = target.params[1]
         elif target.kind == "struct":
-            known = self._environment.fields.get(target.name, {}).get(name)
+            fields = self._environment.fields.get(target.name)
+            fields = self._environment.makes(target.name) if fields is None else fields
+            known = None if fields is None else fields.get(name)
             if known is None:
-                missing = target.name not in self._environment.fields
+                missing = fields is None
                 what = f"unexpected failed resolution of '{target.name}'" if missing else ""
                 self._wrong(node, what or f"undefined field '{name}'")
             result = known or types.ERROR

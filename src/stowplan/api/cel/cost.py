@@ -17,6 +17,9 @@ MAX: Final = 2**64 - 1
 
 LIST_COST: Final = 10
 MAP_COST: Final = 30
+STRUCT_COST: Final = 40
+CHECK_COST: Final = 350_000
+"""An authorization check: an expression can afford two."""
 STRING_FACTOR: Final = 0.1
 PATTERN_FACTOR: Final = 0.25
 
@@ -51,13 +54,15 @@ NOMINAL: Final = frozenset(
         "getPort",
         "getEscapedPath",
         "getQuery",
+        *("serviceAccount", "path", "group", "resource", "subresource", "namespace", "name", "allowed"),
+        *("reason", "error", "errored"),
     ]
 )
 TRAVERSING: Final = frozenset(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"))
 PARSING: Final = frozenset(
     ("cidr", "isIP", "isCIDR", "ip", "quantity", "isQuantity", "semver", "isSemver", "url")
 )
-TRANSFORMING: Final = frozenset(("lowerAscii", "upperAscii", "substring", "trim"))
+TRANSFORMING: Final = frozenset(("lowerAscii", "upperAscii", "substring", "trim", "jsonpatch.escapeKey"))
 EQUALITY: Final = frozenset(("equals", "not_equals"))
 COMPARING: Final = frozenset(
     f"{name}_{kind}"
@@ -115,6 +120,10 @@ def actual(function: str, overload: str, release: CostRelease) -> Actual | int:
         return lambda args, _: 1 + int(float(values.cost_size(args[0]) * values.cost_size(args[1])) * factor)
     if overload == "cidr_ip" or function in NOMINAL:
         return 1
+    if function == "check":
+        return CHECK_COST
+    if function in ("fieldSelector", "labelSelector"):
+        return lambda args, _: selector_cost(values.cost_size(args[1]))
     if function in TRAVERSING or (function == "includes" and release.includes_traverses):
         return lambda args, _: _traversed(args[0])
     if function in PARSING or function in TRANSFORMING:
@@ -131,6 +140,13 @@ def actual(function: str, overload: str, release: CostRelease) -> Actual | int:
     if overload in EQUALITY or overload in COMPARING:
         return _smaller
     return _ACTUAL.get(overload, 1)
+
+
+def selector_cost(length: int) -> int:
+    """Cost of parsing a selector: its text, and a list of as many requirements as can be in it."""
+    requirements = math.ceil(length * 0.5)
+    text = math.ceil(length * STRING_FACTOR)
+    return LIST_COST + text + math.ceil(requirements * (LIST_COST + STRUCT_COST))
 
 
 def _smaller(args: Sequence[Value], _: Value) -> int:

@@ -42,6 +42,11 @@ _NAMES: Final = {
     "ip": types.IP,
     "cidr": types.CIDR,
     "format": types.FORMAT,
+    "authorizer": types.AUTHORIZER,
+    "pathCheck": types.PATH_CHECK,
+    "groupCheck": types.GROUP_CHECK,
+    "resourceCheck": types.RESOURCE_CHECK,
+    "decision": types.DECISION,
 }
 
 _TABLE: Final = """
@@ -235,6 +240,21 @@ prefixLength cidr_prefix_length cidr.() int
 masked cidr_masked cidr.() cidr
 validate format-validate format.(string) optional(list(string))
 format.named format-named (string) optional(format)
+path authorizer_path authorizer.(string) pathCheck
+group authorizer_group authorizer.(string) groupCheck
+serviceAccount authorizer_serviceaccount authorizer.(string, string) authorizer
+resource groupcheck_resource groupCheck.(string) resourceCheck
+subresource resourcecheck_subresource resourceCheck.(string) resourceCheck
+namespace resourcecheck_namespace resourceCheck.(string) resourceCheck
+name resourcecheck_name resourceCheck.(string) resourceCheck
+fieldSelector authorizer_fieldselector resourceCheck.(string) resourceCheck
+labelSelector authorizer_labelselector resourceCheck.(string) resourceCheck
+check pathcheck_check pathCheck.(string) decision
+check resourcecheck_check resourceCheck.(string) decision
+allowed decision_allowed decision.() bool
+reason decision_reason decision.() string
+errored decision_errored decision.() bool
+error decision_error decision.() string
 """
 
 _COMPARISONS: Final = {"_<_": "less", "_<=_": "less_equals", "_>_": "greater", "_>=_": "greater_equals"}
@@ -348,6 +368,9 @@ def _params(one: Type) -> list[Type]:
 
 INCLUDES: Final = "includes list_includes_dyn_dyn dyn.(dyn) bool"
 """A function that not every environment has."""
+
+ESCAPE_KEY: Final = "jsonpatch.escapeKey string_jsonpatch_escapeKey_string (string) string"
+"""A function of expressions that make JSON patches."""
 
 
 @lru_cache(maxsize=8)

@@ -11,7 +11,7 @@ from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from stowplan.api import names, quantity
-from stowplan.api.cel import network, semver, types, urls, values
+from stowplan.api.cel import authorization, network, semver, types, urls, values
 from stowplan.api.cel.formatting import format_string
 from stowplan.api.cel.values import (
     NO_SUCH_OVERLOAD,
@@ -649,5 +649,7 @@ IMPLEMENTATIONS: Final[dict[str, Implementation]] = {
     "list_uint_sum_uint": _sum(UInt(0)),
     "list_double_sum_double": _sum(0.0),
     "list_duration_sum_duration": _sum(Duration(0)),
+    "string_jsonpatch_escapeKey_string": lambda key: key.replace("~", "~0").replace("/", "~1"),
+    **authorization.IMPLEMENTATIONS,
 }
 """By overload: a function of the arguments, which have the declared types."""

@@ -19,6 +19,7 @@ from stowplan.api.cel.syntax import (
     MapEntry,
     MapNode,
     Select,
+    StructField,
     StructNode,
     SyntaxNode,
     Token,
@@ -56,6 +57,16 @@ _STARTING: Final = frozenset(
         "IDENTIFIER",
     ]
 )
+_CONTINUING: Final = frozenset(
+    (".", "[", "*", "/", "%", "+", "-", "<", "<=", ">=", ">", "==", "!=", "in", "&&", "||")
+)
+"""Tokens that may follow any complete operand."""
+_AFTER_NESTED: Final = frozenset(")")
+_AFTER_INDEX: Final = frozenset("]")
+_AFTER_ARGUMENT: Final = frozenset(",)")
+_AFTER_ITEM: Final = frozenset(",]")
+_AFTER_KEY: Final = frozenset(":")
+_AFTER_VALUE: Final = frozenset(",}")
 _RELATIONS: Final = frozenset(("<", "<=", ">=", ">", "==", "!=", "in"))
 _LEVELS: Final[tuple[frozenset[str], ...]] = (_RELATIONS, frozenset("+-"), frozenset("*/%"))
 _FUNCTIONS: Final = {"in": "@in"}
@@ -109,11 +120,15 @@ class _Parser:
         self._issues = issues
         self._tokens = tokens(text, issues)
         self._at = 0
+        self._after: frozenset[str] = frozenset()
+        """Tokens that may follow the expression that is being parsed, beside operators."""
+        self._missed_at = -1
+        """Where a token was missing: until another one fits, further errors there are not reported."""
 
     def parse(self) -> SyntaxNode:
         if _nesting(self._tokens) >= MAX_DEPTH:
             self._fail(None, f"expression recursion limit exceeded: {MAX_DEPTH}")
-        node = self._expr()
+        node = self._expr(frozenset((END,)))
         if self._next.kind != END:
             self._mismatch(END)
         if not self._issues:
@@ -143,18 +158,36 @@ class _Parser:
         self._at += 1
         return token
 
-    def _need(self, kind: str) -> Token:
-        return self._take(kind) or self._mismatch(kind)
+    def _need(self, kind: str, others: tuple[str, ...] = ()) -> Token:
+        """The token, which must be there; `others` would be possible in its place."""
+        return self._take(kind) or self._mismatch(kind, others)
 
-    def _mismatch(self, kind: str) -> Token:
+    def _close(self, kind: str) -> Token:
+        """The closing token of an operand. It is only missing if the next token may follow it."""
+        token = self._take(kind)
+        if token is not None:
+            return token
+        following = self._tokens[min(self._at + 1, len(self._tokens) - 1)]
+        if following.kind == kind or self._next.kind not in _CONTINUING | self._after:
+            return self._mismatch(kind)
+        if self._missed_at != self._at:
+            self._missed_at = self._at
+            self._wrong(self._next.offset, f"Syntax error: missing '{kind}' at '{self._next.text}'")
+        return self._next
+
+    def _mismatch(self, kind: str, others: tuple[str, ...] = ()) -> Token:
         """Report an unexpected token. A single extra token is skipped."""
         token = self._next
         wanted = kind if kind == END or kind.isupper() else f"'{kind}'"
+        if others:
+            wanted = f"{{{wanted}, {', '.join(repr(other) for other in others)}}}"
         following = self._tokens[min(self._at + 1, len(self._tokens) - 1)]
-        if token.kind != END and following.kind == kind:
+        if token.kind != END and following.kind in (kind, *others):
             self._wrong(token.offset, f"Syntax error: extraneous input '{token.text}' expecting {wanted}")
-            self._at += 2
-            return following
+            self._at += 1
+            return self._need(kind, others)
+        if self._missed_at == self._at:
+            raise _StopError
         self._fail(token.offset, f"Syntax error: mismatched input '{token.text}' expecting {wanted}")
         raise AssertionError
 
@@ -165,14 +198,17 @@ class _Parser:
         self._wrong(offset, message)
         raise _StopError
 
-    def _expr(self) -> SyntaxNode:
+    def _expr(self, after: frozenset[str]) -> SyntaxNode:
+        outer, self._after = self._after, after | {"?"}
         condition = self._logical("||", self._and)
         question = self._take("?")
         if question is not None:
+            self._after = _AFTER_KEY
             true = self._logical("||", self._and)
             self._need(":")
-            false = self._expr()
+            false = self._expr(after)
             condition = Call(question.offset, "_?_:_", None, [condition, true, false])
+        self._after = outer
         return condition
 
     def _and(self) -> SyntaxNode:
@@ -224,8 +260,8 @@ class _Parser:
                 node = self._selected(node, token)
             elif (token := self._take("[")) is not None:
                 function = "_[?_]" if self._take("?") else "_[_]"
-                index = self._expr()
-                self._need("]")
+                index = self._expr(_AFTER_INDEX)
+                self._close("]")
                 node = Call(token.offset, function, None, [node, index])
             else:
                 return node
@@ -247,10 +283,10 @@ class _Parser:
     def _call(self, offset: int, function: str, target: SyntaxNode | None) -> SyntaxNode:
         args: list[SyntaxNode] = []
         if not self._take(")"):
-            args.append(self._expr())
+            args.append(self._expr(_AFTER_ARGUMENT))
             while self._take(","):
-                args.append(self._expr())
-            self._need(")")
+                args.append(self._expr(_AFTER_ARGUMENT))
+            self._close(")")
         macro = MACROS.get((function, len(args), target is not None))
         if macro is not None:
             try:
@@ -275,8 +311,8 @@ class _Parser:
         self._at += 1
         match token.kind:
             case "(":
-                node = self._expr()
-                self._need(")")
+                node = self._expr(_AFTER_NESTED)
+                self._close(")")
                 return node
             case "[":
                 return self._list(token)
@@ -301,7 +337,7 @@ class _Parser:
     def _named(self, token: Token, dot: str) -> SyntaxNode:
         opening = self._take("(")
         if token.text in _RESERVED:
-            self._fail(token.offset, f"reserved identifier: {token.text}")
+            self._wrong(token.offset, f"reserved identifier: {token.text}")
         if opening is not None:
             return self._call(opening.offset, dot + token.text, None)
         return self._struct(token, dot) or Ident(token.offset, dot + token.text)
@@ -315,14 +351,14 @@ class _Parser:
         if self._tokens[at].kind != "{":
             return None
         offset, self._at = self._tokens[at].offset, at + 1
-        fields: list[tuple[str, SyntaxNode]] = []
+        fields: list[StructField] = []
         while not self._take("}"):
-            self._take("?")
+            optional = self._take("?") is not None
             field = self._need("IDENTIFIER")
-            self._need(":")
-            fields.append((field.text, self._expr()))
+            colon = self._need(":")
+            fields.append(StructField(colon.offset, field.text, self._expr(_AFTER_VALUE), optional))
             if not self._take(","):
-                self._need("}")
+                self._need("}", (",",))
                 break
         return StructNode(offset, name, fields)
 
@@ -332,9 +368,9 @@ class _Parser:
         while not self._take("]"):
             if self._take("?"):
                 optional.add(len(items))
-            items.append(self._expr())
+            items.append(self._expr(_AFTER_ITEM))
             if not self._take(","):
-                self._need("]")
+                self._need("]", (",",))
                 break
         return ListNode(opening.offset, items, frozenset(optional))
 
@@ -342,11 +378,11 @@ class _Parser:
         entries: list[MapEntry] = []
         while not self._take("}"):
             optional = self._take("?") is not None
-            key = self._expr()
+            key = self._expr(_AFTER_KEY)
             self._need(":")
-            entries.append(MapEntry(key, self._expr(), optional))
+            entries.append(MapEntry(key, self._expr(_AFTER_VALUE), optional))
             if not self._take(","):
-                self._need("}")
+                self._need("}", (",",))
                 break
         return entries
 

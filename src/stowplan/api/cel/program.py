@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from stowplan.api.cel import cost, values
 from stowplan.api.cel.checker import Checked
-from stowplan.api.cel.cost import LIST_COST, MAP_COST, CostRelease
+from stowplan.api.cel.cost import LIST_COST, MAP_COST, STRUCT_COST, CostRelease
 from stowplan.api.cel.declarations import Overload
 from stowplan.api.cel.functions import IMPLEMENTATIONS, contains, matches, sort_by_keys
 from stowplan.api.cel.lookups import (
@@ -36,11 +36,12 @@ from stowplan.api.cel.syntax import (
     Literal,
     MapNode,
     Select,
+    StructNode,
     SyntaxNode,
     depth,
 )
 from stowplan.api.cel.types import Type
-from stowplan.api.cel.values import NO_SUCH_OVERLOAD, EvaluationFailure, Map, Optional, UInt, Value
+from stowplan.api.cel.values import NO_SUCH_OVERLOAD, EvaluationFailure, Map, Optional, Struct, UInt, Value
 from stowplan.gocompat import regexps
 
 LIMIT_EXCEEDED: Final = "operation cancelled: actual cost limit exceeded"
@@ -144,6 +145,8 @@ class _Planner:
                 return Const(node.value)
             case Ident():
                 return Attribute(self._variable(node.name))
+            case Select() if (name := self._checked.names.get(id(node))) is not None:
+                return Attribute(self._variable(name))
             case Select():
                 qualifier = Qualifier(node.field, test=node.test)
                 return self._attribute(node.operand).with_qualifier(qualifier)
@@ -153,6 +156,8 @@ class _Planner:
                 return self._list(node)
             case MapNode():
                 return self._map(node)
+            case StructNode():
+                return self._struct(node)
             case Comprehension():
                 return self._comprehension(node)
         raise CelError(f"unexpected part of an expression: {type(node).__name__}")
@@ -235,6 +240,30 @@ class _Planner:
             return made if failure is None else failure
 
         return self._folded([one for pair in plans for one in pair], run)
+
+    def _struct(self, node: StructNode) -> LookupPlan:
+        made_type = node.name
+        runs = [(one.name, self.plan(one.value).run(), one.optional) for one in node.fields]
+
+        def run(frame: LookupFrame) -> Value:
+            fields: dict[str, Value] = {}
+            for name, value_of, optional in runs:
+                value = value_of(frame)
+                if type(value) is EvaluationFailure:
+                    return value
+                if optional:
+                    if type(value) is not Optional:
+                        shown = values.shown(value)
+                        text = f"cannot initialize optional entry '{name}' from non-optional value {shown}"
+                        return EvaluationFailure(text)
+                    if not value.present:
+                        continue
+                    value = value.value
+                fields[name] = value
+            frame.spend(STRUCT_COST)
+            return Struct.of(made_type, fields)
+
+        return Plain(run)
 
     def _folded(self, parts: list[LookupPlan], run: Run) -> LookupPlan:
         """A list or map of constants is a constant."""
@@ -576,8 +605,8 @@ def _sorted(items: Value) -> Value:
 
 
 _OPERATORS: Final[dict[str, Callable[..., Value]]] = {
-    "_==_": values.equal,
-    "_!=_": lambda left, right: not values.equal(left, right),
+    "_==_": values.equals,
+    "_!=_": lambda left, right: values.equals(left, right) is not True,
     "_+_": values.add,
     "_-_": values.subtract,
     "_*_": values.multiply,

@@ -114,12 +114,19 @@ class MapNode(SyntaxNode):
     entries: list[MapEntry]
 
 
+class StructField(NamedTuple):
+    offset: int
+    name: str
+    value: SyntaxNode
+    optional: bool
+
+
 @dataclass(eq=False, slots=True)
 class StructNode(SyntaxNode):
-    """`Name{field: value}`; the environments of Kubernetes have no type that could be made this way."""
+    """`Name{field: value}`, for types that the environment can make."""
 
     name: str
-    fields: list[tuple[str, SyntaxNode]] = field(default_factory=list)
+    fields: list[StructField] = field(default_factory=list)
 
 
 @dataclass(eq=False, slots=True)
@@ -161,7 +168,7 @@ def children(node: SyntaxNode) -> list[SyntaxNode]:
         case MapNode():
             return [part for entry in node.entries for part in (entry.key, entry.value)]
         case StructNode():
-            return [value for _, value in node.fields]
+            return [one.value for one in node.fields]
         case Comprehension():
             return [node.range, node.initial, node.condition, node.step, node.result]
     return []

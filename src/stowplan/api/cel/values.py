@@ -7,11 +7,11 @@ Bools, ints, doubles, strings, bytes, null and lists are Python's own; an error 
 import math
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from stowplan.api.cel import types
 from stowplan.api.cel.network import Cidr, Ip
@@ -108,7 +108,7 @@ class Map:
             self._entries[_hashable(key)] = (key, value)
 
     @classmethod
-    def of_strings(cls, entries: dict[str, Value]) -> "Map":
+    def of_strings(cls, entries: dict[str, Value]) -> Self:
         made = cls()
         made._entries = {key: (key, value) for key, value in entries.items()}
         return made
@@ -137,6 +137,41 @@ class Map:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+
+class LazyMap(Map):
+    """A map whose values are worked out when they are first asked for, by functions of no arguments."""
+
+    __slots__ = ("_pending",)
+
+    def __init__(self, pending: dict[str, Callable[[], Value]]) -> None:
+        super().__init__()
+        self._pending = pending
+
+    def find(self, key: Value) -> tuple[Value, bool]:
+        pending = self._pending.pop(key, None) if type(key) is str else None
+        if pending is not None:
+            self.insert(key, pending())
+        return super().find(key)
+
+
+class Struct(Map):
+    """A value of a struct type that an expression has made."""
+
+    __slots__ = ("made_type",)
+
+    made_type: Type
+
+    @classmethod
+    def of(cls, name: str, fields: dict[str, Value]) -> "Struct":
+        made = cls.of_strings(fields)
+        made.made_type = Type("struct", name)
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Struct) and self.made_type == other.made_type and _equal_maps(self, other)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 class DefaultMap(Map):
@@ -190,6 +225,7 @@ _TYPES: Final[dict[type, Type]] = {
     Ip: types.IP,
     Cidr: types.CIDR,
     Type: types.TYPE,
+    LazyMap: Type("struct", "kubernetes.variables"),
 }
 
 
@@ -199,11 +235,11 @@ def register(kind: type, declared: Type) -> None:
 
 
 def type_of(value: Value) -> Type:
-    return _TYPES[type(value)]
+    return value.made_type if type(value) is Struct else _TYPES[type(value)]
 
 
 def type_name(value: Value) -> str:
-    return _TYPES[type(value)].name
+    return type_of(value).name
 
 
 _GO_TYPES: Final = {
@@ -254,10 +290,24 @@ def cost_size(value: Value) -> int:
 _NUMBERS: Final = frozenset((int, UInt, float))
 
 
+_WITHIN_TYPE: Final = frozenset((Quantity, Semver, Url, Ip, Cidr))
+"""Types of Kubernetes, whose values cannot be compared with others; those of CEL are not equal to others."""
+
+
 def equal(left: Value, right: Value) -> bool:
-    """Equality across types: numbers by their value, everything else only within its type."""
+    """True if two values are equal, as loops over lists and maps ask."""
+    return equals(left, right) is True
+
+
+def equals(left: Value, right: Value) -> bool | EvaluationFailure:
+    """Equality across types: numbers by their value, everything else only within its type.
+
+    The left value decides: `quantity('1') == 1` fails and `1 == quantity('1')` is false.
+    """
     kind, other = type(left), type(right)
     if kind is not other:
+        if kind in _WITHIN_TYPE and right is not None:
+            return NO_SUCH_OVERLOAD
         if kind in _NUMBERS and other in _NUMBERS:
             return bool(left == right)
         if kind in _MAPS and other in _MAPS:
@@ -268,7 +318,9 @@ def equal(left: Value, right: Value) -> bool:
     if kind in _MAPS:
         return _equal_maps(left, right)
     if kind is Optional:
-        return left.present == right.present and (not left.present or equal(left.value, right.value))
+        if left.present and right.present:
+            return equals(left.value, right.value)
+        return bool(left.present == right.present)
     if kind is Type:
         return bool(left.name == right.name)
     return bool(left == right)
@@ -277,11 +329,14 @@ def equal(left: Value, right: Value) -> bool:
 _MAPS: Final = frozenset((Map, DefaultMap))
 
 
+# Elements that cannot be compared count as equal in lists and maps, as in cel-go: only false ends the search.
+
+
 def _equal_lists(left: list[Value], right: list[Value]) -> bool:
     if len(left) != len(right):
         return False
     work(len(left) + 4)
-    return all(equal(*pair) for pair in zip(left, right, strict=True))
+    return all(equals(*pair) is not False for pair in zip(left, right, strict=True))
 
 
 def _equal_maps(left: Map, right: Map) -> bool:
@@ -290,7 +345,7 @@ def _equal_maps(left: Map, right: Map) -> bool:
     work(len(left) + 4)
     for key, value in left.items():
         other, found = right.find(key)
-        if not found or not equal(value, other):
+        if not found or equals(value, other) is False:
             return False
     return True
 

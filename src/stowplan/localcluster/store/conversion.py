@@ -8,7 +8,7 @@ only.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -30,6 +30,9 @@ from stowplan.localcluster.schema import the_schema
 from stowplan.localcluster.schema.goform import as_written
 from stowplan.localcluster.store.deviceversions import OLDER_VERSIONS, form
 from stowplan.localcluster.store.writer import WriteContext
+
+if TYPE_CHECKING:
+    from stowplan.localcluster.store.definitions import Definitions
 
 _OLD_NAMES: Final[Mapping[str, str]] = {
     "regarding": "involvedObject",
@@ -403,10 +406,29 @@ _CONVERTED: Final[Mapping[Resource, _Forms]] = {
 }
 
 
+_VERSIONS: Final[Mapping[Resource, Sequence[Resource]]] = {
+    one: (forms.stored, *(served for served, each in _CONVERTED.items() if each.stored == forms.stored))
+    for forms in _CONVERTED.values()
+    for one in (forms.stored, *(served for served, each in _CONVERTED.items() if each.stored == forms.stored))
+}
+
+
 def stored_as(resource: Resource) -> Resource:
     """The resource that objects are stored as which are served as this one."""
     forms = _CONVERTED.get(resource)
     return resource if forms is None else forms.stored
+
+
+def versions_of(resource: Resource, definitions: "Definitions") -> Sequence[Resource]:
+    """The resource in all versions in which it is served, if there are several."""
+    return definitions.versions_of(resource) if resource.defined else _VERSIONS.get(resource, ())
+
+
+def in_version(obj: Json, resource: Resource, other: Resource, definitions: "Definitions") -> Json:
+    """An object that is written as one resource, as another version of it shows it."""
+    if other is resource:
+        return obj
+    return Conversion(other, definitions.version_of(other)).to_served(from_served(resource, obj))
 
 
 def from_served(resource: Resource, obj: Json) -> Json:

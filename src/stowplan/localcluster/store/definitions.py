@@ -84,6 +84,11 @@ class Definitions:
         """Definition of a resource, None if it has none."""
         return self._served.get(resource.dotted) if resource.defined else None
 
+    def versions_of(self, resource: Resource) -> list[Resource]:
+        """The resource in all versions in which it is served."""
+        served = self._by_definition.get(resource.qualified)
+        return [] if served is None else [one.resource for one in served.versions]
+
     def restored(self) -> None:
         """Serve again what is defined in a store that was restored. Nothing is written yet: see `resume`."""
         store = self._store
