@@ -1,5 +1,6 @@
 """Values of options that are refused in one line, without the usage around it."""
 
+import ipaddress
 from collections.abc import Iterable
 from typing import Any
 
@@ -78,6 +79,22 @@ class Seconds(click.ParamType):  # type: ignore[type-arg]
         if seconds <= 0:
             raise _refused(param, "a duration such as 50s or 1m30s", value)
         return seconds
+
+
+class AddressRange(click.ParamType):  # type: ignore[type-arg]
+    """A range of addresses in CIDR notation, or `none`."""
+
+    name = "range"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+        if value == "none":
+            return None
+        try:
+            return ipaddress.ip_network(value)
+        except ValueError:
+            raise _refused(param, "a range such as 10.96.255.0/24, or none", value) from None
 
 
 def _too_few(param: click.Parameter | None, value: Any) -> click.ClickException:

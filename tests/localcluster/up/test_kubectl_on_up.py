@@ -246,10 +246,12 @@ def test_a_namespace_with_a_service_a_quota_and_a_claim_without_a_class(kubectl:
 
 
 def test_what_nothing_acts_on_is_stored_with_a_warning(kubectl: Run) -> None:
-    made = kubectl("create", "ingress", "web", "--rule=shop.example.com/=web:80")
-    assert made.stdout == "ingress.networking.k8s.io/web created\n"
-    assert made.stderr == "Warning: stored only: nothing acts on Ingress here\n"
-    assert "shop.example.com" in kubectl("get", "ingress", "web").stdout
+    names = "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: web}\n"
+    policy = names + "spec: {podSelector: {}}\n"
+    made = kubectl("apply", "-f", "-", text=policy)
+    assert made.stdout == "networkpolicy.networking.k8s.io/web created\n"
+    assert made.stderr == "Warning: stored only: nothing acts on NetworkPolicy here\n"
+    assert "web" in kubectl("get", "networkpolicy", "web").stdout
     scaled = kubectl("create", "quota", "few", "--hard=pods=100")
     assert "Warning" not in scaled.stderr
 
@@ -270,6 +272,14 @@ def test_what_simulated_pods_cannot_do_is_said_in_one_line(kubectl: Run) -> None
     debugged = kubectl("debug", "shell", "-i", "--image=busybox", "--container=look")
     assert "shell/look: this pod is simulated" in debugged.stdout
     kubectl("delete", "pod", "shell", "--now")
+
+
+def test_an_exposed_deployment_gets_an_external_address(kubectl: Run) -> None:
+    kubectl("create", "deployment", "edge", "--image=nginx")
+    kubectl("expose", "deployment", "edge", "--port=80", "--type=LoadBalancer")
+    until(kubectl, "service/edge", "{.status.loadBalancer.ingress[0].ip}", "10.96.255.1")
+    assert "10.96.255.1" in kubectl("get", "service", "edge").stdout
+    kubectl("delete", "service,deployment", "edge")
 
 
 SETTINGS = """

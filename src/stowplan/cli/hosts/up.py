@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import dataclass, replace
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 
 import click
@@ -18,7 +19,7 @@ from stowplan.cli.one_line import one_line_errors
 from stowplan.cli.options import gates_options, plugins_option
 from stowplan.cli.output import say
 from stowplan.cli.progress import elapsed
-from stowplan.cli.values import AtLeast, OneOf, Seconds
+from stowplan.cli.values import AddressRange, AtLeast, OneOf, Seconds
 from stowplan.explain.layout import safe
 from stowplan.explain.web.http import PageServer
 from stowplan.localcluster.apiserver import Listening
@@ -156,6 +157,13 @@ class UpOptions:
 )
 @click.option("--metrics/--no-metrics", default=True, help="Serve metrics.k8s.io with pretend usage.")
 @click.option(
+    "--load-balancers",
+    type=AddressRange(),
+    default="10.96.255.0/24",
+    show_default=True,
+    help="Range of the addresses of pretended load balancers, or none. Nothing listens there.",
+)
+@click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
     help="Persist all objects in this directory and load them at the start.",
@@ -196,6 +204,7 @@ def up(
     node_monitor_grace_period: float,
     usage_factor: float,
     metrics: bool,
+    load_balancers: IPv4Network | IPv6Network | None,
     data_dir: Path | None,
     until: str | None,
     timeout: float,
@@ -261,6 +270,7 @@ def up(
             usage=PretendUsage(usage_factor) if metrics else None,
             lifecycle=LifecycleSettings(node_monitor_period, node_monitor_grace_period),
             loaded=loaded,
+            load_balancers=load_balancers,
             seed=seed,
             data_dir=data_dir,
             recording=None if record is None else Recording(record),

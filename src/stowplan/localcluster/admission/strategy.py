@@ -134,6 +134,17 @@ def prepare_pod_status(old: Json, new: Json) -> None:
         new["status"] = {**after, **changed}
 
 
+def set_ip_mode(old: Json, new: Json) -> None:
+    """The address of a load balancer is one that it serves itself, unless its writer says otherwise."""
+    status = new.get("status")
+    if not isinstance(status, dict) or (old.get("spec") or {}).get("type") != "LoadBalancer":
+        return
+    shown = (status.get("loadBalancer") or {}).get("ingress") or ()
+    if any(one.get("ip") and "ipMode" not in one for one in shown):
+        ingress = [{**one, "ipMode": one.get("ipMode", "VIP")} if one.get("ip") else one for one in shown]
+        new["status"] = {**status, "loadBalancer": {**status["loadBalancer"], "ingress": ingress}}
+
+
 def keep_all_but_ephemeral_containers(old: Json, new: Json) -> None:
     """Nothing else of a pod is changed by the subresource `ephemeralcontainers`."""
     given = (new.get("spec") or {}).get("ephemeralContainers")
@@ -218,5 +229,6 @@ PREPARE_UPDATED: Final[Mapping[Resource, Callable[[Json, Json], None]]] = {
 }
 PREPARE_STATUS: Final[Mapping[Resource, Callable[[Json, Json], None]]] = {
     catalogue.PODS: prepare_pod_status,
+    catalogue.SERVICES: set_ip_mode,
     catalogue.RESOURCE_CLAIMS: drop_deallocated_devices,
 }

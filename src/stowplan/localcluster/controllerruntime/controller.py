@@ -16,7 +16,12 @@ from stowplan.api.meta import timestamp
 from stowplan.api.requests import ORDINARY_DELETION, DeleteOptions, Json, PatchType
 from stowplan.api.status import ApiError
 from stowplan.client import Client
-from stowplan.localcluster.controllerruntime.events import NORMAL, WARNING, ControllerEventRecorder
+from stowplan.localcluster.controllerruntime.events import (
+    NORMAL,
+    WARNING,
+    ControllerEventRecorder,
+    is_namespace_terminating,
+)
 from stowplan.localcluster.controllerruntime.informers import ControllerInformers, Informer
 from stowplan.localcluster.controllerruntime.workqueue import WorkQueue
 from stowplan.localcluster.objects.fields import key_of, name_of, uid_of
@@ -231,11 +236,6 @@ class Controller(ABC):
                 await informer.reached(version)
             if self._written.get(resource) == version:
                 del self._written[resource]
-
-
-def is_namespace_terminating(error: ApiError) -> bool:
-    """True if nothing can be created because the namespace is terminating: not worth an event."""
-    return any(cause.get("reason") == "NamespaceTerminating" for cause in error.details.get("causes") or ())
 
 
 def _is_expected(error: ApiError) -> bool:

@@ -98,6 +98,11 @@ class Correlator:
         return left >= 1
 
 
+def is_namespace_terminating(error: ApiError) -> bool:
+    """True if nothing can be created because the namespace is terminating: not worth an event."""
+    return any(cause.get("reason") == "NamespaceTerminating" for cause in error.details.get("causes") or ())
+
+
 class ControllerEventRecorder:
     """Writes events about any object. Events that cannot be written are dropped and counted."""
 
@@ -125,7 +130,8 @@ class ControllerEventRecorder:
             await self._write(about, key, event)
         except ApiError as error:
             self.dropped += 1
-            self._report(f"event {reason} of {name_of(about)} was not written: {error}")
+            if not is_namespace_terminating(error):
+                self._report(f"event {reason} of {name_of(about)} was not written: {error}")
 
     async def _write(self, about: Json, key: tuple[str, ...], event: Json) -> None:
         now, namespace = self._clock.now(), about["metadata"].get("namespace") or "default"

@@ -12,6 +12,7 @@ from stowplan.api.catalogue import Resource
 
 _DATA: Final = "data for pods and clients"
 _SCHEDULER: Final = "scheduler"
+_INGRESS: Final = "pretend-ingress-controller, for classes of pretend.stowplan.io/ingress-controller"
 _GROUPS: Final = "scheduler, job controller, pod group protection controller"
 _DEVICES: Final = {
     "resourceclaims": "resource claim controller, scheduler, kubelets",
@@ -25,7 +26,7 @@ ACTORS: Final[Mapping[Resource, str]] = {
     catalogue.PODS: "scheduler, kubelets",
     catalogue.NODES: "scheduler, kubelets, node lifecycle controller",
     catalogue.NAMESPACES: "namespace controller",
-    catalogue.SERVICES: "endpoint controllers",
+    catalogue.SERVICES: "endpoint controllers, service controller",
     catalogue.REPLICATION_CONTROLLERS: "replication controller",
     catalogue.PERSISTENT_VOLUMES: "persistent volume controller, scheduler",
     catalogue.PERSISTENT_VOLUME_CLAIMS: "persistent volume controller, provisioner, scheduler",
@@ -64,6 +65,8 @@ ACTORS: Final[Mapping[Resource, str]] = {
     catalogue.LEASES: _DATA,
     catalogue.LEASE_CANDIDATES: "leader election controller",
     catalogue.ENDPOINT_SLICES: _DATA,
+    catalogue.INGRESSES: _INGRESS,
+    catalogue.INGRESS_CLASSES: f"admission, {_INGRESS}",
     catalogue.ROLES: "authorization",
     catalogue.ROLE_BINDINGS: "authorization",
     catalogue.CLUSTER_ROLES: "authorization",
@@ -75,8 +78,6 @@ STORED_ONLY: Final = frozenset(
     (
         catalogue.VOLUME_ATTRIBUTES_CLASSES,
         catalogue.STORAGE_VERSION_MIGRATIONS,
-        catalogue.INGRESSES,
-        catalogue.INGRESS_CLASSES,
         catalogue.NETWORK_POLICIES,
         catalogue.IP_ADDRESSES,
         catalogue.SERVICE_CIDRS,

@@ -34,6 +34,12 @@ from stowplan.localcluster.controllers.services.endpoints import (
     EndpointSliceMirroringController,
 )
 from stowplan.localcluster.controllers.services.endpointslice import EndpointSliceController
+from stowplan.localcluster.controllers.services.gateways import GatewayController, IngressController
+from stowplan.localcluster.controllers.services.loadbalancers import (
+    AddressPool,
+    AddressRange,
+    ServiceController,
+)
 from stowplan.localcluster.controllers.services.servicepods import ServicePods
 from stowplan.localcluster.controllers.storage.ephemeralvolume import EphemeralVolumeController
 from stowplan.localcluster.controllers.storage.persistentvolume import (
@@ -66,7 +72,8 @@ class ControllerSettings:
 
     `usage`: the pretended usage of pods; without it autoscalers request metrics from the API server.
     `device_taint_rules`: DeviceTaintRules evict pods, as their gate says. `groups`: the enabled parts of pod
-    groups. `coscheduling`: the PodGroups of scheduler-plugins get a status.
+    groups. `coscheduling`: the PodGroups of scheduler-plugins get a status. `load_balancers`: addresses of
+    pretended load balancers, None without any.
     """
 
     provisioner: ProvisionerSettings = field(default_factory=ProvisionerSettings)
@@ -75,6 +82,7 @@ class ControllerSettings:
     usage: PretendUsage | None = None
     device_taint_rules: bool = True
     coscheduling: bool = False
+    load_balancers: AddressRange | None = None
     groups: GroupFeatures = field(default_factory=lambda: GroupFeatures(jobs=False))
 
 
@@ -95,6 +103,7 @@ def all_controllers(
         JobController(context, groups=settings.groups.jobs),
         CronJobController(context),
         *service_controllers(context),
+        *balancer_controllers(context, settings.load_balancers),
         ResourceClaimController(context, groups=settings.groups.claims),
         DisruptionController(context),
         HorizontalPodAutoscalerController(context, settings.usage),
@@ -122,6 +131,18 @@ def service_controllers(context: ControllerContext) -> list[Controller]:
         EndpointSliceController(context, members),
         EndpointsController(context, members),
         EndpointSliceMirroringController(context),
+    ]
+
+
+def balancer_controllers(context: ControllerContext, addresses: AddressRange | None) -> list[Controller]:
+    """The control loops of addresses outside of the cluster."""
+    if addresses is None:
+        return []
+    pool = AddressPool(addresses)
+    return [
+        ServiceController(context, pool),
+        IngressController(context, pool),
+        GatewayController(context, pool),
     ]
 
 

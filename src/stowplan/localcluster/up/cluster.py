@@ -19,6 +19,7 @@ from stowplan.localcluster.controllers.actors import RULES_OF_TAINTS, STORED_ONL
 from stowplan.localcluster.controllers.manager import ControllerSettings, controller_manager
 from stowplan.localcluster.controllers.nodes.nodelifecycle import LifecycleSettings
 from stowplan.localcluster.controllers.serviceaccount import AccountSettings
+from stowplan.localcluster.controllers.services.loadbalancers import DEFAULT_RANGE, AddressRange
 from stowplan.localcluster.controllers.storage.provisioner import ProvisionerSettings, default_storage_class
 from stowplan.localcluster.durable import DataDirError, open_data_dir
 from stowplan.localcluster.durable.groupcommit import GroupCommit
@@ -46,7 +47,8 @@ class ClusterPlan:
 
     With a `data_dir` it is restored from there, and stores every change there. The scheduler has `settings`,
     which are read again from `source` when its files change; `more_schedulers` run concurrently. `logger`
-    gets the schedulers' log; without one only errors are reported. `recording` is of the first.
+    gets the schedulers' log; without one only errors are reported. `recording` is of the first. The addresses
+    of `load_balancers` are given to Services, Ingresses and Gateways.
     """
 
     shapes: Sequence[NodeShape] = THREE_NODES
@@ -62,6 +64,7 @@ class ClusterPlan:
     seed: int | None = None
     data_dir: Path | None = None
     recording: Recording | None = None
+    load_balancers: AddressRange | None = DEFAULT_RANGE
 
 
 class LocalCluster:
@@ -123,6 +126,7 @@ class LocalCluster:
                 usage=plan.usage,
                 device_taint_rules=has_rules,
                 groups=groups,
+                load_balancers=plan.load_balancers,
                 coscheduling=plan.settings.gates.coscheduling,
                 accounts=AccountSettings(self._root_ca, self.server.issuer.sign_for_secret),
             ),

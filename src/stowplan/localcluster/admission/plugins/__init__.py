@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 
 from stowplan.api.catalogue import (
     COMPOSITE_POD_GROUPS,
+    INGRESSES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
@@ -23,6 +24,7 @@ from stowplan.localcluster.admission.plugins.limitranger import (
     check_pod_limits,
     set_default_resources,
 )
+from stowplan.localcluster.admission.plugins.networking import default_ingress_class
 from stowplan.localcluster.admission.plugins.podgroups import group_priority
 from stowplan.localcluster.admission.plugins.priority import keep_priority, resolve_priority
 from stowplan.localcluster.admission.plugins.scheduling import (
@@ -70,6 +72,7 @@ MUTATE_CREATED: Final[Plugins[OnCreate]] = {
         ("DefaultStorageClass", default_storage_class),
         ("StorageObjectInUseProtection", in_use_protection("kubernetes.io/pvc-protection")),
     ),
+    INGRESSES: (("DefaultIngressClass", default_ingress_class),),
     PERSISTENT_VOLUMES: (("StorageObjectInUseProtection", in_use_protection("kubernetes.io/pv-protection")),),
     **_group_plugins(with_policy=True),
 }

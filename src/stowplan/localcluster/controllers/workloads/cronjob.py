@@ -13,9 +13,8 @@ from stowplan.localcluster.controllerruntime.controller import (
     BACKGROUND,
     Controller,
     ControllerContext,
-    is_namespace_terminating,
 )
-from stowplan.localcluster.controllerruntime.events import WARNING
+from stowplan.localcluster.controllerruntime.events import WARNING, is_namespace_terminating
 from stowplan.localcluster.controllers.workloads.jobpods import is_job_finished
 from stowplan.localcluster.objects.cron import Schedule, ScheduleError, load_zone, parse_schedule
 from stowplan.localcluster.objects.fields import (
