@@ -6,7 +6,10 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from stowplan.api.coscheduling import see_pod
+from stowplan.api.devices import ResourceClaim
 from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
 from stowplan.client import Client, Reflector, Writer
@@ -36,7 +39,7 @@ from stowplan.scheduler.driver import Driver
 from stowplan.scheduler.event_handlers import Dispatcher, EventHandlers
 from stowplan.scheduler.events import EventRecorder
 from stowplan.scheduler.extenders import Extender
-from stowplan.scheduler.framework.events import Action
+from stowplan.scheduler.framework.events import CLAIM_UPDATE, Action
 from stowplan.scheduler.framework.held_pods import AwaitedDeletions
 from stowplan.scheduler.framework.interface import DeviceMetrics
 from stowplan.scheduler.framework.pod_groups.placement import Waited
@@ -129,6 +132,7 @@ class Scheduler:
         frameworks = frameworks_for(settings, table, self.rngs, self._services, self.hooks, timer)
         writer = client if events is None else events
         self.context = self._context(frameworks, cache, metrics, decisions, writer, may_schedule)
+        table.devices.claims.freed = self._requeue_for_devices
 
         watched = events_of_interest(frameworks)
         self._unreadable = UnreadableObjects(
@@ -520,6 +524,12 @@ class Scheduler:
     def pod(self, key: str) -> Pod | None:
         """A pod as the API server last told of it, by `namespace/name`."""
         return self.informers.pods.objects.get(key)
+
+    def _requeue_for_devices(self, claim: ResourceClaim) -> None:
+        """Requeue pods that wait for devices: those of an allocation that came to nothing are free again."""
+        without = replace(claim, status=replace(claim.status, allocation=None))
+        self.context.queue.move_all(CLAIM_UPDATE, claim, without)
+        self.context.wake()
 
     def explain(self, key: str) -> SchedulingDocument | None:
         """Why the pod `namespace/name` is where it is, or still waits; None if nothing is known of it."""

@@ -13,7 +13,7 @@ from stowplan.scheduler.plugins.dynamicresources.reservations import Reservation
 from stowplan.scheduler.table.devices import Claims
 
 LOOKED_AT: Final = 20
-SEEDS: Final = (112, 12, 242, 502, *range(100))
+SEEDS: Final = (112, 122, 242, 502, *range(100))
 PLANS: Final = [plan for plan in map(plan_of, SEEDS) if plan.devices][:LOOKED_AT]
 
 Break = Callable[[pytest.MonkeyPatch], None]

@@ -6,7 +6,7 @@ Allocations that are decided but not written yet are in flight; their devices co
 
 import asyncio
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
@@ -330,13 +330,14 @@ def remove_consumed(known: dict[DeviceID, Consumed], device: DeviceID, consumed:
 class InFlight(NamedTuple):
     """An allocation that is decided and not written; `sharers` pods rely on it.
 
-    `waiting` pods were rejected because of it. It `counts` until it is written: from then on its devices
-    count with the claim.
+    `waiting` pods were rejected because of it. `searches` were begun before it was decided. It `counts` until
+    it is written: from then on its devices count with the claim.
     """
 
     claim: ResourceClaim
     sharers: int
     waiting: dict[str, Pod]
+    searches: int
     counts: bool = True
 
 
@@ -353,6 +354,11 @@ class Claims:
         """Claims for extended resources, by the pod that they belong to."""
         self.allocated = AllocatedState()
         self.version = 0
+        self.searches = 0
+        """Number of attempts that have looked for devices."""
+        self.freed: Callable[[ResourceClaim], None] | None = None
+        """Called when an allocation in flight ends without being written, if other attempts looked for
+        devices meanwhile: no watch event reports that its devices are free again."""
 
     def __len__(self) -> int:
         return len(self._told)
@@ -454,13 +460,16 @@ class Claims:
         if known is not None:
             self._in_flight[uid] = known._replace(sharers=known.sharers + 1)
             return
-        self._in_flight[uid] = InFlight(claim, 1, {})
+        self._in_flight[uid] = InFlight(claim, 1, {}, self.searches)
         self.version += 1
         if claim.allocation is not None:
             self.allocated.add(claim.allocation)
 
-    def remove_pending(self, uid: str, *, force: bool = False) -> bool:
-        """A pod no longer relies on an allocation in flight; True if that was the last, or `force`."""
+    def remove_pending(self, uid: str, *, force: bool = False, tried: bool = False) -> bool:
+        """A pod no longer relies on an allocation in flight; True if that was the last, or `force`.
+
+        `tried`: it was only tried, for a pod of a group that is being placed.
+        """
         known = self._in_flight.get(uid)
         if known is None:
             return False
@@ -473,6 +482,10 @@ class Claims:
         seen = self.get(known.claim.key)
         if seen is not None and seen.allocation is None:
             self._released.update(known.waiting)
+        has_devices = seen is not None and seen.allocation is not None
+        is_missed = known.counts and known.searches < self.searches and not (tried or has_devices)
+        if self.freed is not None and is_missed:
+            self.freed(known.claim)
         return True
 
     def await_pending(self, uid: str, pod: Pod) -> None:

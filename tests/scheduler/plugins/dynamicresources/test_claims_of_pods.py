@@ -275,3 +275,33 @@ def test_an_extended_resource_is_answered_with_devices() -> None:
         assert is_quiet(world)
 
     live(story, before=gpus_by_name)
+
+
+async def one_gpu(world: World) -> None:
+    add_class(world)
+    world.add_node("n1")
+    add_devices(world, "n1")
+
+
+@pytest.mark.parametrize("also_deleted", [True, False], ids=["with its pod", "alone"])
+def test_devices_of_an_allocation_that_came_to_nothing_go_to_a_pod_that_waits(also_deleted: bool) -> None:
+    """No watch event reports them: the claim was deleted before it got them."""
+
+    async def story(world: World) -> None:
+        world.wire.seconds = 20
+        add_claim(world)
+        add_claim(world, "other")
+        world.put_pod("p", resourceClaims=using("c"))
+        while "PUT resourceclaims/c" not in world.wire.shorts:
+            await world.settle(1)
+        world.wire.seconds = 0
+        await world.add_pod("q", resourceClaims=using("other"))
+        assert "cannot allocate all claims" in world.message("q")
+        if also_deleted:
+            world.delete_pod("p")
+        world.store.delete(c.RESOURCE_CLAIMS, NAMESPACE, "c")
+        await world.settle(20)
+        assert world.node_of("q") == "n1"
+        assert is_quiet(world)
+
+    live(story, before=one_gpu)

@@ -202,6 +202,7 @@ class DynamicResources(Plugin):
             if status is not None:
                 return status
         if state.to_find():
+            self._devices.claims.searches += 1
             state.allocator = self._verdicts.allocator()
             state.budget = self._verdicts.budget(cycle.budget)
         cycle.write(self, state)

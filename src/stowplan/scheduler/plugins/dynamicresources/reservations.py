@@ -76,7 +76,7 @@ class Reservations:
         if state.extended is not None:
             uids.append(state.extended_uid)
         for uid in uids:
-            if self._claims.remove_pending(uid):
+            if self._claims.remove_pending(uid, tried=True):
                 kept.pending.pop(uid, None)
 
     def clear_status(self, pod: PodInfo) -> None:
