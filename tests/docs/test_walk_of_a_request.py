@@ -84,4 +84,4 @@ def traced() -> list[walks.Step]:
 
 
 def test_the_design_page_lists_the_walk_of_a_request() -> None:
-    walks.check(traced, most_files=12, most_functions=30)
+    walks.check(traced, most_files=13, most_functions=30)

@@ -46,6 +46,8 @@ class ApiError(Exception):
         self.message = message
         self.details: dict[str, Any] = dict(details or {})
         self._has_details = details is not None
+        self.warnings: list[str] = []
+        """Warnings for the client, besides the error."""
 
     @property
     def is_not_found(self) -> bool:

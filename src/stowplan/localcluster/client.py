@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -14,11 +15,13 @@ from stowplan.api.requests import EVERY_OBJECT, ORDINARY_DELETION, DeleteOptions
 from stowplan.api.writes import Binding
 from stowplan.client.interface import BOOKMARK, Body, Client, Listing, Unreadable, WatchEvent
 from stowplan.localcluster.store import Store, StoreChange, Watcher, WatchStream
+from stowplan.localcluster.store.attempts import FIRST_ATTEMPT, UnansweredError, carried_out
 from stowplan.localcluster.store.conversion import from_served, stored_as
 from stowplan.localcluster.store.watchcache import Sink
-from stowplan.localcluster.store.writer import component
+from stowplan.localcluster.store.writer import WriteContext, component
 
 T = TypeVar("T", bound=Object)
+Result = TypeVar("Result")
 
 BUFFER: Final = 8192
 """Number of changes a watch may lag behind before it is closed."""
@@ -36,7 +39,7 @@ class InProcessClient(Client):
 
     def __init__(self, store: Store, *, name: str = "stowplan", buffer: int = BUFFER) -> None:
         self._store = store
-        self._by = component(name)
+        self._by = component(name)._replace(attempts=FIRST_ATTEMPT)
         self._buffer = buffer
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Json:
@@ -92,12 +95,21 @@ class InProcessClient(Client):
 
     async def create(self, resource: Resource, body: Body, *, namespace: str = "") -> Json:
         stored = stored_as(resource)
-        return self._store.create(stored, _written(resource, stored, body), namespace, by=self._by)
+        written = _written(resource, stored, body)
+        try:
+            return self._store.create(stored, written, namespace, by=self._by)
+        except UnansweredError:
+            return await self._carried_out(lambda by: self._store.create(stored, written, namespace, by=by))
 
     async def update(self, resource: Resource, body: Body, *, subresource: str = "") -> Json:
         stored = stored_as(resource)
         written = _written(resource, stored, body)
-        return self._store.update(stored, written, subresource=subresource, by=self._by)
+        try:
+            return self._store.update(stored, written, subresource=subresource, by=self._by)
+        except UnansweredError:
+            return await self._carried_out(
+                lambda by: self._store.update(stored, written, subresource=subresource, by=by)
+            )
 
     async def patch(
         self,
@@ -112,7 +124,17 @@ class InProcessClient(Client):
         stored = self._written(resource)
         if stored is not resource and isinstance(patch, dict):
             patch = from_served(resource, patch)
-        return self._store.patch(stored, namespace, name, patch, kind, subresource=subresource, by=self._by)
+        patch_object = partial(
+            self._store.patch, stored, namespace, name, patch, kind, subresource=subresource
+        )
+        try:
+            return patch_object(by=self._by)
+        except UnansweredError:
+            return await self._carried_out(lambda by: patch_object(by=by))
+
+    async def _carried_out(self, write: Callable[[WriteContext], Result]) -> Result:
+        """The result of a write that has to wait for others, such as webhooks."""
+        return await carried_out(write, self._by._replace(attempts=None))
 
     def _written(self, resource: Resource) -> Resource:
         """Resource in which objects are stored; a custom resource may be named by its served address
@@ -125,11 +147,18 @@ class InProcessClient(Client):
     async def delete(
         self, resource: Resource, namespace: str, name: str, options: DeleteOptions = ORDINARY_DELETION
     ) -> None:
-        self._store.delete(stored_as(resource), namespace, name, options, by=self._by)
+        stored = stored_as(resource)
+        try:
+            self._store.delete(stored, namespace, name, options, by=self._by)
+        except UnansweredError:
+            await self._carried_out(lambda by: self._store.delete(stored, namespace, name, options, by=by))
 
     async def bind(self, binding: Binding) -> None:
         named = binding.metadata
-        self._store.bind(named.namespace, named.name, binding, by=self._by)
+        try:
+            self._store.bind(named.namespace, named.name, binding, by=self._by)
+        except UnansweredError:
+            await self._carried_out(lambda by: self._store.bind(named.namespace, named.name, binding, by=by))
 
 
 def _written(resource: Resource, stored: Resource, body: Body) -> Body:

@@ -27,6 +27,11 @@ class ServiceAllocator:
     def __init__(self) -> None:
         self._next_address = 2
         self._next_port = 0
+        self._before = (self._next_address, self._next_port)
+
+    def rewind(self) -> None:
+        """Take back the last allocation: what it was for has not been written."""
+        self._next_address, self._next_port = self._before
 
     def keep(self, old: Json, new: Json) -> None:
         """Keep allocated values that an update leaves out; drop those that the new type does not use."""
@@ -49,6 +54,7 @@ class ServiceAllocator:
 
     def allocate(self, lookup: Lookup, obj: Json, old: Json | None) -> None:
         """Raises `ApiError` 422 if a requested address or port is taken or cannot be given."""
+        self._before = (self._next_address, self._next_port)
         spec, before = obj["spec"], {} if old is None else old.get("spec") or {}
         if _has_address(spec):
             self._allocate_address(lookup, obj, before)

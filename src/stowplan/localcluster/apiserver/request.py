@@ -18,6 +18,7 @@ from stowplan.api.requests import EVERY_OBJECT, DeleteOptions, Json, Selection
 from stowplan.api.status import ApiError
 from stowplan.gocompat.quoting import quote
 from stowplan.localcluster.apiserver.discovery import ServedKinds
+from stowplan.localcluster.store.attempts import WriteAttempts
 from stowplan.localcluster.store.objects import Key
 from stowplan.localcluster.store.selection import PageRequest
 from stowplan.localcluster.store.writer import UserInfo, WriteContext
@@ -282,7 +283,29 @@ def write_context(
     if errors:
         raise options_invalid(options, errors)
     verb = options.removesuffix("Options").lower()
-    return WriteContext(user, manager or _agent(headers), bool(asked), verb=verb)
+    return WriteContext(
+        user,
+        manager or _agent(headers),
+        bool(asked),
+        verb=verb,
+        options=_shown_options(options, query, body, asked),
+        attempts=WriteAttempts(),
+    )
+
+
+def _shown_options(options: str, query: Query, body: Json | None, asked: Sequence[str]) -> Json:
+    """The options of a request as admission sees them."""
+    shown: Json = {"kind": str(options), "apiVersion": "meta.k8s.io/v1"}
+    if body is not None:
+        shown |= {field: value for field, value in body.items() if field not in shown}
+    if asked:
+        shown["dryRun"] = list(asked)
+    if "force" in query:
+        shown["force"] = flag(query, "force")
+    for field in ("fieldManager", "fieldValidation"):
+        if query.get(field):
+            shown[field] = query[field]
+    return shown
 
 
 def _manager_errors(manager: str) -> list[FieldError]:

@@ -27,6 +27,7 @@ from stowplan.localcluster.schema import the_schema
 from stowplan.localcluster.schema.goform import zero_object
 from stowplan.localcluster.schema.protobuf import ProtobufError, encoded_text
 from stowplan.localcluster.store import BOOKMARK, StoreChange
+from stowplan.localcluster.store.attempts import WriteAttempts
 from stowplan.localcluster.store.conversion import Conversion, as_core
 from stowplan.localcluster.store.definitions import Definitions
 from stowplan.runtime.clock import Clock
@@ -50,6 +51,12 @@ def response_of(
     for warning in warnings[:_MAX_WARNINGS]:
         response.headers.add("Warning", warning_header(warning))
     return response
+
+
+def add_warnings(response: web.StreamResponse, attempts: WriteAttempts | None) -> None:
+    """Add the warnings of a write to its response."""
+    for warning in [] if attempts is None else attempts.warnings[:_MAX_WARNINGS]:
+        response.headers.add("Warning", warning_header(warning))
 
 
 def warning_header(text: str) -> str:
@@ -95,6 +102,8 @@ def error_response(error: ApiError) -> web.Response:
     response = json_response(error.status(), error.code or 500)
     if error.code in (429, 503, 504) and error.retry_after:
         response.headers["Retry-After"] = str(int(error.retry_after))
+    for warning in error.warnings[:_MAX_WARNINGS]:
+        response.headers.add("Warning", warning_header(warning))
     if error.code == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
     return response

@@ -19,10 +19,11 @@ from stowplan.localcluster.apiserver.request import (
     negotiated,
     write_context,
 )
-from stowplan.localcluster.apiserver.responses import Views, json_response, response_of
+from stowplan.localcluster.apiserver.responses import Views, add_warnings, json_response, response_of
 from stowplan.localcluster.apiserver.verbs import APPLY, check_address
 from stowplan.localcluster.schema import the_schema
 from stowplan.localcluster.store import Store
+from stowplan.localcluster.store.attempts import carried_out
 from stowplan.localcluster.store.patches import patched
 from stowplan.localcluster.store.writer import UserInfo, WriteContext
 
@@ -55,7 +56,8 @@ class Scales:
     ) -> web.Response:
         text = as_json(await read_body(request), request.content_type)
         by = write_context(RequestOptions.UPDATE, request.headers, query, user)
-        return self._shown(request, target, self._rescale(target, text, by))
+        obj = await carried_out(lambda by: self._rescale(target, text, by), by)
+        return self._shown(request, target, obj, by)
 
     async def patch(
         self, request: web.BaseRequest, target: RequestTarget, query: Query, user: UserInfo
@@ -63,15 +65,19 @@ class Scales:
         text = await read_body(request)
         by = write_context(RequestOptions.PATCH, request.headers, query, user)
         if request.content_type == APPLY and not target.resource.defined:
-            applied = self._apply(target, yaml_as_json(text), by, force=flag(query, "force"))
-            return self._shown(request, target, applied)
+            wanted, force = yaml_as_json(text), flag(query, "force")
+            applied = await carried_out(lambda by: self._apply(target, wanted, by, force=force), by)
+            return self._shown(request, target, applied, by)
         kind = _PATCHES.get(request.content_type)
         if kind is None:
             raise status.unsupported_media_type(list(_PATCHES))
         change = decode_as(None, text, SCALE).data
+        obj = await carried_out(lambda by: self._patched(target, change, kind, by), by)
+        return self._shown(request, target, obj, by)
+
+    def _patched(self, target: RequestTarget, change: Any, kind: PatchType, by: WriteContext) -> Json:
         old = self._scale_of(target, self._store.get(target.resource, target.namespace, target.name))
-        new = msgspec.json.encode(patched(SCALE, old, change, kind))
-        return self._shown(request, target, self._rescale(target, new, by))
+        return self._rescale(target, msgspec.json.encode(patched(SCALE, old, change, kind)), by)
 
     def _rescale(self, target: RequestTarget, text: bytes, by: WriteContext) -> Json:
         scale = _read(target, text)
@@ -103,12 +109,16 @@ class Scales:
         }
         return self._store.apply(resource, wanted, by, force=force, subresource="scale")
 
-    def _shown(self, request: web.BaseRequest, target: RequestTarget, obj: Json) -> web.Response:
+    def _shown(
+        self, request: web.BaseRequest, target: RequestTarget, obj: Json, by: WriteContext | None = None
+    ) -> web.Response:
         form = negotiated(request.headers.get("Accept", ""))
         scale = self._scale_of(target, obj)
-        if not form.form:
-            return json_response(scale)
-        return response_of(self._views.view(SCALE, form).raw(scale))
+        response = (
+            response_of(self._views.view(SCALE, form).raw(scale)) if form.form else json_response(scale)
+        )
+        add_warnings(response, None if by is None else by.attempts)
+        return response
 
 
 def _read(target: RequestTarget, text: bytes) -> Any:

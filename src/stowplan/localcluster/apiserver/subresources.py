@@ -22,18 +22,18 @@ from stowplan.localcluster.apiserver.request import (
     delete_options,
     write_context,
 )
-from stowplan.localcluster.apiserver.responses import Views, json_response
+from stowplan.localcluster.apiserver.responses import Views, add_warnings, json_response
 from stowplan.localcluster.apiserver.scale import Scales
 from stowplan.localcluster.apiserver.tokenrequests import TokenRequests
 from stowplan.localcluster.apiserver.verbs import check_address
 from stowplan.localcluster.store import Store
+from stowplan.localcluster.store.attempts import carried_out
+from stowplan.localcluster.store.pods import BINDINGS, EVICTIONS
 from stowplan.localcluster.store.registry import has_scale
-from stowplan.localcluster.store.writer import UserInfo
+from stowplan.localcluster.store.writer import UserInfo, WriteContext
 
 Query = Mapping[str, str]
 Handler = Callable[[web.BaseRequest, RequestTarget, Query, UserInfo], Awaitable[web.Response]]
-_BINDING: Final = Resource("", "v1", "bindings", "Binding")
-_EVICTION: Final = Resource("policy", "v1", "evictions", "Eviction")
 
 
 class Subresources:
@@ -78,26 +78,29 @@ class Subresources:
         self, request: web.BaseRequest, target: RequestTarget, query: Query, user: UserInfo
     ) -> web.Response:
         text = as_json(await read_body(request), request.content_type)
-        data = decode_object(_BINDING, text, query.get("fieldValidation", "")).data
+        data = decode_object(BINDINGS, text, query.get("fieldValidation", "")).data
         named = (data.get("metadata") or {}).get("name", "")
         name = target.name or named
         _check_name(name, named, "Binding")
         check_address(RequestTarget(PODS, target.namespace, name), data)
         by = write_context(RequestOptions.CREATE, request.headers, query, user)
-        self._store.bind(target.namespace, name, data, by=by)
-        return _created()
+        await carried_out(lambda by: self._store.bind(target.namespace, name, data, by=by), by)
+        return _created(by)
 
     async def _evict(
         self, request: web.BaseRequest, target: RequestTarget, query: Query, user: UserInfo
     ) -> web.Response:
         text = as_json(await read_body(request), request.content_type)
-        data = decode_object(_EVICTION, text.replace(b'"policy/v1beta1"', b'"policy/v1"')).data
+        data = decode_object(EVICTIONS, text.replace(b'"policy/v1beta1"', b'"policy/v1"')).data
         _check_name(target.name, (data.get("metadata") or {}).get("name", ""), "Eviction")
         check_address(target, data)
         options: Json = data.get("deleteOptions") or {}
         by = write_context(RequestOptions.CREATE, request.headers, query, user, options)
-        self._store.evict(target.namespace, target.name, delete_options(query, options), by=by)
-        return _created()
+        deletion = delete_options(query, options)
+        await carried_out(
+            lambda by: self._store.evict(target.namespace, target.name, deletion, eviction=data, by=by), by
+        )
+        return _created(by)
 
     async def _finalize(
         self, request: web.BaseRequest, target: RequestTarget, query: Query, user: UserInfo
@@ -106,8 +109,12 @@ class Subresources:
         data = decode_object(NAMESPACES, text).data
         check_address(target, data)
         by = write_context(RequestOptions.UPDATE, request.headers, query, user)
-        obj = self._store.update(NAMESPACES, data, subresource="finalize", by=by)
-        return json_response(obj)
+        obj = await carried_out(
+            lambda by: self._store.update(NAMESPACES, data, subresource="finalize", by=by), by
+        )
+        response = json_response(obj)
+        add_warnings(response, by.attempts)
+        return response
 
 
 def _check_name(expected: str, given: str, kind: str) -> None:
@@ -116,10 +123,12 @@ def _check_name(expected: str, given: str, kind: str) -> None:
         raise status.bad_request(f"name in URL does not match name in {kind} object")
 
 
-def _created() -> web.Response:
+def _created(by: WriteContext) -> web.Response:
     """Answer to a binding or an eviction: unlike other successes it has a code."""
     body: Any = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
-    return json_response(body, 201)
+    response = json_response(body, 201)
+    add_warnings(response, by.attempts)
+    return response
 
 
 PROCESSES: Final = ("log", "exec", "attach", "portforward", "proxy")

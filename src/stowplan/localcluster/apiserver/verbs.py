@@ -6,7 +6,8 @@ Each decodes what the request says, calls the store (admission, then storage) an
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from aiohttp import web
 from stowplan.api import status
 from stowplan.api.catalogue import CUSTOM_RESOURCE_DEFINITIONS, JOBS, NAMESPACES, PODS, Resource
 from stowplan.api.fielderrors import forbidden, required
-from stowplan.api.requests import FieldTerm, Json, PatchType, Selection
+from stowplan.api.requests import DeleteOptions, FieldTerm, Json, PatchType, Selection
 from stowplan.localcluster.admission.devicefeatures import OPTIONAL_FIELDS_OF, dropped_fields
 from stowplan.localcluster.apiserver.bodies import (
     Decoded,
@@ -48,6 +49,7 @@ from stowplan.localcluster.apiserver.request import (
 from stowplan.localcluster.apiserver.responses import (
     ResponseView,
     Views,
+    add_warnings,
     encode,
     response_of,
     success_response,
@@ -58,6 +60,7 @@ from stowplan.localcluster.apiserver.watch import HEADERS, WatchResponse
 from stowplan.localcluster.customresources.definitions import definition_warnings
 from stowplan.localcluster.objects.groupfeatures import DROPPED
 from stowplan.localcluster.store import Store, Watcher
+from stowplan.localcluster.store.attempts import WriteAttempts, carried_out
 from stowplan.localcluster.store.fieldmanager import without_managed_fields
 from stowplan.localcluster.store.patches import apply_patch
 from stowplan.localcluster.store.selection import ListPage
@@ -252,10 +255,12 @@ class WriteVerbs:
         if isinstance(read.data, dict) and (read.data.get("metadata") or {}).get("resourceVersion"):
             raise status.bad_request("resourceVersion should not be set on objects to be created")
         conversion = self._views.conversion(resource)
-        obj = self._store.create(
-            conversion.stored, conversion.to_stored(read.data), target.namespace, by=conversion.context(by)
+        data = conversion.to_stored(read.data)
+        obj = await carried_out(
+            lambda by: self._store.create(conversion.stored, data, target.namespace, by=by),
+            conversion.context(by),
         )
-        return self._shown(request, target, obj, 201, read)
+        return self._shown(request, target, obj, 201, read, by)
 
     async def update(
         self, request: web.BaseRequest, target: RequestTarget, query: Query, user: UserInfo
@@ -265,8 +270,8 @@ class WriteVerbs:
         conversion = self._views.conversion(target.resource)
         existed = self._store.find(conversion.stored, target.namespace, target.name) is not None
         by = write_context(RequestOptions.UPDATE, request.headers, query, user)
-        obj = self._replace(target, read, by)
-        return self._shown(request, target, obj, 200 if existed else 201, read)
+        obj = await carried_out(lambda by: self._replace(target, read, by), by)
+        return self._shown(request, target, obj, 200 if existed else 201, read, by)
 
     async def patch(
         self, request: web.BaseRequest, target: RequestTarget, query: Query, user: UserInfo
@@ -274,7 +279,7 @@ class WriteVerbs:
         text = await read_body(request)
         by = write_context(RequestOptions.PATCH, request.headers, query, user)
         if request.content_type == APPLY:
-            return self._apply(request, target, query, yaml_as_json(text), by)
+            return await self._apply(request, target, query, yaml_as_json(text), by)
         kind = _PATCH_TYPES.get(request.content_type)
         if kind is None:
             raise status.ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
@@ -285,6 +290,19 @@ class WriteVerbs:
             wrong = forbidden("force", "may not be specified for non-apply patch")
             raise options_invalid(RequestOptions.PATCH, [wrong])
         change = decode_patch(text)
+        obj, read = await carried_out(lambda by: self._patched(target, query, text, change, kind, by), by)
+        return self._shown(request, target, obj, 200, read, by)
+
+    def _patched(
+        self,
+        target: RequestTarget,
+        query: Query,
+        text: bytes,
+        change: Any,
+        kind: PatchType,
+        by: WriteContext,
+    ) -> tuple[Json, Decoded]:
+        """Write the result of a patch; gives back the object, and the result as it was read."""
         conversion = self._views.conversion(target.resource)
         old = self._store.get(conversion.stored, target.namespace, target.name)
         if b"managedFields" not in text:
@@ -294,8 +312,7 @@ class WriteVerbs:
             read = self._decoded(target, new, query)
         except status.ApiError as error:
             raise undecodable_patch(error, target.resource, new) from None
-        obj = self._replace(target, read, by, uid_precondition=False)
-        return self._shown(request, target, obj, 200, read)
+        return self._replace(target, read, by, uid_precondition=False), read
 
     async def delete(
         self, request: web.BaseRequest, target: RequestTarget, query: Query, user: UserInfo
@@ -303,18 +320,21 @@ class WriteVerbs:
         body = deletion_body(await read_body(request), request.content_type)
         conversion = self._views.conversion(target.resource)
         by = write_context(RequestOptions.DELETE, request.headers, query, user, body)
-        obj = self._store.delete(
-            conversion.stored, target.namespace, target.name, delete_options(query, body), by=by
+        options = delete_options(query, body)
+        obj = await carried_out(
+            lambda by: self._store.delete(conversion.stored, target.namespace, target.name, options, by=by),
+            by,
         )
         resource, metadata = target.resource, obj["metadata"]
         stays = "deletionTimestamp" in metadata
         if stays or resource.returns_deleted:
-            response = self._shown(request, target, obj, 200)
+            response = self._shown(request, target, obj, 200, by=by)
         else:
             details = {"name": metadata["name"], "group": resource.group, "kind": resource.plural}
             response = success_response(
                 **{key: value for key, value in details.items() if value}, uid=metadata["uid"]
             )
+            add_warnings(response, by.attempts)
         if resource == JOBS and not propagation(query, body):
             response.headers.add("Warning", warning_header(_PODS_PRESERVED))
         return response
@@ -327,15 +347,35 @@ class WriteVerbs:
         body = deletion_body(await read_body(request), request.content_type)
         options = list_options({key: value for key, value in query.items() if key != "watch"})
         conversion = self._views.conversion(target.resource)
-        gone = self._store.delete_collection(
+        gone = await self._delete_all(
             conversion.stored,
-            target.namespace,
-            conversion.selection(options.selection),
+            self._store.list(
+                conversion.stored, target.namespace, conversion.selection(options.selection)
+            ).items,
             delete_options(query, body),
-            by=write_context(RequestOptions.DELETE, request.headers, query, user, body),
+            write_context(RequestOptions.DELETE, request.headers, query, user, body),
         )
         view = self._views.view(target.resource, negotiated(request.headers.get("Accept", "")))
         return response_of(view.listing([*gone], {"resourceVersion": str(self._store.version)}))
+
+    async def _delete_all(
+        self, resource: Resource, found: Sequence[Json], deletion: DeleteOptions, by: WriteContext
+    ) -> Sequence[Json]:
+        """Delete objects one after the other; gives back what they were before.
+
+        Webhooks are called for each. One that is gone meanwhile needs no deletion.
+        """
+        for obj in found:
+            metadata = obj["metadata"]
+            delete = partial(
+                self._store.delete, resource, metadata.get("namespace", ""), metadata["name"], deletion
+            )
+            try:
+                await carried_out(_with_context(delete), by._replace(attempts=WriteAttempts()))
+            except status.ApiError as error:
+                if not error.is_not_found:
+                    raise
+        return found
 
     def _replace(
         self, target: RequestTarget, read: Decoded, by: WriteContext, *, uid_precondition: bool = True
@@ -352,7 +392,7 @@ class WriteVerbs:
             by=conversion.context(by),
         )
 
-    def _apply(
+    async def _apply(
         self, request: web.BaseRequest, target: RequestTarget, query: Query, text: bytes, by: WriteContext
     ) -> web.Response:
         if not query.get("fieldManager"):
@@ -362,16 +402,19 @@ class WriteVerbs:
         conversion = self._views.conversion(target.resource)
         existed = self._store.find(conversion.stored, target.namespace, target.name) is not None
         check_configuration(target, read.data, creates=not existed)
-        obj = self._store.apply(
-            conversion.stored,
-            read.data,
+        obj = await carried_out(
+            lambda by: self._store.apply(
+                conversion.stored,
+                read.data,
+                by,
+                namespace=target.namespace,
+                name=target.name,
+                force=flag(query, "force"),
+                subresource=target.subresource,
+            ),
             conversion.context(by),
-            namespace=target.namespace,
-            name=target.name,
-            force=flag(query, "force"),
-            subresource=target.subresource,
         )
-        return self._shown(request, target, obj, 200 if existed else 201, read)
+        return self._shown(request, target, obj, 200 if existed else 201, read, by)
 
     def _shown(
         self,
@@ -380,9 +423,12 @@ class WriteVerbs:
         obj: Json,
         code: int,
         read: Decoded | None = None,
+        by: WriteContext | None = None,
     ) -> web.Response:
         view = self._views.view(target.resource, negotiated(request.headers.get("Accept", "")))
         warnings = [] if read is None else [*read.warnings]
+        if by is not None and by.attempts is not None:
+            warnings += by.attempts.warnings
         if read is not None and target.resource in self._stored_only and not target.subresource:
             warnings.append(f"stored only: nothing acts on {target.resource.kind} here")
         if read is not None and target.resource == PODS and _lost_its_group(read.data, obj):
@@ -405,6 +451,10 @@ class WriteVerbs:
             return []
         given, of_status = conversion.to_stored(read.data), target.subresource == "status"
         return dropped_fields(conversion.stored, given, obj, status=of_status)
+
+
+def _with_context(write: Callable[..., Json]) -> Callable[[WriteContext], Json]:
+    return lambda by: write(by=by)
 
 
 def _lost_its_group(given: Json, pod: Json) -> bool:

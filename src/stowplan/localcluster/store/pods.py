@@ -24,6 +24,7 @@ from stowplan.localcluster.store.objects import (
 from stowplan.localcluster.store.registry import check_uid, check_version
 
 BINDINGS: Final = Resource("", "v1", "bindings", "Binding")
+EVICTIONS: Final = Resource("policy", "v1", "evictions", "Eviction")
 
 TOPOLOGY_LABELS: Final = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 """Labels a pod gets from the node it is bound to."""

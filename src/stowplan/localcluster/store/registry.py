@@ -78,14 +78,21 @@ class Admission(Protocol):
     The object to write belongs to the store alone and may be changed in place (but not if it is for a
     subresource); the old one must not be. `by` is the writer, and tells if it is a dry run. The returned
     function, if any, is called just before the object is written: it changes other objects, such as the
-    quotas that are charged. `stamp` is the time as objects carry it.
+    quotas that are charged. If admission needs an answer from elsewhere it raises `UnansweredError` and is
+    called again, with the same request. `is_extended` is true if objects of the cluster configure more
+    admission. `stamp` is the time as objects carry it.
     """
+
+    @property
+    def is_extended(self) -> bool: ...
 
     def set_defaults(self, resource: Resource, obj: Json, stamp: str) -> None: ...
 
     def admit_create(
-        self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext
-    ) -> Commit | None: ...
+        self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext, *, generated: bool = False
+    ) -> Commit | None:
+        """`generated`: the server gave the object its name, and admission may give it another one."""
+        ...
 
     def admit_loaded(self, resource: Resource, obj: Json) -> None:
         """An object of another cluster is taken in as it is."""
@@ -96,6 +103,19 @@ class Admission(Protocol):
     ) -> Commit | None: ...
 
     def admit_delete(self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext) -> None: ...
+
+    def admit_part(
+        self,
+        lookup: Lookup,
+        operation: str,
+        resource: Resource,
+        subresource: str,
+        kind: Resource,
+        obj: Json,
+        by: WriteContext,
+    ) -> None:
+        """Admit something that is done to an object by a subresource with a kind of its own."""
+        ...
 
 
 _IMMUTABLE: Final = ("name", "namespace", "uid")

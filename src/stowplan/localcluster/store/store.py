@@ -7,13 +7,17 @@ from typing import Any, Final, NamedTuple
 from stowplan.api import status
 from stowplan.api.catalogue import NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, PODS, Catalogue, Resource
 from stowplan.api.fielderrors import required
+from stowplan.api.meta import ObjectMeta
 from stowplan.api.requests import EVERY_OBJECT, ORDINARY_DELETION, DeleteOptions, Json, PatchType, Selection
 from stowplan.localcluster.apply import Applier, ManagedFields
+from stowplan.localcluster.store.attempts import UnansweredError
 from stowplan.localcluster.store.definitions import Definitions
 from stowplan.localcluster.store.fieldmanager import FieldManager, with_managed_fields
 from stowplan.localcluster.store.objects import Body, Key, checked, key_of, owned, owned_object, with_metadata
 from stowplan.localcluster.store.patches import patched
 from stowplan.localcluster.store.pods import (
+    BINDINGS,
+    EVICTIONS,
     bound_pod,
     budget_for,
     charged_budget,
@@ -189,9 +193,14 @@ class Store(ObjectStorage):
         collection = self._collection(resource)
         metadata = obj["metadata"]
         key = key_of(resource, metadata, namespace)
-        if not key[1]:
+        generated = not key[1]
+        if generated:
             key = (key[0], self._free_name(collection, metadata, key[0]))
         obj["metadata"] = created = self._metadata.new_metadata(resource, metadata, key)
+        if by.attempts is not None and by.attempts.created is not None:
+            # Webhooks have seen the object under its uid and name.
+            created |= by.attempts.created
+            key = (key[0], created["name"])
         if resource.status:
             set_initial_status(resource, obj, created["creationTimestamp"])
         self._set_defaults(resource, obj)
@@ -206,7 +215,16 @@ class Store(ObjectStorage):
         elif applied is not None:
             created["managedFields"] = applied
         admission = self._admission
-        commit = None if admission is None else admission.admit_create(self, resource, obj, by)
+        commit = None
+        if admission is not None:
+            try:
+                commit = admission.admit_create(self, resource, obj, by, generated=generated)
+            except UnansweredError:
+                if by.attempts is not None:
+                    by.attempts.keep_created(created)
+                raise
+            if generated:
+                key = (key[0], obj["metadata"]["name"])
         existing = collection.objects.get(key)
         if existing is not None:
             deleting = "deletionTimestamp" in existing["metadata"]
@@ -395,6 +413,13 @@ class Store(ObjectStorage):
         old = collection.get(key)
         if self._admission is not None:
             self._admission.admit_delete(self, resource, old, by)
+        return self._delete(resource, collection, key, options, by)
+
+    def _delete(
+        self, resource: Resource, collection: Collection, key: Key, options: DeleteOptions, by: WriteContext
+    ) -> Json:
+        """Delete an object that is admitted for it."""
+        old = collection.get(key)
         marked, remove = deletion_of(resource, old, options, self._metadata.now())
         if marked is not old:
             marked = self._rewrite(collection, key, marked, old, by)
@@ -420,6 +445,8 @@ class Store(ObjectStorage):
         """Put a pod on the node that a Binding names (the subresource `binding` of pods)."""
         pods, key = self._collection(PODS), (namespace, name)
         given, target = read_binding(body, name)
+        if self._admission is not None and self._admission.is_extended:
+            given, target = self._admitted_binding(body, key, by)
         pod = pods.objects.get(key)
         if pod is None:
             raise status.not_found(PODS, name)
@@ -429,17 +456,33 @@ class Store(ObjectStorage):
             self._change(pods, key, MODIFIED, bound, pod)
         return bound
 
+    def _admitted_binding(self, body: Body, key: Key, by: WriteContext) -> tuple[ObjectMeta, str]:
+        """A binding after admission."""
+        assert self._admission is not None
+        binding = owned_object(BINDINGS, body)
+        binding["metadata"] = {**binding["metadata"], "namespace": key[0], "name": key[1]}
+        self._admission.admit_part(self, "CREATE", PODS, "binding", BINDINGS, binding, by)
+        return read_binding(binding, key[1])
+
     def evict(
         self,
         namespace: str,
         name: str,
         options: DeleteOptions = ORDINARY_DELETION,
         *,
+        eviction: Json | None = None,
         by: WriteContext = API_SERVER,
     ) -> Json:
-        """Delete a pod if its disruption budget allows that (the subresource `eviction` of pods)."""
+        """Delete a pod if its disruption budget allows that (the subresource `eviction` of pods).
+
+        `eviction` is the body of the request, for admission. The deletion itself is not admitted again.
+        """
         pods, key, stamp = self._collection(PODS), (namespace, name), self._metadata.stamp()
         pod = pods.get(key)
+        if self._admission is not None and self._admission.is_extended:
+            named = {"metadata": {"name": name, "namespace": namespace}}
+            wanted = owned_object(EVICTIONS, {**named, **(eviction or {})})
+            self._admission.admit_part(self, "CREATE", PODS, "eviction", EVICTIONS, wanted, by)
         if not needs_no_budget(pod):
             self._charge_budget(pod, stamp, by)
         check_deletion(PODS, pod, options)
@@ -447,7 +490,7 @@ class Store(ObjectStorage):
         if options.resource_version is not None:
             version = marked["metadata"]["resourceVersion"]
             options = DeleteOptions(options.grace_period_seconds, options.uid, version, options.propagation)
-        return self.delete(PODS, namespace, name, options, by=by)
+        return self._delete(PODS, pods, key, options, by)
 
     def _free_name(self, collection: Collection, metadata: Json, namespace: str) -> str:
         """A name generated from what the object's shall begin with."""
