@@ -482,9 +482,9 @@ class Scheduler:
         while True:
             await asyncio.sleep(FLUSH_BACKOFF_EVERY - clock.monotonic() % FLUSH_BACKOFF_EVERY)
             while self.flush(FLUSH_BACKOFF):
-                self._woken.set()
+                self._wake()
                 await asyncio.sleep(0)
-            self._woken.set()
+            self._wake()
 
     async def _flush_unschedulable(self) -> None:
         """Requeue pods that have waited for an event too long, and free what plugins keep of the past."""
@@ -493,9 +493,9 @@ class Scheduler:
             for profile in self.context.profiles.values():
                 profile.framework.drop_stale()
             while self.flush(FLUSH_UNSCHEDULABLE):
-                self._woken.set()
+                self._wake()
                 await asyncio.sleep(0)
-            self._woken.set()
+            self._wake()
 
     def flush(self, what: int) -> bool:
         """Flush some pods of a queue whose time has come; whether there may be more."""

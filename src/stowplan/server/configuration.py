@@ -315,13 +315,13 @@ async def watch_files(
 ) -> None:
     """Have files read again for ever: when one of them has changed, and when `asked` is set.
 
-    Which files there are may be different after every reading.
+    Which files there are may be different after every reading. Without files nothing wakes up to look.
     """
     followed = files()
     stamps = FileStamps(followed)
     while True:
         try:
-            async with asyncio.timeout(LOOK_EVERY):
+            async with asyncio.timeout(LOOK_EVERY if followed else None):
                 await asked.wait()
         except TimeoutError:
             if not stamps.changed():

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Coroutine
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from stowplan.client.http.availability import (
     LOOK_EVERY,
     PROBE_EVERY,
     QUIET,
+    QUIET_AT_MOST,
     SPREAD,
     ProbeError,
     ServerAvailability,
@@ -32,6 +34,7 @@ class FakeConnections:
     def __init__(self) -> None:
         self.mood = "well"
         self.expects_answer = True
+        self.only_watches = False
         self.last_heard: float | None = _now()
         self.is_kept_dead = False
         self.probes: list[tuple[float, str]] = []
@@ -58,7 +61,6 @@ class FakeConnections:
         if self.mood == "silent" or (kind == "kept" and self.is_kept_dead):
             self.is_kept_dead = True
             await asyncio.Event().wait()
-        self.last_heard = _now()
 
 
 def _now() -> float:
@@ -132,7 +134,7 @@ def test_a_server_that_is_gone_is_asked_about_once_a_second() -> None:
 
 def test_connections_that_were_silent_through_an_outage_are_ended_after_it() -> None:
     async def story(world: World) -> None:
-        await asyncio.sleep(5)
+        await asyncio.sleep(5.2)
         world.connections.mood = "silent"
         vanished = _now()
         await asyncio.sleep(30)
@@ -186,6 +188,49 @@ def test_nobody_is_asked_when_nothing_is_expected() -> None:
         world.connections.expects_answer = False
         await asyncio.sleep(60)
         assert world.connections.probes == []
+
+    live(story)
+
+
+def test_an_idle_server_with_watches_is_probed_less_and_less_often_down_to_every_five_seconds() -> None:
+    async def story(world: World) -> None:
+        world.connections.only_watches = True
+        await asyncio.sleep(120)
+        at = [moment for moment, _ in world.connections.probes]
+        pauses = [later - earlier for earlier, later in pairwise(at[2:])]
+        assert pauses == sorted(pauses)
+        assert QUIET_AT_MOST - 0.1 < pauses[-1] < QUIET_AT_MOST + LOOK_EVERY + 0.1
+        world.connections.last_heard = _now()
+        await asyncio.sleep(QUIET_AT_MOST + LOOK_EVERY + QUIET)
+        assert _now() - world.connections.probes[-2][0] < QUIET_AT_MOST
+
+    live(story)
+
+
+def test_a_request_that_begins_while_the_server_is_idle_brings_the_first_probe_after_a_second() -> None:
+    async def story(world: World) -> None:
+        world.connections.only_watches = True
+        await asyncio.sleep(120)
+        assert world.availability.is_dozing
+        world.connections.only_watches = False
+        world.availability.rouse()
+        began = _now()
+        await asyncio.sleep(QUIET + 2 * LOOK_EVERY)
+        assert any(at >= began for at, _ in world.connections.probes)
+
+    live(story)
+
+
+def test_no_timer_runs_while_nothing_is_expected() -> None:
+    async def story(world: World) -> None:
+        world.connections.expects_answer = False
+        await asyncio.sleep(60)
+        assert world.availability._timer is None
+        world.connections.expects_answer = True
+        assert world.availability.is_dozing
+        world.availability.rouse()
+        await asyncio.sleep(QUIET + 2 * LOOK_EVERY)
+        assert world.connections.probes
 
     live(story)
 

@@ -7,10 +7,11 @@ probe a second, over a fresh connection; when one is answered, all paused reques
 A server may also go silent: packets vanish while connections look established (a firewall or a load balancer
 that lost its state, a frozen machine). So when something is expected of the server (a watch is open, a
 request is under way) and no byte has come for a second, a probe goes over a connection that has served
-before. If that stays silent while a fresh one is answered, the old connections are dead even if the kernel
-considers them established, and are ended; watches resume from their last version. TCP keepalive alone would
-not do: it takes several times as long, and behind a proxy or load balancer it only proves that the proxy
-lives.
+before. While only watches are open and every probe is answered, the time between two of them grows to five
+seconds, because an idle cluster has nothing to send. If a probe stays silent while a fresh connection is
+answered, the old connections are dead even if the kernel considers them established, and are ended; watches
+resume from their last version. TCP keepalive alone would not do: it takes several times as long, and behind a
+proxy or load balancer it only proves that the proxy lives.
 """
 
 import asyncio
@@ -23,6 +24,9 @@ from stowplan.runtime.logs import Logger
 
 QUIET: Final = 1.0
 """Seconds without an expected byte from a server until it is probed."""
+
+QUIET_AT_MOST: Final = 5.0
+"""The same while only watches are open, after several answered probes with nothing heard in between."""
 
 LOOK_EVERY: Final = 0.5
 KEPT_WITHIN: Final = 0.75
@@ -72,6 +76,11 @@ class Connections(Protocol):
         """True if a watch is open or a request under way."""
         ...
 
+    @property
+    def only_watches(self) -> bool:
+        """True if no request is under way."""
+        ...
+
     def kept_probe(self) -> Coroutine[Any, Any, None] | None:
         """A probe over the connection that served the last one; None if there is none. Raises ProbeError."""
         ...
@@ -97,6 +106,10 @@ class ServerAvailability:
         self._name = name
         self._members: list[Connections] = []
         self._timer: asyncio.TimerHandle | None = None
+        self.is_dozing = False
+        """True if the next look at the server is too far away for a request that begins now."""
+        self._quiet = QUIET
+        self._heard = 0.0
         self._checking: asyncio.Task[None] | None = None
         self._decided = asyncio.Event()
         self._decided.set()
@@ -129,7 +142,17 @@ class ServerAvailability:
     def begin_watching(self) -> None:
         """A connection was made: look from time to time whether the server is still heard."""
         if self._timer is None and self._members:
-            self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY, self._look)
+            self._look_after(LOOK_EVERY)
+
+    def rouse(self) -> None:
+        """A request begins while nothing was expected for the moment: look again within `LOOK_EVERY`."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._look_after(LOOK_EVERY)
+
+    def _look_after(self, seconds: float) -> None:
+        self.is_dozing = seconds > LOOK_EVERY
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
 
     def suspect(self) -> None:
         """A connection was refused or lost, or the server answered with an error: start a probe."""
@@ -169,15 +192,22 @@ class ServerAvailability:
 
     def _look(self) -> None:
         self._timer = None
-        heard = [at for member in self._members if (at := member.last_heard) is not None]
-        if not heard:
+        heard = max((at for member in self._members if (at := member.last_heard) is not None), default=None)
+        if heard is None:
+            self.is_dozing = False
             return
-        self.begin_watching()
-        now = asyncio.get_running_loop().time()
+        if heard > self._heard:
+            self._heard, self._quiet = heard, QUIET
         if not any(member.expects_answer for member in self._members):
+            self.is_dozing = True
             return
-        if now - max(heard) >= QUIET or now - self._probed_at >= KEPT_WARM:
+        now = asyncio.get_running_loop().time()
+        only_watches = all(member.only_watches for member in self._members)
+        quiet = self._quiet if only_watches else QUIET
+        due = min(max(heard, self._probed_at) + quiet, self._probed_at + KEPT_WARM)
+        if now >= due:
             self.suspect()
+        self._look_after(max(due - now, LOOK_EVERY) if only_watches else LOOK_EVERY)
 
     def _checked(self, task: "asyncio.Task[None]") -> None:
         self._checking = None
@@ -193,6 +223,7 @@ class ServerAvailability:
             kept = next((probe for one in self._members if (probe := one.kept_probe()) is not None), None)
             over_kept = None if kept is None else probes.start(kept)
             if over_kept is not None and await probes.answered(KEPT_WITHIN):
+                self._quiet = min(2 * self._quiet, QUIET_AT_MOST)
                 return
             if await self._ask_again(probes, began + GONE_AFTER):
                 if over_kept is not None and probes.latest is not over_kept and not probes.closed:

@@ -27,6 +27,8 @@ _GOOD: Final = 200
 _CLOSED: Final = "the client is closed"
 _AT_ONCE: Final = 3
 """How often a request that certainly was not done is sent without a pause."""
+_SWEEP_EVERY: Final = 5.0
+"""Seconds between two looks for overdue requests and idle connections, at most."""
 _MOST_IN_VAIN: Final = 10
 """Connections that are made for a request and are of no use to it."""
 
@@ -175,8 +177,12 @@ class ConnectionPool:
     @property
     def expects_answer(self) -> bool:
         """True if a stream is open or a request under way."""
-        unused = len(self._idle) + sum(not one.load for one in self._shared)
-        return len(self._streams) > len(self._spare) or self._open > unused
+        return len(self._streams) > len(self._spare) or not self.only_streams
+
+    @property
+    def only_streams(self) -> bool:
+        """True if no request is under way over a connection for requests."""
+        return self._open <= len(self._idle) + sum(not one.load for one in self._shared)
 
     def end_silent(self, since: float, until: float) -> None:
         """End connections over which nothing came from one time to another, made before or in between.
@@ -346,7 +352,7 @@ class ConnectionPool:
 
     def _begin_sweeping(self) -> None:
         if self._sweeping is None and not self._closed:
-            pause = min(5.0, self._timeout / 4)
+            pause = _SWEEP_EVERY if self.only_streams else min(_SWEEP_EVERY, self._timeout / 4)
             self._sweeping = asyncio.get_running_loop().call_later(pause, self._sweep)
 
     def _sweep(self) -> None:

@@ -272,6 +272,8 @@ class Transport:
             used = self._authorization
             lost: LostError | DialError | None = None
             answer: HttpAnswer | None = None
+            if self._availability.is_dozing:
+                self._availability.rouse()
             try:
                 answer = await self._pool.exchange(message, taken, allowed)
             except (LostError, DialError) as failure:
@@ -317,6 +319,8 @@ class Transport:
         while True:
             message = await self._message(_GET, path, b"", "")
             used = self._authorization
+            if self._availability.is_dozing:
+                self._availability.rouse()
             try:
                 answer, connection = await self._pool.stream(message, stream)
             except (LostError, DialError) as lost:
@@ -353,6 +357,10 @@ class Transport:
     @property
     def expects_answer(self) -> bool:
         return self._pool.expects_answer
+
+    @property
+    def only_watches(self) -> bool:
+        return self._pool.only_streams
 
     def kept_probe(self) -> Coroutine[Any, Any, None] | None:
         return self._prober.kept_probe()

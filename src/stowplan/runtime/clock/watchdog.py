@@ -3,7 +3,8 @@
 One thread serves scheduling, watches, probes and bindings. Code that computes for long without yielding makes
 all of the others late, and nothing shows why. The loop goes through its selector once per turn, so the time
 between two calls of `select` is the length of one turn. A second thread looks at the stack of the first one
-while a turn takes too long; that is how a hold gets a name. The scheduling path is not touched.
+while a turn takes too long; that is how a hold gets a name. It sleeps while the loop waits, so an idle
+process has no thread that wakes up 40 times a second. The scheduling path is not touched.
 """
 
 import asyncio
@@ -100,7 +101,9 @@ class LoopWatchdog:
         self._seen: tuple[int, Holder] = (-1, Holder())
         self._next_report = float("-inf")
         self._unreported = 0
-        self._stopped = threading.Event()
+        self._stopped = False
+        self._is_asleep = False
+        self._alarm = threading.Event()
         self._sampler: threading.Thread | None = None
         self.longest = Hold(0.0, 0.0, 0.0, Holder())
         """The longest hold so far."""
@@ -126,7 +129,8 @@ class LoopWatchdog:
         self.holds = {}
 
     def stop(self) -> None:
-        self._stopped.set()
+        self._stopped = True
+        self._alarm.set()
         if self._sampler is not None:
             self._sampler.join(timeout=1.0)
             gc.callbacks.remove(self._collection)
@@ -148,6 +152,8 @@ class LoopWatchdog:
         if self._by_cpu:
             self._cpu_began = time.thread_time()
         self._is_busy = True
+        if self._is_asleep:
+            self._rouse_sampler()
 
     def ends(self) -> None:
         """The turn is over; the loop waits, or looks whether there is more to do."""
@@ -182,6 +188,12 @@ class LoopWatchdog:
             self._is_busy = is_busy
             self._began += time.monotonic() - began
             self._cpu_began += time.thread_time() - cpu_began
+            if self._is_asleep:
+                self._rouse_sampler()
+
+    def _rouse_sampler(self) -> None:
+        self._is_asleep = False
+        self._alarm.set()
 
     def _note(self, took: float) -> None:
         turn, holder = self._seen
@@ -212,11 +224,22 @@ class LoopWatchdog:
     # The other thread
 
     def _sample(self) -> None:
-        """Look at the stack whenever a turn has taken half of what it may."""
-        while not self._stopped.wait(self._limit / 2):
+        """Look at the stack whenever a turn has taken half of what it may. Sleep while the loop waits."""
+        while not self._stopped:
+            time.sleep(self._limit / 2)
             turn = self._turn
-            if self._is_busy and self._seen[0] != turn and time.monotonic() - self._began >= self._limit / 2:
+            if not self._is_busy:
+                self._sleep(turn)
+            elif self._seen[0] != turn and time.monotonic() - self._began >= self._limit / 2:
                 self._look(turn)
+
+    def _sleep(self, turn: int) -> None:
+        """Wait until the next turn begins, unless it has begun meanwhile."""
+        self._alarm.clear()
+        self._is_asleep = True
+        if self._turn == turn and not self._stopped:
+            self._alarm.wait()
+        self._is_asleep = False
 
     def _look(self, turn: int) -> None:
         """Name the holder. The frame is dropped at once: it would keep all objects of its functions alive."""
