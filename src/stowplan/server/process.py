@@ -49,6 +49,7 @@ from stowplan.server.serving import ServingError, ServingSettings
 from stowplan.server.startup import ResolvedConfig, StartupPlan, resolve_config
 
 if TYPE_CHECKING:
+    from stowplan.explain.web.questions import Questions
     from stowplan.server.secure_port import SecurePort
     from stowplan.server.serving.keys import NewKey
 
@@ -65,12 +66,15 @@ FORGOTTEN_WITHIN: Final = 1.0
 """Seconds after which a replaced instance is completely released."""
 
 
-def run_process(plan: StartupPlan, environ: Mapping[str, str] = os.environ) -> int:
-    """Run a scheduler until it exits; the exit code."""
+def run_process(
+    plan: StartupPlan, environ: Mapping[str, str] = os.environ, *, questions: "Questions | None" = None
+) -> int:
+    """Run a scheduler until it exits; the exit code. `questions` answers those of the page."""
     watchdog = LoopWatchdog(lambda hold, others: _report_hold(plan.logger, hold, others))
 
     async def run() -> int:
         process = Process(plan, environ)
+        process.questions = questions
         process.metrics.watch_loop(watchdog)
         process.install_signal_handlers()
         return await process.run()
@@ -131,6 +135,7 @@ class Process:
         self.election_health = ElectionHealth()
         self.is_stopping = False
         self.elector: ElectionThread | None = None
+        self.questions: Questions | None = None
         self._rng = random.Random(random.SystemRandom().getrandbits(128))
         self._hostname = socket.gethostname()
         self.metrics = ProcessMetrics(

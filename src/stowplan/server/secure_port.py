@@ -51,8 +51,9 @@ class SecurePort:
                 release=process.options.gates.release.version,
                 leads=lambda: process.is_leading,
             )
+            routes = Routes(inspection, lambda: dump(process.resolved.built.config), process.questions)
             server = SecureServer(
-                {**self._pages(), **self._inspection_pages(inspection, lambda: server)},
+                {**self._pages(), **self._inspection_pages(routes, lambda: server)},
                 options.serving,
                 options.authentication,
                 options.authorization,
@@ -64,21 +65,22 @@ class SecurePort:
                 key_for=self._key_for,
             )
             async with server, inspection.following():
-                yield
+                try:
+                    yield
+                finally:
+                    routes.close()
             process.logger.info(0, "[graceful-termination] secure server has stopped listening")
         process.logger.info(0, "[graceful-termination] secure server is exiting")
 
-    def _inspection_pages(self, inspection: Inspection, server: Callable[[], SecureServer]) -> Pages:
+    def _inspection_pages(self, routes: Routes, server: Callable[[], SecureServer]) -> Pages:
         """The API /stowplan/v1, and the page if it is wanted. Viewers see what they may read."""
-        process = self._process
-        routes = Routes(inspection, lambda: dump(process.resolved.built.config))
 
         async def page(request: web.Request) -> web.StreamResponse:
             user = request[USER]
             viewer = Viewer(lambda plural, namespace: server().may_read(user, plural, namespace))
             return await respond(routes, request, viewer)
 
-        paths = (PREFIX, f"{PREFIX}/", *((PAGE,) if process.options.page else ()))
+        paths = (PREFIX, f"{PREFIX}/", *((PAGE,) if self._process.options.page else ()))
         return dict.fromkeys(paths, page)
 
     def _scheduler(self) -> Scheduler | None:

@@ -1,7 +1,7 @@
 """Will it fit? Where each replica of a workload would go, how many more fit, and what limits them."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -104,10 +104,12 @@ def fit(
     preempt: bool = False,
     more: bool = True,
     source: str = "",
+    look: Callable[[Cluster], object] = lambda cluster: None,
 ) -> Fit:
     """Place the workloads of manifests, in their order. The cluster is left as it was.
 
     Nobody is evicted unless `preempt`. With `more` it is counted how many more of each would fit afterwards.
+    `look` is called with the cluster when the pods are placed.
     """
     with cluster.fork():
         create_others(cluster, manifests)
@@ -117,6 +119,7 @@ def fit(
         made = [_created(cluster, one, replicas) for one in manifests.workloads]
         eligible = [_feasible(cluster, one.pods) for one in made]
         together = _scheduled(cluster, made, preempt)
+        look(cluster)
         found = []
         for one, rows in zip(made, eligible, strict=True):
             result = _shared(one, together)

@@ -1,7 +1,7 @@
 """Changes of a cluster: pods that move or stay pending, utilization and evenness before and after."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from stowplan.scheduler.settings import Settings
 from stowplan.simulate.budgets import Budgets, Drained, drain
 from stowplan.simulate.changes import Change, make, movable
 from stowplan.simulate.cluster import Cluster
+from stowplan.simulate.creation.manifests import Manifests
 from stowplan.simulate.measure import Picture, fullness, picture_of
 from stowplan.simulate.outcome import Eviction, Outcome
 
@@ -65,10 +66,26 @@ class WhatIf:
         }
 
 
-def what_if(cluster: Cluster, changes: Sequence[Change], namespace: str = "default") -> WhatIf:
+Look = Callable[[Cluster], object]
+"""Called with the cluster as it is after the changes."""
+
+
+def _unseen(cluster: Cluster) -> None:
+    """Nobody looks."""
+
+
+def what_if(
+    cluster: Cluster,
+    changes: Iterable[Change],
+    namespace: str = "default",
+    *,
+    applied: Manifests | None = None,
+    look: Look = _unseen,
+) -> WhatIf:
     """Make changes one after the other, then try pods that wait. The cluster is left as it was.
 
-    Raises ChangeError, NoSuchObjectError, SnapshotError.
+    `applied` are manifests that are applied after the changes. Raises ChangeError, NoSuchObjectError,
+    SnapshotError.
     """
     before, tiles = picture_of(cluster), _tiles(cluster, "before")
     with cluster.fork():
@@ -77,7 +94,10 @@ def what_if(cluster: Cluster, changes: Sequence[Change], namespace: str = "defau
         found = Drained()
         for change in changes:
             found.extend(make(cluster, change, namespace, budgets))
+        if applied is not None:
+            found.extend(Drained(cluster.apply(applied, namespace=namespace)))
         now_placed = _retry(cluster, waiting, found)
+        look(cluster)
         return WhatIf(before, picture_of(cluster), found, now_placed, (tiles, _tiles(cluster, "after")))
 
 
@@ -129,7 +149,7 @@ def _step(batch: list[str], step: Drained, during: int, later: Outcome) -> dict[
     }
 
 
-def reconfigured(cluster: Cluster, settings: Settings, seed: int) -> WhatIf:
+def reconfigured(cluster: Cluster, settings: Settings, seed: int, *, look: Look = _unseen) -> WhatIf:
     """Where the pods that can move would be under another configuration, if they came again in order."""
     pods = sorted(
         (cluster.pod(pod.key) for pod in cluster.pods),
@@ -143,6 +163,7 @@ def reconfigured(cluster: Cluster, settings: Settings, seed: int) -> WhatIf:
         seed=seed,
     )
     outcome = other.schedule([replace(pod, spec=replace(pod.spec, node_name="")) for pod in moving])
+    look(other)
     found = Drained()
     old = {pod.key: pod.spec.node_name for pod in moving}
     found.outcome.pending = outcome.pending

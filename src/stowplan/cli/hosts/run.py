@@ -42,4 +42,11 @@ def _run(plan: "StartupPlan") -> int:
     with resting_collector():
         from stowplan.server.process import run_process
 
-    return run_process(plan)
+        questions = None
+        if plan.options.page:
+            # Loaded now: a question would hold the scheduling loop while it is loaded.
+            from stowplan.simulate.questions import ForkedQuestions
+
+            questions = ForkedQuestions()
+            questions.load()
+    return run_process(plan, questions=questions)

@@ -50,6 +50,7 @@ from stowplan.scheduler import Settings
 from stowplan.scheduler.recording import Recording
 from stowplan.server.serving import ServingError
 from stowplan.server.serving.settings import ServingSettings
+from stowplan.simulate.questions import ForkedQuestions
 
 _OFTEN = 0.2
 """Seconds between two looks at the progress in a terminal."""
@@ -274,6 +275,7 @@ def up(
             seed=seed,
             data_dir=data_dir,
             recording=None if record is None else Recording(record),
+            questions=ForkedQuestions(),
         )
         with elapsed("loading the cluster"):
             cluster = LocalCluster(plan, report=lambda text: say(text, err=True))

@@ -30,6 +30,7 @@ from stowplan.explain.web import Inspection, Routes
 from stowplan.explain.web.http import PageServer
 from stowplan.runtime.clock import Clock, RealClock
 from stowplan.scheduler import Scheduler, Settings
+from stowplan.simulate.questions import ForkedQuestions
 from stowplan.simulate.shadow import Judgement, Sampling, Shadow, Tally
 from stowplan.simulate.shadow.metrics import MetricsServer, ShadowMetrics
 from stowplan.simulate.shadow.report import page_of, written
@@ -201,7 +202,7 @@ async def _view(kubeconfig: Path | None, context: str, settings: Settings, port:
         inspection = Inspection(
             lambda: scheduler, cluster=where, release=settings.release.version, leads=lambda: False
         )
-        routes = Routes(inspection, lambda: dump(settings.config.config))
+        routes = Routes(inspection, lambda: dump(settings.config.config), ForkedQuestions())
         await stack.enter_async_context(inspection.following())
         page = await stack.enter_async_context(PageServer(routes, port))
         say(f"{where}: {scheduler.context.cache.table.node_count} nodes")

@@ -21,6 +21,7 @@ from stowplan.explain.document.past import AttentionDocument, MomentDocument
 from stowplan.explain.document.pending import PendingDocument
 from stowplan.explain.document.pod import PodDocument, SchedulingDocument
 from stowplan.explain.document.queue import Board, CostsDocument, DecisionsDocument, QueueDocument
+from stowplan.explain.document.tried import TriedDocument
 from stowplan.explain.document.workload import WorkloadDocument, WorkloadsDocument
 
 Explained = PodDocument | GroupDocument | WorkloadDocument
@@ -55,6 +56,7 @@ DOCUMENTS: Final = (
     AttentionDocument,
     MomentDocument,
     WorkloadsDocument,
+    TriedDocument,
 )
 """All documents; the field `document` of their JSON tells them apart."""
 

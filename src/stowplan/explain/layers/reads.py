@@ -1,6 +1,6 @@
 """Objects that explanations need and no scheduler watches, and what of them could not be read."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from stowplan.api import catalogue
@@ -121,7 +121,7 @@ class DumpReads:
     async def list(self, resource: Resource, cls: type[T], namespace: str = "", **fields: str) -> Sequence[T]:
         known: Any = self._by_type.get(cls, ())
         if not known:
-            self.unread.setdefault(resource.plural, f"the dump has no {resource.plural}")
+            self._note_none(resource)
         wanted = [(_path(name).split("."), value) for name, value in fields.items()]
         return [
             one
@@ -129,6 +129,33 @@ class DumpReads:
             if (not namespace or one.namespace == namespace)
             and all(_value(one, path) == value for path, value in wanted)
         ]
+
+    def _note_none(self, resource: Resource) -> None:
+        self.unread.setdefault(resource.plural, f"the dump has no {resource.plural}")
+
+
+class ReadBefore(DumpReads):
+    """Reads from objects that were read before, and from lists by resource where kinds share a type.
+
+    `unread` has what was not read; of other kinds there is none.
+    """
+
+    def __init__(
+        self,
+        objects: Iterable[Object],
+        lists: Mapping[Resource, Sequence[Object]],
+        unread: Mapping[str, str],
+    ) -> None:
+        super().__init__(objects)
+        self._before = lists
+        self.unread = dict(unread)
+
+    async def list(self, resource: Resource, cls: type[T], namespace: str = "", **fields: str) -> Sequence[T]:
+        known: Any = self._before.get(resource)
+        return await super().list(resource, cls, namespace, **fields) if known is None else known
+
+    def _note_none(self, resource: Resource) -> None:
+        """There is none: nothing to note."""
 
 
 def _path(name: str) -> str:

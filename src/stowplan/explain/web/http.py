@@ -15,8 +15,10 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
+from stowplan.api.status import ApiError
 from stowplan.explain.report.page import FOLDER
 from stowplan.explain.web.access import EVERYTHING, MayRead, Viewer
+from stowplan.explain.web.questions import QUESTIONS, read_question
 from stowplan.explain.web.routes import PREFIX, Routes
 
 PAGE: Final = "/stowplan/"
@@ -51,6 +53,9 @@ def serves(path: str) -> bool:
 async def respond(routes: Routes, request: web.BaseRequest, viewer: Viewer) -> web.StreamResponse:
     """Answer a request of somebody who is known."""
     path = request.path
+    question = path.removeprefix(f"{PREFIX}/")
+    if question in QUESTIONS:
+        return await _question(routes, request, viewer, question)
     if request.method not in ("GET", "HEAD"):
         return _json(405, _status(405, "MethodNotAllowed", "only GET is supported"))
     if path == STREAM:
@@ -59,6 +64,26 @@ async def respond(routes: Routes, request: web.BaseRequest, viewer: Viewer) -> w
         answer = await routes.answer(path, request.query, viewer)
         return _json(answer.code, answer.document)
     return _file(path.removeprefix(PAGE.rstrip("/")).strip("/"))
+
+
+async def _question(
+    routes: Routes, request: web.BaseRequest, viewer: Viewer, question: str
+) -> web.StreamResponse:
+    """Answer a question by POST."""
+    if request.method != "POST":
+        return _json(405, _status(405, "MethodNotAllowed", f"{question}: only POST is supported"))
+
+    def gone() -> bool:
+        return request.transport is None or request.transport.is_closing()
+
+    try:
+        found = await routes.ask(await read_question(request, question), viewer, gone)
+    except ApiError as error:
+        return _json(error.code, error.status())
+    headers = {**_HEADERS, "Content-Type": "application/json"}
+    if found.retry_after:
+        headers["Retry-After"] = str(found.retry_after)
+    return web.Response(status=found.code, body=found.body, headers=headers)
 
 
 def _json(code: int, document: object) -> web.Response:
@@ -175,7 +200,7 @@ class PageServer:
 
     async def __aexit__(self, *exc: object) -> None:
         # Streams first: the runner waits for requests under way, and a stream has no end of its own.
-        self._routes.inspection.feed.close()
+        self._routes.close()
         if self._runner is not None:
             await self._runner.cleanup()
 

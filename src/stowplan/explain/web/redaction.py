@@ -34,7 +34,9 @@ def redacted(document: Any, hidden: Collection[str]) -> Any:
         # A command names a pod and its namespace in separate words, so it goes as a whole.
         return replace(found, command="") if isinstance(found, Change) and found != document else found
     if isinstance(document, Mapping):
-        return {key: redacted(value, hidden) for key, value in document.items()}
+        return {
+            key: redacted(value, hidden) for key, value in document.items() if not _names_hidden(key, hidden)
+        }
     if isinstance(document, tuple):
         return tuple(redacted(one, hidden) for one in document)
     return [redacted(one, hidden) for one in document] if isinstance(document, list) else document
@@ -47,10 +49,16 @@ def namespaces_in(document: Any) -> set[str]:
     if isinstance(document, msgspec.Struct):
         document = [value for _, value in _fields(document)]
     elif isinstance(document, Mapping):
-        document = [*document.values()]
+        document = [*document, *document.values()]
     if isinstance(document, list | tuple):
         return set().union(*map(namespaces_in, document))
     return set()
+
+
+def _names_hidden(key: object, hidden: Collection[str]) -> bool:
+    """True for the name of a hidden pod as a key: what is known by it is left out."""
+    found = _KEY.fullmatch(key) if isinstance(key, str) else None
+    return found is not None and found["namespace"] in hidden
 
 
 def _fields(document: msgspec.Struct) -> list[tuple[str, Any]]:

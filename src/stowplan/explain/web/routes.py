@@ -11,6 +11,7 @@ from stowplan.explain.layers.reads import ClientReads, ObjectReads
 from stowplan.explain.web.access import Viewer
 from stowplan.explain.web.documents import MOST_PODS, Inspection
 from stowplan.explain.web.objects import object_document
+from stowplan.explain.web.questions import Answered, Asked, Questions
 from stowplan.explain.web.redaction import namespaces_in, redacted
 from stowplan.explain.web.workloads import KINDS as WORKLOADS
 from stowplan.explain.web.workloads import WorkloadNames, workload
@@ -33,12 +34,16 @@ _Route = Callable[[Viewer, Query], Awaitable[Any]]
 
 
 class Routes:
-    """Everything that can be asked below `/stowplan/v1`, except the stream."""
+    """Everything that can be asked below `/stowplan/v1`, except the stream.
 
-    def __init__(self, inspection: Inspection, config: Config) -> None:
+    `questions` answers what is tried on a copy of the cluster.
+    """
+
+    def __init__(self, inspection: Inspection, config: Config, questions: Questions | None = None) -> None:
         self.inspection = inspection
         self._config = config
         self._workload_names = WorkloadNames(inspection)
+        self._questions = questions
         self._fixed: Mapping[str, _Route] = {
             "": self._overview,
             "nodes": self._nodes,
@@ -64,6 +69,20 @@ class Routes:
             return Answer(200, redacted(document, await viewer.hidden(named)))
         except ApiError as error:
             return Answer(error.code, error.status())
+
+    async def ask(self, asked: Asked, viewer: Viewer, gone: Callable[[], bool]) -> Answered:
+        """Answer to a question by POST. Raises ApiError."""
+        if self._questions is None:
+            raise ApiError(404, "NotFound", "this server answers no questions on copies of its cluster")
+        if asked.question != "explain":
+            await viewer.require_nodes()
+        return await self._questions.answer(asked, self.inspection, viewer, gone)
+
+    def close(self) -> None:
+        """End streams and questions, so that a server that stops need not wait for them."""
+        self.inspection.feed.close()
+        if self._questions is not None:
+            self._questions.close()
 
     async def _find(self, path: str, query: Query, viewer: Viewer) -> Any:
         rest = path.removeprefix(PREFIX).strip("/")

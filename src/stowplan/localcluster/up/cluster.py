@@ -11,6 +11,7 @@ from stowplan.api.catalogue import STORAGE_CLASSES
 from stowplan.config.dump import dump
 from stowplan.explain.web import Inspection, Routes
 from stowplan.explain.web.http import Extension
+from stowplan.explain.web.questions import Questions
 from stowplan.localcluster.admission import ClusterAdmission, publish_server
 from stowplan.localcluster.apiserver import ApiServer, Listening
 from stowplan.localcluster.auth.tokens import SigningKey
@@ -65,6 +66,8 @@ class ClusterPlan:
     data_dir: Path | None = None
     recording: Recording | None = None
     load_balancers: AddressRange | None = DEFAULT_RANGE
+    questions: Questions | None = None
+    """Answers the questions of the page."""
 
 
 class LocalCluster:
@@ -108,6 +111,7 @@ class LocalCluster:
         self.routes = Routes(
             Inspection(lambda: self.scheduler, cluster="stowplan up", release=release.version),
             lambda: dump(self.schedulers[0].settings.config.config),
+            plan.questions,
         )
         self.server.handler.extension = Extension(self.routes)
         self.kubelets = Kubelets(
@@ -172,6 +176,7 @@ class LocalCluster:
             for scheduler in self.schedulers:
                 await stack.enter_async_context(scheduler.running())
             await stack.enter_async_context(self.routes.inspection.following())
+            stack.callback(self.routes.close)
             yield self
 
     def _root_ca(self) -> str:

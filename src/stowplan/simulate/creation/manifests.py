@@ -4,8 +4,9 @@ A mistake is one line with file, line and field. What depends on the cluster (li
 later, when the objects are created in one: `creation`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -23,7 +24,7 @@ from stowplan.localcluster.schema.strict import struct_of
 from stowplan.simulate.creation.admission import AdmissionStore
 from stowplan.simulate.creation.workloads import RESOURCES, Workload
 from stowplan.simulate.snapshot.places import Place
-from stowplan.simulate.snapshot.sources import documents
+from stowplan.simulate.snapshot.sources import documents, documents_of_text
 
 _POD_GROUP: Final = "PodGroup"
 
@@ -129,13 +130,21 @@ def mistake(error: ApiError, place: Place) -> Exception:
 
 def read_manifests(paths: Sequence[Path], namespace: str = "default") -> Manifests:
     """The objects of manifests. Raises SnapshotError with file, line and field."""
+    return _read(chain.from_iterable(map(documents, paths)), namespace)
+
+
+def manifests_of_text(name: str, text: str, namespace: str = "default") -> Manifests:
+    """The objects of a text, which errors call `name`. Raises SnapshotError."""
+    return _read(documents_of_text(name, text), namespace)
+
+
+def _read(objects: Iterable[tuple[Place, Json]], namespace: str) -> Manifests:
     reader = ManifestReader(namespace)
     left_out: dict[str, int] = {}
-    for path in paths:
-        for place, document in documents(path):
-            if not reader.take_in(document, place):
-                kind = document["kind"]
-                left_out[kind] = left_out.get(kind, 0) + 1
+    for place, document in objects:
+        if not reader.take_in(document, place):
+            kind = document["kind"]
+            left_out[kind] = left_out.get(kind, 0) + 1
     if left_out:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(left_out.items()))
         reader.found.notes.append(f"not needed for scheduling: {kinds}")

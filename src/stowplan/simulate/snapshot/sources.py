@@ -283,19 +283,27 @@ def documents(path: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
         yield from _objects(place, document)
 
 
+def documents_of_text(name: str, text: str) -> Iterator[tuple[Place, dict[str, Any]]]:
+    """The objects of a text in YAML or JSON. Raises SnapshotError, in which the text is called `name`."""
+    for place, document in _parsed_text(name, text):
+        yield from _objects(place, document)
+
+
 def _parsed(path: Path) -> Iterator[tuple[Place, Any]]:
     for name, text in _texts(path):
-        try:
-            parsed = (
-                [msgspec.json.decode(text)] if text.lstrip().startswith("{") else load_yaml_documents(text)
-            )
-        except (TextError, msgspec.DecodeError) as error:
-            raise not_yaml(name, error) from None
-        except RecursionError:
-            raise SnapshotError(f"{name}: nested too deeply") from None
-        for number, document in enumerate(parsed):
-            if document is not None:
-                yield Place(name, text, number), document
+        yield from _parsed_text(name, text)
+
+
+def _parsed_text(name: str, text: str) -> Iterator[tuple[Place, Any]]:
+    try:
+        parsed = [msgspec.json.decode(text)] if text.lstrip().startswith("{") else load_yaml_documents(text)
+    except (TextError, msgspec.DecodeError) as error:
+        raise not_yaml(name, error) from None
+    except RecursionError:
+        raise SnapshotError(f"{name}: nested too deeply") from None
+    for number, document in enumerate(parsed):
+        if document is not None:
+            yield Place(name, text, number), document
 
 
 def _texts(path: Path) -> Iterator[tuple[str, str]]:
