@@ -27,7 +27,7 @@ COMMANDS: Final = {
         ),
         "pending": ("explain.explain:pending", "Group pending pods by cause."),
         "top": ("explain.top:top", "Show queue, rate, causes and costs of a cluster, live."),
-        "view": ("simulate.shadow:view", "Show any cluster on a page in the browser."),
+        "view": ("simulate.view:view", "Show any cluster on a page in the browser."),
         "shadow": ("simulate.shadow:shadow", "Judge every binding of a cluster's scheduler."),
         "doctor": ("explain.doctor:doctor", "Check whether stowplan can schedule a cluster."),
     },

@@ -3,6 +3,7 @@
 Screenshots are written to build/screenshots.
 """
 
+import base64
 import json
 import re
 import signal
@@ -354,7 +355,7 @@ def test_lines_and_places_are_reached_by_keyboard(page: Page, go: Callable[[str]
     page.keyboard.press("?")
     expect(page.get_by_label("Keys").locator("kbd").first).to_be_visible()
     page.keyboard.press("Escape")
-    expect(page.locator("dialog")).to_be_hidden()
+    expect(page.get_by_role("dialog")).to_have_count(0)
 
 
 def test_preemption_says_why_this_node_and_not_another(
@@ -479,6 +480,69 @@ def test_details_have_the_whole_of_a_narrow_window(gangs: tuple[Up, Page]) -> No
     page.keyboard.press("Escape")
     expect(page.locator("main h1")).to_be_visible()
     page.set_viewport_size({"width": 1440, "height": 900})
+
+
+def test_details_are_kept_as_a_file_that_opens_from_disk(
+    page: Page, go: Callable[[str], None], browser: Browser, tmp_path: Path
+) -> None:
+    go("pending~pod/default/gated")
+    expect(page.locator("aside .headline")).to_contain_text("example.com/quota")
+    page.locator("#share").click()
+    dialog = page.get_by_role("dialog", name="Share")
+    expect(dialog).to_contain_text("This page is for you alone")
+    with page.expect_download() as saved:
+        dialog.get_by_role("button", name="Details as HTML").click()
+    file = tmp_path / saved.value.suggested_filename
+    saved.value.save_as(file)
+    assert file.name == "default-gated.html"
+    dialog.get_by_role("button", name="Close").click()
+    opened = browser.new_context().new_page()
+    asked: list[str] = []
+    said: list[str] = []
+    opened.on("request", lambda request: asked.append(request.url))
+    opened.on("console", lambda message: said.append(message.text))
+    opened.goto(file.as_uri())
+    expect(opened.locator("h1")).to_have_text("default/gated")
+    expect(opened.locator(".headline")).to_contain_text("example.com/quota")
+    opened.get_by_text("Raw JSON").click()
+    expect(opened.locator("pre")).to_contain_text('"state": "pending"')
+    assert opened.locator("button, a, script, input").count() == 0
+    assert (asked, said) == ([file.as_uri()], [])
+    opened.close()
+
+
+@pytest.mark.parametrize("view", ["cluster", "pending", "decisions"])
+def test_a_view_is_kept_as_a_picture(
+    page: Page, go: Callable[[str], None], tmp_path: Path, view: str
+) -> None:
+    go(view)
+    expect(page.locator("main > .inner > *").first).to_be_attached()
+    expect(page.locator("main")).not_to_contain_text("Loading")
+    page.locator("#share").click()
+    dialog = page.get_by_role("dialog", name="Share")
+    with page.expect_download() as saved:
+        dialog.get_by_role("button", name="View as PNG").click()
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    file = SCREENSHOTS / f"saved-{view}.png"
+    saved.value.save_as(file)
+    dialog.get_by_role("button", name="Close").click()
+    # Words and colours of the page are in it: a picture that could not be drawn is of one colour.
+    encoded = base64.b64encode(file.read_bytes()).decode()
+    width, height, colours = page.evaluate(COLOURS, f"data:image/png;base64,{encoded}")
+    assert (width > 800, height > 100, colours > 20) == (True, True, True), (width, height, colours)
+
+
+COLOURS = """async (source) => {
+  const image = new Image();
+  image.src = source;
+  await image.decode();
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [image.width, image.height];
+  const context = canvas.getContext("2d");
+  context.drawImage(image, 0, 0);
+  const points = new Uint32Array(context.getImageData(0, 0, image.width, image.height).data.buffer);
+  return [image.width, image.height, new Set(points).size];
+}"""
 
 
 def test_a_report_opens_from_disk_and_asks_nobody(browser: Browser, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`stowplan shadow` and `stowplan view`: read-only, next to the scheduler of a cluster."""
+"""`stowplan shadow`: read-only, next to the scheduler of a cluster."""
 
 import asyncio
 import os
@@ -22,15 +22,11 @@ from stowplan.cli.output import say
 from stowplan.cli.progress import Progress, elapsed
 from stowplan.cli.values import Seconds
 from stowplan.client import Client
-from stowplan.config.dump import dump
 from stowplan.explain.layout import Palette, cleaned, plural
 from stowplan.explain.report.page import render as render_page
 from stowplan.explain.report.terminal import render
-from stowplan.explain.web import Inspection, Routes
-from stowplan.explain.web.http import PageServer
 from stowplan.runtime.clock import Clock, RealClock
 from stowplan.scheduler import Scheduler, Settings
-from stowplan.simulate.questions import ForkedQuestions
 from stowplan.simulate.shadow import Judgement, Sampling, Shadow, Tally
 from stowplan.simulate.shadow.metrics import MetricsServer, ShadowMetrics
 from stowplan.simulate.shadow.report import page_of, written
@@ -41,7 +37,8 @@ _EVERY: Final = 1.0
 """Seconds between two looks at what is still open."""
 
 
-def _options(command: Callable[..., Any]) -> Callable[..., Any]:
+def watching_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Options of commands that follow a cluster beside its scheduler."""
     for option in (
         plugins_option,
         gates_options,
@@ -54,7 +51,7 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command("shadow")
-@_options
+@watching_options
 @click.option("--duration", type=Seconds(), help="Time to watch [default: until Ctrl-C].")
 @click.option("--bindings", type=click.IntRange(1), help="Stop after this many bindings.")
 @click.option("--quiet", is_flag=True, help="Do not print disagreements as they happen.")
@@ -112,25 +109,6 @@ def shadow(
         say(f"report: {page}", err=True)
 
 
-@click.command("view")
-@_options
-@click.option("--port", type=_PORT, default=0, show_default="a free port", help="Port of the page.")
-def view(
-    kubeconfig: Path | None,
-    context: str,
-    config: Path | None,
-    gates: FeatureGates | None,
-    plugins: tuple[str, ...],
-    port: int,
-) -> None:
-    """Show any cluster on a page in the browser.
-
-    Reads only. The page is served on loopback until Ctrl-C; its address contains a token. Explanations are
-    computed locally, with the default profile or that of --config.
-    """
-    asyncio.run(_view(kubeconfig, context, scheduler_settings(config, gates, plugins), port))
-
-
 @dataclass(frozen=True, slots=True)
 class _Watching:
     """How to watch, and until when: a number of seconds or of bindings."""
@@ -180,7 +158,7 @@ async def _shadow(
             progress.tick(f"{tally.disagree} disagree")
 
         with progress:
-            await _until(enough, watching.duration, look)
+            await until_ended(enough, watching.duration, look)
         follower.settle(all_of_them=True)
     return tally
 
@@ -190,26 +168,6 @@ async def _serving(stack: AsyncExitStack, server: MetricsServer) -> MetricsServe
         return await stack.enter_async_context(server)
     except OSError as error:
         raise click.ClickException(f"--metrics-port: {error.strerror or error}") from None
-
-
-async def _view(kubeconfig: Path | None, context: str, settings: Settings, port: int) -> None:
-    async with AsyncExitStack() as stack:
-        client, where, _ = await stack.enter_async_context(connect(kubeconfig, context, "stowplan-view"))
-        report = Tally()
-        scheduler, follower = await stack.enter_async_context(
-            following(client, settings, RealClock(), report.add)
-        )
-        inspection = Inspection(
-            lambda: scheduler, cluster=where, release=settings.release.version, leads=lambda: False
-        )
-        routes = Routes(inspection, lambda: dump(settings.config.config), ForkedQuestions())
-        await stack.enter_async_context(inspection.following())
-        page = await stack.enter_async_context(PageServer(routes, port))
-        say(f"{where}: {scheduler.context.cache.table.node_count} nodes")
-        say(f"Look at it: {page.url}")
-        say("Ctrl-C ends it.")
-        await _until(asyncio.Event(), None, follower.settle)
-    say(report.line())
 
 
 @asynccontextmanager
@@ -242,7 +200,7 @@ async def following(
         yield scheduler, follower
 
 
-async def _until(enough: asyncio.Event, duration: float | None, settle: Callable[[], None]) -> None:
+async def until_ended(enough: asyncio.Event, duration: float | None, settle: Callable[[], None]) -> None:
     """Wait for the end: Ctrl-C, enough seen, or the time is over."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

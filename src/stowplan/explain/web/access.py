@@ -14,10 +14,14 @@ Resources are named by their plural, with their group: `pods`, `deployments.apps
 
 
 class Viewer:
-    """Somebody who looks. Each question about their rights is asked once, until `ask_again`."""
+    """Somebody who looks. Each question about their rights is asked once, until `ask_again`.
 
-    def __init__(self, may_read: MayRead) -> None:
+    Without `objects` they read what is said about objects, not the objects themselves.
+    """
+
+    def __init__(self, may_read: MayRead, *, objects: bool = True) -> None:
         self._may_read = may_read
+        self._objects = objects
         self._known: dict[tuple[str, str], bool] = {}
 
     def ask_again(self) -> None:
@@ -50,6 +54,11 @@ class Viewer:
         """Raises ApiError 403."""
         if not await self.may_see_nodes():
             raise ApiError(403, "Forbidden", "nodes is forbidden: reading nodes is not allowed")
+
+    def require_objects(self) -> None:
+        """Raises ApiError 403."""
+        if not self._objects:
+            raise ApiError(403, "Forbidden", "objects are not shared: their YAML may contain passwords")
 
     async def require_pod(self, namespace: str, name: str) -> None:
         """Raises ApiError 403, whether the pod exists or not."""

@@ -6,7 +6,7 @@ cookie once, so that the address that stays in the browser's history is worth no
 
 import hmac
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -23,6 +23,8 @@ from stowplan.explain.web.routes import PREFIX, Routes
 
 PAGE: Final = "/stowplan/"
 STREAM: Final = f"{PREFIX}/stream"
+LINK: Final = f"{PREFIX}/link"
+"""The link for others, told only to the one who shares."""
 _STYLE: Final = f"{PAGE}base.css"
 """Served to everybody: the page that asks to sign in uses it."""
 COOKIE: Final = "stowplan"
@@ -57,12 +59,12 @@ async def respond(routes: Routes, request: web.BaseRequest, viewer: Viewer) -> w
     if question in QUESTIONS:
         return await _question(routes, request, viewer, question)
     if request.method not in ("GET", "HEAD"):
-        return _json(405, _status(405, "MethodNotAllowed", "only GET is supported"))
+        return status_answer(405, "MethodNotAllowed", "only GET is supported")
     if path == STREAM:
         return await _stream(routes, request, viewer)
     if path == PREFIX or path.startswith(f"{PREFIX}/"):
         answer = await routes.answer(path, request.query, viewer)
-        return _json(answer.code, answer.document)
+        return json_answer(answer.code, answer.document)
     return _file(path.removeprefix(PAGE.rstrip("/")).strip("/"))
 
 
@@ -71,7 +73,7 @@ async def _question(
 ) -> web.StreamResponse:
     """Answer a question by POST."""
     if request.method != "POST":
-        return _json(405, _status(405, "MethodNotAllowed", f"{question}: only POST is supported"))
+        return status_answer(405, "MethodNotAllowed", f"{question}: only POST is supported")
 
     def gone() -> bool:
         return request.transport is None or request.transport.is_closing()
@@ -79,28 +81,22 @@ async def _question(
     try:
         found = await routes.ask(await read_question(request, question), viewer, gone)
     except ApiError as error:
-        return _json(error.code, error.status())
+        return json_answer(error.code, error.status())
     headers = {**_HEADERS, "Content-Type": "application/json"}
     if found.retry_after:
         headers["Retry-After"] = str(found.retry_after)
     return web.Response(status=found.code, body=found.body, headers=headers)
 
 
-def _json(code: int, document: object) -> web.Response:
+def json_answer(code: int, document: object) -> web.Response:
     headers = {**_HEADERS, "Content-Type": "application/json"}
     return web.Response(status=code, body=msgspec.json.encode(document), headers=headers)
 
 
-def _status(code: int, reason: str, message: str) -> Mapping[str, object]:
-    return {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Failure",
-        "message": message,
-        "reason": reason,
-        "code": code,
-    }
+def status_answer(code: int, reason: str, message: str) -> web.Response:
+    """An error as a Kubernetes Status."""
+    status = {"status": "Failure", "message": message, "reason": reason, "code": code}
+    return json_answer(code, {"kind": "Status", "apiVersion": "v1", "metadata": {}, **status})
 
 
 async def _stream(routes: Routes, request: web.BaseRequest, viewer: Viewer) -> web.StreamResponse:
@@ -130,7 +126,7 @@ def _file(name: str) -> web.Response:
         name, suffix = "index.html", ".html"
     found = None if "/" in name else next((one for one in _folders(name) if one.is_file()), None)
     if found is None:
-        return _json(404, _status(404, "NotFound", "no such file"))
+        return status_answer(404, "NotFound", "no such file")
     return web.Response(body=found.read_bytes(), headers={**_HEADERS, "Content-Type": _TYPES[suffix]})
 
 
@@ -151,12 +147,19 @@ _ENDED: Final = """<!doctype html>
 """
 
 
-def _refused(request: web.BaseRequest, why: str) -> web.Response:
+def refused(request: web.BaseRequest, why: str) -> web.Response:
     """401: with words for people who open a page in a browser, a Status for programs."""
     if "text/html" in request.headers.get("Accept", ""):
         headers = {**_HEADERS, "Content-Type": _TYPES[".html"]}
         return web.Response(status=401, text=_ENDED, headers=headers)
-    return _json(401, _status(401, "Unauthorized", why))
+    return status_answer(401, "Unauthorized", why)
+
+
+def signed_in(request: web.BaseRequest, cookie: str, session: str) -> bool:
+    """True if a request has a session as its cookie, or as its bearer token."""
+    token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+    given = request.cookies.get(cookie, "") or token
+    return hmac.compare_digest(given.encode("utf-8", "replace"), session.encode())
 
 
 class Extension:
@@ -174,11 +177,17 @@ class Extension:
 
 
 class PageServer:
-    """The API and the page on a loopback port of their own, for whoever has the address with the token."""
+    """The API and the page on a loopback port of their own, for whoever has the address with the token.
 
-    def __init__(self, routes: Routes, port: int = 0) -> None:
+    `shared` gives the link for others, if there is one.
+    """
+
+    def __init__(
+        self, routes: Routes, port: int = 0, shared: Callable[[], str | None] = lambda: None
+    ) -> None:
         self._routes = routes
         self._wanted = port
+        self._shared = shared
         self._token: str | None = secrets.token_urlsafe(24)
         self._session = secrets.token_urlsafe(24)
         self._runner: web.ServerRunner | None = None
@@ -206,29 +215,25 @@ class PageServer:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.headers.get("Host", "").rpartition(":")[0] not in ("127.0.0.1", "localhost"):
-            return _json(403, _status(403, "Forbidden", "expected a request to 127.0.0.1"))
+            return status_answer(403, "Forbidden", "expected a request to 127.0.0.1")
         if request.path == "/":
             return web.Response(status=302, headers={"Location": PAGE})
         if "token" in request.query and request.path == PAGE:
             return self._sign_in(request, request.query["token"])
-        if not self._is_signed_in(request) and request.path != _STYLE:
-            return _refused(request, "open the address that stowplan printed")
+        if not signed_in(request, COOKIE, self._session) and request.path != _STYLE:
+            return refused(request, "open the address that stowplan printed")
         if not serves(request.path):
-            return _json(404, _status(404, "NotFound", "the server could not find the requested resource"))
+            return status_answer(404, "NotFound", "the server could not find the requested resource")
+        if request.path == LINK:
+            return json_answer(200, {"link": self._shared()})
         return await respond(self._routes, request, EVERYTHING)
 
     def _sign_in(self, request: web.BaseRequest, token: str) -> web.Response:
-        if self._is_signed_in(request):
+        if signed_in(request, COOKIE, self._session):
             return web.Response(status=302, headers={"Location": PAGE})
         if self._token is None or not hmac.compare_digest(token.encode(), self._token.encode()):
-            return _refused(request, "this token is not valid, or was used before")
+            return refused(request, "this token is not valid, or was used before")
         self._token = None
         response = web.Response(status=302, headers={"Location": PAGE})
         response.set_cookie(COOKIE, self._session, httponly=True, samesite="Strict", path="/")
         return response
-
-    def _is_signed_in(self, request: web.BaseRequest) -> bool:
-        given = request.cookies.get(COOKIE, "") or request.headers.get("Authorization", "").removeprefix(
-            "Bearer "
-        )
-        return hmac.compare_digest(given.encode("utf-8", "replace"), self._session.encode())

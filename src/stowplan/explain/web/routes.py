@@ -96,9 +96,11 @@ class Routes:
                 await viewer.require_nodes()
                 return _found(self.inspection.moment(_time(time)), "moments", time)
             case ["nodes", name, "object"]:
+                viewer.require_objects()
                 await viewer.require_nodes()
                 return _found(await self._object(viewer, NODES, "", name), "nodes", name)
             case ["pods", namespace, name, "object"]:
+                viewer.require_objects()
                 await viewer.require_pod(namespace, name)
                 return _found(await self._object(viewer, PODS, namespace, name), "pods", name)
             case ["pods", namespace, name]:

@@ -12,6 +12,7 @@ import { pending } from "./pending.js";
 import { pod } from "./pod.js";
 import { queue } from "./queue.js";
 import { search } from "./search.js";
+import { sharing } from "./share.js";
 import { workload } from "./workload.js";
 
 const PLACES = { cluster, pending, groups, queue, decisions };
@@ -248,6 +249,7 @@ stream.on("back", () => {
   refresh();
 });
 
+sharing();
 const focusSearch = search({
   stream,
   open,

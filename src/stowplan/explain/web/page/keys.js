@@ -40,7 +40,8 @@ export function keyboard({ places, lines, search, close }) {
 
   document.addEventListener("keydown", (event) => {
     const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement;
-    if (typing || event.ctrlKey || event.metaKey || event.altKey || help.open) return;
+    if (typing || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]"))
+      return;
     if (event.key === "/") {
       search();
       event.preventDefault();

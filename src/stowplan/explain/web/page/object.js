@@ -51,9 +51,10 @@ function ownerOf(found, open) {
 // A document as it came.
 export function raw(found) {
   const place = el("details", {}, el("summary", { class: "quiet" }, "Raw JSON"));
-  place.addEventListener("toggle", () => {
-    if (place.open && place.children.length === 1)
-      place.append(el("pre", {}, JSON.stringify(found, null, 2)));
-  });
+  const fill = () => {
+    if (place.children.length === 1) place.append(el("pre", {}, JSON.stringify(found, null, 2)));
+  };
+  place.addEventListener("toggle", () => place.open && fill());
+  place.addEventListener("fill", fill); // a copy that is saved has it, too
   return place;
 }
