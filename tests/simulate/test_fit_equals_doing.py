@@ -27,8 +27,8 @@ from stowplan.simulate.snapshot.places import Place
 SEEDS = range(50 * LONG) if LONG else [*range(6), 219, 313, 379, 489, 1171, 2182]
 """Among them those that failed once: groups whose first members decide on the domain, groups that preempt,
 and room of a quota that evictions give back."""
-WAIT = 400
-"""Seconds until it is looked at: some groups that preempted are tried again only after five minutes."""
+WAIT = 120
+"""Seconds until it is looked at: less than the five minutes after which pods are retried without an event."""
 SCHEDULER_SEED = 5
 GROUP_GATES = gates_with(GATES)
 _CLAIM = re.compile(r'"web-\S+-scratch"')

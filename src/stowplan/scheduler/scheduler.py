@@ -289,6 +289,7 @@ class Scheduler:
             self.rngs.node_finder,
             # A replay could not tell when other pods had their turn.
             puts_aside=self._turns is None,
+            merges_rejectors=self.settings.wake_failed_groups,
         )
 
     def _show(self, metrics: SchedulerMetrics, frameworks: Sequence[Framework]) -> None:

@@ -284,3 +284,32 @@ def test_preemption_by_groups_is_counted() -> None:
         assert scraped(metrics, "preemption_victims_sum") in ({}, {(): 0})
 
     live(story, config=with_gates())
+
+
+SPREAD = {
+    "maxSkew": 5,
+    "topologyKey": "rack",
+    "whenUnsatisfiable": "DoNotSchedule",
+    "labelSelector": {"matchLabels": {"app": "g"}},
+}
+
+
+@pytest.mark.parametrize("constraints", [[], [SPREAD]], ids=["estimated", "tried one by one"])
+def test_room_in_a_placement_other_than_the_first_requeues_the_group(constraints: list[Any]) -> None:
+    """The first placement, whose status is reported, is rejected by taints alone: no pod matters to it."""
+
+    async def story(world: World) -> None:
+        taint = {"key": "dedicated", "value": "other", "effect": "NoSchedule"}
+        world.add_node("n1", cpu="4", labels={"rack": "a"}, taints=[taint])
+        world.add_node("n2", cpu="4", labels={"rack": "b"})
+        await world.add_pod("low", cpu="4", terminationGracePeriodSeconds=20)
+        add_group(world, "g", 1, priority=10, schedulingConstraints={"topology": [{"key": "rack"}]})
+        [name] = put_members(world, "g", 1, "3", priority=10, topologySpreadConstraints=constraints)
+        await world.settle(15)
+        assert "untolerated taint" in world.message(name)
+        assert world.nominated(name) == "n2"
+        world.delete_pod("low")
+        await world.settle(15)
+        assert world.node_of(name) == "n2"
+
+    live(story, config=with_gates("TopologyAwareWorkloadScheduling"))

@@ -216,10 +216,12 @@ class LoopWatchdog:
     def _collection(self, phase: str, info: Mapping[str, Any]) -> None:
         if threading.get_ident() != self._owner:
             return
+        # On the clock of the turn: the wall time of a collection may exceed the CPU time of its whole turn.
+        now = time.thread_time() if self._by_cpu else time.monotonic()
         if phase == "start":
-            self._collection_began = time.monotonic()
+            self._collection_began = now
         else:
-            self._collecting += time.monotonic() - self._collection_began
+            self._collecting += now - self._collection_began
 
     # The other thread
 

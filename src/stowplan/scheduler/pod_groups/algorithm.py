@@ -50,6 +50,8 @@ from stowplan.scheduler.pod_groups.result import (
     Outcomes,
     PlacementTrial,
     PodResult,
+    add_rejectors,
+    members_of,
 )
 from stowplan.scheduler.table.podinfo import PodInfo
 
@@ -118,7 +120,9 @@ class GroupAlgorithm:
     `placements`: whether placements are tried (gate TopologyAwareWorkloadScheduling). `nominations` gives the
     nominated pods by row. With `extenders` members are evaluated with their help. `records` says how many of
     the best nodes are kept for every member, 0: none are. With `estimates` placements that can be judged
-    without placing members one by one are; it changes nothing about the result.
+    without placing members one by one are; it changes nothing about the result. With `merges_rejectors` a
+    member of a group that fits in no placement is requeued by events for the plugins that rejected it in any
+    of them, otherwise, as in kube-scheduler, only for those of the first.
     """
 
     def __init__(
@@ -134,6 +138,7 @@ class GroupAlgorithm:
         extenders: bool = False,
         records: int = 0,
         estimates: bool = True,
+        merges_rejectors: bool = False,
         hooks: Hooks | None = None,
     ) -> None:
         self.framework = framework
@@ -144,6 +149,7 @@ class GroupAlgorithm:
         self._finder = finder
         self._rng = rng
         self._uses_placements = placements
+        self._merges_rejectors = merges_rejectors
         self._nominations = nominations
         self._timer = timer
         self._extenders = extenders
@@ -246,6 +252,7 @@ class GroupAlgorithm:
                     outcomes[info.key] = known
                     return known
         first: Outcomes | None = None
+        rejectors: dict[str, frozenset[str]] = {}
         fitting: list[tuple[Placement, Outcomes]] = []
         trials: list[PlacementTrial] = []
         for placement in placements:
@@ -259,6 +266,8 @@ class GroupAlgorithm:
             first = found if first is None else first
             if outcome.status.is_success:
                 fitting.append((placement, found))
+            elif self._merges_rejectors:
+                add_rejectors(rejectors, found)
             if info.parent is None:
                 yield None
         assert first is not None
@@ -266,6 +275,8 @@ class GroupAlgorithm:
             outcome = first[info.key]
             outcome.status = _none_available(len(placements), outcome.status)
             outcome.trials = trials
+            for result in members_of(first):
+                result.reject_also_for(rejectors.get(result.pod.uid, frozenset()))
             outcomes.update(first)
             return outcome
         best = self._best(info, cycle, fitting)
@@ -391,6 +402,11 @@ class GroupAlgorithm:
         self._count_estimates(trials, chosen, self._timer() - began)
         if not fitting:
             outcome.status = _none_available(len(placements), outcome.status)
+            if self._merges_rejectors:
+                # All members are identical, and every filter goes by the row.
+                anywhere = estimates.rejectors(PlacementCycle(cycle, within), info.pods[0])
+                for result in outcome.pods:
+                    result.reject_also_for(anywhere)
         elif info.parent is not None:
             problem = self._assume_again(info, found, transaction)
             if problem:

@@ -97,6 +97,7 @@ class PodGroupCycle:
         rng: Random,
         *,
         puts_aside: bool = True,
+        merges_rejectors: bool = True,
     ) -> None:
         self._context = context
         self._queue = queue
@@ -126,6 +127,7 @@ class PodGroupCycle:
                 timer=context.timer,
                 extenders=bool(context.extenders),
                 records=TOP if context.hooks.decided is not None else 0,
+                merges_rejectors=merges_rejectors,
                 hooks=context.hooks,
             )
             for profile in context.profiles.values()

@@ -10,6 +10,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from stowplan.scheduler.framework.evaluation import rejectors_of
 from stowplan.scheduler.framework.extension_points import Lifecycle
 from stowplan.scheduler.framework.nominations import Nominations, rows_with_nominated_pods
 from stowplan.scheduler.framework.pod_groups.placement import Placement, PlacementCycle
@@ -37,6 +38,12 @@ class Estimates:
             return self._framework.copies(self._framework.run_filters(pods[0], placement=cycle))
         except PluginError:
             return None
+
+    def rejectors(self, cycle: PlacementCycle, pod: PodInfo) -> frozenset[str]:
+        """The plugins that reject a member on some row, now or once other members are there."""
+        evaluation = self._framework.run_filters(pod, placement=cycle)
+        limiting = {column.plugin.name for column in evaluation.filters() if column.traits.watches}
+        return rejectors_of(evaluation).unschedulable | limiting
 
     def common_class(self, pods: Sequence[PodInfo], nominations: Nominations) -> Hashable:
         """The class of members that are identical, need nothing but room on a node, and need not leave room

@@ -4,7 +4,7 @@ A status of a group is an object that several groups of a tree may share: a chan
 of them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -94,6 +94,14 @@ class PodResult:
     nominated_node: str | None = None
     """Node that preemption nominates it to; None leaves its nomination as it is."""
 
+    def reject_also_for(self, plugins: frozenset[str]) -> None:
+        """Add plugins whose events requeue the member; not if any event does, because none rejected it."""
+        failure = self.failure
+        if failure is not None and failure.rejected and failure.rejectors.unschedulable:
+            known = failure.rejectors
+            rejectors = known._replace(unschedulable=known.unschedulable | plugins)
+            self.failure = replace(failure, rejectors=rejectors)
+
     def nominate(self, node: str) -> None:
         """Nominate the member to a node, "" to none, whether it would fit or not."""
         self.nominated_node = node
@@ -141,6 +149,19 @@ class GroupOutcome:
 
 Outcomes = dict[str, GroupOutcome]
 """By the key of the group."""
+
+
+def members_of(outcomes: Outcomes) -> Iterator[PodResult]:
+    for outcome in outcomes.values():
+        yield from outcome.pods
+
+
+def add_rejectors(rejectors: dict[str, frozenset[str]], outcomes: Outcomes) -> None:
+    """Add the plugins that rejected members, by the member's uid."""
+    for result in members_of(outcomes):
+        if result.failure is not None and result.failure.rejected:
+            known = rejectors.get(result.pod.uid, frozenset())
+            rejectors[result.pod.uid] = known | result.failure.rejectors.unschedulable
 
 
 @dataclass(slots=True)
