@@ -4,6 +4,7 @@ import base64
 import ssl
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -20,8 +21,10 @@ from stowplan.config import ConfigError, build, default_config, default_profile,
 from stowplan.config.dump import dump, dump_yaml
 from stowplan.config.load import check
 from stowplan.config.types import ExtenderTLS, SchedulerConfig
+from stowplan.framework import Cycle, NodeRow, Plugin, PodInfo
 from stowplan.scheduler.extenders.transport import ClientTls
 from stowplan.scheduler.framework.interface import ExtensionPoint
+from stowplan.scheduler.framework.registry import Registry
 from stowplan.scheduler.plugins.noderesources.fit import NodeResourcesFitArgs
 from stowplan.scheduler.plugins.registry import catalog, default_plugins
 
@@ -95,13 +98,25 @@ def test_the_percentage_of_a_profile_wins_over_the_global_one() -> None:
     assert [profile.percentage_of_nodes_to_score for profile in build(load(document)).profiles] == [30, 0]
 
 
+class Mine(Plugin):
+    def filter_node(self, cycle: Cycle, pod: PodInfo, node: NodeRow) -> None:
+        return None
+
+    def score_node(self, cycle: Cycle, pod: PodInfo, node: NodeRow) -> int:
+        return 1
+
+
+class Other(Plugin):
+    def sort_key(self, queued: Any) -> int:
+        return 0
+
+
 def test_plugins_from_outside_the_tree_are_merged_like_any_other() -> None:
     document = with_profile(
         "{plugins: {multiPoint: {enabled: [{name: Mine, weight: 4}]}, filter: {enabled: [{name: Mine}]}}, "
         "pluginConfig: [{name: Mine, args: {size: 3}}]}"
     )
-    mine = frozenset({ExtensionPoint.FILTER, ExtensionPoint.SCORE})
-    profile = build(load(document), {"Mine": mine}).profiles[0]
+    profile = build(load(document), Registry({}, {"Mine": Mine})).profiles[0]
     assert profile.names(ExtensionPoint.FILTER)[0] == "Mine"
     assert profile.plugins[ExtensionPoint.SCORE][-1].name == "Mine"
     assert profile.plugins[ExtensionPoint.SCORE][-1].weight == 4
@@ -116,7 +131,7 @@ def test_profiles_with_different_queue_orders_are_refused() -> None:
         "plugins: {multiPoint: {disabled: [{name: PrioritySort}], enabled: [{name: Other}]}}}\n"
     )
     with pytest.raises(ConfigError) as error:
-        build(config, {"Other": frozenset({ExtensionPoint.QUEUE_SORT})})
+        build(config, Registry({}, {"Other": Other}))
     assert error.value.message == (
         'initializing profiles: different queue sort plugins for profile "b": "Other", first: "PrioritySort"'
     )

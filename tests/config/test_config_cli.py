@@ -153,4 +153,4 @@ def test_arguments_that_a_plugin_does_not_understand_are_refused_in_one_line(
     result = run("validate", file, "--plugin", f"{tmp_path / 'price.py'}:Price")
     assert result.exit_code == 1
     assert result.stderr.count("\n") == 1
-    assert 'initializing plugin "Price": args: Expected `int`, got `str` - at `$.highest`' in result.stderr
+    assert 'initializing plugin "Price": args.highest: expected int, got str' in result.stderr

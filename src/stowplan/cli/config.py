@@ -172,7 +172,7 @@ def built_file(file: str, gates: FeatureGates, plugins: tuple[str, ...]) -> tupl
     """The configuration of a file, with every plugin in use constructed once, as a scheduler would."""
     registry = in_tree_registry().with_plugins([*installed_plugins(), *map(load_plugin, plugins)])
     loaded = load_any_file(file, gates)
-    built = build(loaded, registry.offered)
+    built = build(loaded, registry)
     for profile in built.profiles:
         Framework(profile, ClusterTable(gates.release), registry, gates)
     return loaded, built

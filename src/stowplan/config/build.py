@@ -18,7 +18,9 @@ from stowplan.config.types import Extender, PluginConfig, Plugins, PluginSet, Pr
 from stowplan.gocompat.durations import Duration
 from stowplan.gocompat.quoting import quote
 from stowplan.scheduler.framework.interface import ExtensionPoint
+from stowplan.scheduler.framework.plugin_args import decode_args
 from stowplan.scheduler.framework.profile import PluginSelection, PluginUse, ProfileSpec, resolve_plugins
+from stowplan.scheduler.framework.registry import Registry
 from stowplan.scheduler.framework.status import ProfileError
 from stowplan.scheduler.plugins.args import PluginArgs
 from stowplan.scheduler.plugins.noderesources.fit import NodeResourcesFitArgs
@@ -41,13 +43,14 @@ class BuiltConfig:
     extenders: tuple[Extender, ...]
 
 
-def build(loaded: LoadedConfig, offered: Mapping[str, frozenset[ExtensionPoint]] = _NOTHING) -> BuiltConfig:
-    """Resolve a configuration. `offered` are out-of-tree plugins with their extension points.
+def build(loaded: LoadedConfig, registry: Registry | None = None) -> BuiltConfig:
+    """Resolve a configuration. `registry` has the out-of-tree plugins it may name.
 
     Raises ConfigError.
     """
     config = loaded.config
-    implements = {**in_tree_points(loaded.gates.release), **offered}
+    registry = registry or Registry({})
+    implements = {**in_tree_points(loaded.gates.release), **registry.offered}
     try:
         extenders, profiles = _build_extenders(config.extenders, config.profiles)
     except (TlsError, ProfileError) as error:
@@ -58,6 +61,7 @@ def build(loaded: LoadedConfig, offered: Mapping[str, frozenset[ExtensionPoint]]
         profile = _with_args_in_use(profile, implements)
         name = profile.scheduler_name or ""
         try:
+            profile = _with_typed_args(profile, implements, registry, loaded.gates)
             spec = _build_profile(profile, config.percentage_of_nodes_to_score, implements, loaded)
         except ProfileError as error:
             where = f"initializing profiles: creating profile for scheduler name {name}"
@@ -134,6 +138,26 @@ def _with_args_in_use(profile: Profile, implements: Mapping[str, frozenset[Exten
         entry for entry in profile.plugin_config if entry.name in in_use and entry.args is not None
     ]
     return replace(profile, plugin_config=tuple(sorted(entries, key=lambda entry: entry.name)))
+
+
+def _with_typed_args(
+    profile: Profile,
+    implements: Mapping[str, frozenset[ExtensionPoint]],
+    registry: Registry,
+    gates: FeatureGates,
+) -> Profile:
+    """The profile with the arguments of out-of-tree plugins as the types they want, defaults included.
+
+    Those of in-tree plugins have been read and completed with the configuration.
+    """
+    given = {entry.name: entry.args for entry in profile.plugin_config}
+    for name in enabled_names(profile.plugins or Plugins()) & implements.keys() - registry.in_tree:
+        cls = registry.get(name)
+        if cls is not None and cls.args_type is not None:
+            args = decode_args(name, cls.args_type, given.get(name))
+            given[name] = args.completed(gates) if isinstance(args, PluginArgs) else args
+    entries = tuple(PluginConfig(name=name, args=args) for name, args in sorted(given.items()))
+    return replace(profile, plugin_config=entries)
 
 
 def _build_profile(

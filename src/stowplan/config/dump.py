@@ -6,7 +6,11 @@ from stowplan.api.releases import NEWEST
 from stowplan.config.schema import PLUGIN_ARGS, configuration
 from stowplan.config.types import API_VERSION, KIND, SchedulerConfig
 from stowplan.gocompat.yamltext import to_yaml
+from stowplan.scheduler.framework.plugin_args import shown_args
 from stowplan.scheduler.plugins.args import PluginArgs
+
+_PLAIN = (dict, list, str, int, float)
+"""Arguments of plugins without a type for them, as they were written."""
 
 
 def dump(config: SchedulerConfig) -> dict[str, Any]:
@@ -40,7 +44,12 @@ def _dump_set(config: SchedulerConfig) -> dict[str, Any]:
 
 def _dump_args(args: Any) -> Any:
     """Typed arguments with their kind; others as they are."""
-    if not isinstance(args, PluginArgs):
-        return args
-    kind = type(args).__name__
-    return {"apiVersion": API_VERSION, "kind": kind, **PLUGIN_ARGS[kind].encode(args)}
+    if isinstance(args, PluginArgs):
+        kind = type(args).__name__
+        fields = PLUGIN_ARGS[kind].encode(args) if kind in PLUGIN_ARGS else shown_args(args)
+        return {"apiVersion": API_VERSION, "kind": kind} | _without_type(fields)
+    return args if args is None or isinstance(args, _PLAIN) else shown_args(args)
+
+
+def _without_type(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in ("apiVersion", "kind")}

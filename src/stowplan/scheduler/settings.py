@@ -69,7 +69,7 @@ class Settings:
         missing: Mapping[str, tuple[str, ...]] = {}
         if lenient:
             loaded, missing = without_unknown_plugins(loaded, registry.offered)
-        built = build(loaded, registry.offered)
+        built = build(loaded, registry)
         used = {use.name for profile in built.profiles for uses in profile.plugins.values() for use in uses}
         return cls(
             built,

@@ -53,7 +53,7 @@ def resolve_config(options: RunOptions) -> ResolvedConfig:
         registry = in_tree_registry().with_plugins([*installed_plugins(), *map(load_plugin, options.plugins)])
     except ProfileError as error:
         raise ConfigError("build", str(error)) from None
-    built = build(options.loaded, registry.offered)
+    built = build(options.loaded, registry)
     for profile in built.profiles:
         try:
             Framework(profile, ClusterTable(gates.release), registry, gates)

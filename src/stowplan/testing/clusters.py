@@ -166,7 +166,7 @@ def _settings(config: Config, registry: Registry, release: Release) -> Settings:
     if isinstance(config, ProfileSpec):
         built = replace(build(loaded_config(None, [], release)), profiles=(config,))
     else:
-        built = build(loaded_config(config, list(registry.added), release), registry.offered)
+        built = build(loaded_config(config, list(registry.added), release), registry)
     return Settings(built, FeatureGates(release=release), registry)
 
 
@@ -175,7 +175,7 @@ def profiles_of(config: Config, registry: Registry, release: Release = DEFAULT) 
     if isinstance(config, ProfileSpec):
         return (config,)
     loaded = loaded_config(config, list(registry.added), release)
-    return build(loaded, registry.offered).profiles
+    return build(loaded, registry).profiles
 
 
 def loaded_config(

@@ -16,6 +16,8 @@ from stowplan.scheduler.plugins.legacy.names import (
     PROVIDERS,
     RELEASES,
 )
+from stowplan.scheduler.plugins.legacy.nodelabel import NodeLabelArgs
+from stowplan.scheduler.plugins.legacy.serviceaffinity import ServiceAffinityArgs
 
 ALWAYS_1_18 = ["NodeUnschedulable", "TaintToleration"]
 ARGUMENTS: dict[str, Any] = {
@@ -127,8 +129,8 @@ def test_several_label_predicates_are_one_plugin() -> None:
             priorities=[],
         )
     )
-    assert profile.args["NodeLabel"] == {"presentLabels": ["x", "y", "w"], "absentLabels": ["z"]}
-    assert profile.args["ServiceAffinity"] == {"affinityLabels": ["r", "s"]}
+    assert profile.args["NodeLabel"] == NodeLabelArgs(present_labels=("x", "y", "w"), absent_labels=("z",))
+    assert profile.args["ServiceAffinity"] == ServiceAffinityArgs(affinity_labels=("r", "s"))
 
 
 def test_several_label_priorities_weigh_as_much_as_all_of_them() -> None:
@@ -142,11 +144,10 @@ def test_several_label_priorities_weigh_as_much_as_all_of_them() -> None:
     priorities = [preference("x", True), *spread, preference("y", False), preference("z", True)]
     profile = running(policy(predicates=[], priorities=priorities))
     assert scores(profile) == {"NodeLabel": 9, "ServiceAffinity": 4}
-    assert profile.args["NodeLabel"] == {
-        "presentLabelsPreference": ["x", "z"],
-        "absentLabelsPreference": ["y"],
-    }
-    assert profile.args["ServiceAffinity"] == {"antiAffinityLabelsPreference": ["m", "n"]}
+    assert profile.args["NodeLabel"] == NodeLabelArgs(
+        present_labels_preference=("x", "z"), absent_labels_preference=("y",)
+    )
+    assert profile.args["ServiceAffinity"] == ServiceAffinityArgs(anti_affinity_labels_preference=("m", "n"))
 
 
 def test_the_curve_of_a_ratio_is_passed_on() -> None:
@@ -155,10 +156,9 @@ def test_the_curve_of_a_ratio_is_passed_on() -> None:
     one = {"name": "bins", "weight": 5, "argument": argument}
     profile = running(policy(predicates=[], priorities=[one]))
     assert scores(profile) == {"RequestedToCapacityRatio": 5}
-    assert profile.args["RequestedToCapacityRatio"] == {
-        "shape": shape,
-        "resources": [{"name": "gpu", "weight": 1}],
-    }
+    found = profile.args["RequestedToCapacityRatio"]
+    assert [(point.utilization, point.score) for point in found.shape] == [(0, 0), (100, 10)]
+    assert [(resource.name, resource.weight) for resource in found.resources] == [("gpu", 1)]
 
 
 @pytest.mark.parametrize(

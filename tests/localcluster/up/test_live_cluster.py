@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lazily import Lazily
-from stowplan.framework import Plugin, unschedulable
+from stowplan.framework import Plugin, Status, unschedulable
 from stowplan.testing import LiveCluster, live_cluster
 
 WEB = """
@@ -67,7 +67,7 @@ def test_what_is_not_ready_is_told_with_the_reason(cluster: LiveCluster) -> None
 
 
 class OnlyLast(Plugin):
-    def filter_node(self, cycle: object, pod: object, node: object) -> object:
+    def filter_node(self, cycle: object, pod: object, node: object) -> Status | None:
         return None if getattr(node, "name", "") == "pool-1" else unschedulable("node(s) were not the last")
 
 

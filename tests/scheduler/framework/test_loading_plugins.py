@@ -239,7 +239,7 @@ def test_arguments_become_what_the_plugin_asks_for(plugin: type[Plugin], written
 def test_arguments_of_the_wrong_kind_are_refused_by_field() -> None:
     with pytest.raises(ProfileError) as caught:
         made(Price, {"limit": "high"})
-    assert str(caught.value) == 'initializing plugin "Price": args: Expected `int`, got `str` - at `$.limit`'
+    assert str(caught.value) == 'initializing plugin "Price": args.limit: expected int, got str'
 
 
 def test_a_plugin_that_cannot_be_made_is_refused_by_name() -> None:

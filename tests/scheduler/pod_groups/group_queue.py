@@ -48,7 +48,7 @@ class GroupRig:
         self.clock = StoppedClock()
         table = ClusterTable(V1_37)
         registry = in_tree_registry().with_plugins(list(plugins))
-        profile = build(default_config(self.gates), registry.offered).profiles[0]
+        profile = build(default_config(self.gates), registry).profiles[0]
         self.framework = Framework(profile, table, registry, self.gates)
         made = queue_for([self.framework], self.clock, self.gates, **options)
         assert isinstance(made, GroupSchedulingQueue)

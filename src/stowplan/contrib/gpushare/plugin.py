@@ -47,10 +47,9 @@ class GpuShareArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     typical_pods: tuple[TypicalPod, ...] = ()
 
 
-class GpuShare(Plugin):
+class GpuShare(Plugin[GpuShareArgs]):
     """Filter, Reserve and PreBind for pods that ask for GPUs or parts of one."""
 
-    args_type = GpuShareArgs
     contract = Contract(reads=Reads.ANYTHING)
 
     def __init__(self, args: GpuShareArgs, handle: Handle) -> None:

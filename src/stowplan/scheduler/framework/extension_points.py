@@ -13,7 +13,7 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 from types import CoroutineType, GeneratorType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
@@ -34,7 +34,6 @@ from stowplan.scheduler.framework.interface import (
     Traits,
     Wait,
 )
-from stowplan.scheduler.framework.protocols import PostFilterPlugin, PreFilterPlugin
 from stowplan.scheduler.framework.status import SKIP, SUCCESS, Code, PluginError, Status, error, unschedulable
 from stowplan.scheduler.table.changes import NO_ROWS, Rows, merge_rows
 from stowplan.scheduler.table.podinfo import PodInfo
@@ -163,8 +162,7 @@ def describe_exception(cause: BaseException) -> str:
 
 def ask_pre_filter(plugin: Plugin, cycle: Cycle) -> Status | PreFilterResult | None:
     """Result of a PreFilter plugin for the pod. Raises PluginError on an exception or an invalid value."""
-    asked: PreFilterPlugin = plugin  # type: ignore[assignment]
-    answer = call_plugin(plugin, "PreFilter", asked.pre_filter, cycle, cycle.pod)
+    answer = call_plugin(plugin, "PreFilter", plugin.pre_filter, cycle, cycle.pod)
     if answer is None or isinstance(answer, Status):
         return answer
     return checked_pre_filter(plugin, answer)
@@ -334,7 +332,7 @@ def ask_post_filter(plugin: Plugin, cycle: Cycle, pod: PodInfo) -> Steps:
     """One plugin's answer, in as many steps as the plugin takes. Raises PluginError."""
     watch = cycle.watch
     began = 0.0 if watch is None else watch.timer()
-    answer: Any = guarded(plugin, "PostFilter", cast(PostFilterPlugin, plugin).post_filter, cycle, pod)
+    answer: Any = guarded(plugin, "PostFilter", plugin.post_filter, cycle, pod)
     while isinstance(answer, GeneratorType):
         try:
             guarded(plugin, "PostFilter", next, answer)

@@ -31,7 +31,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import count
 from random import Random
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Protocol, get_args, get_origin
 
 import numpy as np
 import numpy.typing as npt
@@ -54,7 +54,17 @@ from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.scheduler.table.table import ClusterTable
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    from stowplan.scheduler.framework import protocols
     from stowplan.scheduler.framework.cycle_state import Cycle
+
+    Args = TypeVar("Args", default=Any)
+    """Type of a plugin's arguments. `Plugin` alone is one whose arguments are a map."""
+else:
+    from typing import TypeVar
+
+    Args = TypeVar("Args")
 
 
 class ExtensionPoint(StrEnum):
@@ -182,6 +192,11 @@ class DeviceMetrics:
 
 Codes = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.int64]
+
+AnyCodes = npt.NDArray[np.integer[Any] | np.bool_]
+"""Result of `filter`: comparisons give booleans, and these are codes, too."""
+AnyScores = npt.NDArray[np.integer[Any]]
+"""Result of `score`: some columns are narrower than 64 bits."""
 
 MAX_NODE_SCORE = 100
 
@@ -332,20 +347,45 @@ class Handle:
 _NOBODY: Final[AbstractSet[str]] = frozenset()
 
 
-class Plugin:
-    """Base of all plugins. See protocols.py for the methods to add."""
+class Plugin(Generic[Args]):
+    """Base of all plugins. See protocols.py for the methods to add.
+
+    `Plugin[PriceArgs]` is a plugin whose arguments are a `PriceArgs`: a dataclass or a msgspec Struct.
+    """
 
     name: ClassVar[str] = ""
     """Defaults to the name of the class."""
 
     args_type: ClassVar[type[Any] | None] = None
-    """A msgspec struct for the plugin's `args` in a configuration; None: they arrive as a plain dict."""
+    """The dataclass or msgspec Struct that `Plugin[…]` names; None: the arguments arrive as a plain dict."""
 
     contract: Contract = Contract()
     """The plugin's promises, which allow reuse of its answers. Read when a profile is built."""
 
-    def __init__(self, args: Any, handle: Handle) -> None:
-        self.args = args
+    if TYPE_CHECKING:
+        # A plugin has the methods of its extension points only. Type checkers see all of them here, so that
+        # they compare the signatures of a plugin that does not name the protocols.
+        pre_enqueue = protocols.PreEnqueuePlugin.pre_enqueue
+        sort_key = protocols.QueueSortPlugin.sort_key
+        events = protocols.EventsToRegister.events
+        pre_filter = protocols.PreFilterPlugin.pre_filter
+        filter = protocols.FilterPlugin.filter
+        filter_node = protocols.FilterNodePlugin.filter_node
+        post_filter = protocols.PostFilterPlugin.post_filter
+        pre_score = protocols.PreScorePlugin.pre_score
+        score = protocols.ScorePlugin.score
+        score_node = protocols.ScoreNodePlugin.score_node
+        normalize = protocols.NormalizeScore.normalize
+        reserve = protocols.ReservePlugin.reserve
+        unreserve = protocols.ReservePlugin.unreserve
+        permit = protocols.PermitPlugin.permit
+        pre_bind_pre_flight = protocols.PreBindPreFlightPlugin.pre_bind_pre_flight
+        pre_bind = protocols.PreBindPlugin.pre_bind
+        bind = protocols.BindPlugin.bind
+        post_bind = protocols.PostBindPlugin.post_bind
+
+    def __init__(self, args: Args, handle: Handle) -> None:
+        self.args: Args = args
         self.handle = handle
         self.serial = next(_serials)
         """Tells this plugin object from every other, for what is kept under its name elsewhere."""
@@ -357,6 +397,8 @@ class Plugin:
         if "pre_enqueue" in cls.__dict__ and "always_enqueues" not in cls.__dict__:
             cls.always_enqueues = Plugin.always_enqueues  # type: ignore[method-assign]
         own = cls.__dict__
+        if "args_type" not in own:
+            cls.args_type = _named_args_type(cls)
         if not isinstance(cls.contract, Contract):
             raise TypeError(f"{cls.__name__}.contract: expected a Contract, got {cls.contract!r}")
         if "sort_key" in own and "contract" not in own and cls.contract.sorts_by_priority:
@@ -422,6 +464,19 @@ class Plugin:
 
     def close(self) -> None:
         """The scheduler stops: give back what the plugin holds."""
+
+
+def _named_args_type(cls: type[Plugin]) -> type[Any] | None:
+    """The X of `Plugin[X]` among the bases of a class, or that of the class it extends."""
+    for base in cls.__dict__.get("__orig_bases__", ()):
+        origin = get_origin(base)
+        if isinstance(origin, type) and issubclass(origin, Plugin):
+            for found in get_args(base):
+                if isinstance(found, type):
+                    return found
+                if not isinstance(found, TypeVar):
+                    raise TypeError(f"{cls.__name__}: expected Plugin[A dataclass or Struct], got {base}")
+    return cls.args_type
 
 
 _METHODS: dict[ExtensionPoint, tuple[str, ...]] = {

@@ -18,7 +18,8 @@ from stowplan.runtime.logs import Logger
 from stowplan.scheduler.framework.contract import Contract
 from stowplan.scheduler.framework.events import EventRegistration
 from stowplan.scheduler.framework.interface import (
-    Codes,
+    AnyCodes,
+    AnyScores,
     PostFilterResult,
     PreFilterResult,
     ScoreRange,
@@ -103,7 +104,7 @@ class PreFilterPlugin(Protocol):
 class FilterPlugin(Protocol):
     """Filters many nodes in one call. Stable."""
 
-    def filter(self, cycle: "Cycle", pod: PodInfo, nodes: NodeRows, /) -> Codes | None:
+    def filter(self, cycle: "Cycle", pod: PodInfo, nodes: NodeRows, /) -> AnyCodes | None:
         """0 for every node that passes, else a number that `reason` explains; None: all pass."""
         ...
 
@@ -202,7 +203,7 @@ class PreScorePlugin(Protocol):
 class ScorePlugin(Protocol):
     """Scores many nodes in one call. Stable."""
 
-    def score(self, cycle: "Cycle", pod: PodInfo, nodes: NodeRows, /) -> Scores | None:
+    def score(self, cycle: "Cycle", pod: PodInfo, nodes: NodeRows, /) -> AnyScores | None:
         """0 to 100 for every node unless `normalize` brings it there; None: 0 for all."""
         ...
 
@@ -225,7 +226,9 @@ class ScoreRowPlugin(Protocol):
 class NormalizeScore(Protocol):
     """Brings raw scores into the range from 0 to 100. Stable."""
 
-    def normalize(self, cycle: "Cycle", pod: PodInfo, scores: Scores, extremes: ScoreRange, /) -> Scores: ...
+    def normalize(
+        self, cycle: "Cycle", pod: PodInfo, scores: Scores, extremes: ScoreRange, /
+    ) -> AnyScores: ...
 
 
 @runtime_checkable

@@ -12,10 +12,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import msgspec
-
 from stowplan.scheduler.framework import protocols
 from stowplan.scheduler.framework.interface import ExtensionPoint, Handle, Plugin, points_of
+from stowplan.scheduler.framework.plugin_args import decode_args
 from stowplan.scheduler.framework.profile import ProfileSpec
 from stowplan.scheduler.framework.status import ProfileError
 
@@ -79,11 +78,8 @@ class Registry:
 
     @staticmethod
     def _make(cls: type[Plugin], args: Any, handle: Handle) -> Plugin:
-        if cls.args_type is not None and not isinstance(args, cls.args_type):
-            try:
-                args = msgspec.convert({} if args is None else args, cls.args_type)
-            except msgspec.ValidationError as error:
-                raise ProfileError(f'initializing plugin "{cls.name}": args: {error}') from None
+        if cls.args_type is not None:
+            args = decode_args(cls.name, cls.args_type, args)
         try:
             return cls(args, handle)
         except ProfileError as error:

@@ -90,10 +90,9 @@ class NodeAffinityArgs(PluginArgs, frozen=True):
         return errors
 
 
-class NodeAffinity(Plugin):
+class NodeAffinity(Plugin[NodeAffinityArgs]):
     """The pod's own demands, and those the profile adds to every pod (`addedAffinity`)."""
 
-    args_type = NodeAffinityArgs
     contract = Contract(
         reads=Reads.NODE,
         signs=Signs.TEMPLATE_WITHOUT_LABELS,

@@ -40,7 +40,7 @@ from stowplan.testing.groups import pod_group
 @cache
 def _profile(gates: FeatureGates) -> ProfileSpec:
     config = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
-    return build(load(json.dumps(config), gates), in_tree_registry().offered).profiles[0]
+    return build(load(json.dumps(config), gates), in_tree_registry()).profiles[0]
 
 
 @cache

@@ -12,7 +12,6 @@ from stowplan.cli.config import config_group
 from stowplan.config import ConfigError, build, default_profile, load
 from stowplan.scheduler import Settings
 from stowplan.scheduler.framework.interface import Plugin
-from stowplan.scheduler.framework.status import ProfileError
 from stowplan.scheduler.plugins.registry import IN_TREE, LEGACY, in_tree_points, in_tree_registry
 from stowplan.testing import cluster, node, pod
 
@@ -80,8 +79,12 @@ REFUSED = [
         {"presentLabels": ["a"], "absentLabels": ["b", "a"]},
         'absentLabels[1]: Invalid value: "a"',
     ),
-    ("NodeLabel", {"presentLabel": ["a"]}, "args: Object contains unknown field `presentLabel`"),
-    ("NodeLabel", {"presentLabels": "a"}, "args: Expected `array`, got `str` - at `$.presentLabels`"),
+    (
+        "NodeLabel",
+        {"presentLabel": ["a"]},
+        'args: unknown field "presentLabel", expected apiVersion, kind, presentLabels',
+    ),
+    ("NodeLabel", {"presentLabels": "a"}, "args.presentLabels: expected array, got str"),
     ("NodeLabel", {"kind": "ServiceAffinityArgs"}, "kind: Invalid value: "),
     ("ServiceAffinity", {"maxPriority": 5}, "maxPriority: Invalid value: 5: must be 10 or 100"),
     ("SelectorSpread", {"maxPriority": 0}, "maxPriority: Invalid value: 0"),
@@ -112,9 +115,10 @@ REFUSED = [
 def test_wrong_arguments_are_refused_in_one_line_that_names_them(
     plugin: str, args: dict[str, Any], told: str
 ) -> None:
-    with pytest.raises(ProfileError) as refusal:
+    with pytest.raises(ConfigError) as refusal:
         cluster(config=only(plugin, args))
-    assert str(refusal.value).startswith(f'initializing plugin "{plugin}": ')
+    where = "initializing profiles: creating profile for scheduler name default-scheduler: "
+    assert str(refusal.value).startswith(f'{where}initializing plugin "{plugin}": ')
     assert told in str(refusal.value)
     assert "\n" not in str(refusal.value)
 

@@ -19,7 +19,6 @@ from stowplan.scheduler.framework.interface import (
     StaleRows,
     Traits,
 )
-from stowplan.scheduler.framework.protocols import FilterPlugin
 from stowplan.scheduler.framework.status import PluginError, Status
 from stowplan.scheduler.table.changes import NO_ROWS, Rows, merge_rows
 from stowplan.scheduler.table.columns import BoolColumn
@@ -186,8 +185,7 @@ class FilterColumn(PluginColumn):
     def ask(self, cycle: Cycle, nodes: NodeRows, capacity: int | None) -> Codes | None:
         """The plugin's codes for some rows, checked; padded to `capacity` where given."""
         plugin = self.plugin
-        asked: FilterPlugin = plugin  # type: ignore[assignment]
-        answer = call_plugin(plugin, "Filter", asked.filter, cycle, cycle.pod, nodes)
+        answer = call_plugin(plugin, "Filter", plugin.filter, cycle, cycle.pod, nodes)
         if answer is None:
             return None
         codes: Codes = self.checked(answer, nodes.count, "codes")

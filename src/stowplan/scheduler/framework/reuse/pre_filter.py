@@ -8,7 +8,6 @@ from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.evaluation import NOTHING_SAID, PreFiltering
 from stowplan.scheduler.framework.extension_points import call_plugin, checked_pre_filter, plugin_error
 from stowplan.scheduler.framework.interface import Plugin
-from stowplan.scheduler.framework.protocols import PreFilterPlugin, PreScorePlugin
 from stowplan.scheduler.framework.reuse.equivalence_class import EquivalenceClass, Settled
 from stowplan.scheduler.framework.status import SKIP_CLASS, Code, Status, unresolvable
 
@@ -38,8 +37,7 @@ def pre_filter(
     alike: list[Plugin] = []
     complete = True
     for plugin in asked:
-        filterer: PreFilterPlugin = plugin  # type: ignore[assignment]
-        answer = call_plugin(plugin, "PreFilter", filterer.pre_filter, cycle, cycle.pod)
+        answer = call_plugin(plugin, "PreFilter", plugin.pre_filter, cycle, cycle.pod)
         if answer is None:
             continue
         if not isinstance(answer, Status):
@@ -81,8 +79,7 @@ def pre_score(
     skipping: tuple[str, ...] = ()
     alike: list[Plugin] = []
     for plugin in asked:
-        scorer: PreScorePlugin = plugin  # type: ignore[assignment]
-        answer: Status | None = call_plugin(plugin, "PreScore", scorer.pre_score, cycle, cycle.pod)
+        answer: Status | None = call_plugin(plugin, "PreScore", plugin.pre_score, cycle, cycle.pod)
         if answer is None or answer.code is Code.SUCCESS:
             continue
         if answer.code is not Code.SKIP:

@@ -22,7 +22,6 @@ from stowplan.scheduler.framework.interface import (
     as_unsigned,
     highest_score,
 )
-from stowplan.scheduler.framework.protocols import NormalizeScore, ScorePlugin
 from stowplan.scheduler.framework.reuse.ranking import INFEASIBLE, Ranking, Share
 from stowplan.scheduler.framework.status import Code, PluginError
 from stowplan.scheduler.table.changes import NO_ROWS, Rows
@@ -195,8 +194,7 @@ class ScoreColumn(PluginColumn):
 
     def _ask(self, cycle: Cycle, nodes: NodeRows) -> Scores | None:
         plugin = self.plugin
-        asked: ScorePlugin = plugin  # type: ignore[assignment]
-        answer = call_plugin(plugin, "Score", asked.score, cycle, cycle.pod, nodes)
+        answer = call_plugin(plugin, "Score", plugin.score, cycle, cycle.pod, nodes)
         if answer is None:
             return None
         scores: Scores = self.checked(answer, nodes.count, "scores")
@@ -291,10 +289,9 @@ class ScoreColumn(PluginColumn):
     def _normalized(self, cycle: Cycle, raw: Scores) -> Scores:
         # A plugin from outside the tree may write to what it is given.
         given = raw if self.trusted else raw.copy()
-        asked: NormalizeScore = self.plugin  # type: ignore[assignment]
         watch = cycle.watch
         began = 0.0 if watch is None else watch.timer()
-        result: Any = self.call(asked.normalize, cycle, given, self.extremes)
+        result: Any = self.call(self.plugin.normalize, cycle, given, self.extremes)
         if watch is not None:
             watch.plugin(self.plugin.name, _NORMALIZE, _SUCCESS, watch.timer() - began)
         if not isinstance(result, np.ndarray) or result.shape != raw.shape:

@@ -99,7 +99,7 @@ class DefaultPreemptionArgs(PluginArgs, frozen=True):
         return errors
 
 
-class DefaultPreemption(Plugin):
+class DefaultPreemption(Plugin[DefaultPreemptionArgs]):
     """Finds the node where evicting the least important pods makes room; the scheduler evicts them.
 
     `under_way` has the uids of preemptors (pods, and topmost groups) whose victims are still being deleted:
@@ -110,8 +110,6 @@ class DefaultPreemption(Plugin):
     """
 
     contract = Contract(needs=("poddisruptionbudgets",), pre_enqueue_by_group=True)
-
-    args_type = DefaultPreemptionArgs
 
     def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
         super().__init__(args, handle)

@@ -98,14 +98,13 @@ REASON_STILL_NOT: Final = "still not schedulable"
 NOT_FOUND: Final = "not found"
 
 
-class DynamicResources(Plugin):
+class DynamicResources(Plugin[DynamicResourcesArgs]):
     """Rejects nodes without devices for the claims of a pod; allocates and reserves them on the chosen one.
 
     Pods without claims are skipped, all others form a class with those identical in everything else: verdicts
     on nodes are kept from one to the next, except where they differ.
     """
 
-    args_type = DynamicResourcesArgs
     contract = Contract(
         reads=Reads.NODE,
         reads_others=Reads.ANYTHING,

@@ -130,10 +130,9 @@ class _Memo:
     """Uids of pods that were named as being in the way, by rule and domains."""
 
 
-class InterPodAffinity(Plugin):
+class InterPodAffinity(Plugin[InterPodAffinityArgs]):
     """Counts per topology domain are kept as pods come and go; no pod is ever walked."""
 
-    args_type = InterPodAffinityArgs
     contract = Contract(
         reads=Reads.NODE,
         reads_others=Reads.ANYTHING,

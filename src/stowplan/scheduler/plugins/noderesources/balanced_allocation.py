@@ -66,10 +66,9 @@ class NodeResourcesBalancedAllocationArgs(PluginArgs, frozen=True):
 Floats = npt.NDArray[np.float64]
 
 
-class NodeResourcesBalancedAllocation(Plugin):
+class NodeResourcesBalancedAllocation(Plugin[NodeResourcesBalancedAllocationArgs]):
     """75 means the pod changes nothing about a node's balance, more that it improves it."""
 
-    args_type = NodeResourcesBalancedAllocationArgs
     contract = Contract(
         reads=Reads.USAGE,
         signs=Signs.TEMPLATE_WITHOUT_LABELS,

@@ -108,10 +108,9 @@ def _label_key_errors(name: str, path: Path) -> list[str]:
     return [invalid(path, name, problem) for problem in label_key_problems(name)]
 
 
-class NodeResourcesFit(Plugin):
+class NodeResourcesFit(Plugin[NodeResourcesFitArgs]):
     """Filters by allocatable minus requested; scores by the configured strategy."""
 
-    args_type = NodeResourcesFitArgs
     contract = Contract(
         reads=Reads.USAGE,
         signs=Signs.TEMPLATE_WITHOUT_LABELS,

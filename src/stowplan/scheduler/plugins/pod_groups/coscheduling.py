@@ -41,8 +41,6 @@ class CoschedulingArgs(PluginArgs, frozen=True, forbid_unknown_fields=True):
     none here, so it makes no difference.
     """
 
-    api_version: str = ""
-    kind: str = ""
     permit_waiting_time_seconds: int = 60
     pod_group_backoff_seconds: int = 0
     pod_group_reject_percentage: int = 10

@@ -146,10 +146,9 @@ class _Memo:
     """Where keys that no node has made constraints superfluous: the version of keys at which that was so."""
 
 
-class PodTopologySpread(Plugin):
+class PodTopologySpread(Plugin[PodTopologySpreadArgs]):
     """Counts matching pods per topology domain; the counts are kept, never taken by walking pods."""
 
-    args_type = PodTopologySpreadArgs
     contract = Contract(
         reads=Reads.ANYTHING,
         reads_others=Reads.ANYTHING,

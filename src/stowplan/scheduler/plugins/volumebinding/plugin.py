@@ -138,13 +138,12 @@ class StateData:
         self.reserved: PodVolumes | None = None
 
 
-class VolumeBinding(Plugin):
+class VolumeBinding(Plugin[VolumeBindingArgs]):
     """Rejects nodes where a pod's claims cannot be bound, and binds them on the chosen node.
 
     Pods are equivalent if their claims have equal requests, whatever their names.
     """
 
-    args_type = VolumeBindingArgs
     contract = Contract(
         reads=Reads.NODE,
         reads_others=Reads.ANYTHING,
