@@ -12,10 +12,9 @@ import yaml
 from docs.pages import PAGES, ROOT, blocks, write_files
 from scheduler.live_scheduler import World, live
 from stowplan.api.status import ApiError
-from stowplan.config import load_file
+from stowplan.config import ConfigError, load_file
 from stowplan.explain.document.decision import Decision
 from stowplan.scheduler.framework.registry import load_plugin
-from stowplan.scheduler.framework.status import ProfileError
 from stowplan.testing import PluginCheckError, check_plugin, cluster, node, pod
 from stowplan.testing.plugin_answers import CHECKS
 
@@ -144,7 +143,7 @@ def test_typed_arguments_are_checked(tmp_path: Path) -> None:
     profile = config["profiles"][0]
     profile["plugins"]["multiPoint"]["enabled"] = [{"name": "Team"}]
     with pytest.raises(
-        ProfileError, match='initializing plugin "Team": args: Object contains unknown field `lable`'
+        ConfigError, match='initializing plugin "Team": args: unknown field "lable", expected label'
     ):
         cluster(config=config, plugins=[reference])
 

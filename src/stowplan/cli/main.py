@@ -1,6 +1,8 @@
 """The command `stowplan`."""
 
+import logging
 import os
+import sys
 from typing import Any, Final
 
 import click
@@ -88,6 +90,12 @@ class OneLineErrors(click.Group):
             if not isinstance(error, _user_errors()):
                 raise
             raise click.ClickException(visible(" ".join(str(error).split()))) from None
+        except Exception as error:
+            # Without the framework, no plugin can have failed: `--help` ends with an exception, too.
+            status = sys.modules.get("stowplan.scheduler.framework.status")
+            if status is None or not isinstance(error, status.PluginError):
+                raise
+            raise click.ClickException(visible(" ".join(str(error).split()))) from None
 
 
 def _make_visible(error: click.ClickException) -> None:
@@ -144,11 +152,16 @@ def _user_errors() -> tuple[type[ValueError], ...]:
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, package_name="stowplan", message="stowplan %(version)s")
-def stowplan() -> None:
+@click.option("--traceback", is_flag=True, help="Print the traceback of an error in a plugin.")
+def stowplan(traceback: bool) -> None:
     """A Kubernetes scheduler, and a cluster in one process.
 
     `stowplan up --demo` is a good start. Every command has its own help: `stowplan up --help`.
     """
+    if traceback:
+        log = logging.getLogger("stowplan.plugins")
+        log.addHandler(logging.StreamHandler())
+        log.setLevel(logging.DEBUG)
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ is done can be undone (`undo`).
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from functools import cached_property
+from functools import cached_property, partial
 from heapq import heappop, heappush
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +18,7 @@ from stowplan.runtime.logs import Logger
 from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.decision import NO_NODES, fit_error
 from stowplan.scheduler.framework.evaluation import Evaluation
-from stowplan.scheduler.framework.extension_points import post_filter_steps, run_to_end
+from stowplan.scheduler.framework.extension_points import guarded, post_filter_steps, run_to_end
 from stowplan.scheduler.framework.interface import ExtensionPoint
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.framework.status import Code, PluginError
@@ -146,7 +146,10 @@ class PodScheduling(ClusterContents, ABC):
         """Why a pod may not be tried at all, "" if it may."""
         framework = self._framework(info.pod)
         for plugin in framework.gating():
-            status = plugin.pre_enqueue(info)
+            try:
+                status = guarded(plugin, "PreEnqueue", plugin.pre_enqueue, info)
+            except PluginError as failure:
+                return str(failure)
             if status is not None and not status.is_success:
                 return str(status.message)
         return ""
@@ -225,7 +228,8 @@ class SimulatedQueue:
     """
 
     def __init__(self, framework: Framework, groups: PodGroups) -> None:
-        self._sort_key = framework.sorting().sort_key
+        sorter = framework.sorting()
+        self._sort_key = partial(guarded, sorter, "QueueSort", sorter.sort_key)
         self._groups = groups
         self._heap: list[tuple[Any, int, PodInfo | QueuedGroup]] = []
         self._entities: dict[str, QueuedGroup] = {}

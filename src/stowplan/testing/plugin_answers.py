@@ -65,6 +65,7 @@ class CheckedPlugin:
     """The plugin under check; its exceptions become findings."""
 
     instance: Plugin
+    trusted: bool
     fail: Callable[..., NoReturn]
 
     def has(self, method: str) -> bool:
@@ -161,10 +162,15 @@ class Answers:
         if not self.is_filtered:
             return {}
         if self.plugin.has("filter"):
-            return dict(self.filter_rows(self.table.all_rows()))
+            return dict(self.filter_rows(self._all_rows()))
         if self.plugin.has("filter_node"):
             return {row: self.filter_node(row) for row in self.rows}
         return {}
+
+    def _all_rows(self) -> NodeRows:
+        """The rows that the plugin gets in a scheduler."""
+        nodes = self.table.all_rows()
+        return nodes if self.plugin.trusted else nodes.living()
 
     def filter_rows(self, nodes: NodeRows) -> dict[int, int]:
         """Results of `filter` for some rows, without those whose node is gone."""
@@ -217,7 +223,7 @@ class Answers:
         if not self.feasible.any() or (self.pre_score is not None and not self.pre_score.is_success):
             return {}
         if self.plugin.has("score"):
-            return self.score_rows(self.table.all_rows())
+            return self.score_rows(self._all_rows())
         if self.plugin.has("score_node"):
             return {row: self.score_node(row) for row in self.feasible_rows}
         return {}

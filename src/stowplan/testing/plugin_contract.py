@@ -73,7 +73,7 @@ class ContractCheck:
         self.scenario = scenario
         self.coverage = coverage
         self._begin()
-        self.traits = Traits(self.plugin.instance)
+        self.traits = Traits(self.plugin.instance, trusted=self.plugin.trusted)
         self._about: tuple[Pod, ...] = ()
 
     def run(self) -> None:
@@ -88,7 +88,9 @@ class ContractCheck:
         """The cluster as it was at first, with a plugin that knows nothing of it yet."""
         self.table = self.scenario.table()
         instance = self.subject.framework(self.table).plugins[self.subject.name]
-        self.plugin = CheckedPlugin(instance, self._fail_asking)
+        self.plugin = CheckedPlugin(
+            instance, self.subject.name in self.subject.registry.own, self._fail_asking
+        )
 
     def _try(self, what: str, check: Callable[..., None], *args: Any) -> None:
         try:

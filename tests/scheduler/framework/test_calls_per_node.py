@@ -57,6 +57,9 @@ class Columns(Counting):
         self.asked.update(each.name for each in nodes)
         return np.zeros(len(nodes), dtype=np.int64)
 
+    def reason(self, cycle: Any, pod: Any, code: int) -> Status:
+        return unschedulable("never")
+
 
 class Skipping(Counting):
     """Skips every pod, or all that are equal, before Filter and before Score."""

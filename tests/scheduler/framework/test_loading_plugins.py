@@ -1,6 +1,7 @@
 """Plugins from outside the tree are found by name, and refused with one clear line."""
 
 import sys
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ from stowplan.scheduler.framework.registry import (
 )
 from stowplan.scheduler.framework.status import ProfileError
 from stowplan.scheduler.plugins.registry import IN_TREE, in_tree_registry
-from stowplan.testing import cluster, node, pod
+from stowplan.scheduler.settings import Settings
+from stowplan.simulate import Cluster as Simulated
+from stowplan.testing import check_plugin, cluster, node, pod
 
 GOOD = """
 from stowplan.framework import Plugin
@@ -43,6 +46,14 @@ class Lavish(Plugin):
 class Roomy(Plugin):
     def score_node(self, *anything, price=3):
         return 1
+
+class Waiting(Plugin):
+    async def reserve(self, cycle, pod, node):
+        return None
+
+class Speechless(Plugin):
+    def filter(self, cycle, pod, nodes):
+        return nodes.pod_count > 3
 
 class Stranger:
     def filter_node(self, cycle, pod, node):
@@ -80,6 +91,8 @@ def test_a_plugin_from_a_module_is_the_class_itself() -> None:
         ("{file}:Idle", "has no method of any extension point"),
         ("{file}:Hasty", "filter_node(self, pod, node): expected filter_node(self, cycle, pod, node)"),
         ("{file}:Lavish", "score_node(self, cycle, pod, node, *, price): expected score_node(self, cycle, "),
+        ("{file}:Waiting", "async def reserve: expected def, it cannot wait"),
+        ("{file}:Speechless", "filter needs reason(self, cycle, pod, code)"),
         ("{file}:Stranger", "expected a subclass of stowplan.framework.Plugin"),
         ("{file}:number", "expected a subclass of stowplan.framework.Plugin"),
         ("/no/such/file.py:Picky", "cannot read /no/such/file.py"),
@@ -98,6 +111,22 @@ def test_what_is_not_a_plugin_is_refused_in_one_line(written: Path, reference: s
         load_plugin(reference)
     assert str(caught.value).startswith(f"plugin {reference!r}: {message}")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["Idle", "Hasty", "Waiting", "Speechless"])
+def test_classes_are_checked_in_every_host(written: Path, name: str) -> None:
+    sys.modules.pop("stowplan_plugin_mine", None)
+    load_plugin(f"{written}:Picky")
+    cls = getattr(sys.modules["stowplan_plugin_mine"], name)
+    hosts: list[Callable[[], Any]] = [
+        lambda: cluster(plugins=[cls]),
+        lambda: Simulated(plugins=[cls]),
+        lambda: Settings.of(plugins=[cls]),
+        lambda: check_plugin(cls),
+    ]
+    for host in hosts:
+        with pytest.raises(ProfileError, match=f"^plugin '{name}': "):
+            host()
 
 
 def test_a_method_may_take_more_than_it_is_called_with(written: Path) -> None:
@@ -178,7 +207,7 @@ def test_packages_offer_plugins_by_their_entry_points(
 
 def test_two_plugins_of_one_name_are_refused(written: Path) -> None:
     class NodeName(Plugin):
-        def filter(self, cycle: Any, pod: Any, nodes: Any) -> None:
+        def filter_node(self, cycle: Any, pod: Any, node: Any) -> None:
             return None
 
     with pytest.raises(ProfileError, match="a plugin named NodeName already exists"):
@@ -195,7 +224,7 @@ class PriceArgs(msgspec.Struct, frozen=True):
 class Price(Plugin):
     args_type = PriceArgs
 
-    def filter(self, cycle: Any, pod: Any, nodes: Any) -> None:
+    def filter_node(self, cycle: Any, pod: Any, node: Any) -> None:
         return None
 
 

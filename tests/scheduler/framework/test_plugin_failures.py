@@ -34,6 +34,9 @@ class ByColumn(Moody):
         }
         return answers.get(self.sign(pod), lambda: None)()
 
+    def reason(self, cycle: Any, pod: Any, code: int) -> Status:
+        return unschedulable("too dear")
+
 
 class ByNode(Moody):
     def filter_node(self, cycle: Any, pod: Any, node: Any) -> Any:

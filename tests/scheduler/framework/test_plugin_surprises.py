@@ -9,7 +9,7 @@ import pytest
 from stowplan.scheduler.framework.contract import Contract, Reads, Signs
 from stowplan.scheduler.framework.interface import UNSIGNED, Plugin
 from stowplan.scheduler.framework.reuse.filter_results import FilterColumn
-from stowplan.scheduler.framework.status import PluginError, unschedulable
+from stowplan.scheduler.framework.status import PluginError, Status, unschedulable
 from stowplan.testing import Cluster, cluster, node, pod
 
 NODES = [node(name) for name in "abcdef"]
@@ -32,6 +32,10 @@ def filter_nothing(self: Any, cycle: Any, pod: Any, nodes: Any) -> None:
     return None
 
 
+def never(self: Any, cycle: Any, pod: Any, code: int) -> Status:
+    return unschedulable("never")
+
+
 def score_nothing(self: Any, cycle: Any, pod: Any, nodes: Any) -> None:
     return None
 
@@ -42,8 +46,8 @@ COUPLED = Contract(reads_others=Reads.ANYTHING)
 @pytest.mark.parametrize(
     ("broken", "members"),
     [
-        ("sign", {"filter": filter_nothing}),
-        ("stale_filter_rows", {"filter": filter_nothing, "contract": COUPLED}),
+        ("sign", {"filter": filter_nothing, "reason": never}),
+        ("stale_filter_rows", {"filter": filter_nothing, "reason": never, "contract": COUPLED}),
         ("stale_score_rows", {"score": score_nothing, "contract": COUPLED}),
         ("score_basis", {"score": score_nothing, "contract": COUPLED}),
         ("pre_filter", {}),
@@ -65,6 +69,7 @@ class Unhashable(Plugin):
         return ["a", "list"]
 
     filter = filter_nothing
+    reason = never
 
 
 def test_a_signature_that_cannot_be_compared_fails_under_the_name_of_the_plugin() -> None:
@@ -124,6 +129,9 @@ class Remembering(Plugin):
     def filter(self, cycle: Any, pod: Any, nodes: Any) -> None:
         if self.fails:
             raise ValueError("no")
+
+    def reason(self, cycle: Any, pod: Any, code: int) -> Status:
+        return unschedulable("never")
 
     def release(self, memo: Any) -> None:
         self.given_back.append(memo)
@@ -212,3 +220,38 @@ def test_a_plugin_that_failed_in_the_middle_leaves_nothing_half_done(monkeypatch
             with pytest.raises(PluginError):
                 kept.evaluate(pod("new"))
         assert totals(kept) == totals(anew)
+
+
+class Iterating(Plugin):
+    """By column, but with a loop over the nodes: one code and one score for each."""
+
+    contract = Contract(reads=Reads.NODE)
+
+    def sign(self, pod: Any) -> str:
+        return "every pod alike"
+
+    def filter(self, cycle: Any, pod: Any, nodes: Any) -> Any:
+        return np.array([node.labels["disk"] != "ssd" for node in nodes], dtype=np.bool_)
+
+    def reason(self, cycle: Any, pod: Any, code: int) -> Status:
+        return unschedulable("no ssd")
+
+    def score(self, cycle: Any, pod: Any, nodes: Any) -> Any:
+        return np.array([int(node.labels["score"]) for node in nodes], dtype=np.int64)
+
+
+def test_a_loop_over_nodes_sees_none_that_was_deleted() -> None:
+    shop = [
+        node(name).labels(disk=disk, score=str(score))
+        for name, disk, score in (("a", "ssd", 10), ("b", "hdd", 90), ("c", "ssd", 60), ("d", "ssd", 30))
+    ]
+    world = cluster(nodes=shop, plugins=[Iterating])
+    assert world.decide(pod("p")).node == "c"
+    world.remove(shop[2], shop[0])
+    assert world.decide(pod("p")).node == "d"
+    world.remove(shop[1])
+    world.add(shop[0].labels(disk="ssd", score="40"))
+    again = cluster(nodes=[shop[0].labels(disk="ssd", score="40"), shop[3]], plugins=[Iterating])
+    assert world.decide(pod("p")).document() == again.decide(pod("p")).document()
+    world.add(shop[3].labels(disk="hdd", score="80"))
+    assert world.decide(pod("p")).node == "a"

@@ -101,7 +101,7 @@ def test_a_plugin_that_fails_keeps_the_pod_back() -> None:
     queued = r.queue.get("default/p")
     assert queued is not None
     assert queued.gate is not None
-    assert queued.gate.message == "RuntimeError: the door is stuck"
+    assert queued.gate.message == "RuntimeError: the door is stuck (still_queue.py:69)"
 
 
 class Second(Plugin):

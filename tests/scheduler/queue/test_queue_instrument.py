@@ -139,7 +139,7 @@ def test_gates_and_problems_are_told() -> None:
     r, meters = metered()
     Doorman.fails = True
     r.add(pod("p"))
-    assert meters.asked == ["Doorman: RuntimeError: the door is stuck"]
+    assert meters.asked == ["Doorman: RuntimeError: the door is stuck (still_queue.py:69)"]
     assert meters.problems == ['running PreEnqueue plugin "Doorman"']
     Doorman.fails = False
     r.add(pod("q"))

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.releases import Behaviour
 from stowplan.scheduler.framework.interface import ExtensionPoint, Plugin, points_of
+from stowplan.scheduler.framework.status import ProfileError
 from stowplan.scheduler.table.podinfo import PodInfo
 
 
@@ -400,9 +401,25 @@ def build_hint_map(
     for plugin in plugins:
         if points_of(type(plugin)) & _REJECTING:
             events: Any = getattr(plugin, "events", None)
-            wanted = everything if events is None else tuple(events())
+            wanted = everything if events is None else _registrations(plugin, events)
             registered += _registered(plugin.name, wanted, wakes_by_taints)
     return HintMap(registered)
+
+
+def _registrations(plugin: Plugin, events: Callable[[], Any]) -> tuple[EventRegistration, ...]:
+    """What a plugin registers for. Raises ProfileError."""
+    try:
+        found = tuple(events())
+    except Exception as cause:
+        raise ProfileError(
+            f'initializing plugin "{plugin.name}": events: {type(cause).__name__}: {cause}'
+        ) from cause
+    for one in found:
+        if not isinstance(one, EventRegistration):
+            raise ProfileError(
+                f'initializing plugin "{plugin.name}": events: expected EventRegistrations, got {one!r:.80}'
+            )
+    return found
 
 
 def _everything(gates: FeatureGates) -> tuple[EventRegistration, ...]:

@@ -7,6 +7,8 @@ timed. Filter and Score, which run on all nodes at once, are called in runtime.p
 
 import asyncio
 import inspect
+import linecache
+import logging
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -37,12 +39,15 @@ from stowplan.scheduler.framework.interface import (
 from stowplan.scheduler.framework.status import SKIP, SUCCESS, Code, PluginError, Status, error, unschedulable
 from stowplan.scheduler.table.changes import NO_ROWS, Rows, merge_rows
 from stowplan.scheduler.table.podinfo import PodInfo
+from stowplan.scheduler.table.view import NodeRows
 
 if TYPE_CHECKING:
     from stowplan.scheduler.framework.reuse.equivalence_class import EquivalenceClass
     from stowplan.scheduler.framework.runtime import Framework
 
 _SUCCESS: Final = Code.SUCCESS.label
+
+_log: Final = logging.getLogger("stowplan.plugins")
 
 
 def count_calls(
@@ -114,20 +119,33 @@ async def guarded_await(plugin: Plugin, point: str, answer: Awaitable[Any]) -> A
 
 def raised_error(plugin: Plugin, point: str, cause: Exception, node: str | None = None) -> PluginError:
     """The error that stands for what a plugin raised: with file and line, and the node if there was one."""
-    message = describe_exception(cause)
-    if not isinstance(cause, ApiError):
-        place = _raised_at(plugin, cause)
-        message += f" ({place})" if node is None else f" ({place}, node {node})"
-    return plugin_error(plugin, point, message, node)
+    return plugin_error(plugin, point, describe_failure(plugin, cause, node), node)
 
 
-def _raised_at(plugin: Plugin, cause: Exception) -> str:
-    """`file.py:12`: the innermost line in the plugin's own file, or where it was raised."""
+def describe_failure(plugin: Plugin, cause: Exception, node: str | None = None) -> str:
+    """What a plugin raised, in one line, with the place in the plugin's file.
+
+    The traceback goes to the log `stowplan.plugins` at level DEBUG, for those who ask for it.
+    """
+    if isinstance(cause, ApiError):
+        return describe_exception(cause)
+    _log.debug("plugin %s", plugin.name, exc_info=cause)
+    file, line = _raised_at(plugin, cause)
+    text = describe_exception(cause)
+    if not str(cause):
+        # An assert without a text says nothing: its condition does.
+        text = f"{text.rstrip()} {linecache.getline(file, line).strip()}".rstrip(" :")
+    place = f"{Path(file).name}:{line}"
+    return f"{text} ({place})" if node is None else f"{text} ({place}, node {node})"
+
+
+def _raised_at(plugin: Plugin, cause: Exception) -> tuple[str, int]:
+    """File and line: the innermost line in the plugin's own file, or where it was raised."""
     passed = list(frames(cause.__traceback__))
     module = sys.modules.get(type(plugin).__module__)
     own = getattr(module, "__file__", None)
     file, line, _ = next((one for one in reversed(passed) if one[0] == own), passed[-1])
-    return f"{Path(file).name}:{line}"
+    return file, line
 
 
 def plugin_error(plugin: Plugin, point: str, message: str, node: str | None = None) -> PluginError:
@@ -154,7 +172,9 @@ def status_label(answer: object) -> str:
 
 def describe_exception(cause: BaseException) -> str:
     """An exception in one line. An error of the API server is printed verbatim."""
-    return str(cause) if isinstance(cause, ApiError) else f"{type(cause).__name__}: {cause}"
+    if isinstance(cause, ApiError):
+        return str(cause)
+    return f"{type(cause).__name__}: {' '.join(str(cause).split())}"
 
 
 # PreFilter, which is also run in simulations
@@ -247,6 +267,15 @@ class PluginColumn:
     def error(self, message: str, node: str | None = None) -> PluginError:
         """The error that ends the cycle."""
         return plugin_error(self.plugin, self.point, message, node)
+
+    def by_column(self, method: Callable[..., Any], cycle: Cycle, nodes: NodeRows, what: str) -> Any:
+        """Result of a method for some rows as an array of integers, or None. Raises PluginError."""
+        asked = nodes if self.traits.trusted else nodes.living()
+        answer = call_plugin(self.plugin, self.point, method, cycle, cycle.pod, asked)
+        if answer is None:
+            return None
+        column = self.checked(answer, asked.count, what)
+        return column if asked is nodes else nodes.fill(column)
 
     def checked(self, answer: Any, count: int, what: str) -> Any:
         """An answer by column, refused unless it is an array of `count` integers."""

@@ -526,11 +526,14 @@ class Traits:
         "scores_only_if_filtering",
         "stale_filter_rows",
         "stale_score_rows",
+        "trusted",
         "watches",
     )
 
-    def __init__(self, plugin: Plugin) -> None:
+    def __init__(self, plugin: Plugin, *, trusted: bool) -> None:
         contract = plugin.contract
+        self.trusted = trusted
+        """Part of this project: it copes with rows of deleted nodes and does not write to its arguments."""
         self.reads_node = bool(contract.reads & Reads.NODE)
         self.reads_usage = bool(contract.reads & Reads.USAGE)
         self.row_local = contract.row_local

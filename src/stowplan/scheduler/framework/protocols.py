@@ -1,21 +1,19 @@
 """The extension points, typed: the signature of every method a plugin may have.
 
-A plugin need not name these: it takes part in an extension point by having its method. To have mypy check a
-signature, inherit from the protocol, too: `class Price(Plugin, FilterNodePlugin, ScoreNodePlugin)`.
+A plugin need not name these: it takes part in an extension point by having its method, and type checkers
+compare that with the protocol (see `Plugin`).
 
 *Stable*: changes only with a major version, after a release in which both forms work. *Provisional*: may
 change with a minor version; the changelog describes how.
 """
 
 from collections.abc import Awaitable, Hashable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.runtime.logs import Logger
-from stowplan.scheduler.framework.contract import Contract
 from stowplan.scheduler.framework.events import EventRegistration
 from stowplan.scheduler.framework.interface import (
     AnyCodes,
@@ -405,27 +403,3 @@ class PostBindPlugin(Protocol):
     """Called after a pod is bound. Stable."""
 
     def post_bind(self, cycle: "Cycle", pod: PodInfo, node: str, /) -> Awaitable[None] | None: ...
-
-
-# As the queue holds them: a plugin is a Plugin and has the method of its extension point
-
-
-class GatingPlugin(PreEnqueuePlugin, Protocol):
-    """A PreEnqueue plugin with what `Plugin` says of it."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def contract(self) -> Contract: ...
-
-    def always_enqueues(self, pod: PodInfo) -> bool: ...
-
-    def held_pods(self) -> AbstractSet[str]: ...
-
-
-class SortingPlugin(QueueSortPlugin, Protocol):
-    """A QueueSort plugin with what `Plugin` says of it."""
-
-    @property
-    def contract(self) -> Contract: ...

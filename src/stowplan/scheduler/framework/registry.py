@@ -34,7 +34,8 @@ class Registry:
         self._on_request: dict[str, type[Plugin]] = dict(on_request or {})
 
     def add(self, cls: type[Plugin]) -> None:
-        """Make a plugin known under its name."""
+        """Make a plugin known under its name. Raises ProfileError for a class that cannot be one."""
+        checked(getattr(cls, "__qualname__", repr(cls)), cls)
         if cls.name in self._classes:
             raise ProfileError(f"a plugin named {cls.name} already exists")
         self._on_request.pop(cls.name, None)
@@ -145,6 +146,8 @@ def checked(reference: str, found: object) -> type[Plugin]:
         raise ProfileError(f"plugin {reference!r}: expected a subclass of stowplan.framework.Plugin")
     if not points_of(found):
         raise ProfileError(f"plugin {reference!r}: has no method of any extension point")
+    if hasattr(found, "filter") and found.reason is Plugin.reason:
+        raise ProfileError(f"plugin {reference!r}: filter needs reason(self, cycle, pod, code)")
     _check_signatures(reference, found)
     return found
 
@@ -161,6 +164,12 @@ def _check_signatures(reference: str, cls: type[Plugin]) -> None:
         except TypeError:
             asked = ", ".join(wanted)
             raise ProfileError(f"plugin {reference!r}: {name}{found}: expected {name}({asked})") from None
+        if inspect.iscoroutinefunction(method) and name not in _MAY_WAIT:
+            raise ProfileError(f"plugin {reference!r}: async def {name}: expected def, it cannot wait")
+
+
+_MAY_WAIT = frozenset(("pre_bind", "bind", "post_bind"))
+"""Methods of the binding cycle, which may be coroutines."""
 
 
 @cache

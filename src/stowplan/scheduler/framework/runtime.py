@@ -18,6 +18,7 @@ from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.evaluation import Evaluation, PreFiltering
 from stowplan.scheduler.framework.extension_points import (
     count_calls,
+    describe_failure,
     guarded,
 )
 from stowplan.scheduler.framework.instrument import Probe
@@ -35,11 +36,9 @@ from stowplan.scheduler.framework.pod_groups.placement import PlacementCycle
 from stowplan.scheduler.framework.profile import ProfileSpec
 from stowplan.scheduler.framework.protocols import (
     AssumePlugin,
-    GatingPlugin,
     GroupMemberPlugin,
     PreEnqueuePlugin,
     QueueSortPlugin,
-    SortingPlugin,
 )
 from stowplan.scheduler.framework.registry import Registry
 from stowplan.scheduler.framework.resizes import leave_out_deferred_resizes
@@ -118,8 +117,10 @@ class Framework:
         handle = Handle(table, gates, rng or Random(0), services, self.timer)
         self.plugins: dict[str, Plugin] = registry.instantiate(profile, handle)
         leave_out_deferred_resizes(self.plugins.values(), gates)
-        self._traits = {name: Traits(plugin) for name, plugin in self.plugins.items()}
         self._trusted = registry.own
+        self._traits = {
+            name: Traits(plugin, trusted=name in registry.own) for name, plugin in self.plugins.items()
+        }
         if any(self._traits[name].reads_usage for name in self.plugins.keys() - self._trusted):
             table.pods_are_read = True
         self._classes = EquivalenceClasses(self.plugins, class_memory)
@@ -185,11 +186,11 @@ class Framework:
             self.plugins[use.name] for use in self.profile.plugins.get(point, ()) if use.name in self.plugins
         ]
 
-    def gating(self) -> list[GatingPlugin]:
+    def gating(self) -> list[Plugin]:
         """The PreEnqueue plugins, in the order they run."""
         return [p for p in self.at(ExtensionPoint.PRE_ENQUEUE) if isinstance(p, PreEnqueuePlugin)]
 
-    def sorting(self) -> SortingPlugin:
+    def sorting(self) -> Plugin:
         """The plugin that orders the queue."""
         [sorter] = [p for p in self.at(ExtensionPoint.QUEUE_SORT) if isinstance(p, QueueSortPlugin)]
         return sorter
@@ -550,7 +551,6 @@ class Framework:
                 self._traits[plugin.name],
                 self._weights[plugin.name],
                 plugin.name not in pod_class.unsigned,
-                plugin.name in self._trusted,
             )
             for plugin in self._scores
             if plugin.name not in never
@@ -585,6 +585,6 @@ def _signature(plugin: Plugin, pod: PodInfo) -> Hashable:
             return UNSIGNED
         hash(signature)
     except Exception as cause:
-        message = f'signing a pod with plugin "{plugin.name}": {type(cause).__name__}: {cause}'
+        message = f'signing a pod with plugin "{plugin.name}": {describe_failure(plugin, cause)}'
         raise PluginError(plugin.name, message) from cause
     return signature

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from stowplan.runtime.logs import Ref
-from stowplan.scheduler.framework.protocols import GatingPlugin
+from stowplan.scheduler.framework.interface import Plugin
 from stowplan.scheduler.framework.status import Code
 from stowplan.scheduler.queue.instrument import ACTIVE, BACKOFF, GATED, UNSCHEDULABLE
 from stowplan.scheduler.queue.queued_group import QueuedGroup
@@ -64,7 +64,7 @@ class GroupSubQueues(SubQueues):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._split_plugins: dict[str, tuple[Sequence[GatingPlugin], Sequence[GatingPlugin]]] = {}
+        self._split_plugins: dict[str, tuple[Sequence[Plugin], Sequence[Plugin]]] = {}
 
     def check_group_absent(self, group: QueuedGroup) -> None:
         """Raises AlreadyQueuedError if a group is in any of the places."""
@@ -160,7 +160,7 @@ class GroupSubQueues(SubQueues):
         if isinstance(group, QueuedGroup) and not all(plugin.always_enqueues(member.pod) for plugin in each):
             group.to_ask[member.key] = member
 
-    def _plugins_of(self, member: QueuedPod) -> tuple[Sequence[GatingPlugin], Sequence[GatingPlugin]]:
+    def _plugins_of(self, member: QueuedPod) -> tuple[Sequence[Plugin], Sequence[Plugin]]:
         """The PreEnqueue plugins that answer for the whole group, and the others."""
         known = self._split_plugins.get(member.profile)
         if known is None:

@@ -15,7 +15,8 @@ from typing import Any, Final, NamedTuple
 from stowplan.runtime.clock import Clock
 from stowplan.runtime.logs import Logger, Ref
 from stowplan.scheduler.framework.events import EventKeys, HintMap
-from stowplan.scheduler.framework.protocols import GatingPlugin
+from stowplan.scheduler.framework.extension_points import describe_failure
+from stowplan.scheduler.framework.interface import Plugin
 from stowplan.scheduler.framework.status import SUCCESS, Code, Status, error
 from stowplan.scheduler.queue.heaps import PodHeap
 from stowplan.scheduler.queue.instrument import ACTIVE, BACKOFF, GATED, UNSCHEDULABLE, Hooks
@@ -207,7 +208,7 @@ class BackoffQueue:
 # PreEnqueue
 
 
-def run_pre_enqueue(plugins: Sequence[GatingPlugin], queued: QueuedPod, hooks: Hooks) -> None:
+def run_pre_enqueue(plugins: Sequence[Plugin], queued: QueuedPod, hooks: Hooks) -> None:
     """Ask plugins whether a pod may be tried, first the one that held it back last time.
 
     The first that says no is noted with the pod as its gate and among the plugins that rejected it. A plugin
@@ -225,7 +226,7 @@ def run_pre_enqueue(plugins: Sequence[GatingPlugin], queued: QueuedPod, hooks: H
         try:
             answer: object = plugin.pre_enqueue(pod)
         except Exception as cause:  # noqa: BLE001 - one plugin's mistake must not stop the queue
-            answer = error(f"{type(cause).__name__}: {cause}")
+            answer = error(describe_failure(plugin, cause))
         status = SUCCESS if answer is None else _read(answer)
         if each and hooks.after_plugin is not None:
             hooks.after_plugin(plugin.name, status)
@@ -282,7 +283,7 @@ class ProfileRules(NamedTuple):
     """Hints and PreEnqueue plugins (in order) of a profile, as the queue uses them."""
 
     hints: HintMap
-    pre_enqueue: Sequence[GatingPlugin] = ()
+    pre_enqueue: Sequence[Plugin] = ()
 
 
 class SubQueues:

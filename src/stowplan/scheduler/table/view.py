@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from stowplan.api.node import Node, Taint
 from stowplan.scheduler.table.changes import Rows
 from stowplan.scheduler.table.columns import IdColumn, IntColumn
@@ -15,8 +17,8 @@ if TYPE_CHECKING:
 class NodeRows:
     """Some rows of the table. `rows` is a slice (all rows in use) or an array of row numbers.
 
-    Index any column with it: `table.pod_count[nodes.rows]`. Rows of nodes that are gone may be among them;
-    what a plugin says of those is not looked at.
+    Index any column with it: `table.pod_count[nodes.rows]`. In-tree plugins may get rows of deleted nodes,
+    which is faster; their results for these are not used. Iteration gives living nodes only.
     """
 
     __slots__ = ("count", "rows", "table")
@@ -32,7 +34,23 @@ class NodeRows:
     def __iter__(self) -> "Iterator[NodeRow]":
         table = self.table
         numbers = range(self.count) if isinstance(self.rows, slice) else self.rows.tolist()
-        return (NodeRow(table, row) for row in numbers)
+        return (NodeRow(table, row) for row in numbers if table.nodes[row] is not None)
+
+    def living(self) -> "NodeRows":
+        """These rows without those of deleted nodes."""
+        table, rows = self.table, self.rows
+        if table.node_count == table.rows_in_use:
+            return self
+        if isinstance(rows, slice):
+            return NodeRows(table, np.flatnonzero(table.valid[rows]))
+        lives = table.valid[rows]
+        return self if lives.all() else NodeRows(table, rows[lives])
+
+    def fill(self, results: IntColumn) -> IntColumn:
+        """Results for the living rows of these, with 0 for the others."""
+        filled: IntColumn = np.zeros(self.count, dtype=np.int64)
+        filled[self.table.valid[self.rows]] = results
+        return filled
 
     def labels(self, key: str) -> IdColumn:
         """Ids of the values of one label, 0 where a node does not have it."""
@@ -63,7 +81,8 @@ class NodeRow:
     @property
     def node(self) -> Node:
         node = self._table.nodes[self.row]
-        assert node is not None
+        if node is None:
+            raise LookupError(f"the node of row {self.row} was deleted")
         return node
 
     @property

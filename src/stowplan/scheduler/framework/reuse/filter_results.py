@@ -111,7 +111,9 @@ class FilterColumn(PluginColumn):
 
     def status(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
         """Status of a code of this plugin."""
-        status = self.statuses[code - 1] if self.by_node else self.plugin.reason(cycle, pod, code)
+        if self.by_node:
+            return self.statuses[code - 1].by(self.plugin.name)
+        status: Status = guarded(self.plugin, self.point, self.plugin.reason, cycle, pod, code)
         return status.by(self.plugin.name)
 
     def compute(self, table: ClusterTable, cycle: Cycle, rows: StaleRows) -> None:
@@ -184,12 +186,8 @@ class FilterColumn(PluginColumn):
 
     def ask(self, cycle: Cycle, nodes: NodeRows, capacity: int | None) -> Codes | None:
         """The plugin's codes for some rows, checked; padded to `capacity` where given."""
-        plugin = self.plugin
-        answer = call_plugin(plugin, "Filter", plugin.filter, cycle, cycle.pod, nodes)
-        if answer is None:
-            return None
-        codes: Codes = self.checked(answer, nodes.count, "codes")
-        if capacity is None:
+        codes: Codes | None = self.by_column(self.plugin.filter, cycle, nodes, "codes")
+        if codes is None or capacity is None:
             return codes
         if not codes.any():
             return None

@@ -56,16 +56,14 @@ class ScoreColumn(PluginColumn):
         "known",
         "normalizes",
         "raw",
-        "trusted",
         "weight",
     )
 
     point = "Score"
 
-    def __init__(self, plugin: Plugin, traits: Traits, weight: int, reusable: bool, trusted: bool) -> None:
+    def __init__(self, plugin: Plugin, traits: Traits, weight: int, reusable: bool) -> None:
         super().__init__(plugin, traits, reusable)
         self.weight = weight
-        self.trusted = trusted
         self.by_node = traits.by_node_score
         self.normalizes = traits.normalizes
         self.raw: Scores | None = None
@@ -178,7 +176,7 @@ class ScoreColumn(PluginColumn):
         self.raw = None
         highest = 0 if scores is None else highest_score(scores)
         if scores is not None and highest:
-            small = self.trusted and not self.normalizes and scores.dtype == np.int32
+            small = self.traits.trusted and not self.normalizes and scores.dtype == np.int32
             self.raw = np.empty(table.capacity, dtype=np.int32 if small else np.int64)
             self.raw[: len(scores)] = scores
             self.raw[len(scores) :] = 0
@@ -193,11 +191,7 @@ class ScoreColumn(PluginColumn):
             self._note_odd_scores()
 
     def _ask(self, cycle: Cycle, nodes: NodeRows) -> Scores | None:
-        plugin = self.plugin
-        answer = call_plugin(plugin, "Score", plugin.score, cycle, cycle.pod, nodes)
-        if answer is None:
-            return None
-        scores: Scores = self.checked(answer, nodes.count, "scores")
+        scores: Scores | None = self.by_column(self.plugin.score, cycle, nodes, "scores")
         return scores
 
     def _ask_nodes(self, cycle: Cycle, rows: Rows) -> list[int]:
@@ -288,7 +282,7 @@ class ScoreColumn(PluginColumn):
 
     def _normalized(self, cycle: Cycle, raw: Scores) -> Scores:
         # A plugin from outside the tree may write to what it is given.
-        given = raw if self.trusted else raw.copy()
+        given = raw if self.traits.trusted else raw.copy()
         watch = cycle.watch
         began = 0.0 if watch is None else watch.timer()
         result: Any = self.call(self.plugin.normalize, cycle, given, self.extremes)
