@@ -64,6 +64,21 @@ class OneOf(click.ParamType):  # type: ignore[type-arg]
         return str(value)
 
 
+class SomeOf(OneOf):
+    """Some of a few names, separated by commas."""
+
+    name = "names"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return f"[{','.join(self.names)}]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = tuple(value) if isinstance(value, tuple) else tuple(str(value).split(","))
+        if not set(found) <= set(self.names):
+            raise _refused(param, f"some of {', '.join(self.names)}, separated by commas", value)
+        return found
+
+
 class Seconds(click.ParamType):  # type: ignore[type-arg]
     """A duration above zero as Go writes it, `50s` or `1m30s`, in seconds."""
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from stowplan.api.pod import Pod
-from stowplan.explain.commands import with_commands
 from stowplan.explain.document.layers import Decider
 from stowplan.explain.document.pod import PodDocument
 from stowplan.explain.explainers.causes import NEAREST
@@ -15,7 +14,7 @@ from stowplan.explain.explainers.members import as_member, group_of_pod
 from stowplan.explain.explainers.notcreated import unread_of
 from stowplan.explain.layers.deciders import Deciders
 from stowplan.explain.layers.late import EventsOfMany
-from stowplan.explain.layers.owners import owner_of
+from stowplan.explain.layers.owners import with_owners
 from stowplan.explain.layers.reads import DumpReads, ObjectReads
 from stowplan.explain.layers.webhooks import webhooks_not_called
 from stowplan.explain.sentences.pod import told_pod
@@ -83,8 +82,7 @@ class Evaluation:
     async def member(self, pod: Pod) -> PodDocument:
         """The document about any pod, with commands for its changes and the group it waits for."""
         engine, found = self.engine, await self.document(pod)
-        if found.changes:
-            found = with_commands(found, await owner_of(pod, self.reads))
+        found = await with_owners(found, pod, self.reads)
         return as_member(found, run_at_once(group_of_pod(engine.table.groups, pod, engine.group_steps)))
 
     async def new(self, pod: Pod) -> PodDocument:

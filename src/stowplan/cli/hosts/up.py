@@ -19,7 +19,7 @@ from stowplan.cli.one_line import one_line_errors
 from stowplan.cli.options import gates_options, plugins_option
 from stowplan.cli.output import say
 from stowplan.cli.progress import elapsed
-from stowplan.cli.values import AddressRange, AtLeast, OneOf, Seconds
+from stowplan.cli.values import AddressRange, AtLeast, OneOf, Seconds, SomeOf
 from stowplan.explain.layout import safe
 from stowplan.explain.web.http import PageServer
 from stowplan.localcluster.apiserver import Listening
@@ -35,6 +35,7 @@ from stowplan.localcluster.kubelets import (
     read_pretend,
     read_shapes,
 )
+from stowplan.localcluster.objects.addons import AddOn
 from stowplan.localcluster.objects.usage import PretendUsage
 from stowplan.localcluster.up import ClusterPlan, LocalCluster
 from stowplan.localcluster.up.demo import narrate
@@ -107,6 +108,13 @@ class UpOptions:
     is_flag=True,
     help="Turn on all feature gates for groups of pods: PodGroup, Workload and CompositePodGroup, topology "
     "placement, Jobs that create groups.",
+)
+@click.option(
+    "--with",
+    "add_ons",
+    type=SomeOf(AddOn),
+    default=(),
+    help="Act on JobSets and LeaderWorkerSets as their own controllers do.",
 )
 @plugins_option
 @click.option(
@@ -190,6 +198,7 @@ def up(
     more: tuple[str, ...],
     gates: FeatureGates | None,
     gangs: bool,
+    add_ons: tuple[str, ...],
     plugins: tuple[str, ...],
     annotate_results: bool,
     record: Path | None,
@@ -276,6 +285,7 @@ def up(
             data_dir=data_dir,
             recording=None if record is None else Recording(record),
             questions=ForkedQuestions(),
+            add_ons=frozenset(map(AddOn, add_ons)),
         )
         with elapsed("loading the cluster"):
             cluster = LocalCluster(plan, report=lambda text: say(text, err=True))

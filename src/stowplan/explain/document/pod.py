@@ -229,6 +229,8 @@ class PodDocument(Part, frozen=True, kw_only=True, tag_field="document", tag="po
     situation: tuple[str, ...] = ()
     """Where it is, since when, until when, and the source."""
     notes: tuple[Note, ...] = ()
+    owners: tuple[str, ...] = ()
+    """The controllers above it up to a custom resource, the nearest first: `Job train-0`, `JobSet train`."""
     why: tuple[str, ...] = ()
     """Why it is on its node or would go there, and whether it would go there again."""
     awaits: tuple[str, ...] = ()

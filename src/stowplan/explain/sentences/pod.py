@@ -139,6 +139,8 @@ def _situation(found: PodDocument) -> Iterator[str]:
 
 def _notes(found: PodDocument) -> Iterator[Note]:
     """Notes on a pod that change the meaning of the rest."""
+    if found.owners:
+        yield Note("made by", " → ".join(reversed(found.owners)))
     held = {} if found.queue is None else found.queue.held_by
     yield from (Note(plugin, said) for plugin, said in held.items())
     nominated = found.nominated_node and found.state != PLACED

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from stowplan import __version__
 from stowplan.api.meta import timestamp
 from stowplan.api.pod import Pod
-from stowplan.explain.commands import with_commands
 from stowplan.explain.document.cluster import (
     GroupMap,
     GroupsDocument,
@@ -50,7 +49,7 @@ from stowplan.explain.explainers.members import as_member, group_of_pod
 from stowplan.explain.explainers.pod import Explainer
 from stowplan.explain.layers.deciders import Deciders
 from stowplan.explain.layers.late import Events
-from stowplan.explain.layers.owners import owner_of
+from stowplan.explain.layers.owners import with_owners
 from stowplan.explain.layers.reads import ClientReads, ObjectReads, read_wider
 from stowplan.explain.layers.wider import NOTHING_KNOWN, Wider
 from stowplan.explain.recorded import attempts_of, queue_state, with_refusal
@@ -309,8 +308,7 @@ class Inspection:
             found = with_refusal(found, made)
         found = await self.with_layers(scheduler, found, pod, reads)
         found = as_member(found, await self._group_of(scheduler, pod))
-        if found.changes:
-            found = with_commands(found, await owner_of(pod, reads))
+        found = await with_owners(found, pod, reads)
         return told_pod(found, scheduler.context.clock.now())
 
     @staticmethod

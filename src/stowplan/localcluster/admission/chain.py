@@ -109,7 +109,7 @@ class ClusterAdmission:
         self._quotas = "ResourceQuota" not in disabled
         self._roles = RoleGuard()
         self.stages: Sequence[AdmissionStage] = ()
-        """Admission that objects of the cluster configure, in upstream's order."""
+        """Admission that objects or options of the cluster configure, in upstream's order."""
 
     @property
     def is_extended(self) -> bool:

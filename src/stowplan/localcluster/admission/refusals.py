@@ -19,3 +19,8 @@ def forbidden(resource: Resource, name: str, why: str) -> status.ApiError:
 
 def forbidden_pod(pod: Json, why: str) -> status.ApiError:
     return forbidden(PODS, pod["metadata"]["name"], why)
+
+
+def refused_by_webhook(webhook: str, why: str) -> status.ApiError:
+    """A 403 in the words of a request that a validating webhook denied."""
+    return status.ApiError(403, "Forbidden", f"admission webhook {quote(webhook)} denied the request: {why}")

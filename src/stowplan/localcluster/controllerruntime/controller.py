@@ -241,7 +241,10 @@ class Controller(ABC):
 def _is_expected(error: ApiError) -> bool:
     """True if a failure is part of normal operation and not worth a message."""
     changed = error.is_conflict or error.is_not_found or _is_other_uid(error)
-    return changed or is_namespace_terminating(error)
+    if error.is_already_exists and error.message.startswith("object is being deleted"):
+        return True
+    # Events tell what a webhook refuses, as those of JobSet refuse pods until the first one is scheduled.
+    return changed or is_namespace_terminating(error) or error.message.startswith("admission webhook ")
 
 
 def _is_other_uid(error: ApiError) -> bool:

@@ -1,6 +1,6 @@
 """The controller manager: all controllers together, as `stowplan controllers` and `stowplan up` run them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from random import Random
 
@@ -41,6 +41,7 @@ from stowplan.localcluster.controllers.services.loadbalancers import (
     ServiceController,
 )
 from stowplan.localcluster.controllers.services.servicepods import ServicePods
+from stowplan.localcluster.controllers.sets.addons import add_on_controllers
 from stowplan.localcluster.controllers.storage.ephemeralvolume import EphemeralVolumeController
 from stowplan.localcluster.controllers.storage.persistentvolume import (
     ExpandController,
@@ -61,6 +62,7 @@ from stowplan.localcluster.controllers.workloads.replicaset import (
     ReplicationControllerController,
 )
 from stowplan.localcluster.controllers.workloads.statefulset import StatefulSetController
+from stowplan.localcluster.objects.addons import AddOn
 from stowplan.localcluster.objects.groupfeatures import GroupFeatures
 from stowplan.localcluster.objects.usage import PretendUsage
 from stowplan.runtime.clock import Clock
@@ -73,7 +75,8 @@ class ControllerSettings:
     `usage`: the pretended usage of pods; without it autoscalers request metrics from the API server.
     `device_taint_rules`: DeviceTaintRules evict pods, as their gate says. `groups`: the enabled parts of pod
     groups. `coscheduling`: the PodGroups of scheduler-plugins get a status. `load_balancers`: addresses of
-    pretended load balancers, None without any.
+    pretended load balancers, None without any. `add_ons`:
+    projects beside Kubernetes whose objects are acted on.
     """
 
     provisioner: ProvisionerSettings = field(default_factory=ProvisionerSettings)
@@ -84,6 +87,7 @@ class ControllerSettings:
     coscheduling: bool = False
     load_balancers: AddressRange | None = None
     groups: GroupFeatures = field(default_factory=lambda: GroupFeatures(jobs=False))
+    add_ons: Collection[AddOn] = ()
 
 
 def all_controllers(
@@ -113,6 +117,7 @@ def all_controllers(
         PodGCController(context),
         *([PodGroupProtectionController(context)] if settings.groups.groups else []),
         *([CoschedulingController(context)] if settings.coscheduling else []),
+        *add_on_controllers(context, settings.add_ons, gangs=settings.groups.groups),
         LeaderElectionController(context),
         GarbageCollector(context, watched),
         NamespaceController(context, served),

@@ -78,6 +78,18 @@ def controller_reference(resource: Resource, owner: Json) -> Json:
     }
 
 
+def own_reference(owner: Json) -> Json:
+    """Owner reference to the controller `owner`, which says itself of which kind it is."""
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": name_of(owner),
+        "uid": uid_of(owner),
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
 def claim_reference(claim: Json) -> Json:
     """Claim reference of a volume that is bound to `claim`."""
     metadata = claim["metadata"]

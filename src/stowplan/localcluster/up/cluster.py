@@ -1,7 +1,7 @@
 """The parts of a cluster in one process."""
 
 import random
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from stowplan.explain.web import Inspection, Routes
 from stowplan.explain.web.http import Extension
 from stowplan.explain.web.questions import Questions
 from stowplan.localcluster.admission import ClusterAdmission, publish_server
+from stowplan.localcluster.admission.plugins.addons import AddOnAdmission
 from stowplan.localcluster.apiserver import ApiServer, Listening
 from stowplan.localcluster.auth.tokens import SigningKey
 from stowplan.localcluster.client import InProcessClient
@@ -25,6 +26,7 @@ from stowplan.localcluster.controllers.storage.provisioner import ProvisionerSet
 from stowplan.localcluster.durable import DataDirError, open_data_dir
 from stowplan.localcluster.durable.groupcommit import GroupCommit
 from stowplan.localcluster.kubelets import Kubelets, KubeletSettings, NodeShape, named_nodes
+from stowplan.localcluster.objects.addons import AddOn
 from stowplan.localcluster.objects.groupfeatures import GroupFeatures
 from stowplan.localcluster.objects.usage import PretendUsage
 from stowplan.localcluster.store import FieldManager, Store
@@ -49,7 +51,8 @@ class ClusterPlan:
     With a `data_dir` it is restored from there, and stores every change there. The scheduler has `settings`,
     which are read again from `source` when its files change; `more_schedulers` run concurrently. `logger`
     gets the schedulers' log; without one only errors are reported. `recording` is of the first. The addresses
-    of `load_balancers` are given to Services, Ingresses and Gateways.
+    of `load_balancers` are given to Services, Ingresses and Gateways. `add_ons`: projects
+    beside Kubernetes whose objects are acted on.
     """
 
     shapes: Sequence[NodeShape] = THREE_NODES
@@ -68,6 +71,7 @@ class ClusterPlan:
     load_balancers: AddressRange | None = DEFAULT_RANGE
     questions: Questions | None = None
     """Answers the questions of the page."""
+    add_ons: Collection[AddOn] = ()
 
 
 class LocalCluster:
@@ -84,16 +88,19 @@ class LocalCluster:
         self.clock = RealClock() if clock is None else clock
         rng = random.Random(plan.seed)
         groups = GroupFeatures.of(plan.settings.gates)
+        admission = ClusterAdmission(groups=groups, gates=plan.settings.gates)
+        if plan.add_ons:
+            admission.stages = (*admission.stages, AddOnAdmission(plan.add_ons))
         self.store = Store(
             self.clock,
             random.Random(rng.getrandbits(64)),
-            admission=ClusterAdmission(groups=groups, gates=plan.settings.gates),
+            admission=admission,
             fields=FieldManager(),
             catalogue=groups.catalogue(),
         )
         self._log = None if plan.data_dir is None else _opened(self.store, plan.data_dir)
         names = (node.name for node in named_nodes(plan.shapes))
-        self.load_report: LoadReport = load_cluster(self.store, plan.loaded, names)
+        self.load_report: LoadReport = load_cluster(self.store, plan.loaded, names, plan.add_ons)
         if not self.store.count(STORAGE_CLASSES):
             self.store.create(STORAGE_CLASSES, default_storage_class())
         release = plan.settings.release
@@ -132,6 +139,7 @@ class LocalCluster:
                 groups=groups,
                 load_balancers=plan.load_balancers,
                 coscheduling=plan.settings.gates.coscheduling,
+                add_ons=plan.add_ons,
                 accounts=AccountSettings(self._root_ca, self.server.issuer.sign_for_secret),
             ),
             clock=self.clock,

@@ -8,7 +8,7 @@ kubectl would create them, with their status if they have one.
 Objects that cannot be loaded are left out, with a reason, and the rest is loaded nevertheless.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -26,8 +26,10 @@ from stowplan.api.requests import Json, PatchType
 from stowplan.api.status import ApiError
 from stowplan.localcluster.admission import create_bootstrap_objects, create_default_account
 from stowplan.localcluster.admission.devicefeatures import dropped_fields
+from stowplan.localcluster.objects.addons import AddOn
 from stowplan.localcluster.store import Store
 from stowplan.localcluster.store.conversion import from_served, stored_as
+from stowplan.localcluster.up.kinds import define_missing_kinds
 from stowplan.localcluster.up.manifests import Manifest
 
 FIRST_KINDS: Final = (
@@ -88,13 +90,19 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def load_cluster(store: Store, manifests: Iterable[Manifest], nodes: Iterable[str] = ()) -> LoadReport:
-    """Load manifests into a store, and create what every cluster has. `nodes` will register themselves."""
+def load_cluster(
+    store: Store, manifests: Iterable[Manifest], nodes: Iterable[str] = (), add_ons: Collection[AddOn] = ()
+) -> LoadReport:
+    """Load manifests into a store, and create what every cluster has. `nodes` will register themselves.
+
+    Kinds of `add_ons` that no manifest defines get our definitions.
+    """
     report = LoadReport()
     ordered = sorted(manifests, key=lambda manifest: _rank(manifest.kind))
-    defining = [one for one in ordered if one.kind == FIRST_KINDS[0] and not one.is_dumped]
+    defining = [one for one in ordered if _defines(one) and not one.is_dumped]
     for manifest in defining:
         _create(store, manifest, report)
+    define_missing_kinds(store, add_ons, (one.metadata.get("name") for one in ordered if _defines(one)))
     for manifest in ordered:
         if manifest.is_dumped:
             _take_in(store, manifest, report)
@@ -107,6 +115,10 @@ def load_cluster(store: Store, manifests: Iterable[Manifest], nodes: Iterable[st
     _drop_missing_owners(store, ordered, report)
     _note_missing(store, frozenset(nodes), report)
     return report
+
+
+def _defines(manifest: Manifest) -> bool:
+    return manifest.kind == FIRST_KINDS[0]
 
 
 def _rank(kind: str) -> int:

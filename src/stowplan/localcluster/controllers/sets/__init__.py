@@ -1,0 +1,1 @@
+"""Controllers of projects beside Kubernetes: JobSet, LeaderWorkerSet. `stowplan up --with` turns them on."""
