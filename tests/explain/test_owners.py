@@ -7,9 +7,10 @@ import pytest
 from stowplan.api.catalogue import REPLICA_SETS
 from stowplan.api.meta import Object, ObjectMeta, OwnerReference
 from stowplan.api.pod import Pod
-from stowplan.api.workloads import Deployment, Job, ReplicaSet
+from stowplan.api.workloads import Deployment, Job, ReplicaSet, StatefulSet
 from stowplan.explain.commands import Owner
-from stowplan.explain.layers.owners import owner_of, owners_of
+from stowplan.explain.document.pod import PodDocument
+from stowplan.explain.layers.owners import owner_of, owners_of, with_owners
 from stowplan.explain.layers.reads import DumpReads
 
 
@@ -90,3 +91,34 @@ def test_owners_in_a_circle_end() -> None:
     circle = owned(Job, "a", *of("batch/v1", "Job", "b")), owned(Job, "b", *of("batch/v1", "Job", "a"))
     found = asyncio.run(owners_of(pod_of(of("batch/v1", "Job", "a")), DumpReads(circle)))
     assert len(found) <= 6
+
+
+SETS = {
+    "a job set above its job": (
+        of("batch/v1", "Job", "train-w-0"),
+        [owned(Job, "train-w-0", *of("jobset.x-k8s.io/v1alpha2", "JobSet", "train"))],
+        ("Job train-w-0", "JobSet train"),
+    ),
+    "a leader above its workers": (
+        of("apps/v1", "StatefulSet", "s-0"),
+        [
+            owned(StatefulSet, "s-0", *of("v1", "Pod", "s-0")),
+            owned(Pod, "s-0", *of("apps/v1", "StatefulSet", "s")),
+            owned(StatefulSet, "s", *of("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "s")),
+        ],
+        ("StatefulSet s-0", "Pod s-0", "StatefulSet s", "LeaderWorkerSet s"),
+    ),
+    "only workloads of Kubernetes": (
+        of("batch/v1", "Job", "report-1"),
+        [owned(Job, "report-1", *of("batch/v1", "CronJob", "report"))],
+        (),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SETS)
+def test_a_custom_resource_above_a_pod_is_named(case: str) -> None:
+    references, objects, expected = SETS[case]
+    pod = pod_of(references)
+    found = PodDocument(pod="shop/one", state="placed", source="")
+    assert asyncio.run(with_owners(found, pod, DumpReads(objects))).owners == expected
