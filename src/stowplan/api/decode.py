@@ -1,11 +1,11 @@
 """Turning wire bytes or plain Python data into typed objects."""
 
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
 from stowplan.api import admission, coscheduling, devices, node, pod, pod_groups, storage, workloads, writes
-from stowplan.api.meta import Namespace, Object
+from stowplan.api.meta import AnyObject, Namespace, Object
 from stowplan.api.pruning import DEEPEST, UNMANAGED, Steps, at_once, depth_of, members, pruned, shape_of
 
 T = TypeVar("T", bound=Object)
@@ -146,6 +146,50 @@ def convert_any(data: Any) -> Object | None:
         raise DecodeError("object: expected a map with the field `kind`")
     cls = _class_of(data["kind"], data.get("apiVersion"))
     return None if cls is None else convert(data, cls)
+
+
+class Builder(Protocol):
+    """Something that makes an object, such as `stowplan.testing.node("n")`."""
+
+    def obj(self) -> Object: ...
+
+
+Given = Object | Builder | dict[str, Any]
+"""An object as it may be given: as such, by a builder, or as a manifest."""
+
+
+def as_object(given: Given) -> Object:
+    """An object that is given as such, as a builder (anything with `obj()`), or as a manifest.
+
+    A manifest of a kind that has no type here is an AnyObject. Raises TypeError, or DecodeError.
+    """
+    if isinstance(given, Object):
+        return given
+    if isinstance(given, dict):
+        found = convert_any(given)
+        if found is not None:
+            return identified(found)
+        try:
+            return AnyObject.of(given)
+        except msgspec.ValidationError as error:
+            raise DecodeError(f"{given['kind']}: {error}") from None
+    build = getattr(given, "obj", None)
+    made = build() if callable(build) and not isinstance(given, type) else None
+    if not isinstance(made, Object):
+        raise TypeError(f"expected an object, a builder such as node('n') or a manifest, got {given!r:.80}")
+    return made
+
+
+def identified(obj: Object) -> Object:
+    """A pod that somebody wrote by hand gets what every pod of a cluster has: a namespace and a uid."""
+    metadata = obj.metadata
+    if not isinstance(obj, pod.Pod) or (metadata.uid and metadata.namespace):
+        return obj
+    namespace = metadata.namespace or "default"
+    uid = metadata.uid or f"pod-{namespace}/{metadata.name}"
+    return msgspec.structs.replace(
+        obj, metadata=msgspec.structs.replace(metadata, namespace=namespace, uid=uid)
+    )
 
 
 def decode_any(data: bytes | str) -> Object | None:

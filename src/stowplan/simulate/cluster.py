@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec.structs import replace
 
 from stowplan.api.admission import LimitRange
-from stowplan.api.meta import Object
+from stowplan.api.decode import Given
 from stowplan.api.node import Taint
 from stowplan.api.pod import Pod
 from stowplan.api.workloads import PriorityClass
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 class Cluster(GroupScheduling):
     """Nodes, pods and the profiles of a configuration. `seed` decides between nodes of equal score.
 
+    `objects` are objects, builders (`stowplan.testing.node("n")`) or manifests as maps.
     `config` is a KubeSchedulerConfiguration, as text or as the path of a file; `settings` one that is ready.
     With `ties="first"` the first of them is taken, in the order of their names, as some simulators do; with
     `ties="fixed"` the first in a random order that stays the same.
@@ -55,7 +56,7 @@ class Cluster(GroupScheduling):
 
     def __init__(
         self,
-        objects: Iterable[Object] = (),
+        objects: Iterable[Given] = (),
         *,
         settings: Settings | None = None,
         config: str | Path | None = None,

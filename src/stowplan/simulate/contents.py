@@ -3,7 +3,7 @@
 Every change is recorded with how to undo it. What is scheduled where is up to `cluster`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from random import Random
 from typing import TYPE_CHECKING
@@ -14,13 +14,17 @@ from stowplan.api import catalogue
 from stowplan.api.admission import READ, ResourceQuota
 from stowplan.api.catalogue import Resource
 from stowplan.api.coscheduling import see_pod
-from stowplan.api.meta import Object
+from stowplan.api.decode import Given, as_object
+from stowplan.api.meta import AnyObject, Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.requests import Json
 from stowplan.scheduler.framework.cycle_state import Cycle
+from stowplan.scheduler.framework.events import Resource as EventResource
+from stowplan.scheduler.framework.events import build_hint_map
 from stowplan.scheduler.framework.extension_points import Lifecycle
 from stowplan.scheduler.framework.interface import Services
+from stowplan.scheduler.framework.known_objects import KnownObjects
 from stowplan.scheduler.framework.nominations import Nominations
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.random_sources import RandomSources
@@ -49,6 +53,7 @@ class ClusterContents:
         """Why those that were tried got no node."""
         self.objects: dict[tuple[type[Object], str], Object] = {}
         """Everything but nodes and pods, by type and `namespace/name`."""
+        self._known = KnownObjects()
         profiles = settings.config.profiles
         rngs = RandomSources.of(Random(seed), len(profiles))
         self.frameworks = {
@@ -60,6 +65,7 @@ class ClusterContents:
                 rng=rng,
                 services=services,
                 reuse=reuse,
+                lookup=self.lookup,
             )
             for profile, rng in zip(profiles, rngs.frameworks, strict=True)
         }
@@ -79,9 +85,26 @@ class ClusterContents:
 
     # Objects
 
-    def add(self, *objects: Object) -> None:
+    def lookup(self, kind: str) -> Mapping[str, Object]:
+        """Objects by kind for plugins. As in a scheduler, one of them has to be registered for the kind."""
+        if kind not in self._registered:
+            raise LookupError(f"objects of kind {kind!r} are not watched: register for its events")
+        if kind == EventResource.POD:
+            return {key: self.pod(key) for key in (*self.pending, *self._keys)}
+        if kind == EventResource.NODE:
+            return {node.name: node for node in self.table.nodes if node is not None}
+        return self._known.of(kind)
+
+    @cached_property
+    def _registered(self) -> frozenset[str]:
+        """The kinds of objects that plugins registered for."""
+        always = (EventResource.POD, EventResource.NODE)
+        plugins = [framework.plugins.values() for framework in self.frameworks.values()]
+        return frozenset((*always, *(kind for some in plugins for kind in build_hint_map(some).watched())))
+
+    def add(self, *objects: Given) -> None:
         """Take in objects, new or changed. Pods without a node are pending; finished pods are left out."""
-        for obj in objects:
+        for obj in map(as_object, objects):
             if isinstance(obj, Node):
                 self._put_node(obj)
             elif not isinstance(obj, Pod):
@@ -93,9 +116,9 @@ class ClusterContents:
             else:
                 self._put_waiting(self._see(obj))
 
-    def remove(self, *objects: Object) -> None:
+    def remove(self, *objects: Given) -> None:
         """Remove objects. Pods of a removed node are removed with it."""
-        for obj in objects:
+        for obj in map(as_object, objects):
             if isinstance(obj, Node):
                 self.remove_node(obj.name)
             elif isinstance(obj, Pod):
@@ -337,15 +360,14 @@ class ClusterContents:
             self._lifecycles[held[0]].reserve(held[1], info, held[2])
 
     def _put(self, obj: Object) -> None:
-        place = (type(obj), obj.key)
-        old = self.objects.get(place)
+        old = self.objects.get(_place(obj))
         if isinstance(obj, ResourceQuota):
             self._undo.set(self._used, obj.key, None)
         self._put_quietly(obj)
         self._undo.note(lambda: self._discard_quietly(obj) if old is None else self._put_quietly(old))
 
     def _discard(self, obj: Object) -> None:
-        old = self.objects.get((type(obj), obj.key))
+        old = self.objects.get(_place(obj))
         if old is None:
             raise NoSuchObjectError(f"no {type(obj).__name__} {obj.key}")
         if isinstance(obj, ResourceQuota):
@@ -355,12 +377,14 @@ class ClusterContents:
 
     def _put_quietly(self, obj: Object) -> None:
         self.table.put(obj)
-        self.objects[type(obj), obj.key] = obj
+        self._known.put(obj)
+        self.objects[_place(obj)] = obj
         self._admission_changed(obj, there=True)
 
     def _discard_quietly(self, obj: Object) -> None:
         self.table.discard(obj)
-        del self.objects[type(obj), obj.key]
+        self._known.discard(obj)
+        del self.objects[_place(obj)]
         self._admission_changed(obj, there=False)
 
     def _admission_changed(self, obj: Object, *, there: bool) -> None:
@@ -380,13 +404,21 @@ class ClusterContents:
         return self.table.pods[uid]
 
 
+def _place(obj: Object) -> tuple[type[Object], str]:
+    """Where an object is kept; custom resources of several kinds may have one name."""
+    key = f"{obj.api_version}/{obj.kind} {obj.key}" if isinstance(obj, AnyObject) else obj.key
+    return type(obj), key
+
+
 def _as_it_is(pod: Pod) -> Pod:
     return pod
 
 
-def as_listed(objects: Iterable[Object]) -> list[Object]:
+def as_listed(objects: Iterable[Given]) -> list[Object]:
     """Objects in the order in which an API server lists them, pods last.
 
     Between equal nodes the order decides, too: it has to be that of a scheduler's informers.
     """
-    return sorted(objects, key=lambda obj: (isinstance(obj, Pod), not isinstance(obj, Node), obj.key))
+    return sorted(
+        map(as_object, objects), key=lambda obj: (isinstance(obj, Pod), not isinstance(obj, Node), obj.key)
+    )

@@ -9,10 +9,11 @@ from collections.abc import Iterable
 from functools import cached_property, partial
 from heapq import heappop, heappush
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from msgspec.structs import replace
 
+from stowplan.api.decode import Given, as_object
 from stowplan.api.pod import Pod
 from stowplan.runtime.logs import Logger
 from stowplan.scheduler.framework.cycle_state import Cycle
@@ -41,16 +42,16 @@ class PodScheduling(ClusterContents, ABC):
 
     _tie_break: Random
 
-    def schedule(self, pods: Pod | Iterable[Pod] | None = None, *, preempt: bool = True) -> Outcome:
+    def schedule(self, pods: Given | Iterable[Given] | None = None, *, preempt: bool = True) -> Outcome:
         """Schedule pods, in the order of the queue; without an argument, all pods that are pending.
 
         Pods of a group are scheduled together, with the members that are pending already. A pod that finds no
         node stays pending. With `preempt` it may evict pods of lower priority, whose replacements (for those
         with a controller) are then scheduled as well. Raises ValueError for a pod that has a node.
         """
-        given = self.pending.values() if pods is None else (pods,) if isinstance(pods, Pod) else pods
+        given = list(self.pending.values()) if pods is None else pods_of(pods)
         queue = SimulatedQueue(next(iter(self.frameworks.values())), self.table.groups)
-        for pod in list(given):
+        for pod in given:
             if pod.key in self._keys:
                 raise ValueError(f"pod {pod.key} has a node already: expected pods that wait for one")
             self._enqueue(pod, queue)
@@ -219,6 +220,16 @@ class PodScheduling(ClusterContents, ABC):
     def _framework(self, pod: Pod) -> Framework:
         """The profile that schedules a pod; the first one if it names none of them."""
         return self.frameworks.get(pod.spec.scheduler_name) or next(iter(self.frameworks.values()))
+
+
+def pods_of(given: Given | Iterable[Given]) -> list[Pod]:
+    """Pods that are given as objects, builders or manifests, or one of these alone."""
+    several = isinstance(given, Iterable) and not isinstance(given, dict)
+    objects = [as_object(one) for one in cast("Iterable[Given]", given if several else (given,))]
+    for obj in objects:
+        if not isinstance(obj, Pod):
+            raise TypeError(f"expected pods to schedule, got {obj.kind or type(obj).__name__} {obj.key}")
+    return cast("list[Pod]", objects)
 
 
 class SimulatedQueue:

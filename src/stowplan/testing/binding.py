@@ -128,7 +128,7 @@ class TestServices:
         """No other tasks run."""
 
     def objects(self, kind: str) -> Mapping[str, Object]:
-        raise LookupError(f"cluster() has no informer of {kind}: use live_cluster() or a Scheduler")
+        return self.cluster.objects(kind)
 
     def pod(self, key: str) -> Pod | None:
         """A pod of the cluster, by `namespace/name`."""

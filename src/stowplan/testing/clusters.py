@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
+from stowplan.api.decode import Given, as_object
 from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.node import Node
@@ -28,6 +29,7 @@ from stowplan.scheduler.framework.status import Code
 from stowplan.scheduler.plugins.registry import in_tree_registry
 from stowplan.scheduler.settings import Settings
 from stowplan.simulate.cluster import Cluster as SimulatedCluster
+from stowplan.simulate.scheduling import pods_of
 from stowplan.testing.binding import Binder, RecordedEvent, TestClock, TestServices
 from stowplan.testing.builders import NodeBuilder, PodBuilder
 
@@ -50,18 +52,16 @@ class Cluster:
         self._binder = Binder(services, self._host, settings.registry.own)
         self._rng = Random(seed)
 
-    def add(self, *objects: Object | NodeBuilder | PodBuilder) -> None:
-        """Take in nodes, pods that run on one, namespaces, services and controllers, new or changed."""
-        for given in objects:
-            obj = given.obj() if isinstance(given, NodeBuilder | PodBuilder) else given
+    def add(self, *objects: Given) -> None:
+        """Take in nodes, pods that run on one, and other objects, new or changed."""
+        for obj in map(as_object, objects):
             if isinstance(obj, Pod) and not obj.spec.node_name:
                 raise ValueError(f"pod {obj.key}: expected one that is on a node; others go to schedule()")
             self._host.add(obj)
 
-    def remove(self, *objects: Object | NodeBuilder | PodBuilder) -> None:
+    def remove(self, *objects: Given) -> None:
         """Forget objects again. Pods of a removed node are removed with it."""
-        for given in objects:
-            self._host.remove(given.obj() if isinstance(given, NodeBuilder | PodBuilder) else given)
+        self._host.remove(*objects)
 
     def evaluate(self, pod: AnyPod) -> Evaluation:
         """Filter and score every node. The result is valid until the cluster changes.
@@ -96,6 +96,10 @@ class Cluster:
         if status.is_success or status.code is Code.WAIT:
             return decision
         return msgspec.structs.replace(decision, node=None, message=status.message)
+
+    def objects(self, kind: str) -> Mapping[str, Object]:
+        """The objects of a kind, as `handle.objects` has them. Raises LookupError if no plugin registered."""
+        return self._host.lookup(kind)
 
     @property
     def clock(self) -> TestClock:
@@ -140,7 +144,7 @@ def cluster(
     nodes: Iterable[AnyNode] = (),
     pods: Iterable[AnyPod] = (),
     *,
-    objects: Iterable[Object] = (),
+    objects: Iterable[Given] = (),
     config: Config = None,
     plugins: Iterable[AnyPlugin] = (),
     seed: int = 0,
@@ -149,6 +153,7 @@ def cluster(
 ) -> Cluster:
     """A cluster with nodes, pods that run on them, and other objects.
 
+    All are given as objects, builders or manifests (maps), custom resources as manifests.
     `config` is a KubeSchedulerConfiguration: its text, a path, or the same as a map; or a resolved profile.
     `plugins` are classes or references such as `module:Class`; without a config they join the default
     profile, with one it says whether and how they are used. `seed` decides among equally good nodes.
@@ -197,5 +202,6 @@ def _joining(names: list[str]) -> Mapping[str, Any]:
     return {"apiVersion": API_VERSION, "kind": KIND, "profiles": [profile]}
 
 
-def _pod(pod: AnyPod) -> Pod:
-    return pod.obj() if isinstance(pod, PodBuilder) else pod
+def _pod(given: Given) -> Pod:
+    [pod] = pods_of(given)
+    return pod

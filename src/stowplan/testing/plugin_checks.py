@@ -7,7 +7,7 @@ lives through random histories in which reused results are compared with results
 """
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, Final, NoReturn
 
 from hypothesis import HealthCheck, Phase, Verbosity, given, settings
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import Flaky
 from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
 
+from stowplan.api.decode import Given
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.scheduler.framework.interface import (
@@ -54,17 +55,19 @@ def check_plugin(
     seed: int | None = None,
     pods: Pods = None,
     nodes: Nodes = None,
+    objects: Iterable[Given] = (),
 ) -> None:
     """Check a plugin as we check our own. Raises PluginCheckError with the smallest counter-example.
 
     `plugin` is a class or a reference such as `module:Class`, `args` its arguments. It runs together with the
     default plugins, or as in `config` (see `cluster`). `pods` and `nodes` are builders to choose from, or
     hypothesis strategies of objects or builders: give those with the labels and annotations the plugin reads.
-    Their names are replaced by unique ones. `examples` is the number of clusters, and of histories, to try;
+    Their names are replaced by unique ones. `objects` are other objects, the same in all clusters: custom
+    resources as manifests. `examples` is the number of clusters, and of histories, to try;
     they are the same in every run, and others with another `seed`. Answers that could be compared in no
     cluster, because the plugin failed or needs a running scheduler, cause a warning.
     """
-    subject = subject_of(plugin, args, config)
+    subject = subject_of(plugin, args, config, objects)
     coverage = Coverage()
     some_pods = pod_templates(pods)
     some_nodes = named_nodes(nodes)
@@ -82,7 +85,7 @@ def check_plugin(
     )
 
     @effort
-    @given(scenarios(some_pods, some_nodes))
+    @given(scenarios(some_pods, some_nodes, subject.objects))
     def in_clusters(scenario: Scenario) -> None:
         ContractCheck(subject, scenario, coverage).run()
 
@@ -93,6 +96,7 @@ def check_plugin(
             "subject": subject,
             "profiles": {"profile": subject.profile},
             "registry": subject.registry,
+            "known": subject.known,
             "pods": some_pods,
             "nodes": some_nodes,
         },
@@ -152,6 +156,8 @@ class _HistoryMachine(ReuseMachine):
     def begin(
         self, templates: list[Pod], asked: list[tuple[str, int, int]], nodes: list[Node], more: int
     ) -> None:
+        for obj in self.subject.objects:
+            self.world.put(obj)
         self._begin(templates, asked, nodes, more)
 
     @precondition(lambda self: self.world.nodes)

@@ -3,12 +3,15 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from stowplan.api.decode import Given, as_object
 from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.scheduler.framework.events import (
@@ -23,6 +26,7 @@ from stowplan.scheduler.framework.interface import (
     Plugin,
     points_of,
 )
+from stowplan.scheduler.framework.known_objects import KnownObjects
 from stowplan.scheduler.framework.profile import PluginUse, ProfileSpec, resolve_plugins
 from stowplan.scheduler.framework.registry import Registry, checked, load_plugin
 from stowplan.scheduler.framework.runtime import Framework
@@ -45,16 +49,26 @@ class Subject:
     profile: ProfileSpec
     alone: ProfileSpec
     registry: Registry
+    objects: tuple[Object, ...] = ()
 
     @property
     def name(self) -> str:
         return self.cls.name
 
     def framework(self, table: ClusterTable, *, alone: bool = False) -> Framework:
-        return Framework(self.alone if alone else self.profile, table, self.registry, reuse=False)
+        profile = self.alone if alone else self.profile
+        return Framework(profile, table, self.registry, reuse=False, lookup=self.known.of)
+
+    @cached_property
+    def known(self) -> KnownObjects:
+        """The objects besides nodes and pods, which are the same in all clusters."""
+        known = KnownObjects()
+        for obj in self.objects:
+            known.put(obj)
+        return known
 
 
-def subject_of(plugin: AnyPlugin, args: Any, config: Config) -> Subject:
+def subject_of(plugin: AnyPlugin, args: Any, config: Config, objects: Iterable[Given] = ()) -> Subject:
     cls = load_plugin(plugin) if isinstance(plugin, str) else checked(getattr(plugin, "__name__", ""), plugin)
     registry = in_tree_registry()
     if registry.get(cls.name) is not cls:
@@ -76,7 +90,8 @@ def subject_of(plugin: AnyPlugin, args: Any, config: Config) -> Subject:
         needed.append("PrioritySort")
     names = dict.fromkeys((*needed, cls.name))
     plugins = resolve_plugins("alone", {}, [PluginUse(name, 1) for name in names], implements)
-    return Subject(cls, profile, ProfileSpec("alone", plugins=plugins, args=profile.args), registry)
+    alone = ProfileSpec("alone", plugins=plugins, args=profile.args)
+    return Subject(cls, profile, alone, registry, tuple(map(as_object, objects)))
 
 
 def _profile_with(name: str, profiles: Sequence[ProfileSpec]) -> ProfileSpec:
@@ -179,6 +194,7 @@ class Scenario:
     pods: list[Pod]
     others: list[Pod]
     changes: list[Change]
+    objects: tuple[Object, ...] = ()
 
     def table(self) -> ClusterTable:
         """The cluster, with a row whose node is gone.
@@ -191,6 +207,8 @@ class Scenario:
         has one framework for each profile as long as it lives.
         """
         table = ClusterTable()
+        for obj in self.objects:
+            table.put(obj)
         for node in self.nodes:
             table.put_node(node)
         table.put_node(renamed(self.nodes[0], "gone"))
@@ -216,7 +234,12 @@ def _indented(objects: Iterable[Node | Pod]) -> list[str]:
 
 
 @st.composite
-def scenarios(draw: st.DrawFn, pods: st.SearchStrategy[Pod], nodes: st.SearchStrategy[Node]) -> Scenario:
+def scenarios(
+    draw: st.DrawFn,
+    pods: st.SearchStrategy[Pod],
+    nodes: st.SearchStrategy[Node],
+    objects: tuple[Object, ...] = (),
+) -> Scenario:
     made = draw(st.lists(nodes, min_size=1, max_size=4, unique_by=lambda node: node.name))
     names = st.sampled_from([node.name for node in made])
     running = [named(pod, f"r{n}", draw(names)) for n, pod in enumerate(draw(st.lists(pods, max_size=4)))]
@@ -228,7 +251,7 @@ def scenarios(draw: st.DrawFn, pods: st.SearchStrategy[Pod], nodes: st.SearchStr
     changes = draw(st.lists(one_change, min_size=1, max_size=4))
     pairs = draw(st.lists(st.tuples(st.sampled_from(made), nodes), min_size=1, max_size=3))
     changes += [change for old, other in pairs for change in _node_changes(old, other)]
-    return deepcopy(Scenario(made, running, pending, others, changes))
+    return deepcopy(Scenario(made, running, pending, others, changes, objects))
 
 
 def _node_changes(old: Node, other: Node) -> Iterator[Change]:

@@ -20,6 +20,7 @@ from stowplan.api.pod import Pod
 from stowplan.scheduler.cycle.scheduling_cycle import choose_node
 from stowplan.scheduler.framework.evaluation import Evaluation
 from stowplan.scheduler.framework.interface import ExtensionPoint
+from stowplan.scheduler.framework.known_objects import KnownObjects
 from stowplan.scheduler.framework.nominations import NominatedRows, Nominations
 from stowplan.scheduler.framework.profile import ProfileSpec
 from stowplan.scheduler.framework.registry import Registry
@@ -322,6 +323,7 @@ class ReuseMachine(RuleBasedStateMachine):
     profiles: ClassVar[Mapping[str, ProfileSpec]]
     asked_profiles: ClassVar[Sequence[str]]
     registry: ClassVar[Registry]
+    known: ClassVar[KnownObjects] = KnownObjects()
     pods: ClassVar[st.SearchStrategy[Pod]] = some.pods()
     nodes: ClassVar[st.SearchStrategy[Node]] = some.any_node
 
@@ -358,7 +360,9 @@ class ReuseMachine(RuleBasedStateMachine):
         for node in (*nodes, *ballast(more)):
             self.world.put_node(node)
         for name in {name for name, _, _ in self.asked}:
-            self.frameworks[name] = Framework(self.profiles[name], self.world.table, self.registry)
+            self.frameworks[name] = Framework(
+                self.profiles[name], self.world.table, self.registry, lookup=self.known.of
+            )
 
     # Nodes
 
@@ -520,7 +524,7 @@ class ReuseMachine(RuleBasedStateMachine):
             pod = self._pending(which)
             queued = self.queued.get(pod.metadata.uid)
             kept = self._outcome(self.frameworks[name], queued or self.world.table.info(pod))
-            fresh = Framework(self.profiles[name], scratch, self.registry, reuse=False)
+            fresh = Framework(self.profiles[name], scratch, self.registry, reuse=False, lookup=self.known.of)
             anew = self._outcome(fresh, scratch.info(pod))
             if kept != anew:
                 self.differs(name, pod, kept, anew)

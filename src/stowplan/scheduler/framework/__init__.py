@@ -13,6 +13,7 @@ reuse in detail, explanations) is in `stowplan.framework.advanced`. docs/plugins
 `stowplan.testing.check_plugin` checks a plugin as we check our own.
 """
 
+from stowplan.api.meta import AnyObject
 from stowplan.scheduler.framework.contract import Contract, Reads, Signs
 from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.events import (
@@ -70,6 +71,7 @@ __all__ = [
     "SKIP",
     "SUCCESS",
     "Action",
+    "AnyObject",
     "BindPlugin",
     "ClusterEvent",
     "Code",

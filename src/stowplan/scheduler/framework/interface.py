@@ -31,7 +31,19 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import count
 from random import Random
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Protocol, get_args, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    NamedTuple,
+    Protocol,
+    TypeVar,
+    get_args,
+    get_origin,
+    overload,
+)
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +59,7 @@ from stowplan.scheduler.framework.budget import standing_still
 from stowplan.scheduler.framework.contract import Contract, Reads, with_attributes
 from stowplan.scheduler.framework.explanation import Choice
 from stowplan.scheduler.framework.held_pods import AwaitedDeletions
+from stowplan.scheduler.framework.known_objects import Lookup, TypedObjects
 from stowplan.scheduler.framework.status import Status
 from stowplan.scheduler.framework.waiting_pods import WaitingPods
 from stowplan.scheduler.table.changes import Rows
@@ -54,17 +67,17 @@ from stowplan.scheduler.table.podinfo import PodInfo
 from stowplan.scheduler.table.table import ClusterTable
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeVar
+    from typing_extensions import TypeVar as TypeVarWithDefault
 
     from stowplan.scheduler.framework import protocols
     from stowplan.scheduler.framework.cycle_state import Cycle
 
-    Args = TypeVar("Args", default=Any)
+    Args = TypeVarWithDefault("Args", default=Any)
     """Type of a plugin's arguments. `Plugin` alone is one whose arguments are a map."""
 else:
-    from typing import TypeVar
-
     Args = TypeVar("Args")
+
+T = TypeVar("T")
 
 
 class ExtensionPoint(StrEnum):
@@ -325,6 +338,27 @@ class Handle:
     rng: Random = field(default_factory=lambda: Random(0))
     services: Services | None = None
     timer: Callable[[], float] = standing_still
+    lookup: Lookup | None = None
+    """Objects by kind, where there are no informers."""
+    _read: dict[tuple[str, type[Any]], dict[str, tuple[Object, Any]]] = field(default_factory=dict)
+
+    @overload
+    def objects(self, kind: str) -> Mapping[str, Object]: ...
+
+    @overload
+    def objects(self, kind: str, cls: type[T]) -> Mapping[str, T]: ...
+
+    def objects(self, kind: str, cls: type[Any] | None = None) -> Mapping[str, Any]:
+        """The objects of a kind as their informer last saw them, by `namespace/name`.
+
+        Kinds are named as in events. Custom resources are an `AnyObject`, with all fields in `data`, or with
+        `cls` a dataclass or Struct that has the fields the plugin reads. Raises LookupError for a kind that
+        no plugin registered for.
+        """
+        found = (self.scheduler.objects if self.lookup is None else self.lookup)(kind)
+        if cls is None or issubclass(cls, Object):
+            return found
+        return TypedObjects(found, cls, self._read.setdefault((kind, cls), {}))
 
     @property
     def release(self) -> Release:

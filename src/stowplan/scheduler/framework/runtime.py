@@ -31,6 +31,7 @@ from stowplan.scheduler.framework.interface import (
     Traits,
     Unsigned,
 )
+from stowplan.scheduler.framework.known_objects import Lookup
 from stowplan.scheduler.framework.nominations import NO_NOMINATIONS, Nominations
 from stowplan.scheduler.framework.pod_groups.placement import PlacementCycle
 from stowplan.scheduler.framework.profile import ProfileSpec
@@ -82,7 +83,8 @@ class Framework:
     changes the table. With `reuse=False` every answer is computed from scratch, which is slow and must give
     the same results. `class_memory` bounds what is kept for reuse, in bytes. `rng` is the chance that plugins
     may use; without one it is the same in every run. `services` is what plugins can use of a living
-    scheduler, `probe` watches how long everything takes. `timer` measures budgets, by default the probe's.
+    scheduler, `lookup` finds objects by kind where there is none, `probe` watches how long everything takes.
+    `timer` measures budgets, by default the probe's.
     """
 
     def __init__(
@@ -98,12 +100,14 @@ class Framework:
         services: Services | None = None,
         probe: Probe | None = None,
         timer: Callable[[], float] | None = None,
+        lookup: Lookup | None = None,
     ) -> None:
         self.profile = profile
         self.table = table
         self._registry = registry
         self._gates = gates
         self._services = services
+        self._lookup = lookup
         self.probe = probe
         self._reuse = reuse
         self._serial = next(_serials)
@@ -114,7 +118,7 @@ class Framework:
             table.groups.enable(composite=gates["CompositePodGroup"])
         self.timer = timer or (standing_still if probe is None else probe.timer)
         self._hurries = False
-        handle = Handle(table, gates, rng or Random(0), services, self.timer)
+        handle = Handle(table, gates, rng or Random(0), services, self.timer, lookup)
         self.plugins: dict[str, Plugin] = registry.instantiate(profile, handle)
         leave_out_deferred_resizes(self.plugins.values(), gates)
         self._trusted = registry.own
@@ -176,6 +180,7 @@ class Framework:
             rng=rng,
             services=services,
             timer=timer,
+            lookup=self._lookup,
         )
         twin._hurries = True
         return twin

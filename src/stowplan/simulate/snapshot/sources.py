@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from msgspec import structs
 
 from stowplan.api import catalogue
 from stowplan.api.admission import LimitRange, ResourceQuota, RuntimeClass
-from stowplan.api.decode import DecodeError, convert_any
+from stowplan.api.decode import DecodeError, convert_any, identified
 from stowplan.api.devices import ResourceClaimTemplate
-from stowplan.api.meta import Object, timestamp
-from stowplan.api.pod import Pod
+from stowplan.api.meta import timestamp
 from stowplan.api.status import ApiError
 from stowplan.api.workloads import PriorityClass
 from stowplan.client import Listing, Reader
@@ -214,7 +212,7 @@ def read_files(paths: Sequence[Path], progress: Progress = _silent) -> Snapshot:
             if obj is None:
                 skipped[document["kind"]] = skipped.get(document["kind"], 0) + 1
             else:
-                found.objects.append(_identified(obj))
+                found.objects.append(identified(obj))
             progress(str(file), 1)
     if skipped:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(skipped.items()))
@@ -245,16 +243,6 @@ def _take_recording(found: Snapshot, file: Path, progress: Progress) -> None:
     found.objects += objects
     found.notes.append(f"{file}: the cluster as it was at {timestamp(time)}, the end of the recording")
     progress(str(file), len(objects))
-
-
-def _identified(obj: Object) -> Object:
-    """A pod that somebody wrote by hand gets what every pod of a cluster has: a namespace and a uid."""
-    metadata = obj.metadata
-    if not isinstance(obj, Pod) or (metadata.uid and metadata.namespace):
-        return obj
-    namespace = metadata.namespace or _DEFAULT_NAMESPACE
-    uid = metadata.uid or f"pod-{namespace}/{metadata.name}"
-    return structs.replace(obj, metadata=structs.replace(metadata, namespace=namespace, uid=uid))
 
 
 def _with_shapes(file: Path, found: Snapshot) -> Iterator[tuple[Place, dict[str, Any]]]:
