@@ -131,6 +131,35 @@ def test_workloads_are_found_by_name_where_the_viewer_may_look() -> None:
     live(story)
 
 
+def test_events_of_a_pod_are_read_with_the_rights_of_the_viewer() -> None:
+    async def story(world: World) -> None:
+        world.store.create(NAMESPACES, {"metadata": {"name": "shop"}})
+        world.store.create(PODS, {"metadata": {"name": "web", "namespace": "shop"}, "spec": CONTAINERS})
+        event = {
+            "metadata": {"name": "web.1", "namespace": "shop"},
+            "regarding": {"kind": "Pod", "namespace": "shop", "name": "web"},
+            "reason": "Pulled",
+            "type": "Normal",
+            "note": "Container image is present",
+            "eventTime": "2026-01-01T00:00:00.000000Z",
+        }
+        world.store.create(EVENTS, event)
+        found = await told(world, "pods/shop/web/events")
+        assert [(one["reason"], one["note"]) for one in found["items"] if one["reason"] == "Pulled"] == [
+            ("Pulled", "Container image is present")
+        ]
+
+        async def pods_alone(resource: str, namespace: str) -> bool:
+            return resource == "pods"
+
+        assert await told(world, "pods/shop/web/events", may_read("team")) == 403
+        unread = await told(world, "pods/shop/web/events", Viewer(pods_alone))
+        assert unread["items"] == []
+        assert "events could not be read" in unread["incomplete"][0]
+
+    live(story)
+
+
 def test_a_failed_job_is_judged_by_pods_that_schedulers_do_not_watch() -> None:
     async def story(world: World) -> None:
         world.store.create(NAMESPACES, {"metadata": {"name": "shop"}})

@@ -86,3 +86,34 @@ def test_devices_are_columns_of_nodes_that_change_with_allocations() -> None:
             assert parsed(await page.told(inspection.feed.look()))["nodes"] == {"reload": True}
 
     run(story)
+
+
+def test_counters_say_how_much_taken_partitions_leave() -> None:
+    async def story(clock: VirtualClock) -> None:
+        store = Store(clock, Random(1))
+        store.create(NODES, to_builtins(node("n0").capacity(cpu=4).obj()))
+        about = {"driver": DRIVER, "nodeName": "n0", "pool": {"name": "n0", "resourceSliceCount": 2}}
+        amounts = {"memory": {"value": "40Gi"}, "slices": {"value": "7"}}
+        counters = [{"name": "gpu-0", "counters": amounts}]
+        store.create(
+            RESOURCE_SLICES, {"metadata": {"name": "a"}, "spec": {**about, "sharedCounters": counters}}
+        )
+        part = {"memory": {"value": "10Gi"}, "slices": {"value": "2"}}
+        devices = [
+            {"name": f"part-{place}", "consumesCounters": [{"counterSet": "gpu-0", "counters": part}]}
+            for place in range(3)
+        ]
+        store.create(RESOURCE_SLICES, {"metadata": {"name": "b"}, "spec": {**about, "devices": devices}})
+        for place in range(2):
+            hold(store, f"claim-{place}", f"part-{place}", "train")
+        scheduler = Scheduler(InProcessClient(store), Settings.of(), clock=clock, rng=Random(2))
+        inspection = Inspection(lambda: scheduler, cluster="a test", release="1.37")
+        async with scheduler.running():
+            shown = await inspection.node("n0", {"default"})
+        assert shown is not None
+        assert [(one.set, one.counter, one.drawn, one.total, one.share) for one in shown.counters] == [
+            ("gpu-0", "memory", "20Gi", "40Gi", 0.5),
+            ("gpu-0", "slices", "4", "7", 0.5714),
+        ]
+
+    run(story)

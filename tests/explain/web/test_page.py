@@ -194,6 +194,8 @@ def test_causes_open_in_place_with_what_helps_and_their_pods(page: Page, go: Cal
     expect(aside.locator(".funnel").first).to_contain_text("anti-affinity")
     expect(aside.get_by_label("Changes that would help")).to_contain_text("one more node like")
     expect(aside).to_contain_text("Wakes it")
+    expect(aside.get_by_role("img", name=re.compile("attempt.* in "))).to_be_visible()
+    expect(aside.get_by_role("table", name="What happened")).to_contain_text("unschedulable: ")
     shot(page, "pod")
     aside.get_by_text("Raw JSON").click()
     expect(aside.locator("pre")).to_contain_text('"nearMisses"')
@@ -281,6 +283,16 @@ def test_the_map_is_shown_as_it_was(page: Page, go: Callable[[str], None]) -> No
         page.get_by_label("Moment").fill("3")
         expect(page.locator("#heading")).to_have_text("2 nodes then")
         assert "at=2026-01-31" in page.url
+        # What has changed since that moment: the other one becomes the moment that is shown.
+        page.get_by_role("button", name="Compare with this").click()
+        assert "from=2026-01-31" in page.url
+        page.get_by_label("Moment").fill("30")
+        expect(page.locator(".past")).to_contain_text("to now: 1 node gone; pending pods: 3, now 29")
+        expect(page.locator(".legend")).to_contain_text("more cpu requested")
+        expect(page.locator(".legend")).to_contain_text("new node")
+        shot(page, "compared")
+        page.get_by_role("button", name="Stop comparing").click()
+        expect(page.locator(".legend")).to_contain_text("below 80 %")
     finally:
         page.unroute_all()
 

@@ -39,8 +39,8 @@ class Remembered:
     def create(self, name: str, cpu: int) -> None:
         self.store.create(PODS, to_builtins(pod(name).requests(cpu=cpu).obj()))
 
-    async def get(self, path: str, code: int = 200) -> Json:
-        answer = await self.routes.answer(f"/stowplan/v1/{path}", {}, EVERYTHING)
+    async def get(self, path: str, code: int = 200, **query: str) -> Json:
+        answer = await self.routes.answer(f"/stowplan/v1/{path}", query, EVERYTHING)
         assert answer.code == code, answer
         found: Json = answer.document if code != 200 else answer.document.document()
         return found
@@ -101,6 +101,13 @@ def test_a_moment_is_shown_as_it_was_with_what_has_changed_since() -> None:
             trend = (await cluster.get("attention"))["trend"]
             assert (trend["waiting"][0], trend["waiting"][-1]) == (0, 1)
             assert await cluster.get("moments/yesterday", 400)
+            # Between two moments before the pods came nothing had changed.
+            first, later = timestamp(begun), timestamp(begun + MINUTE)
+            between = await cluster.get(f"moments/{first}", until=later)
+            assert (between["changes"], between["until"]) == ([], later)
+            whole = await cluster.get(f"moments/{first}", until=timestamp(clock.now()))
+            assert "pending pods: 0, now 1" in whole["changes"]
+            assert await cluster.get(f"moments/{first}", 400, until="tomorrow")
 
     run(story)
 

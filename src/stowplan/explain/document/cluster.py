@@ -130,6 +130,16 @@ class DeviceOnNode(Part, frozen=True, kw_only=True):
     counters: tuple[str, ...] = ()
 
 
+class CounterOnNode(Part, frozen=True):
+    """A counter that devices of a node share, and how much of it taken devices draw."""
+
+    set: str
+    counter: str
+    total: str
+    drawn: str
+    share: float
+
+
 class NodeDocument(Part, frozen=True, kw_only=True, tag_field="document", tag="node"):
     """Everything about one node; pods only of namespaces that the viewer may see."""
 
@@ -145,6 +155,8 @@ class NodeDocument(Part, frozen=True, kw_only=True, tag_field="document", tag="n
     hidden_pods: int = 0
     devices: tuple[DeviceOnNode, ...] = ()
     device_count: int = 0
+    counters: tuple[CounterOnNode, ...] = ()
+    """Counters of partitionable devices: a free device that needs more than is left cannot be taken."""
     could_take: tuple[CouldTake, ...] = ()
     turned_away: tuple[TurnedAway, ...] = ()
 

@@ -16,6 +16,14 @@ class EventLine(Part, frozen=True):
     times: int = 1
 
 
+class EventsDocument(Part, frozen=True, tag_field="document", tag="events"):
+    """Events about a pod or node, the latest first."""
+
+    items: tuple[EventLine, ...] = ()
+    incomplete: tuple[str, ...] = ()
+    """Objects that were not read, with the reason."""
+
+
 class ObjectDocument(Part, frozen=True, kw_only=True, tag_field="document", tag="object"):
     """A pod or node as the API server has it."""
 

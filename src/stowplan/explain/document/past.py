@@ -47,5 +47,6 @@ class MomentDocument(Part, frozen=True, kw_only=True, tag_field="document", tag=
     unschedulable: list[int]
     ready: list[int]
     lanes: dict[str, int]
+    until: str = ""
     changes: tuple[str, ...] = ()
-    """Changes from then until now, in words."""
+    """Changes from then until `until`, in words: another moment, or now."""

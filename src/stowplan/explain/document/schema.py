@@ -15,7 +15,7 @@ from stowplan.explain.document.cluster import (
     PodsDocument,
 )
 from stowplan.explain.document.group import GroupDocument
-from stowplan.explain.document.objects import ObjectDocument
+from stowplan.explain.document.objects import EventsDocument, ObjectDocument
 from stowplan.explain.document.part import Part
 from stowplan.explain.document.past import AttentionDocument, MomentDocument
 from stowplan.explain.document.pending import PendingDocument
@@ -53,6 +53,7 @@ DOCUMENTS: Final = (
     DecisionsDocument,
     CostsDocument,
     ObjectDocument,
+    EventsDocument,
     AttentionDocument,
     MomentDocument,
     WorkloadsDocument,

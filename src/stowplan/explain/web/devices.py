@@ -4,7 +4,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from stowplan.api.devices import DeviceID, ResourceClaim
-from stowplan.explain.document.cluster import DeviceOnNode
+from stowplan.api.quantity import ZERO, Quantity, quantity_of
+from stowplan.explain.document.cluster import CounterOnNode, DeviceOnNode
 from stowplan.explain.web.turns import in_turns
 from stowplan.scheduler.table.devices import DeviceRef
 from stowplan.scheduler.table.table import ClusterTable
@@ -66,6 +67,29 @@ async def devices_on(
     return tuple(
         _device(ref, holders.get(ref.id), is_allocated(ref.id), visible) for ref in devices[:MOST]
     ), len(devices)
+
+
+def counters_on(table: ClusterTable, node: str) -> tuple[CounterOnNode, ...]:
+    """The counters of the pools of a node, with what its taken devices draw from them."""
+    slices, is_allocated = table.devices.slices, table.devices.claims.allocated.is_allocated
+    found: list[CounterOnNode] = []
+    for view in slices.counting_for(node):
+        spec = view.slice.spec
+        if spec.node_name != node:
+            continue
+        drawn: dict[tuple[str, str], Quantity] = {}
+        taken = (ref for one in slices.of_pool(view.pool) for ref in one.devices if is_allocated(ref.id))
+        for drawing in (drawing for ref in taken for drawing in ref.device.consumes_counters):
+            for name, counter in drawing.counters.items():
+                key = (drawing.counter_set, name)
+                drawn[key] = drawn.get(key, ZERO).add(quantity_of(counter.value))
+        for counters in spec.shared_counters:
+            for name, counter in counters.counters.items():
+                total, used = quantity_of(counter.value), drawn.get((counters.name, name), ZERO)
+                share = used.approximate_float() / max(total.approximate_float(), 1e-9)
+                shown = (str(total), str(used))
+                found.append(CounterOnNode(counters.name, name, *shown, round(share, 4)))
+    return tuple(found[:MOST])
 
 
 def _allocated(claim: ResourceClaim) -> Iterator[DeviceID]:

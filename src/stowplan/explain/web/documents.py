@@ -57,7 +57,7 @@ from stowplan.explain.sentences.group import told_group
 from stowplan.explain.sentences.lists import told_node
 from stowplan.explain.sentences.pod import told_pod
 from stowplan.explain.states import LANES, PENDING
-from stowplan.explain.web.devices import devices_on
+from stowplan.explain.web.devices import counters_on, devices_on
 from stowplan.explain.web.evictions import SOURCE, explain_gone, with_evictions
 from stowplan.explain.web.groups import group_line, group_lines, group_map, namespaces, with_queue_and_members
 from stowplan.explain.web.history import EVERY, History, percentiles
@@ -188,10 +188,10 @@ class Inspection:
         scheduler = self.scheduler
         return AttentionDocument() if scheduler is None else attention_document(scheduler, self.past)
 
-    def moment(self, time: float) -> MomentDocument | None:
-        """How nodes and queue were at a time, as nearly as it is remembered."""
+    def moment(self, time: float, until: float | None = None) -> MomentDocument | None:
+        """How nodes and queue were at a time, as nearly as remembered, and what changed until another."""
         scheduler = self.scheduler
-        return None if scheduler is None else self.past.at(time, scheduler, self.lanes())
+        return None if scheduler is None else self.past.at(time, scheduler, self.lanes(), until)
 
     # Nodes
 
@@ -215,7 +215,8 @@ class Inspection:
         could_take = await self._templates.could_take(scheduler, name, visible, evaluate)
         turned = await turned_away(scheduler, name, visible, evaluate)
         devices, count = await devices_on(table, name, visible)
-        found = replace(found, devices=devices, device_count=count)
+        counters = counters_on(table, name)
+        found = replace(found, devices=devices, device_count=count, counters=counters)
         return told_node(replace(found, could_take=tuple(could_take), turned_away=tuple(turned)))
 
     def _evaluated(self, scheduler: Scheduler, info: PodInfo) -> Evaluation:

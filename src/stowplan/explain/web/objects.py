@@ -7,7 +7,7 @@ from stowplan.api.rules.amounts import shown_amount
 from stowplan.api.status import ApiError
 from stowplan.api.writes import Event
 from stowplan.client import Client
-from stowplan.explain.document.objects import EventLine, ObjectDocument
+from stowplan.explain.document.objects import EventLine, EventsDocument, ObjectDocument
 from stowplan.explain.layers.reads import ObjectReads
 from stowplan.gocompat.yamltext import to_yaml
 from stowplan.scheduler.table.podinfo import PodInfo
@@ -26,10 +26,7 @@ async def object_document(
             return None
         raise
     metadata = {key: value for key, value in found["metadata"].items() if key != "managedFields"}
-    # Events about nodes are in the namespace `default`.
-    events = await reads.list(EVENTS, Event, namespace or "default", regarding__name=name)
-    about = [one for one in events if one.regarding.kind in ("", resource.kind)]
-    latest = sorted(about, key=lambda one: one.time, reverse=True)[:MOST_EVENTS]
+    events = await events_document(reads, resource, namespace, name)
     amounts = {} if info is None else info.template.accounted.amounts()
     return ObjectDocument(
         kind=resource.kind,
@@ -39,10 +36,21 @@ async def object_document(
         ),
         requests={key: shown_amount(key, amount) for key, amount in amounts.items()},
         owner=_owner(metadata),
-        events=tuple(
-            EventLine(one.time, one.type, one.reason, one.note, one.component, one.times) for one in latest
-        ),
-        incomplete=tuple(text for plural, text in reads.unread.items() if plural == EVENTS.plural),
+        events=events.items,
+        incomplete=events.incomplete,
+    )
+
+
+async def events_document(
+    reads: ObjectReads, resource: Resource, namespace: str, name: str
+) -> EventsDocument:
+    """The events about an object. Those about nodes are in the namespace `default`."""
+    events = await reads.list(EVENTS, Event, namespace or "default", regarding__name=name)
+    about = [one for one in events if one.regarding.kind in ("", resource.kind)]
+    latest = sorted(about, key=lambda one: one.time, reverse=True)[:MOST_EVENTS]
+    lines = (EventLine(one.time, one.type, one.reason, one.note, one.component, one.times) for one in latest)
+    return EventsDocument(
+        tuple(lines), tuple(text for plural, text in reads.unread.items() if plural == EVENTS.plural)
     )
 
 

@@ -91,12 +91,21 @@ class Past:
             share=tuple(round(one.share, 4) for one in frames),
         )
 
-    def at(self, time: float, scheduler: Scheduler, lanes: Mapping[str, int]) -> MomentDocument | None:
-        """The frame nearest to a time, and what has changed since; None without any frame."""
-        found = min(self.frames(), key=lambda one: abs(one.time - time), default=None)
+    def nearest(self, time: float) -> Frame | None:
+        """The frame nearest to a time; None without any frame."""
+        return min(self.frames(), key=lambda one: abs(one.time - time), default=None)
+
+    def at(
+        self, time: float, scheduler: Scheduler, lanes: Mapping[str, int], until: float | None = None
+    ) -> MomentDocument | None:
+        """The frame nearest to a time, and what has changed until another, or now; None without any frame."""
+        found = self.nearest(time)
         if found is None:
             return None
-        now = _frame(scheduler.context.cache.table, scheduler.context.clock.now(), lanes, found.names)
+        later = None if until is None else self.nearest(until)
+        if later is None:
+            now = scheduler.context.clock.now()
+            later = _frame(scheduler.context.cache.table, now, lanes, found.names)
         return MomentDocument(
             time=timestamp(found.time),
             names=found.names,
@@ -104,7 +113,8 @@ class Past:
             unschedulable=[*found.cordoned],
             ready=[*found.ready],
             lanes=dict(found.lanes),
-            changes=tuple(changes_between(found, now)),
+            until=timestamp(later.time),
+            changes=tuple(changes_between(found, later)),
         )
 
 

@@ -6,11 +6,12 @@ from typing import Any, Final, NamedTuple
 from stowplan.api.catalogue import NODES, PODS, Resource
 from stowplan.api.meta import seconds_of
 from stowplan.api.status import ApiError
+from stowplan.explain.document.objects import EventsDocument
 from stowplan.explain.document.schema import json_schema
 from stowplan.explain.layers.reads import ClientReads, ObjectReads
 from stowplan.explain.web.access import Viewer
 from stowplan.explain.web.documents import MOST_PODS, Inspection
-from stowplan.explain.web.objects import object_document
+from stowplan.explain.web.objects import events_document, object_document
 from stowplan.explain.web.questions import Answered, Asked, Questions
 from stowplan.explain.web.redaction import namespaces_in, redacted
 from stowplan.explain.web.workloads import KINDS as WORKLOADS
@@ -94,11 +95,19 @@ class Routes:
                 return await self._node(viewer, name)
             case ["moments", time]:
                 await viewer.require_nodes()
-                return _found(self.inspection.moment(_time(time)), "moments", time)
+                until = query.get("until")
+                found_then = self.inspection.moment(_time(time), None if until is None else _time(until))
+                return _found(found_then, "moments", time)
             case ["nodes", name, "object"]:
                 viewer.require_objects()
                 await viewer.require_nodes()
                 return _found(await self._object(viewer, NODES, "", name), "nodes", name)
+            case ["nodes", name, "events"]:
+                await viewer.require_nodes()
+                return await self._events(viewer, NODES, "", name)
+            case ["pods", namespace, name, "events"]:
+                await viewer.require_pod(namespace, name)
+                return await self._events(viewer, PODS, namespace, name)
             case ["pods", namespace, name, "object"]:
                 viewer.require_objects()
                 await viewer.require_pod(namespace, name)
@@ -144,6 +153,10 @@ class Routes:
         info = None if pod is None else scheduler.context.cache.table.info(pod)
         reads = ClientReads(client, viewer.may_list)
         return await object_document(client, reads, resource, namespace, name, info)
+
+    async def _events(self, viewer: Viewer, resource: Resource, namespace: str, name: str) -> EventsDocument:
+        reads = self._reads(viewer)
+        return EventsDocument() if reads is None else await events_document(reads, resource, namespace, name)
 
     # Routes
 

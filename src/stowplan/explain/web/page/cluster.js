@@ -4,7 +4,7 @@ import { get, groupPath, podPath } from "./api.js";
 import { attention } from "./attention.js";
 import { amount, el, empty, number, plural, real, rejection, show, table } from "./dom.js";
 import { legendOf as groupLegend, mapOf } from "./group.js";
-import { nodesThen, past } from "./past.js";
+import { differences, nodesThen, past } from "./past.js";
 import { Tiles } from "./tiles.js";
 
 const MOST_USED = "most used";
@@ -32,6 +32,7 @@ export async function cluster(place, { stream, open, choose, query }) {
   const numbers = el("details", {}, el("summary", { class: "quiet" }, "The same as a table"));
   const heading = el("p", { class: "quiet", id: "heading" });
   let moment = null; // the past that is shown
+  let before = null; // an earlier moment that it is compared with
   const drawn = () => (moment ? nodesThen(nodes, moment) : nodes);
   const tiles = new Tiles(canvas, {
     onHover: (index, event) => hover(tip, drawn(), state, index, event),
@@ -39,6 +40,9 @@ export async function cluster(place, { stream, open, choose, query }) {
   });
   const refresh = () => {
     const of = drawn();
+    state.changes = before
+      ? differences(of, before, (from, index) => share(from, state.resource, index))
+      : null;
     heading.textContent = sentence(of, state);
     show(legend, legendOf(of, state));
     if (state.drawn) tiles.set(state.drawn.groups, state.drawn.painter());
@@ -47,12 +51,14 @@ export async function cluster(place, { stream, open, choose, query }) {
   const usage = !state.pod && !state.group;
   const slider = past({
     at: query.get("at"),
-    show: (found) => {
+    from: query.get("from"),
+    show: (found, earlier) => {
       moment = found;
+      before = earlier;
       place.classList.toggle("then", found !== null);
       refresh();
     },
-    chosen: (time) => choose({ at: time }),
+    chosen: (time, from) => choose({ at: time, from }),
   });
   const strip = usage
     ? attention(stream, {
@@ -271,6 +277,7 @@ function painter(nodes, state) {
       words: state.map.nodes[index] < 0 ? "fits" : state.map.legend[state.map.nodes[index]].plugin,
     });
   }
+  if (state.changes) return changePainter(nodes, state.changes);
   const low = real("--fill"),
     high = real("--fill-high"),
     full = real("--fill-full");
@@ -287,6 +294,24 @@ function painter(nodes, state) {
   };
 }
 
+// Between two moments: filled by how much more or less of the node is requested.
+const LITTLE = 0.005; // half a percent is the step in which moments are kept
+function changePainter(nodes, changes) {
+  const more = real("--fill-high"),
+    less = real("--fill"),
+    fresh = real("--text");
+  return (index) => {
+    const change = changes[index];
+    const percent = Math.round(100 * Math.abs(change ?? 0));
+    return {
+      ...stateOf(nodes, index),
+      fill: change === null ? 1 : Math.abs(change) <= LITTLE ? 0 : Math.max(0.08, Math.abs(change)),
+      colour: change === null ? fresh : change > 0 ? more : less,
+      words: change === null ? "new" : percent ? `${percent} % ${change > 0 ? "more" : "less"}` : "as before",
+    };
+  };
+}
+
 export const stateOf = (nodes, index) => ({
   name: nodes.names[index],
   hatched: nodes.unschedulable[index],
@@ -297,6 +322,15 @@ function legendOf(nodes, state) {
   const item = (background, text) =>
     el("li", {}, el("span", { class: "swatch", style: { background } }), text);
   if (state.drawn) return [...groupLegend(state.drawn).childNodes];
+  if (state.changes) {
+    const gone = state.changes.some((change) => change === null);
+    return [
+      item("var(--fill-high)", `more ${state.resource} requested`),
+      item("var(--fill)", "less"),
+      item("var(--tile)", "as before"),
+      gone && item("var(--text)", "new node"),
+    ];
+  }
   if (!state.map) {
     return [
       item("var(--fill)", "below 80 %"),

@@ -1,7 +1,7 @@
 // One node: what is on it, what it could still take, whom it turned away.
 
 import { get, nodePath } from "./api.js";
-import { age, amount, colour, el, number, show, table } from "./dom.js";
+import { age, amount, colour, el, middle, number, plural, show, table } from "./dom.js";
 import { objectOf } from "./object.js";
 
 export async function node(place, { name, open, close }) {
@@ -23,7 +23,7 @@ export async function node(place, { name, open, close }) {
         `Taints: ${found.taints.map((taint) => `${taint.key}${taint.value ? `=${taint.value}` : ""}:${taint.effect}`).join(", ")}`,
       ),
     el("h2", {}, "Requested"),
-    strips(found),
+    strips(found, open),
     found.devices.length > 0 && devices(found, open),
     found.couldTake.length > 0 && [
       el("h2", {}, "Could still take"),
@@ -102,8 +102,46 @@ function devices(found, open) {
   return [
     el("h2", {}, `Devices (${number(taken.length)} of ${number(found.deviceCount)} taken)`),
     el("div", { class: "devices of-node" }, squares),
+    deviceKey(found.devices),
     rows.length > 0 && table(["held by", "devices"], rows, { caption: "Devices by holder" }),
+    found.counters.length > 0 && counters(found.counters),
   ];
+}
+
+const deviceKey = (devices) => {
+  const item = (kind, words) =>
+    el("li", {}, el("span", { class: "devices of-node" }, el("i", { class: kind })), words);
+  return el(
+    "ul",
+    { class: "legend" },
+    item("taken", "taken"),
+    item("free", "free"),
+    devices.some((one) => one.taints.length > 0) && item("free tainted", "tainted"),
+  );
+};
+
+// What partitions share: a free one that needs more than is left cannot be taken.
+function counters(some) {
+  const bars = some.map((one) => [
+    el("span", { class: "name", title: `${one.set} ${one.counter}` }, `${one.set} ${one.counter}`),
+    el(
+      "span",
+      { class: "track" },
+      el("i", {
+        style: {
+          width: `${Math.min(100, 100 * one.share)}%`,
+          background: one.share >= 0.98 ? "var(--fill-full)" : one.share >= 0.8 ? "var(--fill-high)" : null,
+        },
+      }),
+    ),
+    el("span", { class: "num" }, `${one.drawn} of ${one.total}`),
+  ]);
+  return el(
+    "details",
+    { open: some.length <= 16 },
+    el("summary", { class: "quiet" }, "Counters that its devices share"),
+    el("div", { class: "bars" }, bars),
+  );
 }
 
 // Pods of one template that were turned away for one reason are one line.
@@ -128,27 +166,57 @@ function turnedAway(found, open) {
   );
 }
 
-function strips(found) {
-  return el(
-    "div",
-    { class: "bars" },
-    Object.entries(found.resources).map(([resource, { allocatable, requested }]) => {
-      const words = `${amount(resource, requested)} of ${amount(resource, allocatable)}`;
-      const pods = found.pods.map((one) => (resource === "pods" ? 1 : (one.requests[resource] ?? 0)));
-      return [
-        el("span", { class: "name" }, resource),
-        el(
-          "div",
-          { class: "stack", title: words },
-          pods.map((value, index) =>
-            el("i", {
-              title: found.pods[index].pod,
-              style: { width: `${(100 * value) / Math.max(allocatable, 1)}%`, background: colour(index) },
-            }),
+const KEYED = 7; // pods with a colour of their own; the others share one
+
+// The part of the node that a pod takes: of the resource of which it takes most.
+const dominant = (found, one) =>
+  Math.max(
+    0,
+    ...Object.entries(found.resources).map(([resource, { allocatable }]) =>
+      allocatable ? (one.requests[resource] ?? 0) / allocatable : 0,
+    ),
+  );
+
+// A strip for each resource: the pods with the largest part of the node first, each with its colour.
+function strips(found, open) {
+  const pods = [...found.pods].sort((one, other) => dominant(found, other) - dominant(found, one));
+  const shade = (place) => (place < KEYED ? colour(place) : "var(--quiet)");
+  const rows = Object.entries(found.resources).map(([resource, { allocatable, requested }]) => {
+    const words = `${amount(resource, requested)} of ${amount(resource, allocatable)}`;
+    const values = pods.map((one) => (resource === "pods" ? 1 : (one.requests[resource] ?? 0)));
+    return [
+      el("span", { class: "name" }, resource),
+      el(
+        "div",
+        { class: "stack", role: "img", "aria-label": `${resource}: ${words} requested`, title: words },
+        values.map((value, place) =>
+          el("i", {
+            title: `${pods[place].pod}: ${amount(resource, value)} ${resource}`,
+            style: { width: `${(100 * value) / Math.max(allocatable, 1)}%`, background: shade(place) },
+          }),
+        ),
+      ),
+      el("span", { class: "num" }, words),
+    ];
+  });
+  const item = (place, ...words) =>
+    el("li", {}, el("span", { class: "swatch", style: { background: shade(place) } }), ...words);
+  const others = pods.length - KEYED;
+  const key = [
+    ...pods
+      .slice(0, KEYED)
+      .map((one, place) =>
+        item(
+          place,
+          el(
+            "button",
+            { class: "plain", title: one.pod, onclick: () => open("pod", one.pod) },
+            middle(one.pod, 34),
           ),
         ),
-        el("span", { class: "num" }, words),
-      ];
-    }),
-  );
+      ),
+    others > 0 && item(KEYED, plural(others, "other pod")),
+    el("li", {}, el("span", { class: "swatch", style: { background: "var(--tile)" } }), "free"),
+  ];
+  return [el("div", { class: "bars" }, rows), el("ul", { class: "legend" }, key)];
 }

@@ -1,39 +1,57 @@
-// The map as it was: a slider over the moments that the server remembers.
+// The map as it was: a slider over the moments that the server remembers; and what changed between two of them.
 
 import { get } from "./api.js";
 import { age, el } from "./dom.js";
 
-// `show` draws a moment, or now for null; `chosen` keeps it in the address.
-export function past({ at, show, chosen }) {
+// `show` draws a moment, or now for null, and what has changed since another if that is given; `chosen` keeps both in
+// the address.
+export function past({ at, from = null, show, chosen }) {
   let times = [];
   const slider = el("input", { type: "range", min: "0", max: "0", value: "0", "aria-label": "Moment" });
   const words = el("span", { class: "quiet" });
   const back = el("button", { hidden: true }, "Back to now");
-  const row = el("div", { class: "bar-row past", hidden: true }, "Moment ", slider, words, back);
+  const pin = el("button", { hidden: true });
+  const row = el("div", { class: "bar-row past", hidden: true }, "Moment ", slider, words, pin, back);
   let asked = 0;
-  const go = async (time) => {
+  let time = null; // the moment that is shown
+  const go = async (wanted) => {
     const number = ++asked;
-    back.hidden = time === null;
-    const found = time === null ? null : await get(`/moments/${encodeURIComponent(time)}`);
+    time = wanted;
+    back.hidden = time === null && from === null;
+    pin.hidden = time === null && from === null;
+    pin.textContent = from === null ? "Compare with this" : "Stop comparing";
+    const [then, before] = await Promise.all([
+      time === null ? null : moment(time),
+      from === null ? null : moment(from, time),
+    ]);
     if (number !== asked) return;
-    words.textContent = found
-      ? `${clock(found.time)}, ${age(found.time)} ago. ${sentence(found.changes)}`
-      : "now";
-    show(found);
+    if (before)
+      words.textContent = `${clock(before.time)} to ${then ? clock(then.time) : "now"}: ${between(before.changes)}`;
+    else
+      words.textContent = then
+        ? `${clock(then.time)}, ${age(then.time)} ago. ${sentence(then.changes)}`
+        : "now";
+    show(then, before);
   };
+  pin.addEventListener("click", () => {
+    from = from === null ? time : null;
+    chosen(time, from);
+    go(time);
+  });
   let moving = null;
   slider.addEventListener("input", () => {
-    const time = times[Number(slider.value)] ?? null;
-    words.textContent = time === null ? "now" : `${clock(time)}, ${age(time)} ago`;
+    const wanted = times[Number(slider.value)] ?? null;
+    words.textContent = wanted === null ? "now" : `${clock(wanted)}, ${age(wanted)} ago`;
     clearTimeout(moving);
     moving = setTimeout(() => {
-      chosen(time);
-      go(time);
+      chosen(wanted, from);
+      go(wanted);
     }, 150);
   });
   back.addEventListener("click", () => {
     slider.value = slider.max;
-    chosen(null);
+    from = null;
+    chosen(null, null);
     go(null);
   });
   // The last place of the slider is now.
@@ -47,12 +65,15 @@ export function past({ at, show, chosen }) {
       slider.value = String(nearest(times, at));
       go(at);
       at = null;
-    }
+    } else if (from !== null && time === null && !asked) go(null);
   };
   return { row, update };
 }
 
 const clock = (time) => new Date(time).toLocaleTimeString([], { hour12: false });
+const moment = (time, until = null) =>
+  get(`/moments/${encodeURIComponent(time)}${until === null ? "" : `?until=${encodeURIComponent(until)}`}`);
+const between = (changes) => (changes.length ? `${changes.join("; ")}.` : "nothing has changed.");
 const sentence = (changes) =>
   changes.length ? `Since then: ${changes.join("; ")}.` : "Nothing has changed since.";
 
@@ -89,4 +110,14 @@ export function nodesThen(nodes, moment) {
     ready: moment.ready,
     then: true,
   };
+}
+
+// What the nodes shown had less or more of since a moment: [-1, 1] by node, null for those that were not there.
+export function differences(nodes, before, share) {
+  const earlier = nodesThen(nodes, before);
+  const place = new Map(earlier.names.map((name, index) => [name, index]));
+  return nodes.names.map((name, index) => {
+    const then = place.get(name);
+    return then === undefined ? null : share(nodes, index) - share(earlier, then);
+  });
 }

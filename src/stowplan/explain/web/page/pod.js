@@ -2,13 +2,18 @@
 
 import { get, podPath } from "./api.js";
 import { funnel, stackedBars } from "./charts.js";
-import { age, colour, el, middle, number, plural, show, table } from "./dom.js";
+import { age, colour, el, middle, number, show, table } from "./dom.js";
 import { objectOf, raw } from "./object.js";
 import { remedies, stages } from "./remedies.js";
+import { timeLine } from "./timeline.js";
 
 export async function pod(place, { name, open, close }) {
   if (!place.hasChildNodes()) show(place, el("p", { class: "quiet" }, `Explaining ${name}…`));
-  const found = await get(podPath(name));
+  const [found, seen] = await Promise.all([
+    get(podPath(name)),
+    get(`${podPath(name)}/events`).catch(() => ({ items: [], incomplete: [] })),
+  ]);
+  const happened = timeLine(found, seen, (one) => linkTo(one, open));
   show(
     place,
     el(
@@ -33,7 +38,7 @@ export async function pod(place, { name, open, close }) {
     found.nearMisses.length > 0 && closest(found, open),
     found.scores.length > 0 && [el("h2", {}, "Points of the best nodes, by plugin"), scores(found, open)],
     found.why.map((sentence) => el("p", {}, sentence)),
-    found.attempts.length > 0 && [el("h2", {}, "Attempts"), attempts(found)],
+    happened && [el("h2", {}, "What happened"), happened],
     found.state === "pending" &&
       found.preemption &&
       preemption(found.preemption, "Preemption", found.preemption.headline, open),
@@ -259,64 +264,4 @@ function wakes(found) {
       table(["event", "registered by"], rows),
     ),
   ];
-}
-
-function attempts(found) {
-  const rows = [];
-  for (const one of found.attempts) {
-    const last = rows.at(-1);
-    if (last && last.outcome === one.outcome && last.message === one.message) last.first = one.number;
-    else rows.push({ ...one, first: one.number });
-  }
-  return [
-    found.attempts.length > 1 && timeLine(found.attempts),
-    table(
-      ["attempt", "when", "outcome"],
-      rows.map((one) => ({
-        cells: [
-          el(
-            "span",
-            { class: "tight" },
-            one.first === one.number ? String(one.number) : `${one.first}–${one.number}`,
-          ),
-          el("span", { class: "tight" }, `${age(one.time)} ago`),
-          `${one.outcome}: ${one.brief}`,
-        ],
-      })),
-      { caption: "Attempts" },
-    ),
-  ];
-}
-
-// A dot for every attempt that is remembered, from the first of them until now.
-function timeLine(attempts) {
-  const times = attempts.map((one) => Date.parse(one.time)),
-    first = Math.min(...times),
-    until = Math.max(Date.now(), first + 1000);
-  const place = (time) => `${(100 * (time - first)) / (until - first)}%`;
-  return el(
-    "figure",
-    {
-      class: "time-line",
-      role: "img",
-      "aria-label": `${plural(attempts.length, "attempt")} in ${age(new Date(first))}`,
-    },
-    el(
-      "div",
-      { class: "axis" },
-      attempts.map((one, index) =>
-        el("i", {
-          class: one.outcome === "bound" || one.outcome === "binding" ? "bound" : null,
-          style: { left: place(times[index]) },
-          title: `attempt ${one.number}, ${age(one.time)} ago: ${one.outcome}`,
-        }),
-      ),
-    ),
-    el(
-      "figcaption",
-      { class: "quiet" },
-      el("span", {}, `${age(new Date(first))} ago`),
-      el("span", {}, "now"),
-    ),
-  );
 }
