@@ -50,6 +50,8 @@ from stowplan.localcluster.admission.plugins import (
     enabled,
 )
 from stowplan.localcluster.admission.plugins.resourcequota import charge_quotas
+from stowplan.localcluster.admission.podsecurity import PodSecurity
+from stowplan.localcluster.admission.policies import AdmissionPolicies
 from stowplan.localcluster.admission.refusals import forbidden
 from stowplan.localcluster.admission.serviceips import ServiceAllocator
 from stowplan.localcluster.admission.strategy import (
@@ -110,6 +112,13 @@ class ClusterAdmission:
         self._roles = RoleGuard()
         self.stages: Sequence[AdmissionStage] = ()
         """Admission that objects or options of the cluster configure, in upstream's order."""
+        self._pod_security = PodSecurity(gates.release)
+
+    def connect(self, store: Store) -> None:
+        """Have the policies of a store be applied, before the stages that are there already."""
+        self._pod_security.follow(store)
+        policies = AdmissionPolicies(store, lambda: self._roles.access(store))
+        self.stages = (self._pod_security, policies, *self.stages)
 
     @property
     def is_extended(self) -> bool:
@@ -164,6 +173,8 @@ class ClusterAdmission:
         adminaccess.check_requested(lookup, resource, obj)
         if resource == SERVICES:
             self._services.allocate(lookup, obj, None)
+        if resource == NAMESPACES:
+            self._pod_security.check_namespace(lookup, None, obj, by)
         for plugin in self._check_created.get(resource, ()):
             plugin(lookup, obj)
         if write is not None:
@@ -258,6 +269,8 @@ class ClusterAdmission:
         check_updated(resource, old, new, subresource, custom, self._devices, off)
         if resource == SERVICES:
             self._services.allocate(lookup, new, old)
+        if resource == NAMESPACES:
+            self._pod_security.check_namespace(lookup, old, new, by)
         for plugin in self._check_updated.get(resource, ()):
             plugin(lookup, old, new)
 

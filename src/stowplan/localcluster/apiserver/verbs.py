@@ -14,7 +14,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from stowplan.api import status
-from stowplan.api.catalogue import CUSTOM_RESOURCE_DEFINITIONS, JOBS, NAMESPACES, PODS, Resource
+from stowplan.api.catalogue import CUSTOM_RESOURCE_DEFINITIONS, JOBS, PODS, Resource
 from stowplan.api.fielderrors import forbidden, required
 from stowplan.api.requests import DeleteOptions, FieldTerm, Json, PatchType, Selection
 from stowplan.localcluster.admission.devicefeatures import OPTIONAL_FIELDS_OF, dropped_fields
@@ -437,8 +437,6 @@ class WriteVerbs:
             warnings += self._dropped(target, read, obj)
         if read is not None and target.resource == CUSTOM_RESOURCE_DEFINITIONS and not target.subresource:
             warnings += definition_warnings(obj, read.before)
-        if read is not None and target.resource == NAMESPACES and not target.subresource:
-            warnings += _pod_security_warnings(obj)
         custom = self._store.definitions.version_of(target.resource)
         if read is not None and custom is not None and not target.subresource:
             warnings += custom.finalizer_warnings(obj, read.before)
@@ -462,21 +460,6 @@ def _lost_its_group(given: Json, pod: Json) -> bool:
     return (
         isinstance(spec, dict) and bool(spec.get("schedulingGroup")) and "schedulingGroup" not in pod["spec"]
     )
-
-
-_POD_SECURITY: Final = ("enforce", "audit", "warn")
-
-
-def _pod_security_warnings(namespace: Json) -> list[str]:
-    """Warnings about labels for Pod Security admission, which does not exist here."""
-    labels = namespace["metadata"].get("labels") or {}
-    asked = [f"pod-security.kubernetes.io/{mode}" for mode in _POD_SECURITY]
-    levels = (
-        f"{label}={labels[label]}" for label in asked if labels.get(label, "privileged") != "privileged"
-    )
-    return [
-        f"{level}: stored only: pods are not checked against Pod Security standards here" for level in levels
-    ]
 
 
 def check_address(target: RequestTarget, data: Any) -> None:

@@ -25,7 +25,7 @@ _DEVICES: Final = {
 ACTORS: Final[Mapping[Resource, str]] = {
     catalogue.PODS: "scheduler, kubelets",
     catalogue.NODES: "scheduler, kubelets, node lifecycle controller",
-    catalogue.NAMESPACES: "namespace controller",
+    catalogue.NAMESPACES: "namespace controller, Pod Security admission",
     catalogue.SERVICES: "endpoint controllers, service controller",
     catalogue.REPLICATION_CONTROLLERS: "replication controller",
     catalogue.PERSISTENT_VOLUMES: "persistent volume controller, scheduler",
@@ -73,6 +73,10 @@ ACTORS: Final[Mapping[Resource, str]] = {
     catalogue.CLUSTER_ROLE_BINDINGS: "authorization",
     **{resource: _DEVICES[resource.plural] for resource in catalogue.BUILT_IN if resource.plural in _DEVICES},
     catalogue.CUSTOM_RESOURCE_DEFINITIONS: "the API server",
+    catalogue.MUTATING_ADMISSION_POLICIES: "admission",
+    catalogue.MUTATING_ADMISSION_POLICY_BINDINGS: "admission",
+    catalogue.VALIDATING_ADMISSION_POLICIES: "admission",
+    catalogue.VALIDATING_ADMISSION_POLICY_BINDINGS: "admission",
 }
 STORED_ONLY: Final = frozenset(
     (
@@ -84,10 +88,6 @@ STORED_ONLY: Final = frozenset(
         catalogue.CERTIFICATE_SIGNING_REQUESTS,
         catalogue.MUTATING_WEBHOOK_CONFIGURATIONS,
         catalogue.VALIDATING_WEBHOOK_CONFIGURATIONS,
-        catalogue.MUTATING_ADMISSION_POLICIES,
-        catalogue.MUTATING_ADMISSION_POLICY_BINDINGS,
-        catalogue.VALIDATING_ADMISSION_POLICIES,
-        catalogue.VALIDATING_ADMISSION_POLICY_BINDINGS,
         catalogue.API_SERVICES,
         catalogue.FLOW_SCHEMAS,
         catalogue.PRIORITY_LEVEL_CONFIGURATIONS,

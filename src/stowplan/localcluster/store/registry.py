@@ -45,6 +45,7 @@ from stowplan.runtime.clock import Clock
 
 if TYPE_CHECKING:
     from stowplan.localcluster.store.definitions import Definitions
+    from stowplan.localcluster.store.store import Store
 
 
 class Lookup(Protocol):
@@ -82,6 +83,10 @@ class Admission(Protocol):
     called again, with the same request. `is_extended` is true if objects of the cluster configure more
     admission. `stamp` is the time as objects carry it.
     """
+
+    def connect(self, store: "Store") -> None:
+        """Follow the objects of a store that configure admission."""
+        ...
 
     @property
     def is_extended(self) -> bool: ...

@@ -90,6 +90,8 @@ class Store(ObjectStorage):
         self.definitions = Definitions(self)
         if fields is not None:
             fields.definitions = self.definitions
+        if admission is not None:
+            admission.connect(self)
 
     def restore(self, saved: SavedState) -> None:
         super().restore(saved)

@@ -10,6 +10,7 @@ from stowplan.api.gates.feature_gates import DEFAULT_GATES
 from stowplan.api.requests import Json
 from stowplan.localcluster.admission.devicefeatures import DeviceFeatures
 from stowplan.localcluster.admission.validation import (
+    admissionregistration,
     controlplane,
     core,
     events,
@@ -45,6 +46,7 @@ _GROUPS: Final = (
     podgroups,
     networking,
     rbac,
+    admissionregistration,
     controlplane,
     events,
 )
