@@ -319,10 +319,16 @@ class Preemption:
         """Preempt victims, several at a time, until one fails; whether all went well."""
         waiting = deque(victims)
         succeeded = True
+        # An API server in this process answers at once: nothing else would run until the last victim.
+        time_slice = self._context.slice.another()
+        time_slice.begin()
 
         async def work() -> None:
             nonlocal succeeded
             while waiting and succeeded:
+                await time_slice.pause_if_over()
+                if not waiting:
+                    break
                 if not await self._preempt(preemptor, node, waiting.popleft()):
                     succeeded = False
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine
 from math import inf
 from typing import Any, Final
 
+from stowplan.runtime.clock import LoopWatchdog
 from stowplan.runtime.clock.virtual import VirtualTimeLoop
 from stowplan.scheduler.cycle.table_freeze import TableFreeze
 from stowplan.scheduler.framework.budget import Step
@@ -114,6 +115,26 @@ class TimeSlice:
     def is_out_of_patience(self) -> bool:
         """True if other pods have waited long enough."""
         return self._time() >= self._patience
+
+
+class WatchedSlice(TimeSlice):
+    """Time slices of a run in virtual time, which are never over: it stands still during a computation.
+
+    So up to 32 attempts come in a row. Where a scheduler would look whether its slice is over, and let others
+    run if it is, the watchdog begins a new turn: what it finds are stretches without such a place.
+    """
+
+    def __init__(self, watchdog: LoopWatchdog) -> None:
+        super().__init__()
+        self._watchdog = watchdog
+
+    def another(self) -> TimeSlice:
+        return WatchedSlice(self._watchdog)
+
+    @property
+    def is_over(self) -> bool:
+        self._watchdog.could_yield()
+        return False
 
 
 async def released(freeze: TableFreeze) -> None:

@@ -35,7 +35,7 @@ from stowplan.runtime.clock.watchdog import LIMIT
 from stowplan.runtime.logs import Logger
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.scheduler.recording import Recording, recorded_scheduler
-from stowplan.scheduler.tasks import TimeSlice
+from stowplan.scheduler.tasks import WatchedSlice
 
 GROUP_GATES: Final = FeatureGates(
     {"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True}, release("1.37")
@@ -211,26 +211,6 @@ class _Run:
             self._world.violated("no task is left over", f"after the scheduler's end: {left}")
 
 
-class _WatchedSlice(TimeSlice):
-    """Time slices of a run, which are never over: virtual time stands still during a computation.
-
-    So up to 32 attempts come in a row. Where a scheduler would look whether its slice is over, and let others
-    run if it is, the watchdog begins a new turn: what it finds are stretches without such a place.
-    """
-
-    def __init__(self, watchdog: LoopWatchdog) -> None:
-        super().__init__()
-        self._watchdog = watchdog
-
-    def another(self) -> TimeSlice:
-        return _WatchedSlice(self._watchdog)
-
-    @property
-    def is_over(self) -> bool:
-        self._watchdog.could_yield()
-        return False
-
-
 class SchedulerHost:
     """Runs the scheduler of a run with its faulty connection, and restarts it. It may be recorded."""
 
@@ -268,7 +248,7 @@ class SchedulerHost:
             extenders=extenders,
             logger=Logger(self._log),
         )
-        self.scheduler.context.slice = _WatchedSlice(world.watchdog)
+        self.scheduler.context.slice = WatchedSlice(world.watchdog)
         self.checks = CycleChecks(self.scheduler, number, world, self._bindings)
         self._task = asyncio.create_task(self.scheduler.run(), name="the scheduler")
 

@@ -180,6 +180,9 @@ _CORPUS: Final[dict[str, _Named]] = {
     "a chain of 400 composite groups": _Named(searches.chained_groups, grows=True, groups=True),
     "composite groups in circles": _Named(searches.circular_groups, groups=True),
     "1,000 budgets over 8,000 pods": _Named(searches.many_budgets, hold_ms=250),
+    "a group that searches for devices": _Named(searches.searching_group, groups=True),
+    "a group with selectors of nested loops": _Named(searches.group_with_nested_selectors, WIRE, groups=True),
+    "1,000 budgets and a group that preempts": _Named(searches.preempting_group, groups=True, hold_ms=250),
 }
 
 

@@ -45,14 +45,17 @@ def _request(name: str, *selectors: str, **exactly: Any) -> Json:
     return {"name": name, "exactly": {**asked, **exactly}}
 
 
-def _claim(name: str, requests: list[Json], field: str, **devices: Any) -> Iterable[FuzzStep]:
-    """A claim, and a pod that needs it."""
+def _claim(
+    name: str, requests: list[Json], field: str, group: str | None = None, **devices: Any
+) -> Iterable[FuzzStep]:
+    """A claim, and a pod that needs it, perhaps a member of a group."""
     body: Json = {
         "metadata": {"name": name, "namespace": _FUZZ},
         "spec": {"devices": {"requests": requests, **devices}},
     }
     yield FuzzStep("create", catalogue.RESOURCE_CLAIMS, body, field)
-    using = pod(name, resourceClaims=[{"name": "c", "resourceClaimName": name}])
+    spec: Json = {} if group is None else {"schedulingGroup": {"podGroupName": group}}
+    using = pod(name, resourceClaims=[{"name": "c", "resourceClaimName": name}], **spec)
     yield FuzzStep("create", catalogue.PODS, using)
 
 
@@ -83,7 +86,12 @@ def one_device_too_few(size: int) -> Iterable[FuzzStep]:
 
 def nested_selector(size: int) -> Iterable[FuzzStep]:
     """A selector of four nested loops, as long as its cost may be, for devices of which no two are equal."""
-    many = 20 if size >= _FULL else 10
+    yield from _serial_devices(size)
+    yield from _claim("nested", [_request("r", _nested_loops(size))], "selectors[].cel (four nested loops)")
+
+
+def _serial_devices(size: int) -> Iterable[FuzzStep]:
+    """Eight devices a node, of which no two are equal."""
     yield _device_class()
     for name in _nodes(size):
         devices = [
@@ -91,12 +99,16 @@ def nested_selector(size: int) -> Iterable[FuzzStep]:
             for number in range(8)
         ]
         yield _slice(name, devices, nodeName=name)
+
+
+def _nested_loops(size: int) -> str:
+    """A selector that no device matches, and that costs as much as it may."""
+    many = 20 if size >= _FULL else 10
     numbers = f"[{','.join(map(str, range(many)))}]"
     text = "a < 99"
     for variable in "dcba":
         text = f"{numbers}.all({variable}, {text})"
-    serial = f'device.attributes["{DRIVER}"].serial == ""'
-    yield from _claim("nested", [_request("r", f"{text} && {serial}")], "selectors[].cel (four nested loops)")
+    return f'{text} && device.attributes["{DRIVER}"].serial == ""'
 
 
 def unique_attributes(size: int) -> Iterable[FuzzStep]:
@@ -118,7 +130,35 @@ def unique_attributes(size: int) -> Iterable[FuzzStep]:
     )
 
 
-# Groups of groups
+# Groups
+
+
+def _gang(size: int, priority: Json | None = None) -> FuzzStep:
+    spec = {"schedulingPolicy": {"gang": {"minCount": size}}, **(priority or {})}
+    body: Json = {"metadata": {"name": "gang", "namespace": _FUZZ}, "spec": spec}
+    return FuzzStep("create", catalogue.POD_GROUPS, body, "spec.schedulingPolicy")
+
+
+def searching_group(size: int) -> Iterable[FuzzStep]:
+    """A gang whose members each need one device more than a node has: nothing fits, and nothing says so."""
+    many = 16 if size >= _FULL else 9
+    yield _device_class()
+    for name in _nodes(size):
+        yield _slice(name, [{"name": f"d{number}"} for number in range(many - 1)], nodeName=name)
+    yield _gang(4)
+    requests = [_request(f"r{number}") for number in range(many)]
+    for member in range(4):
+        yield from _claim(f"member-{member}", requests, "spec.devices.requests (of a group)", "gang")
+
+
+def group_with_nested_selectors(size: int) -> Iterable[FuzzStep]:
+    """A gang whose members have selectors of four nested loops, no two of them the same."""
+    yield from _serial_devices(size)
+    yield _gang(4)
+    text = _nested_loops(size)
+    for member in range(4):
+        one = _request("r", f"{text} && {member} == {member}")
+        yield from _claim(f"member-{member}", [one], "selectors[].cel (of a group)", "gang")
 
 
 def _workload() -> Json:
@@ -176,7 +216,20 @@ def many_budgets(size: int) -> Iterable[FuzzStep]:
 
     The budgets select by labels that pods do not have, so each has to be looked at for every pod.
     """
-    budgets, pods = min(5 * size, 1_000), min(12 * size, 8_000)
+    yield from _guarded_pods(size)
+    yield _preemptor("preemptor", size)
+
+
+def preempting_group(size: int) -> Iterable[FuzzStep]:
+    """The same with 3,000 pods, and a gang preempts on eight of ten nodes."""
+    yield from _guarded_pods(size, 3_000)
+    yield _gang(8, {"priorityClassName": "highest"})
+    for member in range(8):
+        yield _preemptor(f"member-{member}", size, schedulingGroup={"podGroupName": "gang"})
+
+
+def _guarded_pods(size: int, most: int = 8_000) -> Iterable[FuzzStep]:
+    budgets, pods = min(5 * size, 1_000), min(12 * size, most)
     for number in range(budgets):
         selector = {"matchExpressions": [{"key": f"label-{number}", "operator": "DoesNotExist"}]}
         body: Json = {
@@ -197,13 +250,17 @@ def many_budgets(size: int) -> Iterable[FuzzStep]:
         running["metadata"]["labels"] = {"app": f"app-{number}", f"l{number}": "x"}
         yield FuzzStep("create", catalogue.PODS, running, "metadata.labels")
     yield FuzzStep("wait")
+
+
+def _preemptor(name: str, size: int, **spec: Any) -> FuzzStep:
     wanted = {"key": "kubernetes.io/hostname", "operator": "In", "values": _nodes(size)}
     required = {"nodeSelectorTerms": [{"matchExpressions": [wanted]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
     preemptor = pod(
-        "preemptor",
+        name,
         priorityClassName="highest",
         affinity=affinity,
         containers=[{"name": "c", "image": "i", "resources": {"requests": {"cpu": "15"}}}],
+        **spec,
     )
-    yield FuzzStep("create", catalogue.PODS, preemptor, "spec.priorityClassName")
+    return FuzzStep("create", catalogue.PODS, preemptor, "spec.priorityClassName")

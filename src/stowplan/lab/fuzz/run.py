@@ -56,6 +56,7 @@ from stowplan.scheduler.metrics.families import Distribution
 from stowplan.scheduler.metrics.scheduling import BatchMetrics
 from stowplan.scheduler.table.changes import ChangeLog
 from stowplan.scheduler.table.podinfo import PodInfo
+from stowplan.scheduler.tasks import WatchedSlice
 from stowplan.testing.objectsizes import grown, sizes_of
 
 SETTLED: Final = 15.0
@@ -272,6 +273,7 @@ class _Fuzz:
             rng=Random("fuzz"),
             logger=Logger(self._log),
         )
+        scheduler.context.slice = WatchedSlice(self.watchdog)
         _Judge(self, scheduler)
         return scheduler
 

@@ -14,10 +14,12 @@ from stowplan.api.catalogue import PODS
 from stowplan.api.pod import Pod
 from stowplan.api.status import ApiError
 from stowplan.client.http import Address, HttpClient, Server
+from stowplan.config import default_config
 from stowplan.lab.fuzz.cases import FuzzCase, FuzzStep, base, pod
 from stowplan.lab.fuzz.recorded_server import RecordedServer
 from stowplan.lab.fuzz.run import (
     GOES_ON,
+    GROUP_GATES,
     LONGEST_HOLD,
     NO_ERRORS,
     NO_HOLD,
@@ -103,8 +105,9 @@ class _Wire:
         """A scheduler, the case, and then an ordinary pod."""
         try:
             async with asyncio.timeout(NEVER), _client(server) as client:
+                settings = Settings.of(default_config(GROUP_GATES) if self._case.groups else None)
                 scheduler = Scheduler(
-                    client, Settings.of(), clock=RealClock(), rng=Random("fuzz"), logger=Logger(self._log)
+                    client, settings, clock=RealClock(), rng=Random("fuzz"), logger=Logger(self._log)
                 )
                 async with scheduler.running():
                     write(server)

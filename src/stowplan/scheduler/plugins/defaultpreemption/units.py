@@ -259,10 +259,13 @@ class PodsOfRows:
             self._lowest = np.full(table.capacity, _NOBODY, dtype=np.int64)
             touched = np.arange(table.rows_in_use)
         key_of = table.groups.key_of
-        for number, row in enumerate(touched.tolist(), 1):
-            if not number % STEP:
-                yield None
+        seen = 0
+        for row in touched.tolist():
             here = table.pods_on[row].values()
+            seen += 1 + len(here)
+            if seen >= STEP:
+                yield None
+                seen = 0
             alone = [info.priority for info in here if key_of(info.pod) is None]
             self._with_members[row] = len(alone) < len(here)
             self._lowest[row] = min(alone, default=_NOBODY)
