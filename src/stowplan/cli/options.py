@@ -35,6 +35,15 @@ _GATE_OPTIONS = (
 )
 
 
+no_image_option: Final = click.option(
+    "--no-image",
+    metavar="PATTERN",
+    multiple=True,
+    help="Images that cannot be pulled, such as 'nonexistent.invalid/*'. Can be repeated.",
+)
+"""The option of commands with simulated kubelets that says which images do not exist."""
+
+
 def gates_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that choose the release and switch its feature gates.
 

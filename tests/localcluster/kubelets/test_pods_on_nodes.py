@@ -404,7 +404,7 @@ def telling(**annotations: str) -> Json:
 def memory_of(it: Json, **about: Any) -> PodMemory:
     behaviour, _ = pod_behaviour(it, SETTINGS.pretend, SETTINGS.pod_behaviour)
     memory = PodMemory("u", 100.0, behaviour, {}, ending=120.0, running=110.0, **about)
-    memory.behave(behaviour, random.Random(0))
+    memory.behave(it, behaviour, random.Random(0))
     return memory
 
 

@@ -391,4 +391,4 @@ def test_seconds_are_a_number_or_a_range() -> None:
     drawn = {span_of("1-2").draw(random.Random(seed)) for seed in range(20)}
     assert len(drawn) > 10
     assert all(1 <= seconds <= 2 for seconds in drawn)
-    assert len(POD_ANNOTATIONS) == 10
+    assert len(POD_ANNOTATIONS) == 14

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
+from stowplan.cli.options import no_image_option
 from stowplan.cli.output import say
 from stowplan.cli.values import AtLeast
 from stowplan.client.http import AccessError, HttpClient, Server, load_kubeconfig
@@ -133,6 +134,7 @@ def _authority(server: Server) -> str:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="YAML file that defines how pods and nodes start, run and fail.",
 )
+@no_image_option
 @click.option("--adopt", is_flag=True, help="Also act as kubelet of existing nodes.")
 @click.option("--seed", type=int, help="Seed of every random choice.")
 def kubelets(
@@ -141,6 +143,7 @@ def kubelets(
     nodes: int | None,
     shapes: Path | None,
     pretend: Path | None,
+    no_image: tuple[str, ...],
     adopt: bool,
     seed: int | None,
 ) -> None:
@@ -157,7 +160,7 @@ def kubelets(
         rules = Pretend() if pretend is None else read_pretend(pretend)
     except (ShapeError, PretendError) as error:
         raise click.ClickException(str(error)) from None
-    settings = replace(KubeletSettings(), adopt=adopt, pretend=rules)
+    settings = replace(KubeletSettings(), adopt=adopt, pretend=rules, missing_images=no_image)
     _run_until_stopped(_run_kubelets(server, wanted, settings, random.Random(seed)))
 
 

@@ -16,7 +16,7 @@ from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.pod_groups import GATES as GANGS
 from stowplan.cli.config import echo_notes
 from stowplan.cli.one_line import one_line_errors
-from stowplan.cli.options import gates_options, plugins_option
+from stowplan.cli.options import gates_options, no_image_option, plugins_option
 from stowplan.cli.output import say
 from stowplan.cli.progress import elapsed
 from stowplan.cli.values import AddressRange, AtLeast, OneOf, Seconds, SomeOf
@@ -85,6 +85,7 @@ class UpOptions:
 )
 @click.option("--shapes", type=_FILE, help="YAML file of node pools: count, size, labels, taints, devices.")
 @click.option("--pretend", type=_FILE, help="YAML file that defines how pods and nodes start, run and fail.")
+@no_image_option
 @click.option("--no-adopt", is_flag=True, help="Do not run kubelets for nodes created by other clients.")
 @click.option(
     "--load",
@@ -192,6 +193,7 @@ def up(
     nodes: int | None,
     shapes: Path | None,
     pretend: Path | None,
+    no_image: tuple[str, ...],
     no_adopt: bool,
     files: tuple[Path, ...],
     config: Path | None,
@@ -274,6 +276,7 @@ def up(
                 KubeletSettings(),
                 adopt=not no_adopt,
                 as_found=bool(files),
+                missing_images=no_image,
                 pretend=Pretend() if pretend is None else read_pretend(pretend),
             ),
             listening=Listening(bind, port),

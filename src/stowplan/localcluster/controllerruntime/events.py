@@ -115,10 +115,23 @@ class ControllerEventRecorder:
         self._nanosecond = 0
         self.dropped = 0
 
-    async def record(self, about: Json, type: str, reason: str, message: str, *, by: str) -> None:
-        """Write an event about an object, or that one like it has come again."""
+    async def record(
+        self,
+        about: Json,
+        type: str,
+        reason: str,
+        message: str,
+        *,
+        by: str,
+        host: str = "",
+        field_path: str = "",
+    ) -> None:
+        """Write an event about an object, or that one like it has come again.
+
+        `host` is the node that a kubelet writes of, `field_path` the part of the object that is meant.
+        """
         subject, now = EventSubject(by, uid_of(about) or name_of(about), type), self._clock.monotonic()
-        key = (*subject, reason, message)
+        key: tuple[str, ...] = (*subject, reason, message, field_path)
         combined = self._correlator.combined(subject, reason, message, now)
         if combined:
             key, message = (*subject, reason, COMBINED), COMBINED + message
@@ -127,6 +140,12 @@ class ControllerEventRecorder:
             return
         try:
             event = _event(about, type, reason, message[:MAX_MESSAGE_LENGTH], by, combined)
+            if host:
+                event["source"]["host"] = host
+                if not combined:
+                    event["reportingInstance"] = host
+            if field_path:
+                event["involvedObject"]["fieldPath"] = field_path
             await self._write(about, key, event)
         except ApiError as error:
             self.dropped += 1
@@ -155,7 +174,7 @@ class ControllerEventRecorder:
 
 
 def _event(about: Json, type: str, reason: str, message: str, by: str, combined: bool) -> Json:
-    event = {
+    event: Json = {
         "involvedObject": _reference(about),
         "reason": reason,
         "message": message,

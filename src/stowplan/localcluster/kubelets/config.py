@@ -26,7 +26,8 @@ class KubeletSettings:
     themselves. `heartbeat`: how often a lease is renewed, `status_every`: a node's status. `adopt`: also be
     the kubelet of nodes that others created. `as_found`: nodes and pods that are there at the start stay as
     they are, nodes that do not report silent and pods that are not ready so, until something is changed.
-    `pretend` has the rules of a file. `version` is what nodes say of themselves.
+    `pretend` has the rules of a file. `version` is what nodes say of themselves. Images that match one of
+    `missing_images` cannot be pulled.
     """
 
     start_delay: float = 0.5
@@ -40,6 +41,7 @@ class KubeletSettings:
     as_found: bool = False
     pretend: Pretend = field(default_factory=Pretend)
     version: str = f"v{DEFAULT.version}"
+    missing_images: tuple[str, ...] = ()
 
     @property
     def pod_behaviour(self) -> PodBehaviour:

@@ -68,7 +68,8 @@ class Kubelets:
         devices = [group for shape in shapes for group in shape.devices]
         self._classes = DeviceClassController(self.context, classes_of(devices))
         self._nodes = NodeController(self.context, settings, named_nodes(shapes), self._wake)
-        self._pods = PodController(self.context, settings, self._nodes.is_up)
+        drivers = {group.driver for group in devices}
+        self._pods = PodController(self.context, settings, self._nodes.is_up, drivers)
         self._manager = ControllerManager(self.context, [self._classes, self._nodes, self._pods])
 
     @property

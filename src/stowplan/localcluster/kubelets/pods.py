@@ -1,8 +1,9 @@
 """Simulated pods: what a kubelet does with a pod next, and the controller that does it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import Enum, auto
+from math import inf
 from random import Random
 from typing import ClassVar, Final, NamedTuple
 
@@ -11,9 +12,26 @@ from stowplan.api.requests import DeleteOptions, Json, PatchType, Selection
 from stowplan.api.status import ApiError
 from stowplan.localcluster.controllerruntime.controller import Controller, ControllerContext
 from stowplan.localcluster.controllerruntime.events import WARNING
+from stowplan.localcluster.kubelets.claims import (
+    NotPreparedError,
+    has_claims,
+    prepared_claims,
+    reported_devices,
+)
 from stowplan.localcluster.kubelets.config import KubeletSettings
+from stowplan.localcluster.kubelets.containerevents import ContainerEvents
+from stowplan.localcluster.kubelets.images import (
+    FAILURE_SHOWN,
+    SLOW_SECONDS,
+    NodeImages,
+    Pull,
+    PullMode,
+    backoff_message,
+    error_message,
+)
 from stowplan.localcluster.kubelets.nodes import pod_address
 from stowplan.localcluster.kubelets.podstatus import (
+    ContainerMessage,
     about_container,
     containers_of,
     crashed,
@@ -22,21 +40,25 @@ from stowplan.localcluster.kubelets.podstatus import (
     has_changed,
     made_ready,
     observed,
+    rejected,
     restarted,
     started,
     statuses_of,
     unmet_gates,
 )
 from stowplan.localcluster.kubelets.pretend import (
+    IMAGE_PULL,
     PodBehaviour,
     PretendProblem,
     StartFailure,
+    node_behaviour,
     pod_behaviour,
 )
+from stowplan.localcluster.kubelets.probes import ALL_PASS, ProbeResults, probe_results
+from stowplan.localcluster.kubelets.rejections import rejection_of
 from stowplan.localcluster.objects.fields import (
     annotations_of,
     finalizers_of,
-    is_controlled_by,
     is_deleting,
     is_finished,
     is_ready,
@@ -49,7 +71,7 @@ from stowplan.localcluster.objects.fields import (
     status_of,
     uid_of,
 )
-from stowplan.localcluster.objects.groupclaims import is_group, is_owned_by_group_of, is_reserved_for
+from stowplan.localcluster.objects.groupclaims import is_group
 
 CRASHES_FORGOTTEN_AFTER: Final = 600.0
 """Seconds of running after which a container is restarted without delay again."""
@@ -57,6 +79,10 @@ CRASHES_FORGOTTEN_AFTER: Final = 600.0
 
 CLAIM_PERIOD: Final = 10.0
 """Seconds after which claims that could not be prepared are tried again in any case."""
+
+
+KILLED: Final = 137
+"""Exit code of a container that was killed because of its probe."""
 
 
 class KubeletAction(Enum):
@@ -84,7 +110,8 @@ class PodMemory:
 
     `first` is when it first saw it, `ending` when it first saw its deletion. `running` is when the containers
     last started; `ready`, `run` and `exit_code` were drawn for that run. `found`: it was there before the
-    kubelet and stays as it is. After `crashes` in a row the containers are restarted at `restart`.
+    kubelet and stays as it is. After `crashes` in a row the containers are restarted at `restart`. Images are
+    pulled again at `pull_due` after `pulls` failures; `backing_off`: the failure has been shown.
     """
 
     uid: str
@@ -101,13 +128,24 @@ class PodMemory:
     exit_code: int = 0
     crashes: int = 0
     restart: float | None = None
+    probes: ProbeResults = ALL_PASS
+    pulls: int = 0
+    pull_due: float = 0.0
+    pulling: bool = False
+    backing_off: bool = False
 
-    def behave(self, behaviour: PodBehaviour, rng: Random) -> None:
+    def behave(self, pod: Json, behaviour: PodBehaviour, rng: Random) -> None:
         """Behave so from now on."""
         self.behaviour = behaviour
+        self.probes = probe_results(pod, behaviour.probes)
+        self.forget_pulls()
         self.start, self.stop = behaviour.start.draw(rng), behaviour.stop.draw(rng)
         if self.running is not None:
             self.begin_run(self.running, rng)
+
+    def forget_pulls(self) -> None:
+        """Images are pulled anew, at once."""
+        self.pulls, self.pull_due, self.pulling, self.backing_off = 0, 0.0, False, False
 
     @property
     def begun(self) -> float:
@@ -120,6 +158,9 @@ class PodMemory:
         self.running, self.restart = now, None
         self.ready, self.run = behaviour.ready.draw(rng), behaviour.run.draw(rng)
         self.exit_code = behaviour.draw_exit_code(rng)
+        killed = self.probes.killed
+        if killed is not None and (not behaviour.ends or killed.seconds < self.run):
+            self.run, self.exit_code = killed.seconds, KILLED
 
 
 def next_step(pod: Json, memory: PodMemory) -> KubeletStep | None:
@@ -129,17 +170,21 @@ def next_step(pod: Json, memory: PodMemory) -> KubeletStep | None:
     if is_finished(pod):
         return None
     if phase_of(pod) != "Running":
-        return KubeletStep(KubeletAction.START, memory.first + memory.start)
+        due = max(memory.first + memory.start, memory.pull_due)
+        return KubeletStep(KubeletAction.START, due) if memory.pull_due < inf else None
     if has_changed(pod):
         return KubeletStep(KubeletAction.OBSERVE, memory.first)
-    if _has_ready_containers(pod) and is_ready(pod) == bool(unmet_gates(pod)):
+    if memory.probes.unready:
+        if _is_to_be_unready(pod, memory.probes):
+            return KubeletStep(KubeletAction.READY, memory.first)
+    elif _has_ready_containers(pod) and is_ready(pod) == bool(unmet_gates(pod)):
         return KubeletStep(KubeletAction.READY, memory.first)
     if memory.found and not memory.behaviour.ends:
         return None
     if memory.restart is not None:
         return KubeletStep(KubeletAction.RESTART, memory.restart)
     end = _end(pod, memory)
-    if is_ready(pod) or _has_ready_containers(pod):
+    if is_ready(pod) or _has_ready_containers(pod) or _is_as_probed(pod, memory.probes):
         return end
     ready = memory.begun + memory.ready
     return end if end is not None and end.at < ready else KubeletStep(KubeletAction.READY, ready)
@@ -161,7 +206,7 @@ def _stop_sleep(pod: Json) -> float:
 
 def _end(pod: Json, memory: PodMemory) -> KubeletStep | None:
     """End of a running pod by itself: if it is always restarted, only with an explicit setting."""
-    if restart_policy(pod) == "Always" and not memory.behaviour.ends:
+    if restart_policy(pod) == "Always" and not memory.behaviour.ends and memory.probes.killed is None:
         return None
     return KubeletStep(KubeletAction.END, memory.begun + memory.run)
 
@@ -171,6 +216,21 @@ def _has_ready_containers(pod: Json) -> bool:
     of its readiness gates."""
     statuses = list(statuses_of(pod))
     return bool(statuses) and all(one.get("ready") for one in statuses)
+
+
+def _is_to_be_unready(pod: Json, probes: ProbeResults) -> bool:
+    """True if a pod or a container is ready whose probe fails."""
+    return is_ready(pod) or any(
+        one.get("ready") and one.get("name") in probes.unready for one in statuses_of(pod)
+    )
+
+
+def _is_as_probed(pod: Json, probes: ProbeResults) -> bool:
+    """True if exactly those containers are ready whose probes pass, and some do not."""
+    flags = {one.get("name"): bool(one.get("ready")) for one in statuses_of(pod)}
+    return bool(probes.unready) and all(
+        ready == (name not in probes.unready) for name, ready in flags.items()
+    )
 
 
 def _waits_with(pod: Json, reason: str) -> bool:
@@ -233,9 +293,17 @@ class PodController(Controller):
     workers: ClassVar[int] = 8
 
     def __init__(
-        self, context: ControllerContext, settings: KubeletSettings, is_up: Callable[[str], bool]
+        self,
+        context: ControllerContext,
+        settings: KubeletSettings,
+        is_up: Callable[[str], bool],
+        drivers: Collection[str] = (),
     ) -> None:
+        """`drivers`: simulated ones, which report the devices of claims."""
         super().__init__(context)
+        self._drivers = drivers
+        self._images = NodeImages(settings.missing_images)
+        self._container_events = ContainerEvents(context)
         self.settings = settings
         self.has_begun = False
         """True if everything that existed at the start has been seen."""
@@ -250,12 +318,24 @@ class PodController(Controller):
         self._waiting: dict[str, str] = {}
         """Pods that wait for claims, each with what it waits for."""
         self.pods.add_handler(self._on_change)
+        self.nodes.add_handler(self._on_node)
         self.claims.add_handler(self._on_claim)
 
     def wake(self, node: str) -> None:
         """A node is up again: look at all its pods."""
         for key in self.pods.on_node[node]:
             self.queue.add(key)
+
+    def _on_node(self, old: Json | None, new: Json | None) -> None:
+        """Images are pulled anew if the annotation of their node has changed."""
+        if old is None or new is None:
+            return
+        if annotations_of(old).get(IMAGE_PULL) != annotations_of(new).get(IMAGE_PULL):
+            for key in self.pods.on_node[name_of(new)]:
+                memory = self._memories.get(key)
+                if memory is not None:
+                    memory.forget_pulls()
+            self.wake(name_of(new))
 
     def _on_claim(self, old: Json | None, new: Json | None) -> None:
         """A claim that is reserved for a pod, or for its group, may be the one it waits for."""
@@ -279,7 +359,7 @@ class PodController(Controller):
             memory = self._memories[key] = self._first_seen(key, new)
         elif annotations_of(new) != memory.annotations:
             memory.annotations = annotations_of(new)
-            memory.behave(self._behaviour(key, new), self.context.rng)
+            memory.behave(new, self._behaviour(key, new), self.context.rng)
         if is_deleting(new) and memory.ending is None:
             memory.ending = self.monotonic()
         if phase_of(new) == "Running" and memory.running is None:
@@ -295,7 +375,7 @@ class PodController(Controller):
         behaviour = self._behaviour(key, pod)
         memory = PodMemory(uid_of(pod), self.monotonic(), behaviour, annotations_of(pod))
         memory.found = self.settings.as_found and not self.has_begun and phase_of(pod) == "Running"
-        memory.behave(behaviour, self.context.rng)
+        memory.behave(pod, behaviour, self.context.rng)
         return memory
 
     def _behaviour(self, key: str, pod: Json) -> PodBehaviour:
@@ -330,15 +410,10 @@ class PodController(Controller):
     async def _do(self, action: KubeletAction, pod: Json, memory: PodMemory) -> None:
         now = self.now()
         if action is KubeletAction.START:
-            if has_claims(pod) and not await self._prepare(pod):
-                return
-            if memory.behaviour.start_failure is not None:
-                await self._fail_to_start(pod, memory.behaviour.start_failure)
-                return
-            memory.begin_run(self.monotonic(), self.context.rng)
-            await self._write(pod, self._started(pod, now, ready=memory.ready == 0))
+            await self._start(pod, memory, now)
         elif action is KubeletAction.READY:
-            await self._write(pod, made_ready(pod, now))
+            await self._write(pod, made_ready(pod, now, memory.probes.unready))
+            await self._tell_unready(pod, memory)
         elif action is KubeletAction.OBSERVE:
             await self._write(pod, observed(pod, now))
         elif action is KubeletAction.END:
@@ -346,9 +421,86 @@ class PodController(Controller):
         elif action is KubeletAction.RESTART:
             await self._restart(pod, memory, now)
         elif action is KubeletAction.STOP:
+            if phase_of(pod) == "Running":
+                await self._container_events.stopping(pod)
             await self._write(pod, ended(pod, "Failed", now, 143))
         else:
+            if phase_of(pod) == "Running":
+                await self._container_events.stopping(pod)
             await self.delete(PODS, pod, DeleteOptions(grace_period_seconds=0))
+
+    async def _start(self, pod: Json, memory: PodMemory, now: float) -> None:
+        """Admit a pod, prepare its claims, pull its images, and start it: unless one of these fails."""
+        node = self.nodes.get(node_of(pod))
+        if not status_of(pod).get("startTime"):
+            rejection = rejection_of(pod, node, self.pods.on_node[node_of(pod)].values())
+            if rejection is not None:
+                await self.record_event(pod, rejection.reason, rejection.message, WARNING)
+                await self._write(pod, rejected(pod, rejection.reason, rejection.message, now))
+                return
+        if has_claims(pod) and not await self._prepare(pod):
+            return
+        if memory.behaviour.start_failure is not None:
+            await self._fail_to_start(pod, memory.behaviour.start_failure)
+            return
+        of_node = node_behaviour(node, self.settings.pretend, 0)[0].image_pull if node is not None else None
+        pulls = self._images.pulls(pod, node, memory.behaviour.image_pull, of_node)
+        if not await self._pull(pod, memory, pulls):
+            return
+        seconds = SLOW_SECONDS if memory.pulling else memory.start
+        self._images.keep(node_of(pod), (pull.image for pull in pulls))
+        memory.begin_run(self.monotonic(), self.context.rng)
+        await self._container_events.starting(pod, pulls, seconds)
+        ready = memory.ready == 0
+        await self._write(pod, self._started(pod, now, ready=ready, unready=memory.probes.unready))
+        memory.forget_pulls()
+        if ready:
+            await self._tell_unready(pod, memory)
+
+    async def _pull(self, pod: Json, memory: PodMemory, pulls: list[Pull]) -> bool:
+        """Pull images; False while one of them is not there."""
+        failed = [pull for pull in pulls if pull.mode is PullMode.ERROR]
+        if failed:
+            await self._fail_to_pull(pod, memory, failed)
+            return False
+        waiting = [pull for pull in pulls if pull.mode in (PullMode.SLOW, PullMode.NEVER)]
+        if not waiting or (memory.pulling and all(pull.mode is PullMode.SLOW for pull in waiting)):
+            return True
+        ends = not any(pull.mode is PullMode.NEVER for pull in waiting)
+        memory.pulling, memory.pull_due = True, self.monotonic() + SLOW_SECONDS if ends else inf
+        if not ends:
+            await self._container_events.pulling(pod, waiting)
+        await self._write(pod, self._creating(pod, "ContainerCreating", "", waiting))
+        if ends:
+            self.queue.add_after(key_of(pod), SLOW_SECONDS)
+        return False
+
+    async def _fail_to_pull(self, pod: Json, memory: PodMemory, failed: list[Pull]) -> None:
+        """Show that images cannot be pulled: first the error, then that it is tried again later."""
+        memory.pulls += not memory.backing_off
+        # The first retry is not immediate, other than that of a crash.
+        wait = self.settings.pretend.backoff.after(memory.pulls + 1)
+        shown = min(FAILURE_SHOWN, wait)
+        if memory.backing_off:
+            memory.backing_off, memory.pull_due = False, self.monotonic() + wait - shown
+            await self._container_events.backing_off(pod, failed)
+            await self._write(pod, self._creating(pod, "ImagePullBackOff", backoff_message, failed))
+        else:
+            memory.backing_off, memory.pull_due = True, self.monotonic() + shown
+            await self._container_events.pulling(pod, failed)
+            await self._container_events.failed_pulls(pod, failed)
+            await self._write(pod, self._creating(pod, "ErrImagePull", error_message, failed))
+        self.queue.add_after(key_of(pod), memory.pull_due - self.monotonic())
+
+    def _creating(self, pod: Json, reason: str, message: ContainerMessage, pulls: list[Pull]) -> Json:
+        node = self.nodes.get(node_of(pod))
+        only = [str(pull.container.get("name")) for pull in pulls]
+        host = "" if node is None else host_of(node)
+        return creating(pod, host, self.now(), reason, message, only=only)
+
+    async def _tell_unready(self, pod: Json, memory: PodMemory) -> None:
+        for name, kind in memory.probes.unready.items():
+            await self._container_events.unhealthy(pod, name, kind)
 
     async def _prepare(self, pod: Json) -> bool:
         """Have drivers prepare the claims of a pod, and say so in them. Without them it cannot start."""
@@ -360,7 +512,7 @@ class PodController(Controller):
             return False
         self._waiting.pop(key, None)
         for claim in claims:
-            devices = reported_devices(claim, pod, self.stamp())
+            devices = reported_devices(claim, pod, self._drivers, self.stamp())
             if devices is not None:
                 await self.change(
                     RESOURCE_CLAIMS, claim, {"status": {"devices": devices}}, subresource="status"
@@ -393,6 +545,9 @@ class PodController(Controller):
     async def _end(self, pod: Json, memory: PodMemory, now: float) -> None:
         """The containers of a pod end by themselves: so does the pod, or they are restarted."""
         code, policy = memory.exit_code, restart_policy(pod)
+        killed = memory.probes.killed
+        if killed is not None and code == KILLED:
+            await self._container_events.killed(pod, killed)
         if policy == "Never" or (policy == "OnFailure" and code == 0):
             await self._write(pod, ended(pod, "Failed" if code else "Succeeded", now, code))
             return
@@ -413,19 +568,22 @@ class PodController(Controller):
         code, due = memory.exit_code, memory.restart
         memory.begin_run(self.monotonic(), self.context.rng)
         try:
-            await self._write(pod, restarted(pod, now, code, ready=memory.ready == 0))
+            await self._container_events.restarting(pod)
+            status = restarted(pod, now, code, ready=memory.ready == 0, unready=memory.probes.unready)
+            await self._write(pod, status)
         except ApiError:
             memory.restart = due
             raise
 
-    def _started(self, pod: Json, now: float, *, ready: bool) -> Json:
+    def _started(self, pod: Json, now: float, *, ready: bool, unready: Collection[str]) -> Json:
         name = node_of(pod)
         node = self.nodes.get(name)
         host = name if node is None else host_of(node)
         if spec_of(pod).get("hostNetwork"):
-            return started(pod, host, host, now, ready=ready)
+            return started(pod, host, host, now, ready=ready, unready=unready)
         block = "" if node is None else str(spec_of(node).get("podCIDR") or "")
-        return started(pod, host, self._addresses.of(name, key_of(pod), block), now, ready=ready)
+        address = self._addresses.of(name, key_of(pod), block)
+        return started(pod, host, address, now, ready=ready, unready=unready)
 
     async def _write(self, pod: Json, status: Json) -> None:
         """Write a status for exactly this pod; conditions of others stay."""
@@ -435,72 +593,3 @@ class PodController(Controller):
             PODS, namespace, name_of(pod), patch, PatchType.STRATEGIC, subresource="status"
         )
         self.note(PODS, answer)
-
-
-PREPARED: Final = "Prepared"
-_DEVICE: Final = ("driver", "pool", "device", "shareID")
-
-
-class NotPreparedError(Exception):
-    """A claim that cannot be prepared; the text is the kubelet's."""
-
-
-def has_claims(pod: Json) -> bool:
-    return bool(spec_of(pod).get("resourceClaims") or status_of(pod).get("extendedResourceClaimStatus"))
-
-
-def prepared_claims(pod: Json, find: Callable[[str], Json | None]) -> list[Json]:
-    """The claims of a pod, allocated and reserved for it. Raises NotPreparedError if one is not."""
-    found: list[Json] = []
-    for name, is_made in _claims_of(pod):
-        claim = find(f"{namespace_of(pod)}/{name}")
-        if claim is None:
-            missing = f'resourceclaims.resource.k8s.io "{name}" not found'
-            raise NotPreparedError(f"fetch ResourceClaim {name}: {missing}")
-        if is_made and not is_controlled_by(claim, pod) and not is_owned_by_group_of(claim, pod):
-            both = f"{namespace_of(pod)}/{name} was not created for Pod {namespace_of(pod)}/{name_of(pod)}"
-            raise NotPreparedError(f"ResourceClaim {both} (Pod is not owner)")
-        if not is_reserved_for(claim, pod):
-            which = f"ResourceClaim {name} ({uid_of(claim)})"
-            raise NotPreparedError(f"pod {name_of(pod)} ({uid_of(pod)}) is not allowed to use {which}")
-        if not status_of(claim).get("allocation"):
-            raise NotPreparedError(f"ResourceClaim {name}: not allocated")
-        found.append(claim)
-    return found
-
-
-def _claims_of(pod: Json) -> Iterator[tuple[str, bool]]:
-    """The names of a pod's claims, and whether each was made for it from a template."""
-    statuses = {one.get("name"): one for one in status_of(pod).get("resourceClaimStatuses") or ()}
-    for asked in spec_of(pod).get("resourceClaims") or ():
-        if asked.get("resourceClaimName"):
-            yield asked["resourceClaimName"], False
-            continue
-        status = statuses.get(asked.get("name"))
-        if status is None:
-            raise NotPreparedError(f'pod "{namespace_of(pod)}/{name_of(pod)}": ResourceClaim not created yet')
-        if status.get("resourceClaimName"):
-            yield status["resourceClaimName"], True
-    extended = status_of(pod).get("extendedResourceClaimStatus") or {}
-    if extended.get("resourceClaimName"):
-        yield extended["resourceClaimName"], False
-
-
-def reported_devices(claim: Json, pod: Json, stamp: str) -> list[Json] | None:
-    """The devices of a claim as their drivers report them once prepared, None if they do already."""
-    known = list(status_of(claim).get("devices") or ())
-    there = {tuple(one.get(part) for part in _DEVICE) for one in known}
-    results = (status_of(claim)["allocation"].get("devices") or {}).get("results") or ()
-    ready = {
-        "type": "Ready",
-        "status": "True",
-        "reason": PREPARED,
-        "message": f"prepared on node {node_of(pod)}",
-        "lastTransitionTime": stamp,
-    }
-    added: list[Json] = []
-    for result in results:
-        device = {part: result[part] for part in _DEVICE if part in result}
-        if tuple(device.get(part) for part in _DEVICE) not in there:
-            added.append({**device, "conditions": [ready]})
-    return [*known, *added] if added else None

@@ -1,6 +1,6 @@
 """The status that a simulated kubelet writes of a pod."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
 from stowplan.api.meta import timestamp
@@ -15,12 +15,20 @@ from stowplan.localcluster.objects.fields import (
 )
 
 _STARTED: Final = ("PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready")
+ContainerMessage = str | Callable[[Json], str]
+"""Message of a waiting container, or what makes it."""
+
 _READINESS: Final = ("ContainersReady", "Ready")
 
 
-def started(pod: Json, host: str, ip: str, now: float, *, ready: bool = True) -> Json:
-    """The status of a pod that runs: it has begun to, or its node has come back."""
-    stamp = timestamp(now)
+def started(
+    pod: Json, host: str, ip: str, now: float, *, ready: bool = True, unready: Collection[str] = ()
+) -> Json:
+    """The status of a pod that runs: it has begun to, or its node has come back.
+
+    `unready`: containers whose probes fail.
+    """
+    stamp, is_ready = timestamp(now), ready and not unready
     return {
         "phase": "Running",
         "hostIP": host,
@@ -29,47 +37,97 @@ def started(pod: Json, host: str, ip: str, now: float, *, ready: bool = True) ->
         "podIPs": [{"ip": ip}],
         "startTime": status_of(pod).get("startTime") or stamp,
         "observedGeneration": pod["metadata"].get("generation", 1),
-        "conditions": [*_conditions(pod, dict.fromkeys(_STARTED[:2], "True"), "", stamp), *_ready(pod, stamp)]
-        if ready
-        else [*_conditions(pod, dict.fromkeys(_STARTED[:2], "True"), "", stamp), *_unready(pod, stamp)],
+        "conditions": [
+            *_conditions(pod, dict.fromkeys(_STARTED[:2], "True"), "", stamp),
+            *(_ready(pod, stamp) if is_ready else _unready(pod, stamp, unready if ready else ())),
+        ],
         "initContainerStatuses": [
             _init_status(container, pod, stamp) for container in spec_of(pod).get("initContainers") or ()
         ],
         "containerStatuses": [
-            _container(one, pod, {"running": {"startedAt": stamp}}, ready=ready) for one in containers_of(pod)
+            _container(
+                one,
+                pod,
+                {"running": {"startedAt": stamp}},
+                ready=ready and one.get("name") not in unready,
+            )
+            for one in containers_of(pod)
         ],
     }
 
 
-def creating(pod: Json, host: str, now: float, reason: str = "ContainerCreating", message: str = "") -> Json:
+def creating(
+    pod: Json,
+    host: str,
+    now: float,
+    reason: str = "ContainerCreating",
+    message: ContainerMessage = "",
+    *,
+    only: Collection[str] | None = None,
+) -> Json:
     """The status of a pod whose containers cannot be created yet, or not at all.
 
-    `message` may name the image and the container: `{image}`, `{container}`.
+    A `message` that is text may name the image and the container: `{image}`, `{container}`. `only`: the
+    containers that this is about; the others run, unless an initial one of them is stuck.
     """
     stamp = timestamp(now)
+    initial = spec_of(pod).get("initContainers") or ()
+    stuck = [] if only is None else [str(one.get("name")) for one in initial if one.get("name") in only]
+    values = {"PodReadyToStartContainers": "False" if only is None else "True"}
     status: Json = {
         "phase": "Pending",
         "startTime": status_of(pod).get("startTime") or stamp,
         "observedGeneration": pod["metadata"].get("generation", 1),
         "conditions": [
-            *_conditions(pod, {"PodReadyToStartContainers": "False", "Initialized": "True"}, "", stamp),
-            *_unready(pod, stamp),
+            *_conditions(pod, values, "", stamp),
+            *_initialized(pod, stuck, stamp),
+            *_unready(pod, stamp, () if stuck or only is None else only),
         ],
         "containerStatuses": [
-            {
-                "name": one.get("name", ""),
-                "image": one.get("image", ""),
-                "imageID": "",
-                "lastState": {},
-                "ready": False,
-                "started": False,
-                "restartCount": 0,
-                "state": {"waiting": {"reason": reason, **_message_of(message, one)}},
-            }
+            _container(one, pod, {"running": {"startedAt": stamp}}, ready=True)
+            if only is not None and not stuck and one.get("name") not in only
+            else _waiting(one, "PodInitializing" if stuck else reason, "" if stuck else message)
             for one in containers_of(pod)
         ],
     }
+    if stuck:
+        status["initContainerStatuses"] = [
+            _waiting(one, reason, message) if one.get("name") in stuck else _init_status(one, pod, stamp)
+            for one in initial
+        ]
     return {**status, "hostIP": host, "hostIPs": [{"ip": host}]} if host else status
+
+
+def _waiting(container: Json, reason: str, message: ContainerMessage) -> Json:
+    """The status of a container that has not been created."""
+    return {
+        "name": container.get("name", ""),
+        "image": container.get("image", ""),
+        "imageID": "",
+        "lastState": {},
+        "ready": False,
+        "started": False,
+        "restartCount": 0,
+        "state": {"waiting": {"reason": reason, **_message_of(message, container)}},
+    }
+
+
+def _initialized(pod: Json, stuck: Sequence[str], stamp: str) -> list[Json]:
+    if not stuck:
+        return _conditions(pod, {"Initialized": "True"}, "", stamp)
+    message = f"containers with incomplete status: [{' '.join(stuck)}]"
+    return _conditions(pod, {"Initialized": "False"}, "ContainersNotInitialized", stamp, message)
+
+
+def rejected(pod: Json, reason: str, message: str, now: float) -> Json:
+    """The status of a pod that its node does not admit."""
+    return {
+        "phase": "Failed",
+        "reason": reason,
+        "message": f"Pod was rejected: {message}",
+        "startTime": timestamp(now),
+        "observedGeneration": pod["metadata"].get("generation", 1),
+    }
 
 
 def about_container(text: str, container: Json, pod: Json) -> str:
@@ -79,21 +137,24 @@ def about_container(text: str, container: Json, pod: Json) -> str:
     return text.replace("{image}", image).replace("{container}", name).replace("{volumes}", volumes)
 
 
-def _message_of(message: str, container: Json) -> Json:
+def _message_of(message: ContainerMessage, container: Json) -> Json:
+    if not isinstance(message, str):
+        return {"message": message(container)}
     return {"message": about_container(message, container, {})} if message else {}
 
 
-def made_ready(pod: Json, now: float) -> Json:
-    """The status of a running pod that is ready from now on."""
+def made_ready(pod: Json, now: float, unready: Collection[str] = ()) -> Json:
+    """The status of a running pod that is ready from now on, but for containers whose probes fail."""
     stamp = timestamp(now)
     running = {"running": {"startedAt": stamp}}
     return {
         "conditions": [
             *_conditions(pod, dict.fromkeys(_STARTED[:2], "True"), "", stamp),
-            *_ready(pod, stamp),
+            *(_unready(pod, stamp, unready) if unready else _ready(pod, stamp)),
         ],
         "containerStatuses": [
-            {**_container(one, pod, running, ready=True), **_kept(one, pod)} for one in containers_of(pod)
+            {**_container(one, pod, running, ready=one.get("name") not in unready), **_kept(one, pod)}
+            for one in containers_of(pod)
         ],
     }
 
@@ -126,16 +187,20 @@ def crashed(pod: Json, now: float, exit_code: int, wait: float) -> Json:
     return {"conditions": _unready(pod, stamp), "containerStatuses": statuses}
 
 
-def restarted(pod: Json, now: float, exit_code: int, *, ready: bool) -> Json:
+def restarted(pod: Json, now: float, exit_code: int, *, ready: bool, unready: Collection[str] = ()) -> Json:
     """The status of a pod whose containers have ended and run again."""
     stamp = timestamp(now)
     running = {"running": {"startedAt": stamp}}
     last = {"terminated": _terminated(pod, exit_code, stamp)}
     statuses = [
-        {**_container(one, pod, running, ready=ready, restarts=1), "lastState": _last(one, pod) or last}
+        {
+            **_container(one, pod, running, ready=ready and one.get("name") not in unready, restarts=1),
+            "lastState": _last(one, pod) or last,
+        }
         for one in containers_of(pod)
     ]
-    conditions = _ready(pod, stamp) if ready else _unready(pod, stamp)
+    is_ready = ready and not unready
+    conditions = _ready(pod, stamp) if is_ready else _unready(pod, stamp, unready if ready else ())
     return {"conditions": conditions, "containerStatuses": statuses}
 
 
@@ -172,10 +237,17 @@ def statuses_of(pod: Json) -> Iterable[Json]:
 def _conditions(pod: Json, values: dict[str, str], reason: str, stamp: str, message: str = "") -> list[Json]:
     """Conditions with such values; what an earlier one said more than the new one does is taken back."""
     found: list[Json] = []
+    generation = pod["metadata"].get("generation", 1)
     for kind, value in values.items():
         old = condition_of(pod, kind) or {}
         since = old.get("lastTransitionTime", stamp) if old.get("status") == value else stamp
-        one: Json = {"type": kind, "status": value, "lastProbeTime": None, "lastTransitionTime": since}
+        one: Json = {
+            "type": kind,
+            "status": value,
+            "observedGeneration": generation,
+            "lastProbeTime": None,
+            "lastTransitionTime": since,
+        }
         for field, text in (("reason", reason), ("message", message)):
             if text or field in old:
                 one[field] = text or None
@@ -207,8 +279,11 @@ def _ready(pod: Json, stamp: str) -> list[Json]:
     return [*containers, *_conditions(pod, {"Ready": "False"}, "ReadinessGatesNotReady", stamp, unmet)]
 
 
-def _unready(pod: Json, stamp: str) -> list[Json]:
-    names = " ".join(str(one.get("name")) for one in containers_of(pod))
+def _unready(pod: Json, stamp: str, only: Collection[str] = ()) -> list[Json]:
+    """The conditions of a pod of which some containers are not ready, by default all."""
+    names = " ".join(
+        str(one.get("name")) for one in containers_of(pod) if not only or one.get("name") in only
+    )
     message = f"containers with unready status: [{names}]"
     return _conditions(pod, dict.fromkeys(_READINESS, "False"), "ContainersNotReady", stamp, message)
 
@@ -252,21 +327,27 @@ def _observed_container(container: Json, pod: Json, stamp: str) -> Json:
         running, ready = {"running": {"startedAt": stamp}}, bool(before.get("ready"))
         status = _container(container, pod, running, ready=ready, restarts=1)
         status["lastState"] = {"terminated": _terminated(pod, 0, stamp)}
-    resources = container.get("resources") or {}
-    if not resources:
-        return status
-    requests = {"allocatedResources": resources["requests"]} if resources.get("requests") else {}
-    return {**status, **requests, "resources": resources}
+    return {**status, **_resources_of(container)}
 
 
 _RESOURCES: Final = ("allocatedResources", "resources")
 
 
+def _resources_of(container: Json) -> Json:
+    """The resources of a running container; a server that finds none refuses to resize it."""
+    resources = container.get("resources") or {}
+    found: Json = {
+        "resources": {part: resources[part] for part in ("limits", "requests") if part in resources}
+    }
+    return {**found, "allocatedResources": resources["requests"]} if resources.get("requests") else found
+
+
 def _container(container: Json, pod: Json, state: Json, *, ready: bool, restarts: int = 0) -> Json:
     name, image = container.get("name", ""), container.get("image", "")
     before = _status_of(container, pod)
+    kept: Json = {field: before[field] for field in _RESOURCES if field in before}
     return {
-        **{field: before[field] for field in _RESOURCES if field in before},
+        **(kept or _resources_of(container)),
         "name": name,
         "image": image,
         "imageID": f"pretend://{image}",

@@ -17,6 +17,8 @@ from stowplan.api.meta import LabelSelector
 from stowplan.api.requests import Json
 from stowplan.gocompat.jsontext import TextError
 from stowplan.gocompat.yamltext import load_yaml
+from stowplan.localcluster.kubelets.images import PullMode
+from stowplan.localcluster.kubelets.probes import KINDS as PROBE_KINDS
 from stowplan.localcluster.objects.fields import annotations_of, labels_of, namespace_of
 from stowplan.localcluster.objects.usage import CPU_USAGE, MEMORY_USAGE, usage_problem
 
@@ -25,6 +27,7 @@ FAIL: Final = f"{PREFIX}fail"
 """The annotation that makes a node fail."""
 
 HEARTBEAT: Final = f"{PREFIX}heartbeat-seconds"
+IMAGE_PULL: Final = f"{PREFIX}image-pull"
 SILENT: Final = "Silent"
 """The failure of a node that does not report any more."""
 
@@ -157,6 +160,19 @@ def _start_failure_of(value: str | float) -> StartFailure | None:
     return found._replace(message=found.message and own, note=own)
 
 
+def _pull_mode_of(value: str | float) -> PullMode:
+    try:
+        return PullMode(str(value))
+    except ValueError:
+        raise PretendError(f"expected one of {', '.join(PullMode)}, got {value!r}") from None
+
+
+def _probe_passes(value: str | float) -> bool:
+    if value not in ("pass", "fail"):
+        raise PretendError(f"expected pass or fail, got {value!r}")
+    return value == "pass"
+
+
 def _outcome_code(value: str | float) -> int:
     codes = {"Succeeded": 0, "Failed": 1}
     if value not in codes:
@@ -175,7 +191,8 @@ class PodBehaviour:
     pod's termination. `run` is the run time of its containers before they end by themselves; `ends` tells if
     that was requested: if not, a pod whose containers are always restarted runs for ever. A run ends with
     `exit_code`, or at random with 0 if there is a `failure_probability`. With a `start_failure` no container
-    ever starts.
+    ever starts. `image_pull` is the result of image pulls, `readiness`, `liveness` and `startup` those of
+    probes; None is not pretended.
     """
 
     start: PretendSpan
@@ -186,6 +203,16 @@ class PodBehaviour:
     exit_code: int | None = None
     failure_probability: float | None = None
     start_failure: StartFailure | None = None
+    image_pull: PullMode | None = None
+    readiness: bool | None = None
+    liveness: bool | None = None
+    startup: bool | None = None
+
+    @property
+    def probes(self) -> dict[str, bool]:
+        """Kinds of probes whose result is pretended."""
+        found = {kind: getattr(self, kind) for kind in PROBE_KINDS}
+        return {kind: passes for kind, passes in found.items() if passes is not None}
 
     def draw_exit_code(self, rng: Random) -> int:
         """How a run ends."""
@@ -205,6 +232,10 @@ _POD_FIELDS: Final[Mapping[str, _Read]] = {
     "exit-code": ("exit_code", _exit_code_of),
     "failure-probability": ("failure_probability", _probability_of),
     "start-failure": ("start_failure", _start_failure_of),
+    "image-pull": ("image_pull", _pull_mode_of),
+    "readiness-probe": ("readiness", _probe_passes),
+    "liveness-probe": ("liveness", _probe_passes),
+    "startup-probe": ("startup", _probe_passes),
 }
 """Annotations of pods by what follows the prefix: the field they set, and how they are read."""
 
@@ -213,7 +244,7 @@ _OF_OTHERS: Final = (CPU_USAGE, MEMORY_USAGE)
 """Annotations of pods that are not about what their kubelet does."""
 
 POD_ANNOTATIONS: Final = (*(f"{PREFIX}{name}" for name in _POD_FIELDS), *_OF_OTHERS)
-NODE_ANNOTATIONS: Final = (FAIL, HEARTBEAT)
+NODE_ANNOTATIONS: Final = (FAIL, HEARTBEAT, IMAGE_PULL)
 
 
 def _with_fields(behaviour: PodBehaviour, fields: Mapping[str, Any]) -> PodBehaviour:
@@ -268,11 +299,15 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeBehaviour:
-    """Behaviour of a node. `failure` is its current failure, "" for none; None if no annotation sets it."""
+    """Behaviour of a node. `failure` is its current failure, "" for none; None if no annotation sets it.
+
+    `image_pull` is the result of its image pulls.
+    """
 
     heartbeat: float = 10.0
     windows: tuple[Window, ...] = ()
     failure: str | None = None
+    image_pull: PullMode | None = None
 
     def failure_at(self, age: float) -> str:
         """How the node fails at a time after it came."""
@@ -338,6 +373,11 @@ def node_behaviour(
             behaviour = replace(behaviour, heartbeat=span_of(annotations[HEARTBEAT]).low or heartbeat)
     except PretendError as error:
         problems.append(PretendProblem(HEARTBEAT, str(error)))
+    try:
+        if IMAGE_PULL in annotations:
+            behaviour = replace(behaviour, image_pull=_pull_mode_of(annotations[IMAGE_PULL]))
+    except PretendError as error:
+        problems.append(PretendProblem(IMAGE_PULL, str(error)))
     return behaviour, problems
 
 
@@ -394,6 +434,10 @@ class _PodRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     exit_code: int | None = None
     failure_probability: float | None = None
     start_failure: str | None = None
+    image_pull: str | None = None
+    readiness_probe: str | None = None
+    liveness_probe: str | None = None
+    startup_probe: str | None = None
 
 
 class _Window(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -407,6 +451,7 @@ class _NodeRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
     selector: LabelSelector = LabelSelector()
     heartbeat_seconds: float | None = None
     failures: tuple[_Window, ...] | None = None
+    image_pull: str | None = None
 
 
 class _Backoff(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -488,6 +533,8 @@ def _node_rule(rule: _NodeRule) -> PretendRule:
         fields["heartbeat"] = rule.heartbeat_seconds
     if rule.failures is not None:
         fields["windows"] = tuple(_window(number, one) for number, one in enumerate(rule.failures))
+    if rule.image_pull is not None:
+        fields["image_pull"] = _read("imagePull", _pull_mode_of, rule.image_pull)
     return PretendRule(_selector(rule.selector), frozenset(), fields)
 
 
