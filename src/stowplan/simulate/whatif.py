@@ -195,7 +195,7 @@ def report_of(found: WhatIf, title: str) -> Report:
     """The answer: a sentence, who moves, who waits, before and after."""
     outcome, document = found.drained.outcome, found.document()
     moved, pending = len(found.moved), len(outcome.pending)
-    summary = f"{moved:,} pods move, {pending:,} stay pending"
+    summary = f"{'1 pod moves' if moved == 1 else f'{moved:,} pods move'}, {pending:,} stay pending"
     if document["placed"]:
         summary += f", {len(document['placed']):,} new ones get a node"
     if outcome.lost:
@@ -205,7 +205,8 @@ def report_of(found: WhatIf, title: str) -> Report:
     if outcome.refused:
         summary += f", {sum(one.pods for one in outcome.refused):,} are not created by the API server"
     if found.now_placed:
-        summary += f", {len(found.now_placed):,} that waited get a node"
+        count = len(found.now_placed)
+        summary += f", {count:,} that waited {'gets' if count == 1 else 'get'} a node"
     parts: list[Part] = [_figures(found), _comparison(found.before, found.after)]
     if found.steps:
         parts.append(_steps(found.steps))

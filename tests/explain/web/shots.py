@@ -27,6 +27,8 @@ VIEWS: Final = {
     "decisions": "decisions",
     "node": "cluster~node/gpu-0",
     "pod-pending": "pending~pod/shop/infer",
+    "try": "try?drain=general-3",
+    "try-pod": "try?pod=shop%2Finfer",
     "pod-map": "cluster?pod=shop%2Finfer~pod/shop/infer",
 }
 PATIENCE: Final = 60_000
@@ -87,6 +89,11 @@ def _settled(page: Page, name: str) -> None:
     expect(page.locator("main")).not_to_contain_text("Loading", timeout=PATIENCE)
     if name.startswith(("node", "pod-")):
         expect(page.locator("aside h1")).to_be_visible(timeout=PATIENCE)
+    if name == "try":
+        expect(page.locator(".answer .headline")).to_be_visible(timeout=PATIENCE)
+    if name == "try-pod":
+        page.locator(".try-form .primary").click()
+        expect(page.locator(".answer .headline")).to_be_visible(timeout=PATIENCE)
     if name == "cluster":
         expect(page.locator(".attention")).not_to_contain_text("finding out", timeout=PATIENCE)
         expect(page.locator(".attention .card").first).to_be_visible(timeout=PATIENCE)

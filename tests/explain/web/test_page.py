@@ -7,7 +7,6 @@ import base64
 import json
 import re
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -15,56 +14,14 @@ from time import sleep
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, Route, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect
 
 from explain.samples import HOSTILE as HOSTILE_NAME
 from explain.samples import everything
+from explain.web.browsing import SCREENSHOTS, kubectl, shot
 from localcluster.up.clusters import Up, up
 from stowplan.explain.document.past import AttentionDocument, MomentDocument, TrendColumns
 from stowplan.explain.report import page as report_page
-from waiting import PATIENCE
-
-expect.set_options(timeout=PATIENCE * 1000)
-
-SCREENSHOTS = Path(__file__).parents[3] / "build" / "screenshots"
-HOSTILE = "<img src=x onerror=alert(1)>"
-
-BUSY = f"""
-apiVersion: apps/v1
-kind: Deployment
-metadata: {{name: web, namespace: default}}
-spec:
-  replicas: 6
-  selector: {{matchLabels: {{app: web}}}}
-  template:
-    metadata: {{labels: {{app: web}}, annotations: {{note: "{HOSTILE}"}}}}
-    spec:
-      containers: [{{name: main, image: app, resources: {{requests: {{cpu: "2", memory: 2Gi}}}}}}]
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {{name: cache, namespace: default}}
-spec:
-  replicas: 5
-  selector: {{matchLabels: {{app: cache}}}}
-  template:
-    metadata: {{labels: {{app: cache}}}}
-    spec:
-      affinity:
-        podAntiAffinity:
-          requiredDuringSchedulingIgnoredDuringExecution:
-          - topologyKey: kubernetes.io/hostname
-            labelSelector: {{matchLabels: {{app: cache}}}}
-      containers: [{{name: main, image: app, resources: {{requests: {{cpu: 100m}}}}}}]
----
-apiVersion: v1
-kind: Pod
-metadata: {{name: gated, namespace: default}}
-spec:
-  schedulingGates: [{{name: example.com/quota}}]
-  containers: [{{name: main, image: app}}]
-"""
-
 
 LATER = """
 apiVersion: v1
@@ -89,66 +46,6 @@ spec:
   priorityClassName: urgent
   containers: [{name: main, image: app, resources: {requests: {cpu: "6"}}}]
 """
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    folder = tmp_path_factory.mktemp("page")
-    manifest = folder / "busy.yaml"
-    manifest.write_text(BUSY)
-    with up(folder, "--load", str(manifest), "--nodes", "3") as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
-        yield started
-        started.close()
-
-
-@pytest.fixture(scope="module")
-def page(cluster: Up, browser: Browser) -> Iterator[Page]:
-    """The page, signed in by the printed address, with every error of the console collected."""
-    said = [cluster.line() for _ in range(2)]
-    [address] = re.findall(r"http://127\.0\.0\.1:\d+/stowplan/\?token=\S+", "".join(said))
-    context = browser.new_context(viewport={"width": 1440, "height": 900})
-    opened = context.new_page()
-    problems: list[str] = []
-
-    def console(message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning") and "Failed to load resource" not in message.text:
-            problems.append(message.text)
-
-    opened.on("console", console)
-    opened.on("pageerror", lambda error: problems.append(str(error)))
-    requests: set[str] = set()
-    opened.on("request", lambda request: requests.add(request.url.split("/")[2]))
-    opened.goto(address)
-    expect(opened.locator("#status")).to_contain_text("waiting", timeout=20_000)
-    yield opened
-    assert problems == []
-    assert requests == {opened.url.split("/")[2]}, "nothing is asked of anybody else"
-    context.close()
-
-
-@pytest.fixture
-def go(page: Page) -> Callable[[str], None]:
-    def there(place: str) -> None:
-        page.goto(f"{page.url.split('#')[0]}#/{place}")
-
-    return there
-
-
-def kubectl(cluster: Up, *words: str, stdin: str = "") -> None:
-    command = ["kubectl", "--kubeconfig", str(cluster.kubeconfig), *words]
-    subprocess.run(command, input=stdin, text=True, check=True, capture_output=True, timeout=60)
-
-
-def shot(page: Page, name: str) -> None:
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=SCREENSHOTS / f"{name}.png")
 
 
 def test_the_cluster_is_shown_as_tiles_and_as_numbers(page: Page, go: Callable[[str], None]) -> None:

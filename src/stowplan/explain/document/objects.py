@@ -31,6 +31,8 @@ class ObjectDocument(Part, frozen=True, kw_only=True, tag_field="document", tag=
     name: str
     yaml: str
     """The whole object, without managed fields."""
+    manifest: str = ""
+    """Of a pod: a manifest that makes another one like it, to be edited."""
     requests: dict[str, str] = msgspec.field(default_factory=dict)
     """Of a pod: what its containers request of each resource, in all."""
     owner: str = ""

@@ -26,7 +26,7 @@ export class Tiles {
     new ResizeObserver(() => this.draw()).observe(canvas);
   }
 
-  // groups: [{ name, nodes: [index…], bare: no count after the name }]; paint(index) → { fill: 0…1, colour, hatched, crossed, absent }
+  // groups: [{ name, nodes: [index…], bare: no count after the name }]; paint(index) → { fill: 0…1, colour, hatched, crossed, absent, marked }
   set(groups, paint) {
     this.groups = groups;
     this.paint = paint;
@@ -155,6 +155,11 @@ export class Tiles {
       context.moveTo(x + inner - 1, y + 1);
       context.lineTo(x + 1, y + inner - 1);
       context.stroke();
+    }
+    if (look.marked) {
+      context.strokeStyle = colours.accent;
+      context.lineWidth = inner > 12 ? 2 : 1;
+      context.strokeRect(x + 0.5, y + 0.5, inner - 1, inner - 1);
     }
     if (inner > 70) this.write(x, y, inner, look);
     if (index === this.selected) {

@@ -14,6 +14,9 @@ const detailOf = (hash) => hash.slice(1).split("~")[1] ?? "";
 export const withDetail = (hash, kind, name) => `#${viewOf(hash)}~${kind}/${encodeURI(name)}`;
 export const withoutDetail = (hash) => `#${viewOf(hash)}`;
 
+// The same view with nothing but these choices.
+export const withOnly = (hash, choices) => withChoices(`#${viewOf(hash).split("?")[0]}`, choices);
+
 // The same address with other choices; an empty one is left out.
 export function withChoices(hash, choices) {
   const [path, before = ""] = viewOf(hash).split("?");

@@ -7,9 +7,10 @@ const SILENCE = 5000;
 const KEPT = 60;
 
 export class ApiError extends Error {
-  constructor(code, message) {
+  constructor(code, message, field = "") {
     super(message);
     this.code = code;
+    this.field = field; // the field of a question that is wrong
   }
 }
 
@@ -39,6 +40,30 @@ export async function get(path) {
   kept.set(path, document);
   if (kept.size > KEPT) kept.delete(kept.keys().next().value);
   return structuredClone(document);
+}
+
+// The answer to a question that is tried on a copy of the cluster. Aborting the signal ends the work.
+export async function ask(question, body, signal) {
+  if (lost) throw new ApiError(0, "The server cannot be reached.");
+  let response;
+  try {
+    response = await fetch(`${PREFIX}/${question}`, {
+      method: "POST",
+      headers: { Accept: "application/json", "Content-Type": "application/json" },
+      body: JSON.stringify(body),
+      signal,
+    });
+  } catch (error) {
+    throw new ApiError(0, error.name === "AbortError" ? "Ended." : "The server cannot be reached.");
+  }
+  const found = await response.json().catch(() => ({}));
+  if (response.ok) return found;
+  const [cause] = found.details?.causes ?? [];
+  throw new ApiError(
+    response.status,
+    cause?.message || found.message || response.statusText,
+    cause?.field ?? "",
+  );
 }
 
 export const podPath = (key) => `/pods/${key.split("/").map(encodeURIComponent).join("/")}`;

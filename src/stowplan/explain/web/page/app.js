@@ -1,6 +1,6 @@
 // The frame: views by address, details beside them, the line on top, and what happens when the server is not heard.
 
-import { parse, withChoices, withDetail, withoutDetail } from "./address.js";
+import { parse, withChoices, withDetail, withOnly, withoutDetail } from "./address.js";
 import { ApiError, Stream } from "./api.js";
 import { cluster } from "./cluster.js";
 import { decisions } from "./decisions.js";
@@ -13,9 +13,10 @@ import { pod } from "./pod.js";
 import { queue } from "./queue.js";
 import { search } from "./search.js";
 import { sharing } from "./share.js";
+import { tryIt } from "./try.js";
 import { workload } from "./workload.js";
 
-const PLACES = { cluster, pending, groups, queue, decisions };
+const PLACES = { cluster, pending, groups, queue, decisions, try: tryIt };
 const WORKLOADS = ["deployment", "replicaset", "statefulset", "daemonset", "job", "cronjob"];
 const DETAILS = {
   pod,
@@ -30,6 +31,7 @@ const TITLES = {
   groups: "Groups",
   queue: "Queue",
   decisions: "Decisions",
+  try: "Try it",
 };
 
 const EVERY = 10000; // milliseconds between two drawings of a workload
@@ -77,6 +79,13 @@ function choose(choices) {
   current = keyOf(name, query);
 }
 
+// Keep all choices of a view in the address, in place of the ones before.
+function keep(choices) {
+  history.replaceState(null, "", withOnly(location.hash, choices));
+  const { name, query } = wanted();
+  current = keyOf(name, query);
+}
+
 const keyOf = (name, query) => `${name}?${query}`;
 
 async function go() {
@@ -102,7 +111,7 @@ function view(name, query) {
   const words = setTimeout(() => {
     if (!inner.hasChildNodes()) show(inner, el("p", { class: "quiet" }, "Loading…"));
   }, 300);
-  shown(inner, () => PLACES[name](inner, { stream, open, choose, query }), {
+  shown(inner, () => PLACES[name](inner, { stream, open, choose, keep, query }), {
     // Without the server the last picture stays.
     unreachable: () => before.length > 0 && place.contains(inner) && show(place, before),
   }).then((left) => {

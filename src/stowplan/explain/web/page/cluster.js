@@ -224,7 +224,7 @@ function apply(nodes, change) {
 
 // The label that splits the cluster best: whose values differ most in how full their nodes are. The first of the
 // usual ones (zone, region) if no other explains clearly more.
-function bestKey(nodes) {
+export function bestKey(nodes) {
   const fills = nodes.names.map((_, index) => share(nodes, MOST_USED, index));
   const [first = "", ...others] = nodes.keys;
   const explained = (key) => (key ? shareExplained(fills, nodes.labels[key]) : 0);
@@ -250,7 +250,7 @@ function shareExplained(fills, { values, index }) {
   return 1 - rest / degrees / (total / (fills.length - 1));
 }
 
-function groupsOf(nodes, key) {
+export function groupsOf(nodes, key) {
   const all = nodes.names.map((_, index) => index);
   const column = nodes.labels[key];
   if (!column) return [{ name: "all nodes", nodes: all }];

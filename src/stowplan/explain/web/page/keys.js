@@ -4,7 +4,7 @@ import { el, table } from "./dom.js";
 
 const KEYS = [
   ["/", "search pods, workloads, groups, nodes, labels, causes"],
-  ["1 to 5", "Cluster, Pending, Groups, Queue, Decisions"],
+  ["1 to 6", "Cluster, Pending, Groups, Queue, Decisions, Try it"],
   ["j k", "next and previous line"],
   ["Enter", "open what is selected"],
   ["arrows", "move between tiles and search results"],
@@ -39,7 +39,7 @@ export function keyboard({ places, lines, search, close }) {
   }
 
   document.addEventListener("keydown", (event) => {
-    const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement;
+    const typing = event.target.matches?.("input, select, textarea") ?? false;
     if (typing || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]"))
       return;
     if (event.key === "/") {

@@ -16,6 +16,22 @@ export async function node(place, { name, open, close }) {
       el("button", { onclick: close, "aria-label": "Close" }, "Close"),
     ),
     el("p", {}, found.headline),
+    el(
+      "p",
+      { class: "tries" },
+      "What if: ",
+      [
+        ["drain", "it were drained"],
+        found.headline.includes("cordoned")
+          ? ["uncordon", "it were uncordoned"]
+          : ["cordon", "it were cordoned"],
+        ["remove", "it were gone"],
+        ["copy", "there were one more like it"],
+      ].map(([change, words]) => [
+        el("a", { href: `#/try?${change}=${encodeURIComponent(found.name)}` }, words),
+        " ",
+      ]),
+    ),
     found.taints.length > 0 &&
       el(
         "p",

@@ -20,6 +20,8 @@ export async function pod(place, { name, open, close }) {
       "div",
       { class: "bar-row" },
       el("h1", { class: "grow" }, found.pod),
+      found.state === "pending" &&
+        el("a", { class: "button", href: `#/try?pod=${encodeURIComponent(found.pod)}` }, "Edit and try"),
       el("button", { onclick: close, "aria-label": "Close" }, "Close"),
     ),
     el("p", { class: "headline" }, found.headline),
