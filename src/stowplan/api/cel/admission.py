@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from stowplan.api.cel import types
-from stowplan.api.cel.checker import Environment, MadeType
+from stowplan.api.cel.checker import Environment, FieldTypes, MadeType
 from stowplan.api.cel.compiler import Expression, compile_expression
 from stowplan.api.cel.cost import CostRelease
 from stowplan.api.cel.declarations import ESCAPE_KEY, functions
@@ -155,14 +155,14 @@ class ExpressionCompiler:
         *,
         composed: bool = False,
         overrides: Mapping[str, Type] | None = None,
-        fields: Mapping[str, Mapping[str, Type]] | None = None,
+        fields: Mapping[str, FieldTypes] | None = None,
         release: CostRelease = _COSTS,
     ) -> None:
         self.variables: dict[str, AdmissionExpression] = {}
         self._types: dict[str, Type] = {}
         self._composed = composed
         self._overrides = overrides or {}
-        self._fields = {**FIELDS, **(fields or {}), _VARIABLES.name: self._types}
+        self._fields: Mapping[str, FieldTypes] = {**FIELDS, **(fields or {}), _VARIABLES.name: self._types}
         self._release = release
 
     def declare(self, name: str, text: str, declared: Declared) -> AdmissionExpression:

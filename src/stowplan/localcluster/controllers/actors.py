@@ -75,7 +75,7 @@ ACTORS: Final[Mapping[Resource, str]] = {
     catalogue.CUSTOM_RESOURCE_DEFINITIONS: "the API server",
     catalogue.MUTATING_ADMISSION_POLICIES: "admission",
     catalogue.MUTATING_ADMISSION_POLICY_BINDINGS: "admission",
-    catalogue.VALIDATING_ADMISSION_POLICIES: "admission",
+    catalogue.VALIDATING_ADMISSION_POLICIES: "admission, policy status controller",
     catalogue.VALIDATING_ADMISSION_POLICY_BINDINGS: "admission",
 }
 STORED_ONLY: Final = frozenset(

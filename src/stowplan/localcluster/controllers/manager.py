@@ -52,6 +52,7 @@ from stowplan.localcluster.controllers.storage.volumeprotection import (
     ClaimProtectionController,
     VolumeProtectionController,
 )
+from stowplan.localcluster.controllers.validatingpolicystatus import ValidatingPolicyStatusController
 from stowplan.localcluster.controllers.workloads.cronjob import CronJobController
 from stowplan.localcluster.controllers.workloads.daemonset import DaemonSetController
 from stowplan.localcluster.controllers.workloads.deployment import DeploymentController
@@ -126,6 +127,7 @@ def all_controllers(
         RootCAPublisher(context, settings.accounts),
         TokensController(context, settings.accounts),
         ClusterRoleAggregationController(context),
+        ValidatingPolicyStatusController(context),
     ]
 
 

@@ -75,7 +75,7 @@ def identifiers(name: str) -> tuple[str, ...]:
     return (re.sub(r"__|[-./]", lambda found: _ESCAPES[found[0]], name),)
 
 
-class _Shape:
+class DeclaredTypes:
     """The types of a schema for CEL, and its values as CEL has them."""
 
     def __init__(self) -> None:
@@ -188,7 +188,7 @@ def compiled_rules(schema: StructuralSchema, *, is_root: bool = False) -> CelRul
 
 def _compile(schema: StructuralSchema, *, is_root: bool) -> CelRules:
     found = CelRules([], [])
-    shape = _Shape()
+    shape = DeclaredTypes()
     declared = shape.declare(schema, "selfType", is_object=is_root)
     for raw in schema.rules:
         if declared is None:
@@ -201,7 +201,7 @@ def _compile(schema: StructuralSchema, *, is_root: bool) -> CelRules:
     return found
 
 
-def _rule(raw: Json, declared: Type, shape: _Shape) -> CelRule:
+def _rule(raw: Json, declared: Type, shape: DeclaredTypes) -> CelRule:
     old = types.optional_of(declared) if raw.get("optionalOldSelf") else declared
     environment = Environment(functions(), {"self": declared, "oldSelf": old}, shape.fields)
     expression = compile_expression(raw.get("rule") or "", environment, CostRelease())
