@@ -26,9 +26,13 @@ class SchedulingEnvironment:
 
     def __init__(self, nodes=20, pods=100):
         self.nodes, self.pods = nodes, pods
+        self._rng = Random()
 
     def reset(self, *, seed=None, options=None):
-        rng = Random(seed)
+        """Begin an episode. Without a seed it is the next one of the last seed."""
+        if seed is not None:
+            self._rng = Random(seed)
+        rng = self._rng
         shapes = [(8, 32), (16, 64), (32, 64)]
         made = []
         for i in range(self.nodes):

@@ -26,9 +26,12 @@ class Gang(Plugin):
         gang = pod.labels.get(GANG)
         if gang is None:
             return None
+        gang = (pod.namespace, gang)
         scheduler = self.handle.scheduler
-        waiting = [other for other in scheduler.waiting if other.pod.labels.get(GANG) == gang]
-        if len(waiting) + 1 >= int(pod.labels[SIZE]):
+        # Members with a node: this one, those that wait here, and those that were bound before a restart.
+        placed = [other for other in self.handle.table.pods.values() if gang_of(other) == gang]
+        waiting = [other for other in scheduler.waiting if gang_of(other.pod) == gang]
+        if len({pod.uid, *(other.uid for other in placed)}) >= int(pod.labels.get(SIZE, 1)):
             self.members.pop(gang, None)
             for other in waiting:
                 other.allow(self.name)
@@ -39,9 +42,18 @@ class Gang(Plugin):
         self.members[gang] = {pod.key, *(key for key, member in known.items() if member)}
         return Wait(TIMEOUT)
 
+    def drop_stale(self):
+        """Forget gangs whose pods are gone. A scheduler calls this now and then."""
+        pod = self.handle.scheduler.pod
+        self.members = {gang: keys for gang, keys in self.members.items() if any(map(pod, keys))}
+
     def events(self):
         """No event helps: members that timed out are activated by the next one."""
         return []
+
+
+def gang_of(pod):
+    return pod.namespace, pod.labels.get(GANG)
 
 
 def main():

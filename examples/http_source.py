@@ -26,7 +26,10 @@ class HttpSourceArgs(msgspec.Struct, forbid_unknown_fields=True, rename="camel")
 
 
 class Source:
-    """The figures of an HTTP service, fetched in a thread: `{"node-0": 17, …}`, 0 to 100."""
+    """The figures of an HTTP service: `{"node-0": 17, …}`, 0 to 100.
+
+    They are fetched when the source is made, so that the first pod finds some, and then in a thread.
+    """
 
     def __init__(self, args):
         self._args = args
@@ -35,7 +38,10 @@ class Source:
         self.failures = 0
 
     def start(self):
-        arguments = (weakref.ref(self), self._args.refresh_seconds)
+        self.fetch()
+        over = threading.Event()
+        weakref.finalize(self, over.set)
+        arguments = (weakref.ref(self), self._args.refresh_seconds, over)
         threading.Thread(target=refresh, args=arguments, name="http-source", daemon=True).start()
 
     def figures(self):
@@ -53,17 +59,14 @@ class Source:
         self._figures, self._fetched = figures, time.monotonic()
 
 
-def refresh(reference, seconds):
+def refresh(reference, seconds, over):
     """Fetch until the plugin is gone: a reload of the configuration makes a new one."""
-    while (source := reference()) is not None:
+    while not over.wait(seconds) and (source := reference()) is not None:
         source.fetch()
         del source
-        time.sleep(seconds)
 
 
-class HttpSource(Plugin):
-    args_type = HttpSourceArgs
-
+class HttpSource(Plugin[HttpSourceArgs]):
     def __init__(self, args, handle):
         super().__init__(args, handle)
         self.source = Source(args)

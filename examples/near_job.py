@@ -23,9 +23,11 @@ class NearJob(Plugin):
         table = self.handle.table
         nodes, zones = Counter(), Counter()
         for other in table.pods.values():
-            if other.row >= 0 and other.namespace == pod.namespace and other.labels.get(JOB) == job:
+            # Pods of a deleted node are known until they are deleted, too.
+            node = table.nodes[other.row] if other.row >= 0 else None
+            if node is not None and other.namespace == pod.namespace and other.labels.get(JOB) == job:
                 nodes[other.row] += 1
-                zones[table.nodes[other.row].metadata.labels.get(ZONE)] += 1
+                zones[node.metadata.labels.get(ZONE)] += 1
         cycle.write_score(self, (nodes, zones))
         return None
 

@@ -102,6 +102,20 @@ def test_the_environment_is_one_of_gymnasium_and_repeats_with_its_seed(
     assert runs[0] == runs[1]
 
 
+def test_episodes_after_a_seed_repeat_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    environment = importlib.import_module("environment")
+
+    def episodes() -> list[Any]:
+        one = environment.SchedulingEnvironment(nodes=3, pods=5)
+        begun = [one.reset(seed=0), one.reset(), one.reset()]
+        return [[column.tolist() for column in observation.values()] for observation, _ in begun]
+
+    first = episodes()
+    assert first == episodes()
+    assert first[0] != first[1] != first[2]
+
+
 def test_a_pod_that_is_sent_to_a_node_that_rejects_it_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
     environment = importlib.import_module("environment")

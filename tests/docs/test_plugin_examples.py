@@ -155,12 +155,11 @@ def test_a_reservation_takes_ten_lines_and_is_given_back_when_the_binding_fails(
     async def story(world: World) -> None:
         world.add_node("n")
         world.wire.answer("POST pods/p/binding", ApiError(403, "Forbidden", "not now"))
-        await world.add_pod("p")
+        await world.add_pod("p", metadata={"labels": {"licence": "yes"}})
         licences: Any = world.scheduler.context.profiles["default-scheduler"].framework.plugins["Licences"]
-        held = licences.holders
-        assert (world.node_of("p"), held) == ("", set())
-        made = await world.add_pod("q")
-        assert (world.node_of("q"), held) == ("n", {made["metadata"]["uid"]})
+        assert (world.node_of("p"), licences.holders()) == ("", set())
+        made = await world.add_pod("q", metadata={"labels": {"licence": "yes"}})
+        assert (world.node_of("q"), licences.holders()) == ("n", {made["metadata"]["uid"]})
 
     live(story, config=load_file(tmp_path / "licences.yaml"), plugins=[licences])
     assert lines_of_code(tmp_path / "licences.py") <= 10

@@ -462,6 +462,57 @@ def test_what_was_compared_in_no_cluster_is_a_warning() -> None:
     assert len(warned) == 1
 
 
+def test_a_plugin_that_needs_a_running_scheduler_is_a_warning() -> None:
+    class Asking(Plugin):
+        def filter_node(self, cycle: Cycle, pod: PodInfo, node: NodeRow) -> Status | None:
+            return unschedulable("busy") if len(self.handle.scheduler.waiting) > 3 else None
+
+    with pytest.warns(UserWarning, match="could not be checked") as warned:
+        check_plugin(Asking, examples=5)
+    assert {str(one.message) for one in warned} == {
+        f"Asking: {what} could not be checked: this needs a running scheduler"
+        for what in ("filter and score", "queueing hints")
+    }
+
+
+class Moody(Plugin):
+    """Gives another score whenever it is asked, and one that is too high."""
+
+    asked = 0
+
+    def score_node(self, cycle: Cycle, pod: PodInfo, node: NodeRow) -> int:
+        Moody.asked += 1
+        return 100 + Moody.asked
+
+
+def test_a_check_is_skipped_by_its_name_with_a_reason() -> None:
+    with pytest.raises(PluginCheckError, match="'deterministic'"):
+        check_plugin(Moody, examples=5)
+    skip = {"deterministic": "scores count calls", "reuse": "they count calls"}
+    with pytest.raises(PluginCheckError) as failed:
+        check_plugin(Moody, examples=5, skip=skip)
+    assert failed.value.check == "score-range"
+    with pytest.warns(UserWarning, match="skipped") as warned:
+        check_plugin(Moody, examples=5, skip={**skip, "score-range": "nobody normalizes them"})
+    assert {str(one.message) for one in warned} == {
+        "Moody: the check deterministic was skipped: scores count calls",
+        "Moody: the check reuse was skipped: they count calls",
+        "Moody: the check score-range was skipped: nobody normalizes them",
+    }
+
+
+@pytest.mark.parametrize(
+    ("skip", "problem"),
+    [
+        ({"determinism": "x"}, "skip: expected one of no-exceptions, valid-answers, .*, got 'determinism'"),
+        ({"reuse": " "}, "skip: expected a reason for 'reuse'"),
+    ],
+)
+def test_only_known_checks_are_skipped(skip: dict[str, str], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        check_plugin(Moody, skip=skip)
+
+
 IN_TREE = ("NodeResourcesFit", "TaintToleration", "NodeAffinity", "NodePorts", "ImageLocality")
 LIKE_UPSTREAM = frozenset(("InterPodAffinity", "PodTopologySpread"))
 """Their hints lose pods where those of kube-scheduler do, which a long search finds."""

@@ -15,6 +15,7 @@ from stowplan.scheduler.framework.events import (
 )
 from stowplan.scheduler.framework.interface import (
     IGNORED,
+    NoSchedulerError,
     Plugin,
     PreFilterResult,
     ScoreRange,
@@ -60,6 +61,16 @@ class NotComparableError(Exception):
     """The plugin, or another one, says that it failed: there is nothing to compare."""
 
 
+class SkippedError(Exception):
+    """A check failed that the caller skips."""
+
+
+def is_bug(failure: PluginError, plugin: str) -> bool:
+    """True if a plugin raised something, but for the lack of a running scheduler."""
+    cause = failure.__cause__
+    return failure.plugin == plugin and cause is not None and not isinstance(cause, NoSchedulerError)
+
+
 @dataclass
 class CheckedPlugin:
     """The plugin under check; its exceptions become findings."""
@@ -80,7 +91,7 @@ class CheckedPlugin:
         except (PluginError, HintError) as failure:
             raise NotComparableError from failure
         except Exception as cause:
-            if self.instance.handle.services is None and str(cause) == "this needs a running scheduler":
+            if isinstance(cause, NoSchedulerError):
                 raise NotComparableError from cause
             problem = f"{what} raised {type(cause).__name__}: {cause}"
             self.fail("no-exceptions", problem, ["raised in:", f"    {self._place(cause)}"])

@@ -7,7 +7,7 @@ lives through random histories in which reused results are compared with results
 """
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final, NoReturn
 
 from hypothesis import HealthCheck, Phase, Verbosity, given, settings
@@ -21,12 +21,13 @@ from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.scheduler.framework.interface import (
     ExtensionPoint,
+    NoSchedulerError,
     points_of,
 )
 from stowplan.scheduler.framework.status import PluginError
 from stowplan.testing.builders import builder_text
 from stowplan.testing.clusters import AnyPlugin, Config
-from stowplan.testing.plugin_answers import PluginCheckError, describe_answer
+from stowplan.testing.plugin_answers import CHECKS, PluginCheckError, describe_answer, is_bug
 from stowplan.testing.plugin_contract import ContractCheck, Coverage
 from stowplan.testing.plugin_scenarios import (
     Nodes,
@@ -45,6 +46,8 @@ from stowplan.testing.reuse_machine import ReuseMachine, indexes
 PHASES: Final = (Phase.generate, Phase.shrink)
 """A counterexample is looked for and then made smaller."""
 
+_NOTHING: Final[Mapping[str, str]] = {}
+
 
 def check_plugin(
     plugin: AnyPlugin,
@@ -56,17 +59,20 @@ def check_plugin(
     pods: Pods = None,
     nodes: Nodes = None,
     objects: Iterable[Given] = (),
+    skip: Mapping[str, str] = _NOTHING,
 ) -> None:
     """Check a plugin as we check our own. Raises PluginCheckError with the smallest counter-example.
 
     `plugin` is a class or a reference such as `module:Class`, `args` its arguments. It runs together with the
     default plugins, or as in `config` (see `cluster`). `pods` and `nodes` are builders to choose from, or
     hypothesis strategies of objects or builders: give those with the labels and annotations the plugin reads.
-    Their names are replaced by unique ones. `objects` are other objects, the same in all clusters: custom
-    resources as manifests. `examples` is the number of clusters, and of histories, to try;
-    they are the same in every run, and others with another `seed`. Answers that could be compared in no
-    cluster, because the plugin failed or needs a running scheduler, cause a warning.
+    Their names are replaced by unique ones. `objects` are other objects, the same in all clusters, custom
+    resources as manifests. `skip` names checks that the plugin is known to fail, each with the reason.
+    `examples` is the number of clusters, and of histories, to try; they are the same in every run, and others
+    with another `seed`. Answers that could be compared in no cluster, because the plugin failed or needs a
+    running scheduler, cause a warning, and so do checks that were skipped.
     """
+    _check_skipped(skip)
     subject = subject_of(plugin, args, config, objects)
     coverage = Coverage()
     some_pods = pod_templates(pods)
@@ -87,7 +93,7 @@ def check_plugin(
     @effort
     @given(scenarios(some_pods, some_nodes, subject.objects))
     def in_clusters(scenario: Scenario) -> None:
-        ContractCheck(subject, scenario, coverage).run()
+        ContractCheck(subject, scenario, coverage, skip).run()
 
     machine = type(
         "PluginHistory",
@@ -97,17 +103,20 @@ def check_plugin(
             "profiles": {"profile": subject.profile},
             "registry": subject.registry,
             "known": subject.known,
+            "skip": skip,
             "pods": some_pods,
             "nodes": some_nodes,
         },
     )
     if seed is not None:
         in_clusters, machine = seeded(seed)(in_clusters), seeded(seed)(machine)
-    _reported(subject, in_clusters)
+    _reported(subject, in_clusters, skip)
+    for name, reason in skip.items():
+        warnings.warn(f"{subject.name}: the check {name} was skipped: {reason}", stacklevel=2)
     for what, why in coverage.never_compared().items():
         warnings.warn(f"{subject.name}: {what} could not be checked: {why}", stacklevel=2)
-    if points_of(subject.cls) & _REUSED:
-        _reported(subject, lambda: run_state_machine_as_test(machine, settings=effort))
+    if points_of(subject.cls) & _REUSED and "reuse" not in skip:
+        _reported(subject, lambda: run_state_machine_as_test(machine, settings=effort), skip)
 
 
 _REUSED = frozenset(
@@ -115,7 +124,15 @@ _REUSED = frozenset(
 )
 
 
-def _reported(subject: "Subject", run: Callable[[], None]) -> None:
+def _check_skipped(skip: Mapping[str, str]) -> None:
+    for name, reason in skip.items():
+        if name not in CHECKS:
+            raise ValueError(f"skip: expected one of {', '.join(CHECKS)}, got {name!r}")
+        if not reason.strip():
+            raise ValueError(f"skip: expected a reason for {name!r}")
+
+
+def _reported(subject: "Subject", run: Callable[[], None], skip: Mapping[str, str]) -> None:
     """Run a property; what it finds is raised without hypothesis' own account of it."""
     found: PluginCheckError
     try:
@@ -125,6 +142,8 @@ def _reported(subject: "Subject", run: Callable[[], None]) -> None:
         found = failure
         found.__notes__ = []
     except Flaky:
+        if "deterministic" in skip:
+            return
         found = PluginCheckError(
             subject.name,
             "deterministic",
@@ -141,6 +160,7 @@ class _HistoryMachine(ReuseMachine):
     """The machine that our own plugins live through, with the plugin in its profile and smaller clusters."""
 
     subject: ClassVar[Subject]
+    skip: ClassVar[Mapping[str, str]]
     asked_profiles = ("profile",)
 
     @initialize(
@@ -171,8 +191,11 @@ class _HistoryMachine(ReuseMachine):
         self.world.put_node(mixed(node, renamed(other, node.name), part))
 
     def failed(self, error: PluginError, pod: Pod) -> dict[str, Any]:
-        if error.plugin == self.subject.name and error.__cause__ is not None:
+        if is_bug(error, self.subject.name) and "no-exceptions" not in self.skip:
             self._report("no-exceptions", error.message, pod, [])
+        if isinstance(error.__cause__, NoSchedulerError):
+            # Which node it was called for first is no difference.
+            return {"error": str(error.__cause__)}
         return super().failed(error, pod)
 
     def differs(self, profile: str, pod: Pod, kept: dict[str, Any], anew: dict[str, Any]) -> NoReturn:

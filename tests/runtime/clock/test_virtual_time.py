@@ -212,3 +212,18 @@ def test_years_pass_like_days() -> None:
         return clock.now() - began
 
     assert run(main, patience=1000) == pytest.approx(20 * (year + 0.1))
+
+
+def test_a_run_inside_a_running_loop_is_the_same_as_outside() -> None:
+    """As in a cell of a notebook."""
+
+    async def story(clock: VirtualClock) -> tuple[float, str]:
+        began = clock.now()
+        await asyncio.sleep(3600)
+        return clock.now() - began, threading.current_thread().name
+
+    async def cell() -> tuple[float, str]:
+        return run(story)
+
+    assert asyncio.run(cell()) == (3600.0, "virtual-time_0")
+    assert run(story) == (3600.0, threading.main_thread().name)

@@ -11,7 +11,9 @@ import selectors
 import threading
 from asyncio import TimerHandle
 from collections.abc import Callable, Coroutine, Mapping
-from contextvars import Context
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context, copy_context
+from functools import partial
 from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack
 
 from stowplan.runtime.clock.watchdog import Turns
@@ -113,8 +115,18 @@ def run(
 ) -> T:
     """Run a coroutine function in virtual time and give back its result.
 
-    It is handed the clock. Tasks still waiting when it returns are cancelled, as `asyncio.run` does.
+    It is handed the clock. Tasks still waiting when it returns are cancelled, as `asyncio.run` does. Inside
+    a running event loop, such as that of a notebook, it runs in a thread, and the loop stands still.
     """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    else:
+        again: Callable[[], T] = partial(run, main, start=start, patience=patience, watchdog=watchdog)
+        with ThreadPoolExecutor(1, "virtual-time") as threads:
+            result: T = threads.submit(copy_context().run, again).result()
+            return result
 
     async def begin() -> T:
         return await main(VirtualClock(asyncio.get_running_loop(), start))

@@ -323,6 +323,10 @@ class ScoreRange(NamedTuple):
     high: int
 
 
+class NoSchedulerError(LookupError):
+    """A plugin used the services of a running scheduler where decisions are only computed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Handle:
     """A plugin's view of its scheduler. `rng` is the only source of randomness a plugin may use.
@@ -374,7 +378,7 @@ class Handle:
     def scheduler(self) -> Services:
         """The services of the running scheduler. Raises LookupError if there is none."""
         if self.services is None:
-            raise LookupError("this needs a running scheduler")
+            raise NoSchedulerError("this needs a running scheduler")
         return self.services
 
 
