@@ -183,9 +183,9 @@ def test_of_very_many_owners_those_that_cost_most_are_kept_and_the_sums_are_righ
     heavy = waiting("heavy", table)
     count = 5 * MOST_OWNERS
     for number in range(count):
-        made.spent(waiting(f"p{number}", table), 0.001)
+        made.spent(waiting(f"p{number}", table), 0.001, 0.0)
         if not number % 10:
-            made.spent(heavy, 0.1)
+            made.spent(heavy, 0.1, 0.0)
     assert len(made) <= 2 * MOST_OWNERS
     [first] = made.most_costly(1)
     assert (first.owner.name, first.attempts) == ("heavy", count // 10)
@@ -199,11 +199,11 @@ def test_no_pod_is_held_back_for_longer_than_the_limit() -> None:
     table = ClusterTable()
     slow = [waiting(f"p{number}", table) for number in range(200)]
     for queued in slow:
-        made.spent(queued, 5.0)
+        made.spent(queued, 5.0, 0.0)
         assert made.hold_back(queued)
     latest = max(queued.held_until for queued in slow) / 1e9
     assert latest == pytest.approx(clock.monotonic() + LONGEST_HOLD)
-    made.spent(slow[0], math.nextafter(1.0, 0.0))
+    made.spent(slow[0], math.nextafter(1.0, 0.0), 0.0)
     assert made.hold_back(slow[0]) == ""
     assert slow[0].held_until == 0
 
@@ -211,6 +211,30 @@ def test_no_pod_is_held_back_for_longer_than_the_limit() -> None:
 def test_with_extenders_nobody_is_held_back() -> None:
     made = CycleCosts(StoppedClock(), Logger(), lambda profile: None, holds=False)
     queued = waiting("p", ClusterTable())
-    made.spent(queued, 30.0)
+    made.spent(queued, 30.0, 0.0)
     assert made.hold_back(queued) == ""
     assert queued.held_until == 0
+
+
+@pytest.mark.parametrize(("used", "is_slow"), [(0.3, False), (1.4, True)])
+def test_an_attempt_is_slow_by_the_time_on_the_cpu_where_a_busy_machine_stretches_it(
+    used: float, is_slow: bool
+) -> None:
+    cpu = [7.0]
+    made = CycleCosts(StoppedClock(), Logger(), lambda profile: None, cpu=lambda: cpu[0])
+    table = ClusterTable()
+    made.spent(waiting("before", table), 0.001, 100.0)
+    queued = waiting("p", table)
+    cpu[0] += used
+    made.spent(queued, 3.0, 103.0)
+    assert queued.cost == pytest.approx(used)
+    assert bool(made.hold_back(queued)) == is_slow
+
+
+def test_what_an_attempt_used_before_it_was_put_aside_counts() -> None:
+    made = CycleCosts(StoppedClock(), Logger(), lambda profile: None, cpu=lambda: 7.0)
+    queued = waiting("p", ClusterTable())
+    made.spent(waiting("before", ClusterTable()), 0.001, 100.0)
+    made.spent(queued, 1.5, 103.0, 4.0)
+    assert queued.cost == 4.0
+    assert made.hold_back(queued)

@@ -84,7 +84,8 @@ class Scheduler:
     """A scheduler of one or more profiles against one API server.
 
     `clock` is the time and `rng` the only source of randomness: with the same of both, the same client and
-    the same events a run repeats itself. `timer` measures durations for metrics (default: the clock).
+    the same events a run repeats itself. `timer` measures durations for metrics (default: the clock), `cpu`
+    the CPU time of the process, which tells slow attempts from a busy machine.
     `events` is the client to write events with, if they shall not share the limits of everything else.
     `may_schedule` is called before every scheduling cycle and before every binding: if it returns False, as
     when another instance may lead by now, pods stay in the queue. `instruments` observe it. `replay_log`
@@ -99,6 +100,7 @@ class Scheduler:
         clock: Clock,
         rng: Random,
         timer: Callable[[], float] | None = None,
+        cpu: Callable[[], float] | None = None,
         extenders: Sequence[Extender] = (),
         logger: Logger | None = None,
         events: Writer | None = None,
@@ -113,6 +115,7 @@ class Scheduler:
         self._real_clock = clock
         self._extenders = extenders
         self._logger = logger = Logger() if logger is None else logger
+        self._cpu = cpu
         self._timer = timer = clock.monotonic if timer is None else timer
         # In a replay everything but requests and watches goes by the time of the turns.
         self._clock = clock = clock if replay_log is None else replay_log.clock
@@ -217,7 +220,7 @@ class Scheduler:
             report_event=recorder.event,
             logger=logger,
             decisions=decisions,
-            costs=CycleCosts(self._clock, logger, metrics.slow_attempt, holds=holds),
+            costs=CycleCosts(self._clock, logger, metrics.slow_attempt, holds=holds, cpu=self._cpu),
             find=self.pod,
             wake=self._wake,
             may_schedule=may_schedule or (lambda: True),

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from stowplan.api.gates.feature_gates import FeatureGates
@@ -436,6 +436,7 @@ class Process:
             report=lambda why: self.logger.error("Recording ended", err=why),
             source="stowplan run",
             timer=perf_counter,
+            cpu=process_time,
             extenders=_extenders(resolved),
             logger=self.logger,
             events=self._events,

@@ -5,7 +5,7 @@ import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from time import perf_counter
+from time import perf_counter, process_time
 
 from msgspec.structs import replace
 
@@ -95,6 +95,7 @@ class ReloadingScheduler:
             report=lambda why: self._report(f"recording ended: {why}"),
             source="stowplan up",
             timer=perf_counter,
+            cpu=process_time,
             extenders=extenders_for(settings.config),
             logger=self._logger,
         )

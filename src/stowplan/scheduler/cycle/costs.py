@@ -37,6 +37,9 @@ SHOWN: Final = 10
 TELL_EVERY: Final = 60.0
 """Seconds between two log lines about slow attempts of one owner."""
 
+SAMPLE_EVERY: Final = 0.25
+"""Seconds between two readings of the CPU time, which takes longer than to schedule a simple pod."""
+
 _FACT: Final = "cycle cost"
 
 
@@ -79,10 +82,19 @@ class CycleCosts:
     `spent` is called once per cycle. Owners beyond `MOST_OWNERS` are summed up in `others`; one that costs
     more than a thousandth of the time stays in the list. Without `holds` no owner is held back: with
     extenders the duration of a cycle is theirs, whichever pod it is for.
+
+    `cpu` reads the CPU time of the process. On a machine that is too busy for the scheduler any attempt may
+    last a second: one counts as slow only if the process used that much since it began, or shortly before.
     """
 
     def __init__(
-        self, clock: Clock, logger: Logger, slow: Callable[[str], None], *, holds: bool = True
+        self,
+        clock: Clock,
+        logger: Logger,
+        slow: Callable[[str], None],
+        *,
+        holds: bool = True,
+        cpu: Callable[[], float] | None = None,
     ) -> None:
         self._clock = clock
         self._holds = holds
@@ -90,14 +102,25 @@ class CycleCosts:
         self._count_slow = slow
         self._owners: dict[CostOwner, OwnerCost] = {}
         self.others = OwnerCost(_OTHERS, "")
+        self._cpu = cpu
+        self._sampled = 0.0
+        self._sampled_at = float("-inf") if cpu is not None else float("inf")
         self._free_at = 0.0
         """When slow attempts will have had no more than their share."""
 
     def __len__(self) -> int:
         return len(self._owners)
 
-    def spent(self, queued: QueuedPod, seconds: float) -> None:
-        """Add the time of a cycle to whose it is."""
+    def spent(self, queued: QueuedPod, seconds: float, now: float, earlier: float = 0.0) -> None:
+        """Add the time of a cycle that ended `now`, by the timer, to whose it is.
+
+        `earlier` are the seconds before it was put aside.
+        """
+        if seconds >= SLOW and self._cpu is not None:
+            seconds = min(seconds, self._cpu() - self._sampled)
+        if now - self._sampled_at >= SAMPLE_EVERY and self._cpu is not None:
+            self._sampled, self._sampled_at = self._cpu(), now
+        seconds += earlier
         queued.cost = seconds
         template = queued.template
         cost = None if template is None else template.facts.get(_FACT)

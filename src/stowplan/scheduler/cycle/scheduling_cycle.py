@@ -358,7 +358,8 @@ class SchedulingCycle:
     def _count_time(self, attempt: _Attempt) -> None:
         """Add the time of the search to the pod's owner, before the pod may go back to the queue."""
         context, queued, budget = self._context, attempt.queued, attempt.budget
-        took = context.timer() - attempt.began
+        now = context.timer()
+        took = now - attempt.began
         worked = took - context.slice.paused + attempt.paused
         if self.searches.aside and queued.uid in self.searches.aside:
             # The attempt is not over: it counts once, with all of its time, when it ends.
@@ -366,7 +367,7 @@ class SchedulingCycle:
         else:
             if self._hooks.search_ended is not None:
                 self._hooks.search_ended(took + budget.worked)
-            context.costs.spent(queued, worked + budget.worked)
+            context.costs.spent(queued, worked, now, budget.worked)
 
     # Filter and Score
 

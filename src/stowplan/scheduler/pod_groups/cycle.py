@@ -274,7 +274,7 @@ class PodGroupCycle:
     def _charge(self, entity: QueuedGroup, began: float, code: Code) -> None:
         """Add the time of the attempt so far to the group's; one that found no place may be held back."""
         context = self._context
-        context.costs.spent(entity, self._worked(began) + self._attempt.worked)
+        context.costs.spent(entity, self._worked(began), context.timer(), self._attempt.worked)
         if code is not Code.SUCCESS:
             self._told = context.costs.hold_back(entity)
 
