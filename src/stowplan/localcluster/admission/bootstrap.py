@@ -14,6 +14,7 @@ from stowplan.api.catalogue import (
     Resource,
 )
 from stowplan.api.requests import Json
+from stowplan.localcluster.admission.flowcontrol import create_flow_control
 from stowplan.localcluster.auth.policy import create_bootstrap_policy
 from stowplan.localcluster.store import Store
 
@@ -48,6 +49,7 @@ def create_bootstrap_objects(store: Store) -> None:
         )
     _ensure_service_range(store)
     create_bootstrap_policy(store)
+    create_flow_control(store)
 
 
 def _ensure_service_range(store: Store) -> None:

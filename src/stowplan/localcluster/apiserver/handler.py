@@ -26,6 +26,13 @@ from stowplan.api.quantity import QuantityError
 from stowplan.api.releases import DEFAULT, Release
 from stowplan.localcluster.admission.plugins.serviceaccount import NoDefaultAccountError
 from stowplan.localcluster.apiserver import discovery
+from stowplan.localcluster.apiserver.health import HealthChecks
+from stowplan.localcluster.apiserver.metrics import (
+    CONTENT_TYPE,
+    RequestLabels,
+    RequestMetrics,
+    labels_of,
+)
 from stowplan.localcluster.apiserver.openapi import OpenApi
 from stowplan.localcluster.apiserver.request import (
     DISCOVERY,
@@ -69,6 +76,9 @@ _ACCOUNT_WAITS: Final = (0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6)
 
 _SHOWN: Final = 100
 _HEALTH: Final = frozenset(("/healthz", "/livez", "/readyz"))
+"""Paths that need no rights, so that probes without credentials work."""
+
+_TARGET: Final = "target"
 _NONE: Final[Mapping[str, str]] = {}
 _VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
@@ -102,6 +112,7 @@ class RequestHandler:
     ) -> None:
         views = Views(clock, store.definitions)
         self._store = store
+        self._clock = clock
         self._served = discovery.ServedKinds(store.catalogue, release)
         self._authenticator = authenticator
         self._paths = PathResolver(self._served)
@@ -114,6 +125,8 @@ class RequestHandler:
         self._openapi = OpenApi(self._served, store.definitions, release)
         self._writes = WriteVerbs(store, views, frozenset(stored_only))
         self.reads = ReadVerbs(store, views, rng, watch_limit)
+        self.health = HealthChecks(store)
+        self.metrics = RequestMetrics(store)
         self.extension: HandlerExtension | None = None
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -132,6 +145,16 @@ class RequestHandler:
 
     async def respond(self, request: web.BaseRequest) -> web.StreamResponse:
         """The response; one that is long and known as a whole is not sent yet."""
+        method, begun = request.method, self._clock.monotonic()
+        self.metrics.begin(method)
+        try:
+            found = await self._responded(request)
+        finally:
+            self.metrics.end(method)
+        self.metrics.count(_labels_of(request), found.status, self._clock.monotonic() - begun)
+        return found
+
+    async def _responded(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
             return await self._once_durable(
                 request, await self._encoded(request, await self._answer(request))
@@ -171,14 +194,15 @@ class RequestHandler:
         path = request.rel_url.raw_path
         if not path.startswith("/"):
             raise status.bad_request(f"expected a path, got {path[:_SHOWN]!r}")
-        if path in _HEALTH:
-            return web.Response(text="ok")
         text = request.rel_url.raw_query_string
+        if path in _HEALTH:
+            return self.health.answer(path, text) or self._nothing_at(path)
         query = _query(text) if text else _NONE
         user = self._authorized_user(request, path, query)
         target = self._paths.target(path)
         if target is None:
             return await self._answer_other(request, path, query, user)
+        request[_TARGET] = target
         is_list = request.method == "GET" and not target.name
         check_acceptable(request.headers.get("Accept", ""), is_list=is_list)
         if target.watch:
@@ -217,6 +241,8 @@ class RequestHandler:
             return self._metrics.answer(target, query)
         if method == "GET":
             if not target.name or target.watch:
+                if flag(query, "watch"):
+                    return await self._watch(request, target, query)
                 return await self.reads.list(request, target, query)
             return await self.reads.get(request, target, query)
         if method == "POST" and not target.name:
@@ -230,6 +256,16 @@ class RequestHandler:
                 return await self._writes.delete(request, target, query, user)
             return await self._writes.delete_collection(request, target, query, user)
         raise status.method_not_allowed()
+
+    async def _watch(
+        self, request: web.BaseRequest, target: RequestTarget, query: Mapping[str, str]
+    ) -> web.StreamResponse:
+        labels = _labels_of(request)
+        self.metrics.watch_begins(labels)
+        try:
+            return await self.reads.list(request, target, query)
+        finally:
+            self.metrics.watch_ends(labels)
 
     async def _create(
         self, request: web.BaseRequest, target: RequestTarget, query: Mapping[str, str], user: User
@@ -257,6 +293,10 @@ class RequestHandler:
         binding = _binding_namespace(path)
         if binding and request.method == "POST":
             return await self._subresources.bind(request, RequestTarget(PODS, binding), query, user)
+        if path == "/metrics":
+            return web.Response(body=self.metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})
+        if self.health.serves(path):
+            return self.health.answer(path, request.rel_url.raw_query_string) or self._nothing_at(path)
         document = self._document(request, path)
         if document is None:
             return self._nothing_at(path)
@@ -314,6 +354,16 @@ class RequestHandler:
         if in_group or (parts[1] == "api" and len(parts) > 2):
             raise status.unknown_resource()
         return web.Response(text="404 page not found\n", status=404)
+
+
+def _labels_of(request: web.BaseRequest) -> RequestLabels:
+    text = request.rel_url.raw_query_string
+    try:
+        query = _query(text) if text else _NONE
+    except status.ApiError:
+        query = _NONE
+    content_type = request.content_type if request.method == "PATCH" else ""
+    return labels_of(request.method, request.rel_url.raw_path, request.get(_TARGET), query, content_type)
 
 
 def _aggregated(data: object, version: str) -> web.Response:

@@ -201,6 +201,7 @@ class ApiServer:
             self._upkeep.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._upkeep
+        self.handler.health.is_stopping = True
         self.handler.reads.end_watches()
         if self._runner is not None:
             await self._runner.cleanup()
