@@ -9,7 +9,10 @@ from typing import Any, Final
 from stowplan.api.catalogue import FLOW_SCHEMAS, PRIORITY_LEVEL_CONFIGURATIONS, Resource
 from stowplan.api.requests import Json
 from stowplan.localcluster.store import Store
+from stowplan.localcluster.store.writer import API_SERVER
 
+_PRODUCER: Final = API_SERVER._replace(field_manager="api-priority-and-fairness-config-producer-v1")
+_CONSUMER: Final = API_SERVER._replace(field_manager="api-priority-and-fairness-config-consumer-v1")
 _AUTO_UPDATE: Final = {"apf.kubernetes.io/autoupdate-spec": "true"}
 _LEVELS: Final[tuple[tuple[str, int, int, tuple[int, int] | None], ...]] = (
     ("catch-all", 5, 0, None),
@@ -93,10 +96,16 @@ def create_flow_control(store: Store) -> None:
     for resource, body in flow_control():
         if store.find(resource, "", body["metadata"]["name"]) is not None:
             continue
-        made = store.create(resource, body)
+        made = store.create(resource, body, by=_PRODUCER)
         if resource == FLOW_SCHEMAS:
             found = _not_dangling(body, made["metadata"]["creationTimestamp"])
-            store.update(resource, {**made, "status": {"conditions": [found]}}, subresource="status")
+            status = {
+                "apiVersion": resource.api_version,
+                "kind": resource.kind,
+                "metadata": {"name": body["metadata"]["name"]},
+                "status": {"conditions": [found]},
+            }
+            store.apply(resource, status, _CONSUMER, force=True, subresource="status")
 
 
 def flow_control() -> Iterator[tuple[Resource, Json]]:

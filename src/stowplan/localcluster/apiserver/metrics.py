@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from stowplan.gocompat.jsontext import float_text
 from stowplan.localcluster.apiserver.request import RequestTarget, flag
 from stowplan.localcluster.store import Store
-from stowplan.scheduler.metrics.exposition import help_and_type, label_text, number_text
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _BUCKETS: Final = (
@@ -193,3 +193,17 @@ def _family(
     if lines:
         yield from help_and_type(name, text, kind).splitlines()
         yield from lines
+
+
+def help_and_type(name: str, text: str, kind: str) -> str:
+    return f"# HELP {name} {text}\n# TYPE {name} {kind}\n"
+
+
+def label_text(labels: Mapping[str, str]) -> str:
+    """Labels in braces; their values are names of the API, which need no escapes."""
+    shown = ",".join(f'{name}="{value}"' for name, value in labels.items())
+    return f"{{{shown}}}" if shown else ""
+
+
+def number_text(value: float) -> str:
+    return "+Inf" if value == float("inf") else float_text(value)
