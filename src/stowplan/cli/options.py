@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from stowplan.api.releases import DEFAULT, NEWEST, OLDEST_EMULATED
+
+if TYPE_CHECKING:
+    from stowplan.localcluster.remote.calls import RemoteSettings
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -85,3 +88,35 @@ def plugins_option(command: _Command) -> _Command:
         help="Out-of-tree plugin, as module:Class or file.py:Class[@sha256:DIGEST]. Can be repeated.",
     )
     return option(command)
+
+
+def remote_options(command: _Command) -> _Command:
+    """The options about servers that the API server calls, for `remote_settings`."""
+    services = click.option(
+        "--service",
+        "services",
+        metavar="NAME.NAMESPACE[:PORT]=HOST:PORT",
+        multiple=True,
+        help="Where a service is reached from this machine, for webhooks: "
+        "--service webhook.default=127.0.0.1:9443. Can be repeated.",
+    )
+    webhooks = click.option(
+        "--webhooks",
+        type=click.Choice(("skip", "strict")),
+        default="skip",
+        show_default=True,
+        help="Webhooks with nobody behind their service: skip them, or treat them as failed, as a real API "
+        "server does.",
+    )
+    return services(webhooks(command))
+
+
+def remote_settings(services: tuple[str, ...], webhooks: str) -> "RemoteSettings":
+    """The settings of `remote_options`. Raises ClickException with one line about a wrong value."""
+    from stowplan.localcluster.remote.calls import RemoteSettings
+    from stowplan.localcluster.remote.services import read_services
+
+    try:
+        return RemoteSettings(read_services(services), webhooks == "strict")
+    except ValueError as error:
+        raise click.ClickException(f"--service: {error}") from None

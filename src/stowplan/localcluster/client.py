@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -18,10 +17,9 @@ from stowplan.localcluster.store import Store, StoreChange, Watcher, WatchStream
 from stowplan.localcluster.store.attempts import FIRST_ATTEMPT, UnansweredError, carried_out
 from stowplan.localcluster.store.conversion import from_served, stored_as
 from stowplan.localcluster.store.watchcache import Sink
-from stowplan.localcluster.store.writer import WriteContext, component
+from stowplan.localcluster.store.writer import component
 
 T = TypeVar("T", bound=Object)
-Result = TypeVar("Result")
 
 BUFFER: Final = 8192
 """Number of changes a watch may lag behind before it is closed."""
@@ -99,7 +97,7 @@ class InProcessClient(Client):
         try:
             return self._store.create(stored, written, namespace, by=self._by)
         except UnansweredError:
-            return await self._carried_out(lambda by: self._store.create(stored, written, namespace, by=by))
+            return await self._carried_out(self._store.create, stored, written, namespace)
 
     async def update(self, resource: Resource, body: Body, *, subresource: str = "") -> Json:
         stored = stored_as(resource)
@@ -107,9 +105,7 @@ class InProcessClient(Client):
         try:
             return self._store.update(stored, written, subresource=subresource, by=self._by)
         except UnansweredError:
-            return await self._carried_out(
-                lambda by: self._store.update(stored, written, subresource=subresource, by=by)
-            )
+            return await self._carried_out(self._store.update, stored, written, subresource=subresource)
 
     async def patch(
         self,
@@ -124,17 +120,19 @@ class InProcessClient(Client):
         stored = self._written(resource)
         if stored is not resource and isinstance(patch, dict):
             patch = from_served(resource, patch)
-        patch_object = partial(
-            self._store.patch, stored, namespace, name, patch, kind, subresource=subresource
-        )
         try:
-            return patch_object(by=self._by)
+            return self._store.patch(
+                stored, namespace, name, patch, kind, subresource=subresource, by=self._by
+            )
         except UnansweredError:
-            return await self._carried_out(lambda by: patch_object(by=by))
+            return await self._carried_out(
+                self._store.patch, stored, namespace, name, patch, kind, subresource=subresource
+            )
 
-    async def _carried_out(self, write: Callable[[WriteContext], Result]) -> Result:
+    async def _carried_out(self, write: Callable[..., Json], *arguments: Any, **options: Any) -> Json:
         """The result of a write that has to wait for others, such as webhooks."""
-        return await carried_out(write, self._by._replace(attempts=None))
+        by = self._by._replace(attempts=None)
+        return await carried_out(lambda by: write(*arguments, **options, by=by), by)
 
     def _written(self, resource: Resource) -> Resource:
         """Resource in which objects are stored; a custom resource may be named by its served address
@@ -151,14 +149,14 @@ class InProcessClient(Client):
         try:
             self._store.delete(stored, namespace, name, options, by=self._by)
         except UnansweredError:
-            await self._carried_out(lambda by: self._store.delete(stored, namespace, name, options, by=by))
+            await self._carried_out(self._store.delete, stored, namespace, name, options)
 
     async def bind(self, binding: Binding) -> None:
         named = binding.metadata
         try:
             self._store.bind(named.namespace, named.name, binding, by=self._by)
         except UnansweredError:
-            await self._carried_out(lambda by: self._store.bind(named.namespace, named.name, binding, by=by))
+            await self._carried_out(self._store.bind, named.namespace, named.name, binding)
 
 
 def _written(resource: Resource, stored: Resource, body: Body) -> Body:

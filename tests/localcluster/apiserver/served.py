@@ -14,9 +14,11 @@ from stowplan.api import catalogue as c
 from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.requests import Json
 from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects
+from stowplan.localcluster.admission.webhooks import WebhookStage
 from stowplan.localcluster.apiserver import ApiServer, Listening
 from stowplan.localcluster.objects.groupfeatures import GroupFeatures
 from stowplan.localcluster.objects.usage import PretendUsage
+from stowplan.localcluster.remote.calls import RemoteServers, RemoteSettings
 from stowplan.localcluster.store import FieldManager, Store
 from stowplan.runtime.clock import RealClock
 from waiting import PATIENCE
@@ -109,10 +111,11 @@ def serving(
     usage: PretendUsage | None = None,
     groups: GroupFeatures | None = None,
     gates: FeatureGates = DEFAULT_GATES,
+    remote: RemoteSettings | None = None,
     **store_options: Any,
 ) -> Iterator[Served]:
     """A server of the release of the gates for the duration of the block; without TLS by default, to be
-    quick."""
+    quick. With `remote`, webhooks are called."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
@@ -121,6 +124,10 @@ def serving(
         store_options["catalogue"] = groups.catalogue()
     store = Store(RealClock(), random.Random(1), admission=rules, **store_options, fields=FieldManager())
     create_bootstrap_objects(store)
+    servers = RemoteServers(store, remote)
+    webhooks = WebhookStage(store, servers)
+    if rules is not None and remote is not None:
+        rules.stages = (*rules.stages, webhooks)
     listening = Listening(plain=plain, token="the-token", open_to_all=open_to_all)
     server = ApiServer(
         store,
@@ -130,12 +137,14 @@ def serving(
         stored_only=stored_only,
         usage=usage,
         release=gates.release,
+        notices=webhooks.notices,
     )
     asyncio.run_coroutine_threadsafe(server.start(), loop).result(PATIENCE)
     try:
         yield Served(server, store, loop)
     finally:
         asyncio.run_coroutine_threadsafe(server.stop(), loop).result(PATIENCE)
+        asyncio.run_coroutine_threadsafe(servers.caller.close(), loop).result(PATIENCE)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(10)
         loop.close()

@@ -12,17 +12,18 @@ import click
 
 from stowplan.api import pod_groups
 from stowplan.api.gates.feature_gates import GATE_GROUPS, FeatureGates
-from stowplan.api.releases import Release
 from stowplan.api.status import ApiError
-from stowplan.cli.options import release_options
+from stowplan.cli.options import release_options, remote_options, remote_settings
 from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects, publish_server
 from stowplan.localcluster.admission.devicefeatures import GATES as OF_DEVICES
 from stowplan.localcluster.admission.plugins import PLUGIN_NAMES
+from stowplan.localcluster.admission.webhooks import WebhookStage
 from stowplan.localcluster.apiserver import ApiServer, Listening
 from stowplan.localcluster.apiserver.server import kubeconfig_path, write_kubeconfig
 from stowplan.localcluster.auth.tokens import DEFAULT_ISSUER, SigningKey
 from stowplan.localcluster.durable import DataDirError, open_data_dir
 from stowplan.localcluster.objects.groupfeatures import GroupFeatures
+from stowplan.localcluster.remote.calls import RemoteServers
 from stowplan.localcluster.store import FieldManager, Store
 from stowplan.runtime.clock import RealClock
 
@@ -59,6 +60,7 @@ _OF_GROUPS: Final = frozenset((*pod_groups.GATES, *GATE_GROUPS))
     show_default=True,
     help="Issuer of service account tokens, and their default audience.",
 )
+@remote_options
 @release_options
 def apiserver(
     port: int,
@@ -69,6 +71,8 @@ def apiserver(
     data_dir: Path | None,
     disable_admission_plugins: str,
     service_account_issuer: str,
+    services: tuple[str, ...],
+    webhooks: str,
     feature_gates: tuple[str, ...],
     emulated_version: tuple[str, ...],
     min_compatibility_version: tuple[str, ...],
@@ -87,12 +91,14 @@ def apiserver(
         listening = replace(listening, token=token)
     clock = RealClock()
     disabled = _plugins(disable_admission_plugins)
+    settings = remote_settings(services, webhooks)
     gates = _gates(feature_gates, emulated_version, min_compatibility_version)
     groups = GroupFeatures.of(gates) if _names_any(feature_gates, _OF_GROUPS) else GroupFeatures()
+    admission = ClusterAdmission(disabled=disabled, groups=groups, gates=gates)
     store = Store(
         clock,
         random.Random(),
-        admission=ClusterAdmission(disabled=disabled, groups=groups, gates=gates),
+        admission=admission,
         fields=FieldManager(),
         catalogue=groups.catalogue(),
     )
@@ -100,7 +106,18 @@ def apiserver(
         keeper = None if data_dir is None else open_data_dir(store, data_dir)
         try:
             key = SigningKey() if data_dir is None else SigningKey.kept_in(data_dir)
-            asyncio.run(_serve(store, clock, listening, key, kubeconfig_out, gates.release))
+            remote = RemoteServers(store, settings)
+            stage = WebhookStage(store, remote)
+            admission.stages = (*admission.stages, stage)
+            server = ApiServer(
+                store,
+                listening,
+                clock=clock,
+                signing_key=key,
+                release=gates.release,
+                notices=stage.notices,
+            )
+            asyncio.run(_serve(store, server, remote, kubeconfig_out))
         finally:
             if keeper is not None:
                 keeper.close()
@@ -135,16 +152,8 @@ def _plugins(names: str) -> list[str]:
     return given
 
 
-async def _serve(
-    store: Store,
-    clock: RealClock,
-    listening: Listening,
-    key: SigningKey,
-    out: Path | None,
-    release: Release,
-) -> None:
+async def _serve(store: Store, server: ApiServer, remote: RemoteServers, out: Path | None) -> None:
     create_bootstrap_objects(store)
-    server = ApiServer(store, listening, clock=clock, signing_key=key, release=release)
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -157,5 +166,6 @@ async def _serve(
         click.echo(f"export KUBECONFIG={path}")
         await ended.wait()
         click.echo("stopping")
+        await remote.caller.close()
         if out is None:
             path.unlink(missing_ok=True)

@@ -16,7 +16,13 @@ from stowplan.api.gates.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.pod_groups import GATES as GANGS
 from stowplan.cli.config import echo_notes
 from stowplan.cli.one_line import one_line_errors
-from stowplan.cli.options import gates_options, no_image_option, plugins_option
+from stowplan.cli.options import (
+    gates_options,
+    no_image_option,
+    plugins_option,
+    remote_options,
+    remote_settings,
+)
 from stowplan.cli.output import say
 from stowplan.cli.progress import elapsed
 from stowplan.cli.values import AddressRange, AtLeast, OneOf, Seconds, SomeOf
@@ -165,6 +171,7 @@ class UpOptions:
     show_default=True,
     help="Fraction of their requests that pods pretend to use, for kubectl top and autoscalers.",
 )
+@remote_options
 @click.option("--metrics/--no-metrics", default=True, help="Serve metrics.k8s.io with pretend usage.")
 @click.option(
     "--load-balancers",
@@ -215,6 +222,8 @@ def up(
     node_monitor_period: float,
     node_monitor_grace_period: float,
     usage_factor: float,
+    services: tuple[str, ...],
+    webhooks: str,
     metrics: bool,
     load_balancers: IPv4Network | IPv6Network | None,
     data_dir: Path | None,
@@ -284,6 +293,7 @@ def up(
             lifecycle=LifecycleSettings(node_monitor_period, node_monitor_grace_period),
             loaded=loaded,
             load_balancers=load_balancers,
+            remote=remote_settings(services, webhooks),
             seed=seed,
             data_dir=data_dir,
             recording=None if record is None else Recording(record),

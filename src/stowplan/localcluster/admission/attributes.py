@@ -1,7 +1,7 @@
 """A write as admission policies and webhooks see it, and how they take part in the chain."""
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from stowplan.api.catalogue import NODES, Resource
 from stowplan.api.requests import Json
@@ -18,11 +18,12 @@ _GIVEN_TO_NEW: Final = ("uid", "creationTimestamp", "resourceVersion", "generati
 
 
 class AdmissionAttributes:
-    """A write on its way through the chain.
+    """An attempt to write on its way through the chain.
 
     `resource` is the one of the request, in the version of the request; `kind` is that of its objects: some
     subresources, such as `scale` and `binding`, have their own. `is_mutating` is true in the mutating phase,
-    `is_again` when mutating plugins are invoked for the second time.
+    `is_again` when mutating plugins are invoked for the second time; `kept` has what stages keep until then.
+    `stored` is the object that is there and is replaced or deleted, as it is stored.
     """
 
     __slots__ = (
@@ -35,10 +36,12 @@ class AdmissionAttributes:
         "by",
         "is_again",
         "is_mutating",
+        "kept",
         "kind",
         "lookup",
         "operation",
         "resource",
+        "stored",
         "subresource",
     )
 
@@ -55,9 +58,11 @@ class AdmissionAttributes:
         kind: Resource | None = None,
         default: Callable[[Json], None] | None = None,
         generated: bool = False,
+        stored: Json | None = None,
     ) -> None:
         """`new` and `old` are in their stored form; `new` is changed in place by `replace`, which has
-        `default` set its defaults. A name that was `generated` is not shown to those who mutate."""
+        `default` set its defaults. A name that was `generated` is not shown to those who mutate.
+        `stored` is the object that is there, if `old` is only a view of it."""
         self.lookup = lookup
         self.operation = operation
         self.resource = resource if by.served is None else by.served.resource
@@ -66,17 +71,14 @@ class AdmissionAttributes:
         self.by = by
         self.is_mutating = True
         self.is_again = False
+        self.kept: dict[str, Any] = {}
         self._new = new
         self._old = old
+        self.stored = old if stored is None else stored
         self._default = default
         self._generated = generated
         self._shown: Json | None = None
         self._shown_old: Json | None = None
-
-    @property
-    def stored(self) -> Json | None:
-        """The object that is there and is replaced or deleted, as it is stored."""
-        return self._old
 
     @property
     def object(self) -> Json | None:
@@ -119,6 +121,9 @@ class AdmissionAttributes:
         held = self._new
         assert held is not None
         metadata = {**new["metadata"]}
+        metadata.pop("managedFields", None)
+        if "managedFields" in held.get("metadata", {}):
+            metadata["managedFields"] = held["metadata"]["managedFields"]
         if self.operation == CREATE and not self.subresource:
             metadata |= {
                 field: held["metadata"][field] for field in _GIVEN_TO_NEW if field in held["metadata"]

@@ -22,6 +22,7 @@ from stowplan.api.catalogue import (
     PRIORITY_CLASSES,
     ROLE_BINDINGS,
     ROLES,
+    SCALES,
     SERVICES,
     Resource,
 )
@@ -72,6 +73,7 @@ from stowplan.localcluster.auth.escalation import check_escalation
 from stowplan.localcluster.auth.rbac import AccessRules
 from stowplan.localcluster.auth.users import MASTERS, User
 from stowplan.localcluster.objects.groupfeatures import GroupFeatures
+from stowplan.localcluster.objects.scales import scale_of
 from stowplan.localcluster.store import Store
 from stowplan.localcluster.store.attempts import UnansweredError
 from stowplan.localcluster.store.registry import APPROVAL, POD_PARTS, Lookup, prepared_update
@@ -120,7 +122,6 @@ class ClusterAdmission:
         policies = AdmissionPolicies(store, lambda: self._roles.access(store))
         self.stages = (self._pod_security, policies, *self.stages)
 
-    @property
     def is_extended(self) -> bool:
         """True if some stage is to be called."""
         for stage in self.stages:  # noqa: SIM110 - every write comes by here: `any` takes four times as long
@@ -147,7 +148,7 @@ class ClusterAdmission:
         for plugin in plugins:
             plugin(lookup, obj)
         write = None
-        if self.is_extended:
+        if self.is_extended():
             default = partial(self._set_all_defaults, lookup, resource)
             write = AdmissionAttributes(
                 lookup, CREATE, resource, obj, None, by, default=default, generated=generated
@@ -220,21 +221,35 @@ class ClusterAdmission:
         for plugin in plugins:
             plugin(lookup, old, new)
         write = None
-        if self.is_extended:
-            default = None if subresource else partial(self._set_all_defaults, lookup, resource)
-            write = AdmissionAttributes(
-                lookup, UPDATE, resource, new, old, by, subresource=subresource, default=default
-            )
+        if self.is_extended():
+            write = self._update_of(lookup, resource, old, new, subresource, by)
             if self._mutate(write):
                 for plugin in plugins:
                     plugin(lookup, old, new)
                 self._mutate_again(write)
+            if subresource == "scale":
+                new["spec"] = {**new.get("spec", {}), "replicas": _replicas(write)}
         self._check_update(lookup, resource, old, new, subresource, by)
         if write is not None:
-            self._validate(write, prepared_update(resource, old, new, subresource))
+            updated = prepared_update(resource, old, new, subresource)
+            self._validate(write, scale_of(updated) if subresource == "scale" else updated)
         if not self._quotas or subresource in _WITHOUT_COST:
             return None
         return charge_quotas(lookup, resource, old, new, subresource)
+
+    def _update_of(
+        self, lookup: Lookup, resource: Resource, old: Json, new: Json, subresource: str, by: WriteContext
+    ) -> AdmissionAttributes:
+        """An update as stages see it: that of a scale is about Scales."""
+        if subresource == "scale":
+            scales = (scale_of(new), scale_of(old))
+            return AdmissionAttributes(
+                lookup, UPDATE, resource, *scales, by, subresource=subresource, kind=SCALES, stored=old
+            )
+        default = None if subresource else partial(self._set_all_defaults, lookup, resource)
+        return AdmissionAttributes(
+            lookup, UPDATE, resource, new, old, by, subresource=subresource, default=default
+        )
 
     def _check_update(
         self, lookup: Lookup, resource: Resource, old: Json, new: Json, subresource: str, by: WriteContext
@@ -288,7 +303,7 @@ class ClusterAdmission:
             raise forbidden(resource, name, "this namespace may not be deleted")
         if resource == PRIORITY_CLASSES and name in SYSTEM_PRIORITIES:
             raise forbidden(resource, name, "this is a system priority class and cannot be deleted")
-        if self.is_extended:
+        if self.is_extended():
             write = AdmissionAttributes(lookup, DELETE, resource, None, obj, by)
             self._mutate(write)
             self._validate(write, None)
@@ -303,13 +318,19 @@ class ClusterAdmission:
         obj: Json,
         by: WriteContext,
     ) -> None:
-        if self.is_extended:
+        if self.is_extended():
             write = AdmissionAttributes(
                 lookup, operation, resource, obj, None, by, subresource=subresource, kind=kind
             )
             if self._mutate(write):
                 self._mutate_again(write)
             self._validate(write, obj)
+
+
+def _replicas(write: AdmissionAttributes) -> int:
+    scale: Json = write.object or {}
+    replicas: int = (scale.get("spec") or {}).get("replicas", 0)
+    return replicas
 
 
 def _is_ready_at_once(node: Json, by: WriteContext) -> bool:

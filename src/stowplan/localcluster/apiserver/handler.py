@@ -59,7 +59,7 @@ from stowplan.localcluster.apiserver.reviews import Reviews
 from stowplan.localcluster.apiserver.sending import sent
 from stowplan.localcluster.apiserver.subresources import Subresources
 from stowplan.localcluster.apiserver.tokenrequests import TokenRequests
-from stowplan.localcluster.apiserver.verbs import ReadVerbs, WriteVerbs
+from stowplan.localcluster.apiserver.verbs import Notices, ReadVerbs, WriteVerbs
 from stowplan.localcluster.auth.authentication import Authenticator, impersonated
 from stowplan.localcluster.auth.rbac import AccessRules, Attributes, forbidden
 from stowplan.localcluster.auth.tokens import JWKS_PATH, OPENID_PATH, TokenIssuer
@@ -109,6 +109,7 @@ class RequestHandler:
         stored_only: Collection[Resource] = (),
         usage: PretendUsage | None = None,
         release: Release = DEFAULT,
+        notices: Notices = lambda resource, obj: (),
     ) -> None:
         views = Views(clock, store.definitions)
         self._store = store
@@ -123,7 +124,7 @@ class RequestHandler:
         self._metrics = None if usage is None else ResourceMetricsApi(store, usage, clock)
         self._version = discovery.version_info(release)
         self._openapi = OpenApi(self._served, store.definitions, release)
-        self._writes = WriteVerbs(store, views, frozenset(stored_only))
+        self._writes = WriteVerbs(store, views, frozenset(stored_only), notices)
         self.reads = ReadVerbs(store, views, rng, watch_limit)
         self.health = HealthChecks(store)
         self.metrics = RequestMetrics(store)

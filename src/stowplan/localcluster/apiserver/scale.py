@@ -21,6 +21,7 @@ from stowplan.localcluster.apiserver.request import (
 )
 from stowplan.localcluster.apiserver.responses import Views, add_warnings, json_response, response_of
 from stowplan.localcluster.apiserver.verbs import APPLY, check_address
+from stowplan.localcluster.objects.scales import scale_of
 from stowplan.localcluster.schema import the_schema
 from stowplan.localcluster.store import Store
 from stowplan.localcluster.store.attempts import carried_out
@@ -29,7 +30,6 @@ from stowplan.localcluster.store.writer import UserInfo, WriteContext
 
 Query = Mapping[str, str]
 _PATCHES: Final = {kind.value: kind for kind in PatchType}
-_KEPT: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
 class Scales:
@@ -133,33 +133,3 @@ def _read(target: RequestTarget, text: bytes) -> Any:
 def _replicas(scale: Any) -> int:
     replicas: int = (scale.get("spec") or {}).get("replicas", 0)
     return replicas
-
-
-def scale_of(obj: Json) -> Json:
-    """Current and desired replicas of an object, and the selector of its pods."""
-    metadata, spec = obj["metadata"], obj.get("spec", {})
-    shown: Json = {"replicas": (obj.get("status") or {}).get("replicas", 0)}
-    selector = _selector_text(spec.get("selector") or {})
-    if selector:
-        shown["selector"] = selector
-    wanted = spec.get("replicas", 1)
-    return {
-        "kind": "Scale",
-        "apiVersion": "autoscaling/v1",
-        "metadata": {key: metadata[key] for key in _KEPT if key in metadata},
-        "spec": {"replicas": wanted} if wanted else {},
-        "status": shown,
-    }
-
-
-def _selector_text(selector: Json) -> str:
-    labels = selector.get("matchLabels", {})
-    if "matchLabels" not in selector and "matchExpressions" not in selector:
-        labels = selector
-    terms = [f"{key}={value}" for key, value in sorted(labels.items())]
-    for term in selector.get("matchExpressions") or ():
-        operator, key = term.get("operator", ""), term.get("key", "")
-        values = ",".join(term.get("values") or ())
-        written = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key}
-        terms.append(written.get(operator, f"!{key}"))
-    return ",".join(terms)

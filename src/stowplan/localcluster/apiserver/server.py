@@ -22,6 +22,7 @@ from stowplan.api.catalogue import Resource
 from stowplan.api.releases import DEFAULT, Release
 from stowplan.localcluster.apiserver.bodies import BODY_LIMIT
 from stowplan.localcluster.apiserver.handler import RequestHandler
+from stowplan.localcluster.apiserver.verbs import Notices
 from stowplan.localcluster.apiserver.watch import BUFFER_LIMIT as LIMIT_OF_WATCHES
 from stowplan.localcluster.auth.authentication import Authenticator
 from stowplan.localcluster.auth.tokens import DEFAULT_ISSUER, SigningKey, TokenIssuer
@@ -120,7 +121,8 @@ class ApiServer:
 
     `signing_key` signs the tokens of service accounts; a new one if it is None. `watch_limit` is the number
     of bytes a watcher may lag behind before it is disconnected. `stored_only` are kinds without a controller:
-    their writers get a warning. With `usage`, metrics.k8s.io is served.
+    their writers get a warning, and those that `notices` has for an object. With `usage`, metrics.k8s.io is
+    served.
     """
 
     def __init__(
@@ -135,6 +137,7 @@ class ApiServer:
         stored_only: Collection[Resource] = (),
         usage: PretendUsage | None = None,
         release: Release = DEFAULT,
+        notices: Notices = lambda resource, obj: (),
     ) -> None:
         self._store = store
         self._listening = Listening() if listening is None else listening
@@ -155,6 +158,7 @@ class ApiServer:
             stored_only,
             usage,
             release,
+            notices,
         )
         self._runner: web.ServerRunner | None = None
         self._upkeep: asyncio.Task[None] | None = None

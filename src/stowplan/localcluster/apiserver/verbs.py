@@ -222,11 +222,22 @@ _PODS_PRESERVED: Final = (
 _PATCH_TYPES: Final = {kind.value: kind for kind in PatchType}
 
 
+Notices = Callable[[Resource, Json], Sequence[str]]
+"""Warnings for the writer of an object about what has no effect here."""
+
+
 class WriteVerbs:
     """The writing verbs. The result is shown in the form the writer requests."""
 
-    def __init__(self, store: Store, views: Views, stored_only: frozenset[Resource] = frozenset()) -> None:
+    def __init__(
+        self,
+        store: Store,
+        views: Views,
+        stored_only: frozenset[Resource] = frozenset(),
+        notices: Notices = lambda resource, obj: (),
+    ) -> None:
         self._store = store
+        self._notices = notices
         self._views = views
         self._stored_only = stored_only
 
@@ -431,6 +442,8 @@ class WriteVerbs:
             warnings += by.attempts.warnings
         if read is not None and target.resource in self._stored_only and not target.subresource:
             warnings.append(f"stored only: nothing acts on {target.resource.kind} here")
+        if read is not None and not target.subresource:
+            warnings += self._notices(target.resource, obj)
         if read is not None and target.resource == PODS and _lost_its_group(read.data, obj):
             warnings.append(DROPPED)
         if read is not None:

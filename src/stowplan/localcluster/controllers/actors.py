@@ -86,8 +86,6 @@ STORED_ONLY: Final = frozenset(
         catalogue.IP_ADDRESSES,
         catalogue.SERVICE_CIDRS,
         catalogue.CERTIFICATE_SIGNING_REQUESTS,
-        catalogue.MUTATING_WEBHOOK_CONFIGURATIONS,
-        catalogue.VALIDATING_WEBHOOK_CONFIGURATIONS,
         catalogue.API_SERVICES,
         catalogue.FLOW_SCHEMAS,
         catalogue.PRIORITY_LEVEL_CONFIGURATIONS,

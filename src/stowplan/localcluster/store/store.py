@@ -447,7 +447,7 @@ class Store(ObjectStorage):
         """Put a pod on the node that a Binding names (the subresource `binding` of pods)."""
         pods, key = self._collection(PODS), (namespace, name)
         given, target = read_binding(body, name)
-        if self._admission is not None and self._admission.is_extended:
+        if self._admission is not None and self._admission.is_extended():
             given, target = self._admitted_binding(body, key, by)
         pod = pods.objects.get(key)
         if pod is None:
@@ -481,7 +481,7 @@ class Store(ObjectStorage):
         """
         pods, key, stamp = self._collection(PODS), (namespace, name), self._metadata.stamp()
         pod = pods.get(key)
-        if self._admission is not None and self._admission.is_extended:
+        if self._admission is not None and self._admission.is_extended():
             named = {"metadata": {"name": name, "namespace": namespace}}
             wanted = owned_object(EVICTIONS, {**named, **(eviction or {})})
             self._admission.admit_part(self, "CREATE", PODS, "eviction", EVICTIONS, wanted, by)

@@ -14,6 +14,7 @@ from stowplan.explain.web.http import Extension
 from stowplan.explain.web.questions import Questions
 from stowplan.localcluster.admission import ClusterAdmission, publish_server
 from stowplan.localcluster.admission.plugins.addons import AddOnAdmission
+from stowplan.localcluster.admission.webhooks import WebhookStage
 from stowplan.localcluster.apiserver import ApiServer, Listening
 from stowplan.localcluster.auth.tokens import SigningKey
 from stowplan.localcluster.client import InProcessClient
@@ -29,6 +30,7 @@ from stowplan.localcluster.kubelets import Kubelets, KubeletSettings, NodeShape,
 from stowplan.localcluster.objects.addons import AddOn
 from stowplan.localcluster.objects.groupfeatures import GroupFeatures
 from stowplan.localcluster.objects.usage import PretendUsage
+from stowplan.localcluster.remote.calls import RemoteServers, RemoteSettings
 from stowplan.localcluster.store import FieldManager, Store
 from stowplan.localcluster.up.loading import LoadReport, load_cluster
 from stowplan.localcluster.up.manifests import Manifest
@@ -52,7 +54,7 @@ class ClusterPlan:
     which are read again from `source` when its files change; `more_schedulers` run concurrently. `logger`
     gets the schedulers' log; without one only errors are reported. `recording` is of the first. The addresses
     of `load_balancers` are given to Services, Ingresses and Gateways. `add_ons`: projects
-    beside Kubernetes whose objects are acted on.
+    beside Kubernetes whose objects are acted on. `remote` says where services of webhooks are reached.
     """
 
     shapes: Sequence[NodeShape] = THREE_NODES
@@ -72,6 +74,7 @@ class ClusterPlan:
     questions: Questions | None = None
     """Answers the questions of the page."""
     add_ons: Collection[AddOn] = ()
+    remote: RemoteSettings = field(default_factory=RemoteSettings)
 
 
 class LocalCluster:
@@ -103,6 +106,9 @@ class LocalCluster:
         self.load_report: LoadReport = load_cluster(self.store, plan.loaded, names, plan.add_ons)
         if not self.store.count(STORAGE_CLASSES):
             self.store.create(STORAGE_CLASSES, default_storage_class())
+        self._remote = RemoteServers(self.store, plan.remote)
+        webhooks = WebhookStage(self.store, self._remote)
+        admission.stages = (*admission.stages, webhooks)
         release = plan.settings.release
         has_rules = plan.settings.gates["DRADeviceTaintRules"]
         self.server = ApiServer(
@@ -114,6 +120,7 @@ class LocalCluster:
             stored_only=STORED_ONLY if has_rules else STORED_ONLY | RULES_OF_TAINTS,
             usage=plan.usage,
             release=release,
+            notices=webhooks.notices,
         )
         self.routes = Routes(
             Inspection(lambda: self.scheduler, cluster="stowplan up", release=release.version),
@@ -176,6 +183,7 @@ class LocalCluster:
         async with AsyncExitStack() as stack:
             if self._log is not None:
                 stack.callback(self._log.close)
+            stack.push_async_callback(self._remote.caller.close)
             if listen:
                 await stack.enter_async_context(self.server)
             publish_server(self.store, self.server.address, self.server.port or _HTTPS)
