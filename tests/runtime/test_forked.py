@@ -14,6 +14,7 @@ from stowplan.runtime.forked import (
     ForkedWorkError,
     OutOfMemoryError,
     OutOfTimeError,
+    room_for_memory,
     run_forked,
 )
 
@@ -37,7 +38,6 @@ def _nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.setattr(os, "fork", noted)
     yield
-    assert pids
     for pid in pids:
         with pytest.raises(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
@@ -117,6 +117,26 @@ def test_work_of_a_cancelled_task_is_ended() -> None:
             await task
 
     asyncio.run(story())
+
+
+def test_no_copy_is_made_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(lambda: b"x") == b"x"
+    monkeypatch.setattr("stowplan.runtime.forked.room_for_memory", lambda: 32 << 20)
+    with pytest.raises(OutOfMemoryError, match=r"a copy may need \d+ MiB, and 32 MiB are left"):
+        run(lambda: b"x")
+
+
+def test_room_is_that_of_the_machine_or_of_the_container(tmp_path: Path) -> None:
+    machine, group = tmp_path / "meminfo", tmp_path / "group"
+    assert room_for_memory(machine, group) is None
+    machine.write_text("MemTotal:       2000 kB\nMemAvailable:    1000 kB\n")
+    assert room_for_memory(machine, group) == 1000 << 10
+    group.mkdir()
+    for name, text in (("max", "500000"), ("current", "400000"), ("stat", "anon 1\ninactive_file 50000")):
+        group.joinpath(f"memory.{name}").write_text(f"{text}\n")
+    assert room_for_memory(machine, group) == 150_000
+    group.joinpath("memory.max").write_text("max\n")
+    assert room_for_memory(machine, group) == 1000 << 10
 
 
 def test_files_of_the_process_are_closed_and_none_can_be_written(tmp_path: Path) -> None:

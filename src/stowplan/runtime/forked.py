@@ -21,6 +21,9 @@ _LOOK_EVERY: Final = 0.2
 _NICE: Final = 10
 _ADJUST: Final = Path("/proc/self/oom_score_adj")
 _SIZE: Final = Path("/proc/self/statm")
+_SLACK: Final = 64 << 20
+_MEMORY: Final = Path("/proc/meminfo")
+_GROUP: Final = Path("/sys/fs/cgroup")
 _OUT_OF_MEMORY: Final = b"\x00memory"
 _FAILED: Final = b"\x00failed"
 
@@ -58,6 +61,10 @@ async def run_forked(
     open file with the process, runs at a lower priority, and goes first if the machine is out of memory.
     Raises ForkedWorkError.
     """
+    needed, room = _resident() + _SLACK, room_for_memory()
+    if room is not None and room < needed:
+        # A container that runs out of memory may be ended as a whole, and the scheduler with it.
+        raise OutOfMemoryError(f"a copy may need {needed >> 20} MiB, and {room >> 20} MiB are left")
     reading, writing = os.pipe()
     try:
         pid = _fork(work, writing, bounds)
@@ -74,7 +81,7 @@ async def run_forked(
             os.kill(pid, signal.SIGKILL)
         code = await _ended(pid)
     if answer == _OUT_OF_MEMORY:
-        raise OutOfMemoryError("out of memory")
+        raise OutOfMemoryError(f"expected to need at most {bounds.memory >> 20} MiB")
     if answer == _FAILED or not answer:
         if os.WIFSIGNALED(code) and os.WTERMSIG(code) == signal.SIGXCPU:
             raise OutOfTimeError("out of time")
@@ -124,6 +131,27 @@ async def _ended(pid: int) -> int:
         if found:
             return code
         await asyncio.sleep(0.001)
+
+
+def room_for_memory(machine: Path = _MEMORY, group: Path = _GROUP) -> int | None:
+    """Bytes that the machine and the container have left; None if that is not known.
+
+    What a group holds of files is given back when it is needed.
+    """
+    found = []
+    with suppress(OSError, KeyError, ValueError):
+        lines = dict(line.split(":", 1) for line in machine.read_text().splitlines())
+        found.append(int(lines["MemAvailable"].split()[0]) << 10)
+    with suppress(OSError, KeyError, ValueError):
+        most, used = (group.joinpath(f"memory.{name}").read_text() for name in ("max", "current"))
+        stat = dict(line.split() for line in group.joinpath("memory.stat").read_text().splitlines())
+        found.append(int(most) - int(used) + int(stat["inactive_file"]))
+    return min(found, default=None)
+
+
+def _resident() -> int:
+    """Bytes of the process that are in memory: a copy may come to write to all of them."""
+    return int(_SIZE.read_text().split()[1]) * resource.getpagesize() if _SIZE.exists() else 0
 
 
 def _fork(work: Callable[[], bytes], writing: int, bounds: Bounds) -> int:

@@ -6,7 +6,7 @@ priority classes) are read before, as far as the viewer may read them.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -105,9 +105,7 @@ class ForkedQuestions:
                 504, "Timeout", f"not answered within {self.limits.seconds:g} s: ask about less"
             ) from None
         except OutOfMemoryError as error:
-            raise ApiError(
-                507, "InsufficientStorage", f"{error}: expected at most {self.limits.memory} MiB"
-            ) from None
+            raise ApiError(507, "InsufficientStorage", str(error)) from None
         except AbandonedError:
             raise ApiError(499, "ClientClosedRequest", "nobody waits for the answer") from None
         except ForkedWorkError:
@@ -125,12 +123,15 @@ async def facts_for(inspection: Inspection, viewer: Viewer, limits: TryLimits) -
     """Everything that answers to a viewer are made from. Raises ApiError."""
     from stowplan.simulate.questions.answers import Facts
 
-    namespaces = inspection.named_namespaces() | inspection.all_namespaces()
-    hidden = await viewer.hidden(namespaces)
+    hidden: frozenset[str] = frozenset()
+    if not await viewer.may_see_all_pods():
+        hidden = await viewer.hidden(inspection.named_namespaces() | inspection.all_namespaces())
     scheduler = inspection.scheduler
     if scheduler is None:
         raise ApiError(503, "ServiceUnavailable", "the scheduler has not read the cluster yet")
-    more = await _read_more(scheduler, viewer, namespaces - hidden)
+    more = await _read_more(scheduler, viewer, lambda: inspection.all_namespaces() - hidden)
+    # The fork that comes next takes as long as a step of other explanations.
+    await asyncio.sleep(0)
     return Facts(
         settings=scheduler.settings,
         objects=lambda: (*objects_of(scheduler), *more.objects),
@@ -166,25 +167,26 @@ class _More(NamedTuple):
     unread: Mapping[str, str]
 
 
-async def _read_more(scheduler: Scheduler, viewer: Viewer, namespaces: Iterable[str]) -> _More:
+async def _read_more(
+    scheduler: Scheduler, viewer: Viewer, namespaces: Callable[[], Collection[str]]
+) -> _More:
     from stowplan.simulate.snapshot.sources import ADMISSION
 
     reads = ClientReads(scheduler.context.client, viewer.may_list)
     found: list[Object] = []
     effects = {kind.served.plural: kind.without for kind in ADMISSION}
     for kind in ADMISSION:
-        for namespace in await _places(kind.served, viewer, namespaces):
+        places: Collection[str] = ("",)
+        if kind.served.namespaced and not await viewer.may_list(kind.served, ""):
+            places = namespaces()
+        for namespace in sorted(places)[:_MOST_NAMESPACES]:
             found += await reads.list(kind.served, kind.cls, namespace)
+        if len(places) > _MOST_NAMESPACES:
+            text = f"{kind.served.plural} were read in {_MOST_NAMESPACES} of {len(places)} namespaces"
+            reads.unread.setdefault(kind.served.plural, text)
     webhooks = {one: await reads.list(one, WebhookConfiguration) for one in _WEBHOOKS}
     unread = {
         plural: f"{text}: {effects[plural]}" if plural in effects else text
         for plural, text in reads.unread.items()
     }
     return _More(found, webhooks, unread)
-
-
-async def _places(resource: Resource, viewer: Viewer, namespaces: Iterable[str]) -> Sequence[str]:
-    """The namespaces in which a resource is read: all at once for those who may do that."""
-    if not resource.namespaced or await viewer.may_list(resource, ""):
-        return ("",)
-    return sorted(namespaces)[:_MOST_NAMESPACES]
