@@ -31,14 +31,13 @@ class Embedded:
     """The cluster. Pods start `start_delay` seconds after they are bound."""
 
     def __init__(
-        self, runner: asyncio.Runner, shapes: Sequence[NodeShape], gates: FeatureGates, start_delay: float
+        self, runner: asyncio.Runner, shapes: Sequence[NodeShape], settings: Settings, start_delay: float
     ) -> None:
         self._runner = runner
         clock = VirtualClock(runner.get_loop())
         kubelets = replace(
             KubeletSettings(), start_delay=start_delay, start_jitter=0.0, stop_delay=0.0, run_seconds=1e6
         )
-        settings = Settings.of(default_config(gates))
         self.cluster = LocalCluster(
             ClusterPlan(shapes=shapes, settings=settings, kubelets=kubelets, seed=0), clock=clock
         )
@@ -84,12 +83,15 @@ class Embedded:
 
 @contextmanager
 def embedded(
-    *shapes: NodeShape, gates: FeatureGates = DEFAULT_GATES, start_delay: float = 0.0
+    *shapes: NodeShape,
+    gates: FeatureGates = DEFAULT_GATES,
+    settings: Settings | None = None,
+    start_delay: float = 0.0,
 ) -> Iterator[Embedded]:
     """A cluster of nodes of these shapes, from its start until the block ends."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         runner.get_loop()
-        found = Embedded(runner, shapes, gates, start_delay)
+        found = Embedded(runner, shapes, settings or Settings.of(default_config(gates)), start_delay)
         with running(runner, found.cluster):
             found.pass_time(2)
             yield found

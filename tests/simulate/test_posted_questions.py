@@ -13,11 +13,14 @@ import yaml
 from effort import LONG
 from simulate.embedded import Embedded, embedded
 from simulate.random_clusters import RandomCluster
+from stowplan.api.gates.feature_gates import gates_with
 from stowplan.api.requests import Json
+from stowplan.config import load
 from stowplan.explain.document.tried import TryLimits
 from stowplan.explain.web import EVERYTHING, Viewer
 from stowplan.explain.web.questions import JSON, YAML, Asked
 from stowplan.localcluster.kubelets import NodeShape
+from stowplan.scheduler import Settings
 from stowplan.simulate.questions.answers import answer
 from stowplan.simulate.questions.host import facts_for
 
@@ -88,6 +91,7 @@ def world() -> Iterator[Embedded]:
         yield made
 
 
+STRATEGY = {"default-scheduler": {"weights": {"ImageLocality": 3}}}
 WHAT_IFS: list[Json] = [
     {"changes": [{"drain": "node-1"}]},
     {"changes": [{"cordon": "node-0"}, {"scale": {"deployment/web": 9}}]},
@@ -346,3 +350,25 @@ def test_the_namespaces_of_an_answer_are_named_for_the_check_of_rights(shared: E
     data = msgspec.json.encode({"manifests": manifest})
     head = answer(facts, Asked("explain", data, JSON)).partition(b"\n")[0]
     assert msgspec.json.decode(head)["namespaces"] == ["theirs"]
+
+
+def test_the_command_has_the_configuration_of_the_scheduler_and_its_gates(tmp_path: Path) -> None:
+    text = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection: {qps: 20, burst: 30}
+profiles:
+- schedulerName: default-scheduler
+  pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated}}}]
+"""
+    gates = gates_with(["GenericWorkload"])
+    with embedded(NodeShape(count=3, cpu="4"), settings=Settings.of(load(text, gates))) as packed:
+        packed.create(WEB)
+        packed.pass_time(5)
+        for question, body in (("whatif", WHAT_IFS[0]), ("compare", {"profiles": STRATEGY})):
+            code, found = ask(packed, question, body)
+            assert code == 200, found
+            assert "type: MostAllocated" in found["command"]
+            assert "--feature-gates GenericWorkload=true" in found["command"]
+            assert "qps" not in found["command"]
+            assert found["result"] == typed(packed, found["command"], tmp_path)

@@ -13,7 +13,6 @@ import msgspec
 from stowplan.api.meta import Object
 from stowplan.api.status import ApiError
 from stowplan.config import ConfigError, LoadedConfig, default_config
-from stowplan.config.dump import dump_to_load_again
 from stowplan.config.legacy import load_any
 from stowplan.explain.document.cluster import NodesDocument
 from stowplan.explain.document.pod import PodDocument
@@ -24,7 +23,7 @@ from stowplan.explain.report.page import render
 from stowplan.explain.web.nodes import nodes_document
 from stowplan.explain.web.questions import Asked
 from stowplan.explain.web.redaction import redacted
-from stowplan.gocompat.yamltext import load_yaml, to_yaml
+from stowplan.gocompat.yamltext import to_yaml
 from stowplan.scheduler.framework.status import ProfileError
 from stowplan.scheduler.settings import Settings
 from stowplan.simulate.changes import Change
@@ -49,7 +48,7 @@ from stowplan.simulate.questions.bodies import (
     mistakes_in_manifests,
     read_body,
 )
-from stowplan.simulate.questions.commands import command_of
+from stowplan.simulate.questions.commands import command_of, deciding
 from stowplan.simulate.snapshot.files import SnapshotError
 from stowplan.simulate.whatif import reconfigured, what_if
 from stowplan.simulate.whatif import report_of as whatif_report
@@ -268,9 +267,7 @@ def _configuration(settings: Settings, body: CompareBody) -> str:
     """The other configuration as text: the given one, or the present one with other weights or strategies."""
     if body.config is not None:
         return body.config if isinstance(body.config, str) else to_yaml(body.config)
-    present = dump_to_load_again(settings.config.config)
-    document = load_yaml(present)
-    document.pop("extenders", None)
+    document = deciding(settings.config.config)
     profiles = {one["schedulerName"]: one for one in document["profiles"]}
     for name, change in body.profiles.items():
         if name not in profiles:
@@ -278,10 +275,11 @@ def _configuration(settings: Settings, body: CompareBody) -> str:
         _reweigh(profiles[name], change.weights, f"profiles.{name}.weights")
         if change.strategy:
             _restrategize(profiles[name], change.strategy, f"profiles.{name}.strategy")
-    if present == dump_to_load_again(default_config(settings.gates).config):
+    default = deciding(default_config(settings.gates).config)
+    if deciding(settings.config.config) == default:
         # Defaults are filled in again: what is copied to a shell has just the difference.
         changed = [_difference(profiles[name], change) for name, change in body.profiles.items()]
-        document = {"apiVersion": document["apiVersion"], "kind": document["kind"], "profiles": changed}
+        document = {**default, "profiles": changed}
     return to_yaml(document)
 
 

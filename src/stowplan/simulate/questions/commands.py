@@ -9,7 +9,8 @@ import msgspec
 from stowplan.api.releases import DEFAULT
 from stowplan.config import default_config
 from stowplan.config.dump import dump_to_load_again
-from stowplan.gocompat.yamltext import to_yaml
+from stowplan.config.types import SchedulerConfig
+from stowplan.gocompat.yamltext import load_yaml, to_yaml
 from stowplan.scheduler.settings import Settings
 from stowplan.simulate.changes import Change
 from stowplan.simulate.questions.bodies import (
@@ -26,6 +27,8 @@ _MANIFESTS: Final = "manifests.yaml"
 _CHANGES: Final = "changes.yaml"
 _NEW: Final = "new.yaml"
 _SCHEDULER: Final = "scheduler.yaml"
+_DECIDING: Final = ("apiVersion", "kind", "percentageOfNodesToScore", "profiles")
+"""Fields of a configuration that a simulation reads; extenders are not called."""
 _IN_ORDER: Final = (
     "add_nodes",
     "label",
@@ -50,6 +53,12 @@ def command_of(body: Body, settings: Settings, new: str = "") -> str:
     if isinstance(body, WhatIfBody | FitBody | ExplainBody) and body.namespace != "default":
         words += ["--namespace", body.namespace]
     return "".join(_written(name, text) for name, text in files.items()) + shlex.join(words)
+
+
+def deciding(config: SchedulerConfig) -> dict[str, Any]:
+    """The parts of a configuration that decide where pods go."""
+    whole = load_yaml(dump_to_load_again(config))
+    return {name: whole[name] for name in _DECIDING if name in whole}
 
 
 def _words(body: Body, files: dict[str, str], new: str) -> Iterator[str]:
@@ -123,9 +132,9 @@ def _options(change: Change) -> tuple[str, ...] | None:
 def _scheduler(settings: Settings, files: dict[str, str]) -> Iterator[str]:
     """Options of a scheduler that is not the default one."""
     gates = settings.gates
-    config = dump_to_load_again(settings.config.config)
-    if config != dump_to_load_again(Settings.of(default_config(gates)).config.config):
-        files[_SCHEDULER] = config
+    config = deciding(settings.config.config)
+    if config != deciding(default_config(gates).config):
+        files[_SCHEDULER] = to_yaml(config)
         yield from ("--config", _SCHEDULER)
     if gates.changed():
         pairs = (f"{name}={str(on).lower()}" for name, on in sorted(gates.changed().items()))
