@@ -72,6 +72,27 @@ def test_processes_give_the_same_answer_as_one_and_the_page_is_written(folder: P
 def test_text_names_what_is_compared(folder: Path) -> None:
     text = compare("default", "pack.yaml", "--seeds", "1")
     assert "one seed says nothing about chance" in " ".join(text.stdout.split())
+    text = compare("default", "pack.yaml", "--seeds", "2")
+    assert "2 seeds say nothing about chance; use 3 or more" in " ".join(text.stdout.split())
+
+
+def test_seeds_that_vary_only_ties_have_no_interval(folder: Path) -> None:
+    (folder / "scenario.yaml").write_text(SCENARIO.replace("{uniform: [10m, 20m]}", "15m"))
+    found = compare("default", "pack.yaml", "--seeds", "3", "--json")
+    data = json.loads(found.stdout)
+    assert (data["seedsVary"], data["test"]) == (["ties"], None)
+    differences = [one for one in data["differences"]["pack.yaml"].values() if one is not None]
+    assert differences
+    assert all(one["low"] is None and one["judged"] == "" for one in differences)
+    assert "seeds vary only ties in this scenario" in " ".join(
+        compare("default", "pack.yaml", "--seeds", "3").stdout.split()
+    )
+
+
+def test_the_test_and_what_seeds_vary_are_named(folder: Path) -> None:
+    found = compare("default", "pack.yaml", "--seeds", "3", "--json")
+    data = json.loads(found.stdout)
+    assert (data["seedsVary"], data["test"]) == (["lifetimes", "ties"], "paired Student's t, 95 %")
 
 
 @pytest.mark.parametrize(
@@ -97,8 +118,9 @@ def test_differences_are_paired_and_judged_by_their_interval() -> None:
     assert found.judged == "better"
     assert judged("waitP99", [10, 20, 30], [30, 20, 11]).judged == ""
     assert judged("bound", [10, 20, 30], [12, 22, 33]).judged == "better"
-    assert judged("cost", [1, 2], [2, 3]).judged == "worse"
-    assert judged("nodesMean", [1, 2], [2, 3]).judged == "different"
+    assert judged("cost", [1, 2, 3], [2, 3, 4]).judged == "worse"
+    assert judged("nodesMean", [1, 2, 3], [2, 3, 4]).judged == "different"
+    assert judged("cost", [1, 2], [2, 3]).document()["low"] is None
     assert judged("cost", [1], [2]).judged == ""
 
 

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from pyarrow import parquet
 
+from stowplan import __version__ as stowplan_version
 from stowplan.cli.main import stowplan
 from stowplan.scheduler import Settings
 from stowplan.simulate.scenario import read_scenario, run
@@ -106,6 +107,84 @@ def test_an_interrupted_sweep_goes_on_and_more_seeds_run_alone(
     assert json.loads(sweep(experiment, "--jobs", "1", "--json").stdout)["doneBefore"] == 8
     assert len(carried_out) == len(set(carried_out)) == 12
     assert len(rows(experiment)) == 12
+
+
+PLUGIN = """
+from stowplan.framework import Plugin
+
+class First(Plugin):
+    def score_node(self, cycle, pod, node):
+        return 10
+"""
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "column"),
+    [
+        ("first.py", "return 10", "return 20", "digest.plugins"),
+        ("pack.yaml", "weight: 1", "weight: 2", "digest.configuration"),
+        ("scenario.yaml", "count: 2", "count: 3", "digest.scenario"),
+        ("experiment.yaml", "duration: 20s", "duration: 30s", "durationSeconds"),
+    ],
+)
+def test_results_of_another_experiment_are_not_mixed(
+    experiment: Path, monkeypatch: pytest.MonkeyPatch, file: str, old: str, new: str, column: str
+) -> None:
+    """Rows are made up here: that of a run tells where it comes from."""
+    monkeypatch.setattr(sweeps, "carry_out", lambda one: {**one.about(), "bound": 1.0})
+    experiment.with_name("first.py").write_text(PLUGIN)
+    experiment.write_text(
+        "workloads: [scenario.yaml]\nconfigurations: [default, pack.yaml]\nseeds: 1\nduration: 20s\n"
+        "plugins: ['first.py:First']\n"
+    )
+    assert sweep(experiment, "--jobs", "1").exit_code == 0
+    edit(experiment.with_name(file), old, new)
+    refused = sweep(experiment, "--jobs", "1")
+    assert refused.exit_code == 1
+    assert f"rows are of another experiment ({column} differs): expected another --output" in refused.stderr
+    assert len(rows(experiment)) == 2
+    assert sweep(experiment, "--jobs", "1", "--replace").exit_code == 0
+    found = rows(experiment)
+    assert len(found) == 2
+    assert {one["stowplan"] for one in found} == {stowplan_version}
+    assert len({one[column] for one in found}) == (2 if column == "digest.configuration" else 1)
+
+
+def test_workers_end_with_a_sweep_that_is_killed(experiment: Path) -> None:
+    experiment.write_text(EXPERIMENT.replace("duration: 1m", "duration: 48h"))
+    command = [sys.executable, "-m", "stowplan", "sweep", str(experiment), "--jobs", "2"]
+    main = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    workers: set[int] = set()
+    try:
+        until = time.monotonic() + PATIENCE
+        while len(workers) < 2 and time.monotonic() < until:
+            assert main.poll() is None
+            workers = {pid for pid in children_of(main.pid) if b"spawn_main" in command_of(pid)}
+            time.sleep(0.05)
+        assert len(workers) == 2
+    finally:
+        main.kill()
+        main.wait()
+    until = time.monotonic() + PATIENCE
+    while any(b"spawn_main" in command_of(pid) for pid in workers) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not [pid for pid in workers if b"spawn_main" in command_of(pid)]
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def command_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 @contextmanager

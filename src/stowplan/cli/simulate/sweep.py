@@ -35,17 +35,32 @@ _CONNECT_WITHIN: Final = 30
 @click.option(
     "--on", metavar="dask://HOST:PORT", default="", help="Dask scheduler whose workers run the simulations."
 )
+@click.option("--replace", is_flag=True, help="Drop results of another experiment from the output.")
 @report_options
 def sweep(
-    experiment: Path, output: Path | None, jobs: int | None, on: str, as_json: bool, page: Path | None
+    experiment: Path,
+    output: Path | None,
+    jobs: int | None,
+    on: str,
+    replace: bool,
+    as_json: bool,
+    page: Path | None,
 ) -> None:
     """Simulate every combination of EXPERIMENT.
 
     The file names scenarios, configurations, seeds and parameters. Finished runs are kept in a journal beside
     the results: an interrupted sweep continues where it stopped, and one with added seeds runs only those.
+    Every row has the versions and digests of what it was made from; rows of other code, configurations or
+    scenarios are not mixed with it.
     """
     from stowplan.simulate.scenario.combined import combined_report
-    from stowplan.simulate.scenario.sweep import Journal, read_experiment, read_results, write_results
+    from stowplan.simulate.scenario.sweep import (
+        Journal,
+        read_experiment,
+        read_results,
+        strangers,
+        write_results,
+    )
 
     _expect("pyarrow", "sweep")
     if on:
@@ -57,6 +72,14 @@ def sweep(
     journal = Journal(results)
     wanted = {run.key: run for run in asked.runs}
     done = {str(row.get("run")): row for row in (*read_results(results), *journal.rows())}
+    others, differs = strangers([row for key, row in done.items() if key not in wanted], asked.runs)
+    if others and not replace:
+        raise click.ClickException(
+            f"{results}: {len(others)} rows are of another experiment ({differs} differs): expected another "
+            "--output, or --replace"
+        )
+    for row in others:
+        del done[str(row.get("run"))]
     finished = {key: done[key] for key in wanted if key in done}
     before = len(finished)
     open_runs = [run for key, run in wanted.items() if key not in finished]
@@ -66,8 +89,7 @@ def sweep(
             finished[str(row["run"])] = row
             progress.advance(detail=f"{row['configuration']}, {row['workload']}, seed {row['seed']}")
     rows = [finished[key] for key in wanted]
-    others = [row for key, row in done.items() if key not in wanted]
-    write_results(results, [*rows, *others])
+    write_results(results, [*rows, *(row for key, row in done.items() if key not in wanted)])
     journal.path.unlink(missing_ok=True)
     show(combined_report(asked.name, rows, before, str(results)), as_json=as_json, page=page)
 
@@ -80,22 +102,10 @@ def _expect(module: str, extra: str) -> None:
 def _here(runs: "Sequence[Run]", jobs: int) -> "Iterator[Row]":
     """Carry out runs in processes of this machine; in this one if there is only one at a time."""
     from stowplan.simulate.scenario.sweep import carry_out
+    from stowplan.simulate.scenario.workers import carried_out
 
-    if jobs == 1 or len(runs) < 2:
-        for run in runs:
-            yield carry_out(run)
-        return
-    from concurrent.futures import ProcessPoolExecutor, as_completed
-    from multiprocessing import get_context
-
-    with ProcessPoolExecutor(min(jobs, len(runs)), mp_context=get_context("spawn")) as pool:
-        futures = [pool.submit(carry_out, run) for run in runs]
-        try:
-            for future in as_completed(futures):
-                yield future.result()
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    for _, row in carried_out(carry_out, runs, jobs):
+        yield row
 
 
 def _on_dask(runs: "Sequence[Run]", address: str) -> "Iterator[Row]":

@@ -20,6 +20,9 @@ _T: Final = (
 """The 97.5th percentile of Student's distribution for 1 to 30 degrees of freedom."""
 _T_LARGE: Final = 1.96
 
+ENOUGH: Final = 3
+"""Seeds from which on a difference has an interval."""
+
 _COUNT: Final = "notCreated"
 _LESS_IS_BETTER: Final = ("pending", "wait", "preemptions", "fragmentation", "cost", "notCreated")
 _TITLES: Final = {
@@ -59,6 +62,10 @@ class Difference:
     high: float
     judged: str
 
+    def unjudged(self) -> "Difference":
+        """The same without an interval."""
+        return Difference(self.mean, -inf, inf, "")
+
     def document(self) -> dict[str, Any]:
         known = self.high < inf
         return {
@@ -76,14 +83,14 @@ Values = Sequence[float | None]
 def difference(name: str, first: Values, other: Values) -> Difference | None:
     """The difference of paired values; None if no seed has both.
 
-    With a single pair there is no interval, and no judgement.
+    With fewer than three pairs there is no interval, and no judgement.
     """
     pairs = zip(first, other, strict=True)
     found = [two - one for one, two in pairs if one is not None and two is not None]
     if not found:
         return None
     mean = sum(found) / len(found)
-    if len(found) < 2:
+    if len(found) < ENOUGH:
         return Difference(mean, -inf, inf, "")
     spread = sqrt(sum((one - mean) ** 2 for one in found) / (len(found) - 1))
     freedom = len(found) - 1
@@ -100,8 +107,12 @@ def _is_judged(name: str) -> bool:
     return name == "bound" or name.startswith(_LESS_IS_BETTER)
 
 
-def compared(runs: Sequence[Run], scenario: str) -> Report:
-    """The report of runs: every configuration with the same seeds."""
+def compared(runs: Sequence[Run], scenario: str, varies: Sequence[str] = ("arrivals",)) -> Report:
+    """The report of runs: every configuration with the same seeds.
+
+    `varies` is what differs between seeds besides choices between equal nodes. If nothing does, runs are no
+    sample of anything, and no difference has an interval.
+    """
     names = list(dict.fromkeys(run.configuration for run in runs))
     seeds = sorted({run.seed for run in runs})
     by = {(run.configuration, run.seed): run.data for run in runs}
@@ -115,9 +126,17 @@ def compared(runs: Sequence[Run], scenario: str) -> Report:
         name: {metric: difference(metric, values[first][metric], values[name][metric]) for metric in metrics}
         for name in others
     }
+    if not varies:
+        differences = {
+            name: {metric: None if one is None else one.unjudged() for metric, one in found.items()}
+            for name, found in differences.items()
+        }
+    judged = bool(varies) and len(seeds) >= ENOUGH
     data = {
         "scenario": scenario,
         "seeds": seeds,
+        "seedsVary": [*varies, "ties"],
+        "test": "paired Student's t, 95 %" if judged else None,
         "configurations": {
             name: {
                 metric: {"mean": _mean(values[name][metric]), "bySeed": values[name][metric]}
@@ -133,15 +152,25 @@ def compared(runs: Sequence[Run], scenario: str) -> Report:
     parts: list[Part] = [_findings(name, differences[name]) for name in others]
     parts += [_table(first, name, values, differences[name]) for name in others]
     parts += _charts(names, seeds, by)
-    summary = " ".join(_sentence(first, name, differences[name], len(seeds)) for name in others)
+    summary = " ".join(_sentence(first, name, differences[name], len(seeds), varies) for name in others)
+    if judged:
+        summary += f" Intervals: paired Student's t over {len(seeds)} seeds, which vary {', '.join(varies)}."
     return Report(f"Comparison on {scenario}, {len(seeds)} seeds", summary, parts, data)
 
 
-def _sentence(first: str, name: str, found: Mapping[str, Difference | None], seeds: int) -> str:
+def _sentence(
+    first: str, name: str, found: Mapping[str, Difference | None], seeds: int, varies: Sequence[str]
+) -> str:
     better = [_title(metric) for metric, one in found.items() if one is not None and one.judged == "better"]
     worse = [_title(metric) for metric, one in found.items() if one is not None and one.judged == "worse"]
-    if seeds < 2:
-        return f"{name} against {first}: one seed says nothing about chance; use more."
+    if not varies:
+        return (
+            f"{name} against {first}: seeds vary only ties in this scenario, so differences have no "
+            "interval; vary arrivals, lifetimes or failures."
+        )
+    if seeds < ENOUGH:
+        some = "one seed says" if seeds == 1 else f"{seeds} seeds say"
+        return f"{name} against {first}: {some} nothing about chance; use {ENOUGH} or more."
     if not better and not worse:
         return f"{name} against {first}: no difference that is more than chance."
     said = [f"better in {', '.join(better)}"] if better else []
@@ -175,7 +204,7 @@ def _table(
         if one is None:
             rows.append([_title(metric), *means, None, "not measured in both", ""])
             continue
-        interval = f"{one.low:+.4g} to {one.high:+.4g}" if one.high < inf else "one seed"
+        interval = f"{one.low:+.4g} to {one.high:+.4g}" if one.high < inf else "none"
         rows.append([_title(metric), *means, f"{one.mean:+.4g}", interval, one.judged])
     headings = ["mean over seeds", first, name, "difference", "95 %", ""]
     return Table(headings, rows, [1, 2, 3], title=f"{name} against {first}")

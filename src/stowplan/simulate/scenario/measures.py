@@ -260,7 +260,8 @@ class Measures:
         for line, name in self._lines():
             offered = int(table.allocatable[line, : table.rows_in_use][rows].sum())
             taken = int(table.requested[line, : table.rows_in_use][rows].sum())
-            found[name] = round(taken / offered, 4) if offered else 0.0
+            if offered:
+                found[name] = round(taken / offered, 4)
         if self._shares_gpus:
             offered = sum(gpus_of(node) for node in table.nodes[: table.rows_in_use] if node is not None)
             asked = sum(request_of(info).total for info in table.pods.values() if info.row >= 0)
@@ -281,7 +282,9 @@ class Measures:
         has_slot = table.pod_count[:size] < table.allowed_pods[:size]
         usual = self._usual.most_common(USUAL)
         total = sum(count for _, count in usual)
-        found = {}
+        found: dict[str, float] = {}
+        if not total:
+            return found
         lost = np.zeros(len(free), dtype=np.float64)
         for requests, count in usual:
             fits = rows & has_slot
@@ -290,5 +293,6 @@ class Measures:
             lost += count / total * free[:, rows & ~fits].sum(axis=1)
         for line, name in self._lines():
             all_free = int(free[line, rows].sum())
-            found[name] = round(float(lost[line]) / all_free, 4) if all_free else 0.0
+            if all_free:
+                found[name] = round(float(lost[line]) / all_free, 4)
         return found

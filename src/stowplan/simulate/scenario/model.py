@@ -223,6 +223,16 @@ class Scenario:
     admitted: bool = False
     """Its pods are as an API server stored them: they are those of a recording."""
 
+    @property
+    def varies(self) -> tuple[str, ...]:
+        """What differs between seeds, besides choices between nodes of equal score (ties)."""
+        drawn = {
+            "arrivals": any(isinstance(one.arrivals, Rate) for one in self.workload),
+            "lifetimes": any(one.lifetime.kind not in ("forever", "fixed") for one in self.workload),
+            "failures": any(one.mtbf for one in self.groups) or any(one.count for one in self.failures),
+        }
+        return tuple(name for name, varies in drawn.items() if varies)
+
 
 def read_scenario(path: Path, duration: float | None = None) -> Scenario:
     """Read a scenario; `duration` is taken instead of that of the file. Raises SnapshotError.

@@ -16,9 +16,21 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from stowplan import __version__
+from stowplan.api.releases import DEFAULT as DEFAULT_RELEASE
 from stowplan.gocompat.durations import Duration, DurationError
 from stowplan.gocompat.jsontext import TextError
 from stowplan.gocompat.yamltext import load_yaml
+from stowplan.simulate.scenario.provenance import (
+    CONFIGURATION,
+    DURATION,
+    PLUGINS,
+    RELEASE,
+    SCENARIO,
+    VERSION,
+    digest_of_files,
+    source_of,
+)
 from stowplan.simulate.snapshot.files import SnapshotError
 from stowplan.simulate.snapshot.places import Place, convert_at, not_yaml, read_text
 
@@ -54,11 +66,30 @@ class Run(msgspec.Struct, frozen=True):
     duration: float | None
     plugins: tuple[str, ...]
     files: dict[str, bytes]
+    modules: dict[str, bytes] = {}
+    """Source of the plugins that are in no file of the experiment, by module."""
+    version: str = __version__
 
     @property
     def key(self) -> str:
         digest = hashlib.sha256(msgspec.msgpack.encode(self, order="deterministic"))
         return digest.hexdigest()[:20]
+
+    def provenance(self) -> dict[str, Value | None]:
+        """Versions and digests of everything that the figures come from."""
+        code = {one.rpartition(":")[0] for one in self.plugins}
+        config = {self.configuration}
+        scenario = {name: data for name, data in self.files.items() if name not in code | config}
+        return {
+            VERSION: self.version,
+            RELEASE: DEFAULT_RELEASE.name,
+            DURATION: self.duration,
+            CONFIGURATION: digest_of_files({name: self.files[name] for name in config & self.files.keys()}),
+            PLUGINS: digest_of_files(
+                {**{name: self.files[name] for name in code & self.files.keys()}, **self.modules}
+            ),
+            SCENARIO: digest_of_files(scenario),
+        }
 
     def about(self) -> Row:
         """Identity of its row."""
@@ -67,6 +98,7 @@ class Run(msgspec.Struct, frozen=True):
             "configuration": self.configuration,
             "workload": self.workload,
             "seed": self.seed,
+            **self.provenance(),
             **{f"parameter.{name}": value for name, value in self.parameters.items()},
         }
 
@@ -122,6 +154,11 @@ class _Reader:
             one: {} if one == DEFAULT else self._file(f"configurations[{number}]", one)
             for number, one in enumerate(spec.configurations)
         }
+        modules = {
+            module: source_of(module)
+            for module in (one.rpartition(":")[0] for one in spec.plugins)
+            if not module.endswith(".py")
+        }
         runs = []
         for number, workload in enumerate(spec.workloads):
             scenario = self._scenario(f"workloads[{number}]", workload)
@@ -139,6 +176,7 @@ class _Reader:
                         duration,
                         spec.plugins,
                         {**files, **configs[config]},
+                        modules,
                     )
                     for config in spec.configurations
                     for seed in seeds
@@ -264,6 +302,40 @@ def carry_out(run: Run) -> Row:
 
 
 # Results
+
+
+def strangers(rows: Iterable[Row], runs: Sequence[Run]) -> tuple[list[Row], str]:
+    """The rows that runs of an experiment must not be mixed with, and a column in which one differs.
+
+    These are rows of a configuration or workload of the same name with other contents, and all that were made
+    by other code or for another time.
+    """
+    always = (VERSION, RELEASE, DURATION, PLUGINS)
+    known: dict[tuple[Value | None, ...], Value | None] = {}
+    for run in runs:
+        row = run.about()
+        for column, place in _places(row):
+            known[place] = row[column]
+    first = runs[0].about()
+    found: list[Row] = []
+    differs = ""
+    for row in rows:
+        columns = [column for column in always if row.get(column) != first[column]]
+        columns += [one for one, place in _places(row) if place in known and known[place] != row.get(one)]
+        other = next(iter(columns), "")
+        if other:
+            found.append(row)
+            differs = differs or other
+    return found, differs
+
+
+def _places(row: Row) -> Iterator[tuple[str, tuple[Value | None, ...]]]:
+    """The columns whose digest belongs to a name, and that name."""
+    parameters = tuple(
+        one for name in sorted(row) if name.startswith("parameter.") for one in (name, row[name])
+    )
+    yield CONFIGURATION, (CONFIGURATION, row.get("configuration"))
+    yield SCENARIO, (SCENARIO, row.get("workload"), *parameters)
 
 
 class Journal:
