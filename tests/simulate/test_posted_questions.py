@@ -182,6 +182,24 @@ def test_explain_says_why_a_pod_would_wait(world: Embedded) -> None:
     assert found["command"].endswith("stowplan explain -f manifests.yaml")
 
 
+@pytest.mark.parametrize("kind", ["Pod", "Deployment"])
+def test_an_edit_of_the_manifests_makes_the_pod_fit(world: Embedded, kind: str) -> None:
+    container = {"name": "main", "image": "app", "resources": {"requests": {"cpu": "3"}}}
+    spec = {"containers": [container]}
+    manifest: Json = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "lost"}, "spec": spec}
+    if kind == "Deployment":
+        manifest = msgspec.json.decode(msgspec.json.encode(WEB))
+        manifest["metadata"]["name"] = "lost"
+        manifest["spec"]["template"]["spec"] = spec
+    code, found = ask(world, "explain", {"manifests": manifest})
+    assert code == 200
+    [pod] = found["pods"]
+    assert len(found["edits"]) == len(pod["changes"])
+    [edit, *_] = [text for text in found["edits"] if text]
+    code, found = ask(world, "fit", {"manifests": edit, "replicas": 1})
+    assert (code, found["result"]["fits"]) == (200, True), found
+
+
 def test_nodes_before_and_after_and_a_report_are_given_to_who_asks(world: Embedded) -> None:
     body = {"changes": [{"addNodes": {"node-0": 1}}, {"cordon": "node-1"}], "nodes": True, "report": True}
     code, found = ask(world, "whatif", body)

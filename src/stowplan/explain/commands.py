@@ -143,15 +143,21 @@ def changing_pod(pod: str, owner: Owner | None, patch: Patch) -> str:
         return replacing(f"pod/{name}", namespace, patch)
     if not owner.is_workload:
         return ""
-    within: dict[str, Any] = _without_defaults(patch)
-    for step in reversed(_TEMPLATES[owner.kind]):
-        within = {step: within}
+    within = patch_of_template(owner.kind, patch)
     if owner.kind == "Job":
         return replacing(owner.argument, namespace, joined_patches(within, _GENERATED))
     command = patching(owner.argument, namespace, within)
     if owner.kind in _KEEP_PODS:
         command += f" && {kubectl('delete', f'pod/{name}', '-n', namespace)}"
     return command
+
+
+def patch_of_template(kind: str, patch: Patch) -> dict[str, Any]:
+    """A patch of a pod as one of its own manifest (kind `Pod`), or of the workload with its template."""
+    within = _without_defaults(patch)
+    for step in reversed(_TEMPLATES.get(kind, ())):
+        within = {step: within}
+    return within
 
 
 def patching(argument: str, namespace: str, patch: Patch | list[Any], kind: str = "") -> str:

@@ -48,6 +48,9 @@ def test_a_pending_pod_is_edited_and_tried(cluster: Up, page: Page, go: Go) -> N
     expect(answer).to_contain_text("would wait")
     expect(answer.get_by_label("Changes that would help")).to_contain_text("one more node like")
     shot(page, "try-pod")
+    editor.fill(text.replace("cpu: 100m", "cpu: 100"))
+    page.keyboard.press("Control+Enter")
+    expect(answer.locator(".headline")).to_contain_text("cpu 100, largest 8")
     # Others of the set keep it away by its label.
     editor.fill(text.replace("app: cache", "app: other"))
     expect(page.get_by_text("The form has changed since this answer.")).to_be_visible()

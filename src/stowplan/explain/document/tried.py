@@ -30,6 +30,8 @@ class TriedDocument(Part, frozen=True, kw_only=True, tag_field="document", tag="
     """The command line that gives the same answer."""
     result: dict[str, Any] | None = None
     pods: tuple[PodDocument, ...] = ()
+    edits: tuple[str, ...] = ()
+    """Manifests of one pod or workload with each of its `changes` made; "" for a change of something else."""
     notes: tuple[str, ...] = ()
     """Objects that were not read or used, with the effect on the answer."""
     before: NodesDocument | None = None

@@ -14,7 +14,9 @@ from stowplan.api.meta import Object
 from stowplan.api.status import ApiError
 from stowplan.config import ConfigError, LoadedConfig, default_config
 from stowplan.config.legacy import load_any
+from stowplan.explain.commands import patch_of_template
 from stowplan.explain.document.cluster import NodesDocument
+from stowplan.explain.document.pod import Change as PodChange
 from stowplan.explain.document.pod import PodDocument
 from stowplan.explain.document.tried import TriedDocument, TryLimits
 from stowplan.explain.layers.reads import ObjectReads
@@ -24,6 +26,7 @@ from stowplan.explain.web.nodes import nodes_document
 from stowplan.explain.web.questions import Asked
 from stowplan.explain.web.redaction import redacted
 from stowplan.gocompat.yamltext import to_yaml
+from stowplan.localcluster.store.strategicpatch import merge_rules, strategic_merge
 from stowplan.scheduler.framework.status import ProfileError
 from stowplan.scheduler.settings import Settings
 from stowplan.simulate.changes import Change
@@ -31,6 +34,7 @@ from stowplan.simulate.cluster import Cluster
 from stowplan.simulate.contents import NoSuchObjectError
 from stowplan.simulate.creation.groups import groups_in_use
 from stowplan.simulate.creation.manifests import Manifests
+from stowplan.simulate.creation.workloads import RESOURCES
 from stowplan.simulate.explaining import Evaluation, pods_of_manifests
 from stowplan.simulate.fit import fit, fit_max
 from stowplan.simulate.fit import report_of as fit_report
@@ -47,9 +51,11 @@ from stowplan.simulate.questions.bodies import (
     manifests_of,
     mistakes_in_manifests,
     read_body,
+    text_of,
 )
 from stowplan.simulate.questions.commands import command_of, deciding
 from stowplan.simulate.snapshot.files import SnapshotError
+from stowplan.simulate.snapshot.sources import documents_of_text
 from stowplan.simulate.whatif import reconfigured, what_if
 from stowplan.simulate.whatif import report_of as whatif_report
 
@@ -90,6 +96,7 @@ class _Answer:
     summary: str = ""
     result: Mapping[str, Any] | None = None
     pods: Sequence[PodDocument] = ()
+    edits: Sequence[str] = ()
     notes: list[str] = field(default_factory=list)
     report: Report | None = None
     before: NodesDocument | None = None
@@ -165,6 +172,7 @@ def _answered(facts: Facts, question: str, body: Body, manifests: Manifests | No
         command=command_of(body, facts.settings, found.new),
         result=redacted(found.result, hidden),
         pods=tuple(redacted(one, hidden) for one in found.pods),
+        edits=tuple(found.edits),
         notes=tuple(found.notes),
         before=found.before,
         after=found.after,
@@ -327,9 +335,29 @@ def _explain(cluster: Cluster, facts: Facts, body: ExplainBody, manifests: Manif
         pods = pods_of_manifests(cluster, manifests, MANIFESTS)
     evaluation = Evaluation(cluster, facts.reads, facts.now)
     found.pods = [_at_once(evaluation.new(pod)) for pod in pods]
+    found.edits = _edits(body, found.pods)
     found.summary = " ".join(f"{one.headline}." for one in found.pods)
     parts = [part for one in found.pods for part in _parts(one)]
     found.report = Report(f"explain: {', '.join(one.pod for one in found.pods)}", found.summary, parts, {})
+
+
+def _edits(body: ExplainBody, pods: Sequence[PodDocument]) -> Sequence[str]:
+    """The manifests with each change of their only pod or workload."""
+    objects = [one for _, one in documents_of_text(MANIFESTS, text_of(body.manifests))]
+    places = [place for place, one in enumerate(objects) if one["kind"] in RESOURCES]
+    if len(places) != 1:
+        return ()
+    [place], [pod] = places, pods
+    kind = objects[place]["kind"]
+    rules = merge_rules(RESOURCES[kind])
+
+    def edited(change: PodChange) -> str:
+        if change.patch is None or change.claim:
+            return ""
+        patched = strategic_merge(objects[place], patch_of_template(kind, change.patch), rules)
+        return "---\n".join(map(to_yaml, (*objects[:place], patched, *objects[place + 1 :])))
+
+    return [edited(change) for change in pod.changes]
 
 
 def _at_once(work: Coroutine[Any, Any, T]) -> T:

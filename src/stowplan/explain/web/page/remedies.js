@@ -32,7 +32,7 @@ export function stages(passed) {
 }
 
 // `map` is where "Show on the map" leads; the changes are in the order in which people would try them.
-export function remedies(changes, { most = changes.length, open = null } = {}) {
+export function remedies(changes, { most = changes.length, open = null, use = () => null } = {}) {
   const items = changes
     .slice(0, most)
     .map((one) =>
@@ -44,6 +44,7 @@ export function remedies(changes, { most = changes.length, open = null } = {}) {
         one.node && open && one.node !== "the new node"
           ? [" ", el("button", { class: "plain", onclick: () => open("node", one.node) }, "show the node")]
           : null,
+        use(one),
         one.command ? command(one.command) : null,
       ),
     );

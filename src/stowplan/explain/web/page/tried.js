@@ -8,15 +8,15 @@ import { Tiles } from "./tiles.js";
 const MOST_USED = "most used";
 const SHOWN = 50; // lines of a table
 
-// `explained` has the explanations of pods that do not fit.
-export function answered(found, { open, explained }) {
+// `explained` has the explanations of pods that do not fit; `edit` puts other manifests into the form.
+export function answered(found, { open, explained, edit }) {
   const bad = found.question === "fit" ? !found.result.fits : Object.keys(found.result.pending).length > 0;
   return [
     explained?.pods.length === 1
       ? [el("p", { class: "headline bad" }, `${explained.pods[0].headline}.`), el("p", {}, found.summary)]
       : el("p", { class: `headline ${bad ? "bad" : "good"}` }, found.summary),
     figures(found),
-    explained && why(explained, open),
+    explained && why(explained, open, edit),
     found.before && found.after && maps(found, open),
     found.question === "fit" ? fits(found.result) : moves(found.result, open),
     found.notes.length > 0 && [
@@ -242,7 +242,7 @@ function nodesOf(names, before, after, there, then) {
 }
 
 // Why pods of manifests would wait, and the changes that would help.
-function why(explained, open) {
+function why(explained, open, edit) {
   return explained.pods
     .filter((one) => one.state === "pending")
     .map((one) => [
@@ -251,7 +251,23 @@ function why(explained, open) {
       one.changes.length > 0 &&
         remedies(
           one.changes.map((change) => ({ ...change, command: change.patch ? "" : change.command })),
-          { most: 5, open },
+          {
+            most: 5,
+            open,
+            use: (change) => {
+              const text = explained.edits[one.changes.findIndex((other) => other.text === change.text)];
+              return text
+                ? [
+                    " ",
+                    el(
+                      "button",
+                      { onclick: () => edit(text), "aria-label": `Edit: ${change.text}` },
+                      "Edit so",
+                    ),
+                  ]
+                : null;
+            },
+          },
         ),
     ]);
 }

@@ -142,7 +142,11 @@ export async function tryIt(place, { open, keep, query }) {
         asked.question === "fit" && !found.result.fits
           ? await ask("explain", { manifests: asked.body.manifests }, running.signal).catch(() => null)
           : null;
-      show(result, answered(found, { open, explained }));
+      const edit = (text) => {
+        yaml.set(text);
+        submit();
+      };
+      show(result, answered(found, { open, explained, edit }));
       told.textContent = found.summary;
       stale.hidden = true;
       state.asked = true;
