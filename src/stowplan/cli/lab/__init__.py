@@ -12,6 +12,7 @@ from stowplan.cli.lazy import Commands
 COMMANDS: Final = {
     "bench": "stowplan.cli.lab.bench:bench",
     "chaos": "stowplan.cli.lab.chaos:chaos",
+    "conformance": "stowplan.cli.lab.conformance:conformance",
     "fuzz": "stowplan.cli.lab.fuzz:fuzz",
     "verify": "stowplan.cli.lab.verify:verify_command",
 }
@@ -19,4 +20,4 @@ COMMANDS: Final = {
 
 @click.group("lab", commands=Commands(COMMANDS))
 def lab() -> None:
-    """Test and measure stowplan: bench, chaos, fuzz, verify."""
+    """Test and measure stowplan: bench, chaos, conformance, fuzz, verify."""
