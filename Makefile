@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 # The tests start many processes, which would all compile everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: up test collected test-long stories coverage fuzz-parsers fuzz-openapi wheel wheel-trial python-trials newcomer chart image image-trial docs docs-trial schema page-shots lint-page troubles lock man check lint types layers kubectl chromium mmdebstrap clean
+.PHONY: up test collected test-long stories software coverage fuzz-parsers fuzz-openapi wheel wheel-trial python-trials newcomer chart image image-trial docs docs-trial schema page-shots lint-page troubles lock man check lint types layers kubectl chromium mmdebstrap clean
 
 up: $(INSTALLED)
 	$(BIN)/stowplan up --demo
@@ -34,6 +34,11 @@ test-long: $(READY)
 # Stories recorded from kube-controller-manager, in real time against `stowplan up`: about two minutes.
 stories: $(READY)
 	$(BIN)/pytest -m stories tests/localcluster/controllers
+
+# Manifests of other projects in the folder FROM, each project on a fresh cluster: docs/software.md.
+FROM ?= software
+software: $(INSTALLED)
+	$(BIN)/stowplan lab software $(FROM)
 
 # The share of lines that tests reach, also in the processes they start; dist/coverage shows the lines.
 coverage: $(READY) kubectl chromium

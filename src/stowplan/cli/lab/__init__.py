@@ -14,10 +14,11 @@ COMMANDS: Final = {
     "chaos": "stowplan.cli.lab.chaos:chaos",
     "conformance": "stowplan.cli.lab.conformance:conformance",
     "fuzz": "stowplan.cli.lab.fuzz:fuzz",
+    "software": "stowplan.cli.lab.software:software",
     "verify": "stowplan.cli.lab.verify:verify_command",
 }
 
 
 @click.group("lab", commands=Commands(COMMANDS))
 def lab() -> None:
-    """Test and measure stowplan: bench, chaos, conformance, fuzz, verify."""
+    """Test and measure stowplan: bench, chaos, conformance, fuzz, software, verify."""

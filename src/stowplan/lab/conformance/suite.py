@@ -21,7 +21,7 @@ _SPECIAL: Final = re.compile(r"([\\.+*?()|\[\]{}^$])")
 _SERIAL: Final = "[Serial]"
 _IT: Final = "It"
 _STEP: Final = "By"
-_LONGEST: Final = 400
+_LONGEST: Final = 1500
 """Characters of a message that are kept."""
 _MOST_LINES: Final = 4
 """Lines of a failure that are kept."""
