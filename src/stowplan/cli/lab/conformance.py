@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,7 +16,7 @@ from stowplan.cli.values import AtLeast, Seconds
 from stowplan.lab.conformance import E2eTests, Excuses, SuiteError, TestResult, report_of, run_all, table_of
 from stowplan.lab.conformance.report import is_failure
 from stowplan.localcluster.apiserver.server import write_kubeconfig
-from stowplan.localcluster.kubelets import NodeShape
+from stowplan.localcluster.kubelets import KubeletSettings, NodeShape, Pretend
 from stowplan.localcluster.up import ClusterPlan, LocalCluster
 from stowplan.localcluster.up.schedulers import SchedulerSource
 
@@ -88,6 +88,7 @@ async def _run(tests: E2eTests, focus: str, skip: str, nodes: int, processes: in
         shapes=(NodeShape(count=nodes, zones=("a", "b", "c")),),
         settings=source.settings(source.load()),
         source=source,
+        kubelets=replace(KubeletSettings(), pretend=Pretend(follow_commands=True)),
     )
     cluster = LocalCluster(plan)
     with TemporaryDirectory(prefix="stowplan-conformance-") as folder:

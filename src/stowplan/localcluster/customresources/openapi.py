@@ -16,11 +16,28 @@ _IN_SECOND: Final = (
     "description",
     "format",
     "required",
+    "enum",
+    "pattern",
     "x-kubernetes-list-type",
     "x-kubernetes-list-map-keys",
     "x-kubernetes-group-version-kind",
     "$ref",
 )
+_LIMITS: Final = (
+    "maximum",
+    "minimum",
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "multipleOf",
+    "maxLength",
+    "minLength",
+    "maxItems",
+    "minItems",
+    "uniqueItems",
+    "maxProperties",
+    "minProperties",
+)
+"""Rules for values; a limit of 0 is one."""
 
 
 def definition_name(version: ServedVersion) -> str:
@@ -76,6 +93,7 @@ def _second(raw: Json) -> Json:
     if raw.get("x-kubernetes-preserve-unknown-fields"):
         return {"description": raw["description"]} if raw.get("description") else {}
     shown: Json = {field: raw[field] for field in _IN_SECOND if raw.get(field)}
+    shown.update((field, raw[field]) for field in _LIMITS if field in raw)
     if loose:
         shown.pop("type", None)
         shown.pop("format", None)

@@ -17,6 +17,7 @@ from stowplan.api.meta import LabelSelector
 from stowplan.api.requests import Json
 from stowplan.gocompat.jsontext import TextError
 from stowplan.gocompat.yamltext import load_yaml
+from stowplan.localcluster.kubelets.commands import run_of
 from stowplan.localcluster.kubelets.images import PullMode
 from stowplan.localcluster.kubelets.probes import KINDS as PROBE_KINDS
 from stowplan.localcluster.objects.fields import annotations_of, labels_of, namespace_of
@@ -265,6 +266,11 @@ def pod_behaviour(
 ) -> tuple[PodBehaviour, list[PretendProblem]]:
     """How a pod behaves, and which of its annotations cannot be read."""
     rule = _first(pretend.pods, pod)
+    run = run_of(pod) if pretend.follow_commands else None
+    if run is not None:
+        default = replace(
+            default, run=PretendSpan(run.seconds, run.seconds), exit_code=run.exit_code, ends=True
+        )
     behaviour = default if rule is None else _with_fields(default, rule.fields)
     fields: dict[str, Any] = {}
     problems: list[PretendProblem] = []
@@ -412,11 +418,12 @@ class PretendBackoff:
 
 @dataclass(frozen=True, slots=True)
 class Pretend:
-    """The rules of a file, in order."""
+    """The rules of a file, in order. `follow_commands`: commands that only sleep or exit do so."""
 
     pods: tuple[PretendRule, ...] = ()
     nodes: tuple[PretendRule, ...] = ()
     backoff: PretendBackoff = field(default_factory=PretendBackoff)
+    follow_commands: bool = False
 
 
 def _first(rules: tuple[PretendRule, ...], obj: Json) -> PretendRule | None:
@@ -463,6 +470,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
     pods: tuple[_PodRule, ...] = ()
     nodes: tuple[_NodeRule, ...] = ()
     crash_loop_back_off: _Backoff = _Backoff()
+    follow_commands: bool = False
 
 
 _FileRule = TypeVar("_FileRule", _PodRule, _NodeRule)
@@ -497,6 +505,7 @@ def pretend_of(data: Any) -> Pretend:
         tuple(_numbered("pods", number, rule, _pod_rule) for number, rule in enumerate(file.pods)),
         tuple(_numbered("nodes", number, rule, _node_rule) for number, rule in enumerate(file.nodes)),
         PretendBackoff(waiting.initial_seconds, waiting.max_seconds),
+        file.follow_commands,
     )
 
 
