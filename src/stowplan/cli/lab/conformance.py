@@ -21,6 +21,8 @@ from stowplan.localcluster.up import ClusterPlan, LocalCluster
 from stowplan.localcluster.up.schedulers import SchedulerSource
 
 FOCUS = r"\[sig-(apps|api-machinery)\].*\[Conformance\]"
+_MISSING_IMAGES = ("*webserver:404*", "invalid*")
+"""Images that the tests expect not to exist."""
 _FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
 
 
@@ -88,7 +90,9 @@ async def _run(tests: E2eTests, focus: str, skip: str, nodes: int, processes: in
         shapes=(NodeShape(count=nodes, zones=("a", "b", "c")),),
         settings=source.settings(source.load()),
         source=source,
-        kubelets=replace(KubeletSettings(), pretend=Pretend(follow_commands=True)),
+        kubelets=replace(
+            KubeletSettings(), pretend=Pretend(follow_commands=True), missing_images=_MISSING_IMAGES
+        ),
     )
     cluster = LocalCluster(plan)
     with TemporaryDirectory(prefix="stowplan-conformance-") as folder:
