@@ -115,5 +115,5 @@ def test_a_command_that_moved_names_its_new_place_in_one_line(name: str) -> None
 def test_the_lab_has_the_commands_that_users_know_from_the_top() -> None:
     lab = stowplan.commands["lab"]
     assert isinstance(lab, click.Group)
-    assert list(lab.commands) == ["bench", "chaos", "fuzz", "verify"]
+    assert list(lab.commands) == ["bench", "chaos", "conformance", "fuzz", "software", "verify"]
     assert all(lab.commands[name] is stowplan.commands[name] for name in ("bench", "verify"))

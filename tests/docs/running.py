@@ -33,7 +33,9 @@ LONG = (
     "stowplan bench",
     "stowplan lab bench",
     "stowplan lab chaos",
+    "stowplan lab conformance",
     "stowplan lab fuzz",
+    "stowplan lab software",
     "stowplan verify --differences",
 )
 """Commands that take long; tests of their own run them."""

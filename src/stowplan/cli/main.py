@@ -57,7 +57,7 @@ COMMANDS: Final = {
     "Test stowplan itself": {
         "verify": ("lab.verify:verify_command", "Compare decisions with recorded ones."),
         "bench": ("lab.bench:bench", "Measure stowplan on this machine."),
-        "lab": ("lab:lab", "Test and measure stowplan: bench, chaos, conformance, fuzz, software, verify."),
+        "lab": ("lab:lab", "Test and measure stowplan: bench, chaos, fuzz, verify and more."),
     },
 }
 """Commands by what they are for: where each is in `stowplan.cli`, and the first line of its help, so that

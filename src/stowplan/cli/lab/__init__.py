@@ -21,4 +21,4 @@ COMMANDS: Final = {
 
 @click.group("lab", commands=Commands(COMMANDS))
 def lab() -> None:
-    """Test and measure stowplan: bench, chaos, conformance, fuzz, software, verify."""
+    """Test and measure stowplan: bench, chaos, fuzz, verify and more."""
