@@ -120,7 +120,8 @@ class ClusterAdmission:
         """Have the policies of a store be applied, before the stages that are there already."""
         self._pod_security.follow(store)
         policies = AdmissionPolicies(store, lambda: self._roles.access(store))
-        self.stages = (self._pod_security, policies, *self.stages)
+        others = [one for one in self.stages if not isinstance(one, PodSecurity | AdmissionPolicies)]
+        self.stages = (self._pod_security, policies, *others)
 
     def is_extended(self) -> bool:
         """True if some stage is to be called."""

@@ -85,7 +85,7 @@ class Admission(Protocol):
     """
 
     def connect(self, store: "Store") -> None:
-        """Follow the objects of a store that configure admission."""
+        """Follow the objects of a store that configure admission; again when it has been restored."""
         ...
 
     def is_extended(self) -> bool: ...

@@ -101,6 +101,8 @@ class Store(ObjectStorage):
             if collection.resource.lifetime is not None:
                 collection.schedule_all_expiries()
         self.definitions.restored()
+        if self._admission is not None:
+            self._admission.connect(self)
 
     def stamp(self) -> str:
         """The current time as objects carry it."""

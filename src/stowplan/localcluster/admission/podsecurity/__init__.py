@@ -124,32 +124,25 @@ class PodSecurity:
 
     def __init__(self, release: Release = DEFAULT) -> None:
         self._newest = int(release.version.split(".")[1])
-        self._store: Store | None = None
-        self._labelled: set[str] | None = None
-        """Namespaces with labels for it, once somebody has asked."""
+        self._labelled: set[str] = set()
+        """Namespaces with labels for it."""
+        self.is_active = False
 
     def follow(self, store: Store) -> None:
         """Watch the namespaces of a store, in order to do nothing while none has labels."""
         if NAMESPACES in store.catalogue:
-            self._store = store
             store.watch(NAMESPACES, self._namespace_changed)
+            metadata = (namespace["metadata"] for namespace in store.all(NAMESPACES))
+            self._labelled = {one["name"] for one in metadata if _is_labelled(one.get("labels"))}
+            self.is_active = bool(self._labelled)
 
     def _namespace_changed(self, change: StoreChange) -> None:
-        if self._labelled is None:
-            return
         metadata = change.object["metadata"]
         if change.type != DELETED and _is_labelled(metadata.get("labels")):
             self._labelled.add(metadata["name"])
         else:
             self._labelled.discard(metadata["name"])
-
-    @property
-    def is_active(self) -> bool:
-        if self._labelled is None:
-            found = [] if self._store is None else self._store.all(NAMESPACES)
-            metadata = (namespace["metadata"] for namespace in found)
-            self._labelled = {one["name"] for one in metadata if _is_labelled(one.get("labels"))}
-        return bool(self._labelled)
+        self.is_active = bool(self._labelled)
 
     def mutate(self, write: AdmissionAttributes) -> bool:
         return False

@@ -19,13 +19,13 @@ class AdmissionPolicies:
     """The policies of one store as a stage of admission. They never apply to policies and webhooks."""
 
     def __init__(self, store: Store, access: Callable[[], AccessRules | None]) -> None:
-        self._mutating = MutatingPolicies(store)
-        self._validating = ValidatingPolicies(store)
+        self._mutating = MutatingPolicies(store, self._changed)
+        self._validating = ValidatingPolicies(store, self._changed)
         self._access = access
+        self.is_active = self._mutating.is_active or self._validating.is_active
 
-    @property
-    def is_active(self) -> bool:
-        return self._mutating.is_active or self._validating.is_active
+    def _changed(self) -> None:
+        self.is_active = self._mutating.is_active or self._validating.is_active
 
     def mutate(self, write: AdmissionAttributes) -> bool:
         if not self._mutating.is_active or is_exempt(write.resource):

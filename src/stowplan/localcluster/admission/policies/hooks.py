@@ -78,26 +78,34 @@ class PolicySource(Generic[Compiled]):
     """The policies of a kind in one store. Policies without bindings have no effect."""
 
     def __init__(
-        self, store: Store, policies: Resource, bindings: Resource, compiler: Callable[[Json], Compiled]
+        self,
+        store: Store,
+        policies: Resource,
+        bindings: Resource,
+        compiler: Callable[[Json], Compiled],
+        on_change: Callable[[], None],
     ) -> None:
+        """`on_change` is called when `is_active` may have changed."""
         self._store = store
+        self._on_change = on_change
         self._policies, self._bindings = policies, bindings
         self._compile = compiler
         self._compiled: dict[str, tuple[Json, Constraints, Compiled]] = {}
         self._current: Sequence[Policy[Compiled]] = ()
-        served = all(resource in store.catalogue for resource in (policies, bindings))
-        self._is_dirty = served
-        if served:
+        self.is_active = False
+        """True if there are policies and bindings."""
+        if all(resource in store.catalogue for resource in (policies, bindings)):
             for resource in (policies, bindings):
                 store.watch(resource, self._changed)
+            self.is_active = self._has_any()
+
+    def _has_any(self) -> bool:
+        return bool(self._store.count(self._policies) and self._store.count(self._bindings))
 
     def _changed(self, change: StoreChange) -> None:
         self._is_dirty = True
-
-    @property
-    def is_active(self) -> bool:
-        """True if a policy has a binding."""
-        return bool(self.policies() if self._is_dirty else self._current)
+        self.is_active = self._has_any()
+        self._on_change()
 
     def policies(self) -> Sequence[Policy[Compiled]]:
         """The policies that have bindings, by name."""

@@ -1,7 +1,7 @@
 """MutatingAdmissionPolicy: expressions that make a patch, as an apply configuration or as a JSON patch."""
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from stowplan.api.catalogue import MUTATING_ADMISSION_POLICIES, MUTATING_ADMISSION_POLICY_BINDINGS
@@ -94,9 +94,13 @@ class _Reinvocation:
 class MutatingPolicies:
     """Applies the policies of one store. `is_active` is false while there are none."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, on_change: Callable[[], None]) -> None:
         self._source: PolicySource[CompiledMutations] = PolicySource(
-            store, MUTATING_ADMISSION_POLICIES, MUTATING_ADMISSION_POLICY_BINDINGS, compiled_mutations
+            store,
+            MUTATING_ADMISSION_POLICIES,
+            MUTATING_ADMISSION_POLICY_BINDINGS,
+            compiled_mutations,
+            on_change,
         )
         self._store = store
         self._current: tuple[AdmissionAttributes, _Reinvocation] | None = None

@@ -1,6 +1,6 @@
 """ValidatingAdmissionPolicy: expressions that an object must satisfy, and what happens if it does not."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -96,12 +96,13 @@ class _Denial(NamedTuple):
 class ValidatingPolicies:
     """Evaluates the policies of one store. `is_active` is false while there are none."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, on_change: Callable[[], None]) -> None:
         self._source: PolicySource[CompiledValidations] = PolicySource(
             store,
             VALIDATING_ADMISSION_POLICIES,
             VALIDATING_ADMISSION_POLICY_BINDINGS,
             compiled_validations,
+            on_change,
         )
 
     @property
