@@ -316,6 +316,23 @@ REFUSALS = {
         "violates PodSecurity",
         "PodSecurity restricted",
     ),
+    "a validating policy": (
+        f"{FORBIDDEN}ValidatingAdmissionPolicy 'images' with binding 'images-prod' denied request: no latest",
+        "ValidatingAdmissionPolicy 'images' with binding 'images-prod' denied request: no latest",
+        "a template that ValidatingAdmissionPolicy images admits, or change its binding images-prod",
+    ),
+    "a policy without params": (
+        f"{FORBIDDEN}ValidatingAdmissionPolicy 'limits' with binding 'limits' denied request: failed to "
+        "configure binding: no params found for policy binding with `Deny` parameterNotFoundAction",
+        "no params found",
+        "create the params that binding limits of ValidatingAdmissionPolicy limits names",
+    ),
+    "a policy that cannot be evaluated": (
+        "Error creating: policy 'sidecar' with binding 'sidecar' denied request: expression 'object.nope' "
+        "resulted in error: no such key: nope",
+        "no such key: nope",
+        "repair MutatingAdmissionPolicy sidecar: it cannot be evaluated for these pods",
+    ),
     "something new": (f"{FORBIDDEN}too blue", "too blue", ""),
 }
 

@@ -204,6 +204,16 @@ async def _silent_webhook(found: re.Match[str], text: str, context: _Context) ->
     return Refusal(text, f"recover the service behind admission webhook {name}: it does not answer")
 
 
+async def _of_policy(found: re.Match[str], text: str, context: _Context) -> Refusal:
+    kind, name, why = found["kind"] or "MutatingAdmissionPolicy", found["name"], found["why"]
+    bound = f", or change its binding {found['binding']}" if found["binding"] else ""
+    if "no params found" in why:
+        return Refusal(text, f"create the params that binding {found['binding']} of {kind} {name} names")
+    if "failed to configure" in why or "resulted in error" in why or "error applying patch" in why:
+        return Refusal(text, f"repair {kind} {name}: it cannot be evaluated for these pods{bound}")
+    return Refusal(text, f"a template that {kind} {name} admits{bound}")
+
+
 async def _of_pod_security(found: re.Match[str], text: str, context: _Context) -> Refusal:
     level = found["level"]
     return Refusal(
@@ -233,6 +243,11 @@ _KNOWN: Final[tuple[tuple[re.Pattern[str], _Explain], ...]] = tuple(
         (r'RuntimeClass "(?P<name>[^"]+)" not found', _no_runtime_class),
         (r'admission webhook "(?P<name>[^"]+)" denied', _of_webhook),
         (r'failed calling webhook "(?P<name>[^"]+)"', _silent_webhook),
+        (
+            r"(?:(?P<kind>ValidatingAdmissionPolicy)|policy) '(?P<name>[^']+)'"
+            r"(?: with binding '(?P<binding>[^']+)')? denied request: (?P<why>.+)",
+            _of_policy,
+        ),
         (r'violates PodSecurity "(?P<level>[^":]+)', _of_pod_security),
     )
 )
