@@ -94,6 +94,11 @@ def test_bounds_and_failures_are_errors(
         run(work, bounds)
 
 
+def test_an_exception_comes_back_with_its_traceback() -> None:
+    with pytest.raises(ForkedWorkError, match=r"in fails\n.*\nValueError: no\n"):
+        run(fails)
+
+
 def test_the_loop_runs_meanwhile_and_work_that_nobody_waits_for_is_ended() -> None:
     async def story() -> int:
         turns = 0

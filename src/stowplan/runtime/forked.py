@@ -9,6 +9,7 @@ import gc
 import os
 import resource
 import signal
+import traceback
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -37,7 +38,7 @@ class Bounds(NamedTuple):
 
 
 class ForkedWorkError(Exception):
-    """The copy gave no answer."""
+    """The copy gave no answer; the message may have several lines."""
 
 
 class OutOfTimeError(ForkedWorkError):
@@ -82,10 +83,12 @@ async def run_forked(
         code = await _ended(pid)
     if answer == _OUT_OF_MEMORY:
         raise OutOfMemoryError(f"expected to need at most {bounds.memory >> 20} MiB")
-    if answer == _FAILED or not answer:
+    if answer.startswith(_FAILED):
+        raise ForkedWorkError(answer.removeprefix(_FAILED).decode())
+    if not answer:
         if os.WIFSIGNALED(code) and os.WTERMSIG(code) == signal.SIGXCPU:
             raise OutOfTimeError("out of time")
-        raise ForkedWorkError("no answer")
+        raise ForkedWorkError(f"no answer, status {code}")
     return answer
 
 
@@ -181,7 +184,7 @@ def _run(work: Callable[[], bytes], writing: int, bounds: Bounds) -> NoReturn:
         except MemoryError:
             found = _OUT_OF_MEMORY
         except BaseException:  # noqa: BLE001 - the copy must not go on as if it were the process
-            found = _FAILED
+            found = _FAILED + traceback.format_exc().encode(errors="replace")
         view = memoryview(found)
         while view:
             view = view[os.write(answer, view) :]

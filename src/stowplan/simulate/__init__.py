@@ -14,6 +14,7 @@ configuration, and the objects in it) and `undo` (forks). Explanations of a dump
 * `snapshot/`: where its objects come from (an API server, dumps, snapshots, traces, shapes)
 * `creation/`: objects of manifests, by the API server's admission and the functions of the controllers
 * `fit`, `counting`, `capacity`, `whatif` (`changes`, `budgets`, `rollout`), `rebalance`, `measure`: questions
+* `questions/`: the same questions at a running scheduler, for the page
 * `scenario/`: days in virtual time with the whole scheduler, and sweeps over them
 * `shadow/`: comparing with the scheduler of a cluster, or with recorded decisions
 

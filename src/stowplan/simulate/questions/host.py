@@ -6,6 +6,7 @@ priority classes) are read before, as far as the viewer may read them.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
@@ -38,6 +39,7 @@ from stowplan.scheduler import Scheduler
 if TYPE_CHECKING:
     from stowplan.simulate.questions.answers import Facts
 
+_log: Final = logging.getLogger(__name__)
 _MOST_NAMESPACES: Final = 50
 """Namespaces in which quotas and limits are read for viewers who may not read those of all."""
 _RETRY_AFTER: Final = 2
@@ -96,20 +98,27 @@ class ForkedQuestions:
     ) -> Answered:
         from stowplan.simulate.questions.answers import Outcome, answer
 
-        facts = await facts_for(inspection, viewer, self.limits)
-        bounds = Bounds(self.limits.seconds, self.limits.memory * _MIB)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.limits.seconds
+        try:
+            async with asyncio.timeout_at(deadline):
+                facts = await facts_for(inspection, viewer, self.limits)
+        except TimeoutError:
+            raise self._late() from None
+        bounds = Bounds(max(deadline - loop.time(), 0.0), self.limits.memory * _MIB)
         try:
             found = await run_forked(partial(answer, facts, asked), bounds, gone)
         except OutOfTimeError:
-            raise ApiError(
-                504, "Timeout", f"not answered within {self.limits.seconds:g} s: ask about less"
-            ) from None
+            raise self._late() from None
         except OutOfMemoryError as error:
             raise ApiError(507, "InsufficientStorage", str(error)) from None
         except AbandonedError:
             raise ApiError(499, "ClientClosedRequest", "nobody waits for the answer") from None
-        except ForkedWorkError:
-            raise ApiError(500, "InternalError", f"{asked.question}: no answer could be computed") from None
+        except ForkedWorkError as error:
+            _log.error("question %s: %s", asked.question, error)
+            raise ApiError(
+                500, "InternalError", f"{asked.question}: no answer could be computed: see the server's log"
+            ) from None
         head, _, document = found.partition(b"\n")
         outcome = msgspec.json.decode(head, type=Outcome)
         for namespace in outcome.namespaces:
@@ -117,6 +126,10 @@ class ForkedQuestions:
                 text = f'reading pods in the namespace "{namespace}" is not allowed'
                 raise ApiError(403, "Forbidden", f"pods is forbidden: {text}")
         return Answered(outcome.code, document)
+
+    def _late(self) -> ApiError:
+        text = f"not answered within {self.limits.seconds:g} s: ask about less"
+        return ApiError(504, "Timeout", text)
 
 
 async def facts_for(inspection: Inspection, viewer: Viewer, limits: TryLimits) -> "Facts":

@@ -3,7 +3,7 @@
 
 import { el } from "./dom.js";
 
-const STYLES = ["/stowplan/base.css", "/stowplan/app.css"];
+const STYLES = ["/stowplan/base.css", "/stowplan/app.css", "/stowplan/try.css"];
 const EDGE = 20; // pixels around a picture
 const LARGEST = 16384; // pixels of a side of a canvas, in all browsers
 
@@ -87,9 +87,7 @@ async function still(parts) {
       copy.querySelectorAll("select").forEach((one, index) => {
         one.replaceWith(el("b", {}, selects[index].selectedOptions[0]?.textContent ?? ""));
       });
-      copy
-        .querySelectorAll("input")
-        .forEach((one) => one.replaceWith(one.type === "search" ? one.value : ""));
+      for (const one of copy.querySelectorAll("input, textarea")) one.replaceWith(entered(one));
       for (const one of copy.querySelectorAll(".copy, .past")) one.remove();
       // What would be loaded when it is unfolded is not there.
       for (const one of copy.querySelectorAll("details"))
@@ -105,6 +103,13 @@ async function still(parts) {
       return copy;
     }),
   );
+}
+
+// What was entered in a field, in words.
+function entered(field) {
+  if (field.type === "checkbox") return field.checked ? "☑ " : "☐ ";
+  if (field.type === "textarea") return el("pre", {}, field.value);
+  return field.type === "range" ? "" : el("b", {}, field.value);
 }
 
 function picture(canvas) {

@@ -3,6 +3,7 @@
 import { bestKey, groupsOf, share, stateOf } from "./cluster.js";
 import { amount, el, number, plural, real, show, table } from "./dom.js";
 import { command, remedies } from "./remedies.js";
+import { keep } from "./save.js";
 import { Tiles } from "./tiles.js";
 
 const MOST_USED = "most used";
@@ -32,7 +33,12 @@ export function answered(found, { open, explained, edit }) {
     el(
       "p",
       { class: "row" },
-      found.report && el("button", { onclick: () => download(found.report) }, "Keep as HTML"),
+      found.report &&
+        el(
+          "button",
+          { onclick: () => keep(new Blob([found.report], { type: "text/html" }), "stowplan-try.html") },
+          "Keep as HTML",
+        ),
       el(
         "span",
         { class: "quiet" },
@@ -40,12 +46,6 @@ export function answered(found, { open, explained, edit }) {
       ),
     ),
   ];
-}
-
-function download(text) {
-  const url = URL.createObjectURL(new Blob([text], { type: "text/html" }));
-  el("a", { href: url, download: "stowplan-try.html" }).click();
-  setTimeout(() => URL.revokeObjectURL(url), 10000);
 }
 
 function figures(found) {

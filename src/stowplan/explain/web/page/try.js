@@ -59,7 +59,7 @@ export async function tryIt(place, { open, keep, query }) {
     el(
       "datalist",
       { id: "try-nodes" },
-      names.slice(0, 5000).map((value) => el("option", { value })),
+      names.slice(0, 1000).map((value) => el("option", { value })),
     ),
     part(
       "Pods",

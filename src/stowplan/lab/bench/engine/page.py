@@ -6,12 +6,15 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from statistics import median
 from time import process_time
+from typing import Final
 
 import msgspec
 
 from stowplan.api.catalogue import PODS
 from stowplan.config.dump import dump
+from stowplan.explain.document.tried import TryLimits
 from stowplan.explain.web import EVERYTHING, Inspection, Routes
+from stowplan.explain.web.questions import JSON, Asked
 from stowplan.explain.web.stream import EVERY, Subscription
 from stowplan.lab.bench.engine.explain import waiting_pod
 from stowplan.lab.bench.engine.loop import LoopRun, fill, pod_to_create, running_scheduler, workload_of
@@ -19,6 +22,7 @@ from stowplan.localcluster.store import Store
 from stowplan.runtime.clock import RealClock
 from stowplan.runtime.gc_tuning import calm_collector
 from stowplan.scheduler.queue.scheduling_queue import SchedulingQueue
+from stowplan.simulate.questions import ForkedQuestions
 
 PATHS = {
     "overview": "",
@@ -26,6 +30,14 @@ PATHS = {
     "attention": "/attention",
     "search": "/pods?search=existing-7",
     "pending": "/pending",
+}
+
+
+_POD: Final = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "tried"},
+    "spec": {"containers": [{"name": "main", "image": "app"}]},
 }
 
 
@@ -44,7 +56,10 @@ class PageRun:
 
 @dataclass(frozen=True, slots=True)
 class PageFigures:
-    """CPU in milliseconds: of a look for all viewers, and of each document, encoded."""
+    """CPU in milliseconds: of a look for all viewers, and of each document, encoded.
+
+    Of a question it is the CPU of the scheduler's process: the fork, and passing the answer on.
+    """
 
     look_ms: float
     worst_look_ms: float
@@ -69,7 +84,9 @@ async def _measure(run: PageRun) -> PageFigures:
         store.create(PODS, waiting_pod(number, number % 8))
     async with running_scheduler(store, run.seed) as scheduler:
         inspection = Inspection(lambda: scheduler, cluster="bench", release="bench")
-        routes = Routes(inspection, lambda: dump(scheduler.settings.config.config))
+        questions = ForkedQuestions(TryLimits(seconds=60))
+        questions.load()
+        routes = Routes(inspection, lambda: dump(scheduler.settings.config.config), questions)
         viewers = [Subscription(inspection, EVERYTHING) for _ in range(run.viewers)]
         with calm_collector():
             spent, sent = [], 0
@@ -85,6 +102,7 @@ async def _measure(run: PageRun) -> PageFigures:
                     spent.append(process_time() - began)
                     sent += sum(map(len, told[0]))
             documents = {name: await _timed(_answer(routes, path)) for name, path in PATHS.items()}
+            documents["question"] = await _timed(_ask(routes))
     mean = sum(spent) / len(spent)
     return PageFigures(
         look_ms=round(median(spent) * 1e3, 3),
@@ -107,6 +125,13 @@ async def _answer(routes: Routes, path: str) -> None:
     answer = await routes.answer(f"/stowplan/v1{path}", query, EVERYTHING)
     assert answer.code == 200, answer.document
     msgspec.json.encode(answer.document)
+
+
+async def _ask(routes: Routes) -> None:
+    """A question, whose answer is computed in another process."""
+    body = msgspec.json.encode({"manifests": _POD, "nodes": True})
+    answer = await routes.ask(Asked("fit", body, JSON), EVERYTHING, lambda: False)
+    assert answer.code == 200, answer.body
 
 
 async def _timed(work: Awaitable[None]) -> float:
