@@ -106,13 +106,13 @@ schema: $(READY)
 page-shots: $(READY) chromium
 	PYTHONPATH=tests $(BIN)/python -m explain.web.shots
 
-# The page's modules, checked and formatted as Prettier does. Needs Node.js; installs the tools into build/.
+# The page's modules, checked (ESLint, types by TypeScript from JSDoc) and formatted as Prettier does. Needs Node.js; installs the tools into build/.
 lint-page:
 	mkdir -p build/page-tools
-	cp package.json eslint.config.mjs .prettierrc.json build/page-tools
+	cp package.json eslint.config.mjs .prettierrc.json tsconfig.json build/page-tools
 	npm --prefix build/page-tools install --no-audit --no-fund --silent
 	ln -sfn ../../src build/page-tools/src
-	cd build/page-tools && npx eslint src/stowplan/explain && npx prettier --check "src/stowplan/explain/**/*.js"
+	cd build/page-tools && npx eslint src/stowplan/explain && npx tsc && npx prettier --check "src/stowplan/explain/**/*.js"
 
 # docs/troubles.md: the causes that keep pods from running, with the answers to them.
 troubles: $(READY)

@@ -126,8 +126,8 @@ function picture({ times, series, dates, format, height, width, tell }) {
   frame.addEventListener("mousemove", (event) => {
     const place = nearest(times, first + ((event.offsetX - MARGIN.left) / inner.width) * (last - first));
     if (place === null) return;
-    cursor.setAttribute("x1", x(times[place]));
-    cursor.setAttribute("x2", x(times[place]));
+    cursor.setAttribute("x1", `${x(times[place])}`);
+    cursor.setAttribute("x2", `${x(times[place])}`);
     cursor.setAttribute("visibility", "visible");
     tell(place);
   });
@@ -192,6 +192,7 @@ export function short(value) {
 // A moment of a chart: a clock for dates, hours and minutes since the beginning otherwise.
 function timeOf(seconds, dates, range = 0) {
   if (dates) {
+    /** @type {Intl.DateTimeFormatOptions} */
     const shape =
       range > 86400
         ? { month: "short", day: "numeric", hour: "2-digit" }

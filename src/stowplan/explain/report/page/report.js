@@ -79,10 +79,12 @@ function inRows(parts) {
   return rows;
 }
 
+/** @type {("h1" | "h2" | "h3" | "h4")[]} */
+const HEADINGS = ["h1", "h2", "h3", "h4"];
 function drawn(part, level = 2) {
   const body = PARTS[part.kind](part, level);
   if (part.folded) return el("details", {}, el("summary", {}, part.title || "more"), body);
-  return [part.title ? el(`h${Math.min(level, 4)}`, {}, part.title) : null, body];
+  return [part.title ? el(HEADINGS[Math.min(level, 4) - 1], {}, part.title) : null, body];
 }
 
 function tilesOf(part) {

@@ -15,6 +15,7 @@ export class Tiles {
     this.places = [];
     this.size = 0;
     this.selected = -1;
+    /** @type {(index: number) => any} */
     this.paint = () => null;
     canvas.addEventListener("mousemove", (event) => onHover(this.at(event), event));
     canvas.addEventListener("mouseleave", (event) => onHover(-1, event));

@@ -7,17 +7,26 @@ const SILENCE = 5000;
 const KEPT = 60;
 
 export class ApiError extends Error {
+  /**
+   * @param {number} code of HTTP, 0 for a server that does not answer
+   * @param {string} message
+   * @param {string} [field] the field of a question that is wrong
+   */
   constructor(code, message, field = "") {
     super(message);
     this.code = code;
-    this.field = field; // the field of a question that is wrong
+    this.field = field;
   }
 }
 
 const kept = new Map(); // by path: the last answer, the oldest path first
 let lost = false;
 
-// A document. While the connection is lost, the one that was loaded last.
+/**
+ * A document. While the connection is lost, the one that was loaded last.
+ * @param {string} path below /stowplan/v1
+ * @returns {Promise<any>} raises ApiError
+ */
 export async function get(path) {
   if (lost && kept.has(path)) return structuredClone(kept.get(path));
   if (lost) throw new ApiError(0, "This was not loaded before the connection was lost.");
@@ -66,12 +75,16 @@ export async function ask(question, body, signal) {
   );
 }
 
+/** @type {(key: string) => string} */
 export const podPath = (key) => `/pods/${key.split("/").map(encodeURIComponent).join("/")}`;
+/** @type {(id: string) => string} */
 export const groupPath = (id) => {
   const [kind, ...rest] = id.split("/");
   return `/${kind}s/${rest.map(encodeURIComponent).join("/")}`;
 };
+/** @type {(kind: string, key: string) => string} */
 export const workloadPath = (kind, key) => `/${kind}s/${key.split("/").map(encodeURIComponent).join("/")}`;
+/** @type {(name: string) => string} */
 export const nodePath = (name) => `/nodes/${encodeURIComponent(name)}`;
 
 // Listeners by event name. `lost` and `back` say whether the server is heard, `ended` that the session is over.

@@ -58,7 +58,7 @@ function wanted() {
 }
 
 function open(kind, name) {
-  const line = document.activeElement?.closest?.("[data-key]");
+  const line = /** @type {HTMLElement | null} */ (document.activeElement?.closest?.("[data-key]"));
   if (line && place.contains(line)) opener = line.dataset.key;
   const base = location.hash.slice(1).split("~")[0].split("/")[1] in DETAILS ? "#/cluster" : location.hash;
   location.hash = withDetail(base, kind, name);
@@ -69,7 +69,7 @@ function close() {
   if (beside.hidden) return;
   location.hash = withoutDetail(location.hash);
   const line = opener === null ? null : place.querySelector(`[data-key="${CSS.escape(opener)}"]`);
-  (line ?? place).focus();
+  /** @type {HTMLElement} */ (line ?? place).focus();
 }
 
 // Keep a choice of a view in the address; the view has drawn it already.
@@ -113,7 +113,11 @@ function view(name, query) {
   }, 300);
   shown(inner, () => PLACES[name](inner, { stream, open, choose, keep, query }), {
     // Without the server the last picture stays.
-    unreachable: () => before.length > 0 && place.contains(inner) && show(place, before),
+    unreachable: () => {
+      if (!before.length || !place.contains(inner)) return false;
+      place.replaceChildren(...before);
+      return true;
+    },
   }).then((left) => {
     clearTimeout(words);
     if (current === key && place.contains(inner)) leave = left || null;
@@ -141,7 +145,14 @@ async function details(detail) {
 // A part is the same one if only its numbers have changed.
 const titleOf = (part) => part.firstElementChild?.textContent.replace(/\d+/g, "") ?? "";
 const folds = new Map(); // by title: true if somebody unfolded the part, false if folded
-beside.addEventListener("toggle", (event) => folds.set(titleOf(event.target), event.target.open), true);
+beside.addEventListener(
+  "toggle",
+  (event) => {
+    const part = /** @type {HTMLDetailsElement} */ (event.target);
+    folds.set(titleOf(part), part.open);
+  },
+  true,
+);
 let drawnAt = 0;
 let drawing = false;
 let again = false;
@@ -201,7 +212,12 @@ function fresh(where) {
   return inner;
 }
 
-// Draw, or say why not. `unreachable` may put back what was there before.
+/**
+ * Draw, or say why not. `unreachable` may put back what was there before.
+ * @param {HTMLElement} where
+ * @param {() => Promise<any>} drawn
+ * @param {{failed?: ((message: string) => void) | null, unreachable?: () => boolean}} [options]
+ */
 async function shown(where, drawn, { failed = null, unreachable = () => false } = {}) {
   try {
     return await drawn();

@@ -65,7 +65,7 @@ export async function cluster(place, { stream, open, choose, query }) {
         open,
         fill: (resource) => {
           state.resource = resource;
-          document.getElementById("resource").value = resource;
+          /** @type {HTMLSelectElement} */ (document.getElementById("resource")).value = resource;
           refresh();
           choose({ fill: resource });
         },

@@ -1,6 +1,12 @@
 // Drawing again while things change.
 
-// At most once a second, and only after the last drawing is done.
+/**
+ * Draws when one of these events comes: at most once a second, and only after the last drawing is done.
+ * @param {import("./api.js").Stream} stream
+ * @param {string[]} names
+ * @param {() => Promise<void> | void} draw
+ * @returns {() => void} ends it
+ */
 export function following(stream, names, draw) {
   let waiting = null;
   let stopped = false;

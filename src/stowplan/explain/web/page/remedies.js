@@ -2,6 +2,8 @@
 
 import { el, number } from "./dom.js";
 
+/** @typedef {{text: string, outcome?: string, node?: string, command?: string}} Change */
+
 // A command in its box. The button says that it was copied.
 export function command(text) {
   const button = el("button", { class: "copy", "aria-label": `Copy ${text.split("\n")[0]}` }, "Copy");
@@ -31,7 +33,12 @@ export function stages(passed) {
   );
 }
 
-// `map` is where "Show on the map" leads; the changes are in the order in which people would try them.
+/**
+ * The changes, in the order in which people would try them; `open` leads to the node of one, `use` adds what else can
+ * be done with it.
+ * @param {Change[]} changes
+ * @param {{most?: number, open?: ((kind: string, name: string) => void) | null, use?: (change: Change) => any}} [options]
+ */
 export function remedies(changes, { most = changes.length, open = null, use = () => null } = {}) {
   const items = changes
     .slice(0, most)

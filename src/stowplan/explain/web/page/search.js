@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { el, plural, show } from "./dom.js";
 
-const input = document.getElementById("search-text");
+const input = /** @type {HTMLInputElement} */ (document.getElementById("search-text"));
 const results = document.getElementById("search-results");
 
 // `open` opens a pod, node or group; `group` shows the nodes grouped by a label.
