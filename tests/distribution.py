@@ -25,6 +25,7 @@ TOGETHER = (
     "tests/client/http/test_large_lists.py",
     "tests/deploy/test_wheel.py",
     "tests/explain/web/test_page.py",
+    "tests/explain/web/test_accessibility.py",
     "tests/troubles/test_in_the_browser.py",
 )
 """Tests of these files look at the same processes or runs, which start and end once for all of them."""
