@@ -28,6 +28,7 @@ VIEWS = (
     "groups",
     "queue",
     "decisions",
+    "try",
     "pending~pod/shop/web",
     "cluster~node/infer-0",
     "pending~deployment/shop/base",
@@ -195,6 +196,7 @@ FRAME = """
     - link "Groups"
     - link "Queue"
     - link "Decisions"
+    - link "Try it"
   - search:
     - searchbox "Search pods, workloads, groups, nodes, labels, causes"
   - button "Share"

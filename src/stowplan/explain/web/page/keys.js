@@ -39,7 +39,7 @@ export function keyboard({ places, lines, search, close }) {
   }
 
   document.addEventListener("keydown", (event) => {
-    const typing = event.target.matches?.("input, select, textarea") ?? false;
+    const typing = event.target instanceof Element && event.target.matches("input, select, textarea");
     if (typing || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]"))
       return;
     if (event.key === "/") {

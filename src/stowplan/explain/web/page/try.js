@@ -40,7 +40,7 @@ export async function tryIt(place, { open, keep, query }) {
   let running = null;
   const changed = () => {
     stale.hidden = !result.querySelector(".headline");
-    for (const line of form.querySelectorAll(".wrong")) line.hidden = true;
+    form.querySelectorAll(".wrong").forEach((line) => line.setAttribute("hidden", ""));
     remember(state, keep);
     button.textContent = wordsOf(state, profiles);
   };
@@ -140,7 +140,11 @@ export async function tryIt(place, { open, keep, query }) {
       const found = await ask(asked.question, { ...asked.body, nodes: true, report: true }, running.signal);
       const explained =
         asked.question === "fit" && !found.result.fits
-          ? await ask("explain", { manifests: asked.body.manifests }, running.signal).catch(() => null)
+          ? await ask(
+              "explain",
+              { manifests: /** @type {any} */ (asked.body).manifests },
+              running.signal,
+            ).catch(() => null)
           : null;
       const edit = (text) => {
         yaml.set(text);
