@@ -71,7 +71,7 @@ export function profileFields(profiles, chosen, changed) {
           el(
             "label",
             {},
-            el("span", {}, plugin),
+            el("span", { title: plugin }, plugin),
             el("input", {
               type: "number",
               min: "1",

@@ -166,7 +166,7 @@ function maps(found, open) {
     );
   const theme = window.matchMedia("(prefers-color-scheme: dark)");
   theme.addEventListener("change", () => sides[0].canvas.isConnected && draw());
-  requestAnimationFrame(draw);
+  draw(); // Painted as soon as there is room: a canvas draws when its size is known.
   return el(
     "div",
     {},
