@@ -52,7 +52,7 @@ from stowplan.localcluster.admission.plugins import (
 )
 from stowplan.localcluster.admission.plugins.resourcequota import charge_quotas
 from stowplan.localcluster.admission.podsecurity import PodSecurity
-from stowplan.localcluster.admission.policies import AdmissionPolicies
+from stowplan.localcluster.admission.policies import POLICY_KINDS, AdmissionPolicies
 from stowplan.localcluster.admission.refusals import forbidden
 from stowplan.localcluster.admission.serviceips import ServiceAllocator
 from stowplan.localcluster.admission.strategy import (
@@ -81,6 +81,7 @@ from stowplan.localcluster.store.writer import WriteContext
 
 _PROTECTED_NAMESPACES: Final = ("default", "kube-system", "kube-public")
 _ROLES: Final = frozenset((CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES))
+_POD_SECURITY: Final = "PodSecurity"
 _KUBELETS: Final = "system:kubelet"
 _WITHOUT_COST: Final = frozenset(("status", "finalize", APPROVAL, "ephemeralcontainers"))
 """Subresources whose updates are not charged to quotas."""
@@ -115,13 +116,19 @@ class ClusterAdmission:
         self.stages: Sequence[AdmissionStage] = ()
         """Admission that objects or options of the cluster configure, in upstream's order."""
         self._pod_security = PodSecurity(gates.release)
+        self._disabled = frozenset(disabled)
 
     def connect(self, store: Store) -> None:
         """Have the policies of a store be applied, before the stages that are there already."""
-        self._pod_security.follow(store)
-        policies = AdmissionPolicies(store, lambda: self._roles.access(store))
+        own: list[AdmissionStage] = []
+        if _POD_SECURITY not in self._disabled:
+            self._pod_security.follow(store)
+            own.append(self._pod_security)
+        kinds = POLICY_KINDS - self._disabled
+        if kinds:
+            own.append(AdmissionPolicies(store, lambda: self._roles.access(store), kinds))
         others = [one for one in self.stages if not isinstance(one, PodSecurity | AdmissionPolicies)]
-        self.stages = (self._pod_security, policies, *others)
+        self.stages = (*own, *others)
 
     def is_extended(self) -> bool:
         """True if some stage is to be called."""
@@ -175,7 +182,7 @@ class ClusterAdmission:
         adminaccess.check_requested(lookup, resource, obj)
         if resource == SERVICES:
             self._services.allocate(lookup, obj, None)
-        if resource == NAMESPACES:
+        if resource == NAMESPACES and _POD_SECURITY not in self._disabled:
             self._pod_security.check_namespace(lookup, None, obj, by)
         for plugin in self._check_created.get(resource, ()):
             plugin(lookup, obj)
@@ -285,7 +292,7 @@ class ClusterAdmission:
         check_updated(resource, old, new, subresource, custom, self._devices, off)
         if resource == SERVICES:
             self._services.allocate(lookup, new, old)
-        if resource == NAMESPACES:
+        if resource == NAMESPACES and _POD_SECURITY not in self._disabled:
             self._pod_security.check_namespace(lookup, old, new, by)
         for plugin in self._check_updated.get(resource, ()):
             plugin(lookup, old, new)

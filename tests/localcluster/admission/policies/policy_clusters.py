@@ -11,6 +11,7 @@ from stowplan.localcluster.admission import ClusterAdmission
 from stowplan.localcluster.auth.users import User
 from stowplan.localcluster.store import FieldManager, Store
 from stowplan.localcluster.store.attempts import WriteAttempts
+from stowplan.localcluster.store.storage import LogEntry, SavedState
 from stowplan.localcluster.store.writer import API_SERVER, WriteContext
 from stowplan.runtime.clock import RealClock
 
@@ -38,12 +39,31 @@ class Result(NamedTuple):
 class PolicyCluster:
     """The namespaces `prod` (labels environment=prod) and `test`, and policies as they are written."""
 
-    def __init__(self) -> None:
-        admission = ClusterAdmission(disabled=["ServiceAccount"])
+    def __init__(self, *disabled: str) -> None:
+        admission = ClusterAdmission(disabled=["ServiceAccount", *disabled])
         self.store = Store(RealClock(), random.Random(0), admission=admission, fields=FieldManager())
         for name in ("prod", "test"):
             metadata = {"name": name, "labels": {"environment": name}}
             self.store.create(c.NAMESPACES, {"metadata": metadata})
+
+    @classmethod
+    def restored_from(cls, other: "PolicyCluster") -> "PolicyCluster":
+        """Another process that goes on with the objects of a cluster."""
+        cluster = cls.__new__(cls)
+        admission = ClusterAdmission(disabled=["ServiceAccount"])
+        cluster.store = Store(RealClock(), random.Random(0), admission=admission, fields=FieldManager())
+        kinds = (
+            c.NAMESPACES,
+            c.VALIDATING_ADMISSION_POLICIES,
+            c.VALIDATING_ADMISSION_POLICY_BINDINGS,
+        )
+        entries = [
+            LogEntry(kind, ("", obj["metadata"]["name"]), int(obj["metadata"]["resourceVersion"]), obj)
+            for kind in kinds
+            for obj in other.store.all(kind)
+        ]
+        cluster.store.restore(SavedState(other.store.version, objects=entries))
+        return cluster
 
     def validating(
         self, name: str = "p", *, rule: Json | None = None, binding: Json | None = None, **spec: Any

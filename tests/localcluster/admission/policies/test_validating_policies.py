@@ -392,3 +392,29 @@ def test_several_policies_refuse_with_the_first_and_warn_with_all(cluster: Polic
     found = cluster.deploy()
     assert found.denied == "first"
     assert [text.rpartition(": ")[2] for text in found.warnings] == ["second"]
+
+
+def test_each_plugin_can_be_disabled() -> None:
+    forbidden = {"pod-security.kubernetes.io/enforce": "restricted"}
+    rule = {**RULE, "apiGroups": [""], "resources": ["pods"]}
+    for disabled in ("PodSecurity", "ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"):
+        cluster = PolicyCluster(disabled)
+        cluster.validating(rule=rule, validations=[{"expression": "object.metadata.name != 'web'"}])
+        cluster.mutating("m", "Object{metadata: Object.metadata{labels: {'a': 'b'}}}")
+        cluster.patch(c.NAMESPACES, "prod", {"metadata": {"labels": forbidden}}, "")
+        assert ("PodSecurity" in cluster.create(c.PODS, pod(name="a")).message) is (disabled != "PodSecurity")
+        found = cluster.create(c.PODS, pod(namespace="test"))
+        assert bool(found.denied) is (disabled != "ValidatingAdmissionPolicy")
+        made = cluster.create(c.PODS, pod(namespace="test", name="b")).object["metadata"]
+        assert ("labels" in made) is (disabled != "MutatingAdmissionPolicy")
+
+
+def test_policies_are_found_again_when_a_store_is_restored(cluster: PolicyCluster) -> None:
+    cluster.validating(**AT_MOST_FIVE)
+    cluster.patch(
+        c.NAMESPACES, "test", {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}}, ""
+    )
+    other = PolicyCluster.restored_from(cluster)
+    assert other.deploy(6).denied
+    refused = other.create(c.PODS, pod({"hostNetwork": True}, "test"))
+    assert 'violates PodSecurity "baseline:latest"' in refused.message

@@ -101,7 +101,7 @@ PLUGIN_NAMES: Final = frozenset(
     for plugins in (MUTATE_CREATED, MUTATE_UPDATED, CHECK_CREATED, CHECK_UPDATED)
     for named in plugins.values()
     for name, _ in named
-) | {"ResourceQuota"}
+) | {"ResourceQuota", "PodSecurity", "MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"}
 """Plugins that can be disabled."""
 
 

@@ -92,6 +92,7 @@ class PolicySource(Generic[Compiled]):
         self._compile = compiler
         self._compiled: dict[str, tuple[Json, Constraints, Compiled]] = {}
         self._current: Sequence[Policy[Compiled]] = ()
+        self._is_dirty = True
         self.is_active = False
         """True if there are policies and bindings."""
         if all(resource in store.catalogue for resource in (policies, bindings)):
