@@ -107,6 +107,7 @@ def test_nothing_for_development_is_installed_unless_asked_for(metadata: Message
         "docs",
         "fuzz",
         "kubernetes",
+        "pandas",
         "plan",
         "sweep",
         "testing",

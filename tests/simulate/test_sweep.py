@@ -146,7 +146,7 @@ def test_results_of_another_experiment_are_not_mixed(
     edit(experiment.with_name(file), old, new)
     refused = sweep(experiment, "--jobs", "1")
     assert refused.exit_code == 1
-    assert f"rows are of another experiment ({column} differs): expected another --output" in refused.stderr
+    assert f"rows are of another experiment ({column} differs): expected another output" in refused.stderr
     assert len(rows(experiment)) == 2
     assert sweep(experiment, "--jobs", "1", "--replace").exit_code == 0
     found = rows(experiment)

@@ -41,9 +41,12 @@ COMMANDS: Final = {
         "snapshot": ("simulate.snapshot:snapshot", "Write a cluster to one compact file."),
     },
     "Simulate, record and replay": {
-        "simulate": ("simulate.simulate:simulate", "Run SCENARIO in virtual time with the whole scheduler."),
-        "compare": ("simulate.compare:compare", "Compare configurations by simulation."),
-        "sweep": ("simulate.sweep:sweep", "Simulate every combination of EXPERIMENT."),
+        "simulate": (
+            "simulate.simulate:simulate_command",
+            "Run SCENARIO in virtual time with the whole scheduler.",
+        ),
+        "compare": ("simulate.compare:compare_command", "Compare configurations by simulation."),
+        "sweep": ("simulate.sweep:sweep_command", "Simulate every combination of EXPERIMENT."),
         "record": ("simulate.record:record", "Record what happens in a cluster."),
         "replay": ("simulate.replay:replay", "Replay RECORDING, or compare another configuration on it."),
         "demo": ("hosts.demo:demo", "Replay decisions of kube-scheduler and explain one."),

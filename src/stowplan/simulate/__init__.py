@@ -15,6 +15,7 @@ configuration, and the objects in it) and `undo` (forks). Explanations of a dump
 * `creation/`: objects of manifests, by the API server's admission and the functions of the controllers
 * `fit`, `counting`, `capacity`, `whatif` (`changes`, `budgets`, `rollout`), `rebalance`, `measure`: questions
 * `questions/`: the same questions at a running scheduler, for the page
+* `experiments`, `results`: `simulate`, `compare` and `sweep` from Python, and what they give back
 * `scenario/`: days in virtual time with the whole scheduler, and sweeps over them
 * `shadow/`: comparing with the scheduler of a cluster, or with recorded decisions
 
@@ -28,11 +29,37 @@ from stowplan.runtime.lazy import lazy_attribute
 if TYPE_CHECKING:
     from stowplan.simulate.cluster import Cluster
     from stowplan.simulate.contents import NoSuchObjectError
+    from stowplan.simulate.experiments import compare, simulate, sweep
     from stowplan.simulate.outcome import Eviction, Outcome
+    from stowplan.simulate.results import Comparison, Rows, Simulation, Sweep
+    from stowplan.simulate.scenario.measures import Metric, Moment
 
-__all__ = ["Cluster", "Eviction", "NoSuchObjectError", "Outcome"]
+__all__ = [
+    "Cluster",
+    "Comparison",
+    "Eviction",
+    "Metric",
+    "Moment",
+    "NoSuchObjectError",
+    "Outcome",
+    "Rows",
+    "Simulation",
+    "Sweep",
+    "compare",
+    "simulate",
+    "sweep",
+]
 
 _MODULES = {
+    "Comparison": "results",
+    "Metric": "scenario.measures",
+    "Moment": "scenario.measures",
+    "Rows": "results",
+    "Simulation": "results",
+    "Sweep": "results",
+    "compare": "experiments",
+    "simulate": "experiments",
+    "sweep": "experiments",
     "Cluster": "cluster",
     "NoSuchObjectError": "contents",
     "Eviction": "outcome",

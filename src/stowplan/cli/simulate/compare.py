@@ -1,7 +1,7 @@
 """`stowplan compare`: configurations on the same scenario, from the same seeds."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import click
 
@@ -11,9 +11,6 @@ from stowplan.cli.output import report_options, show
 from stowplan.cli.progress import Progress
 from stowplan.cli.simulate.simulate import FILE
 from stowplan.cli.values import AtLeast, Seconds
-
-if TYPE_CHECKING:
-    from stowplan.simulate.scenario.comparison import Run
 
 DEFAULT: Final = "default"
 
@@ -28,7 +25,7 @@ DEFAULT: Final = "default"
 @gates_options
 @plugins_option
 @report_options
-def compare(
+def compare_command(
     configurations: tuple[str, ...],
     workload: Path,
     seeds: int,
@@ -48,39 +45,26 @@ def compare(
     """
     if len(configurations) < 2 or len(set(configurations)) < len(configurations):
         raise click.ClickException("CONFIG: expected at least two different configurations")
+    from stowplan.simulate.experiments import compare
     from stowplan.simulate.scenario import read_scenario
-    from stowplan.simulate.scenario.comparison import compared
-    from stowplan.simulate.scenario.workers import carried_out
 
     scenario = read_scenario(workload, duration)
     for name in configurations:
         _check(name, gates, plugins)
     first = scenario.seed if seed is None else seed
-    asked = [
-        (workload, duration, name, number, gates, plugins)
-        for number in range(first, first + seeds)
-        for name in configurations
-    ]
-    done = {}
-    with Progress("comparing", len(asked), "runs") as progress:
-        for one, found in carried_out(_run, asked, jobs):
-            done[one[2], one[3]] = found
-            progress.advance()
-    runs = [done[one[2], one[3]] for one in asked]
-    show(compared(runs, scenario.name, scenario.varies), as_json=as_json, page=page)
-
-
-def _run(asked: tuple[Path, float | None, str, int, FeatureGates | None, tuple[str, ...]]) -> "Run":
-    """One run; also in a separate process."""
-    from stowplan.cli.explain.offline import scheduler_settings
-    from stowplan.simulate.scenario import read_scenario, run
-    from stowplan.simulate.scenario.comparison import Run
-    from stowplan.simulate.scenario.report import data_of
-
-    workload, duration, name, seed, gates, plugins = asked
-    settings = scheduler_settings(_file(name), gates, plugins)
-    data: dict[str, Any] = data_of(run(read_scenario(workload, duration), settings, seed=seed))
-    return Run(name, seed, data)
+    total = seeds * len(configurations)
+    with Progress("comparing", total, "runs") as progress:
+        found = compare(
+            workload,
+            {name: _file(name) for name in configurations},
+            plugins=plugins,
+            gates=gates,
+            seeds=range(first, first + seeds),
+            duration=duration,
+            jobs=jobs,
+            progress=lambda share: progress.reach(round(share * total)),
+        )
+    show(found.report, as_json=as_json, page=page)
 
 
 def _check(name: str, gates: FeatureGates | None, plugins: tuple[str, ...]) -> None:

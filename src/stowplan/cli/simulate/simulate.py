@@ -23,7 +23,7 @@ FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--seed", type=AtLeast(0), help="Random seed [default: that of the scenario].")
 @click.option("--duration", type=Seconds(), help="Virtual time to run [default: that of the scenario].")
 @report_options
-def simulate(
+def simulate_command(
     scenario: Path,
     config: Path | None,
     gates: FeatureGates | None,
@@ -39,7 +39,8 @@ def simulate(
     scenario, configuration and seed give the same report, byte for byte.
     """
     from stowplan.cli.explain.offline import scheduler_settings
-    from stowplan.simulate.scenario import read_scenario, report_of, run
+    from stowplan.simulate.experiments import simulate
+    from stowplan.simulate.scenario import read_scenario
 
     described = read_scenario(scenario, duration)
     for note in described.notes:
@@ -48,8 +49,13 @@ def simulate(
     settings = scheduler_settings(chosen, gates, plugins)
     began = time.perf_counter()
     with Progress("simulating", int(described.duration), "s") as progress:
-        measures = run(described, settings, seed=seed, progress=lambda second: progress.reach(int(second)))
+        found = simulate(
+            described,
+            config=settings,
+            seed=seed,
+            progress=lambda share: progress.reach(int(share * described.duration)),
+            name="the default configuration" if chosen is None else chosen.name,
+        )
     took = time.perf_counter() - began
-    name = "the default configuration" if chosen is None else chosen.name
-    show(report_of(measures, name), as_json=as_json, page=page)
+    show(found.report, as_json=as_json, page=page)
     say(f"simulated in {took:.1f} s", err=True)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -37,7 +38,7 @@ _CONNECT_WITHIN: Final = 30
 )
 @click.option("--replace", is_flag=True, help="Drop results of another experiment from the output.")
 @report_options
-def sweep(
+def sweep_command(
     experiment: Path,
     output: Path | None,
     jobs: int | None,
@@ -53,59 +54,28 @@ def sweep(
     Every row has the versions and digests of what it was made from; rows of other code, configurations or
     scenarios are not mixed with it.
     """
-    from stowplan.simulate.scenario.combined import combined_report
-    from stowplan.simulate.scenario.sweep import (
-        Journal,
-        read_experiment,
-        read_results,
-        strangers,
-        write_results,
-    )
+    from stowplan.simulate.experiments import sweep
 
     _expect("pyarrow", "sweep")
     if on:
         _expect("distributed", "dask")
         if not on.startswith(_DASK) or not on.removeprefix(_DASK).rpartition(":")[0]:
             raise click.ClickException(f"--on: expected dask://HOST:PORT, got {on!r}")
-    asked = read_experiment(experiment)
-    results = experiment.with_suffix(".parquet") if output is None else output
-    journal = Journal(results)
-    wanted = {run.key: run for run in asked.runs}
-    done = {str(row.get("run")): row for row in (*read_results(results), *journal.rows())}
-    others, differs = strangers([row for key, row in done.items() if key not in wanted], asked.runs)
-    if others and not replace:
-        raise click.ClickException(
-            f"{results}: {len(others)} rows are of another experiment ({differs} differs): expected another "
-            "--output, or --replace"
+    with Progress("simulating", 100, "% of the runs") as progress:
+        found = sweep(
+            experiment,
+            output=experiment.with_suffix(".parquet") if output is None else output,
+            jobs=jobs or os.cpu_count() or 1,
+            replace_others=replace,
+            progress=lambda share: progress.reach(round(100 * share)),
+            carry=partial(_on_dask, address=on) if on else None,
         )
-    for row in others:
-        del done[str(row.get("run"))]
-    finished = {key: done[key] for key in wanted if key in done}
-    before = len(finished)
-    open_runs = [run for key, run in wanted.items() if key not in finished]
-    with Progress("simulating", len(open_runs), "runs") as progress:
-        for row in _on_dask(open_runs, on) if on else _here(open_runs, jobs or os.cpu_count() or 1):
-            journal.add(row)
-            finished[str(row["run"])] = row
-            progress.advance(detail=f"{row['configuration']}, {row['workload']}, seed {row['seed']}")
-    rows = [finished[key] for key in wanted]
-    write_results(results, [*rows, *(row for key, row in done.items() if key not in wanted)])
-    journal.path.unlink(missing_ok=True)
-    show(combined_report(asked.name, rows, before, str(results)), as_json=as_json, page=page)
+    show(found.report, as_json=as_json, page=page)
 
 
 def _expect(module: str, extra: str) -> None:
     if find_spec(module) is None:
         raise click.ClickException(f"sweep needs {module}: pip install 'stowplan[{extra}]'")
-
-
-def _here(runs: "Sequence[Run]", jobs: int) -> "Iterator[Row]":
-    """Carry out runs in processes of this machine; in this one if there is only one at a time."""
-    from stowplan.simulate.scenario.sweep import carry_out
-    from stowplan.simulate.scenario.workers import carried_out
-
-    for _, row in carried_out(carry_out, runs, jobs):
-        yield row
 
 
 def _on_dask(runs: "Sequence[Run]", address: str) -> "Iterator[Row]":

@@ -1,10 +1,10 @@
 """Measurements during a run: waiting times of pods, utilization of nodes, costs."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from stowplan.contrib.gpushare.devices import MILLI as GPU_MILLI
 from stowplan.contrib.gpushare.devices import gpus_of, request_of
 from stowplan.scheduler.table.table import ClusterTable
 from stowplan.simulate.scenario.model import Scenario
+from stowplan.simulate.scenario.runlog import RunLog
 
 PERCENTILES: Final = (50, 90, 99)
 USUAL: Final = 20
@@ -60,6 +61,31 @@ def _rounded(value: float) -> float:
     return round(value, 3)
 
 
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The cluster at a second of a run, for metrics: the table of the scheduler, and counts."""
+
+    second: float
+    table: ClusterTable
+    pending: int
+    preemptions: int
+
+    def share(self, resource: str) -> float | None:
+        """The requested share of what living nodes offer of a resource; None if they offer none."""
+        rows = self.table.valid[: self.table.rows_in_use]
+        offered = int(self.table.allocatable_of(resource)[: self.table.rows_in_use][rows].sum())
+        taken = int(self.table.requested_of(resource)[: self.table.rows_in_use][rows].sum())
+        return taken / offered if offered else None
+
+
+class Metric(NamedTuple):
+    """A figure of one's own: measured at every sample, None where it cannot be measured."""
+
+    name: str
+    measure: Callable[[Moment], float | None]
+    unit: str = ""
+
+
 @dataclass(slots=True)
 class Sample:
     """The cluster at a second of the run. Preemptions and waits are those since the sample before."""
@@ -76,6 +102,7 @@ class Sample:
     wait_p99: float | None
     wait_p99_by_priority: Mapping[int, float | None]
     wait_p99_by_namespace: Mapping[str, float | None]
+    metrics: Mapping[str, float | None] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -121,6 +148,8 @@ class Measures:
     node_hours: dict[str, float] = field(default_factory=dict)
     refused: dict[str, Refused] = field(default_factory=dict)
     """By workload. A pod counts once, however often its controller tries."""
+    metrics: Sequence[Metric] = ()
+    log: RunLog | None = None
     left_waiting: list[float] = field(default_factory=list)
     """Waiting times of the pods that are pending at the end."""
     _pending: dict[str, _Waiting] = field(default_factory=dict)
@@ -145,6 +174,8 @@ class Measures:
         self._pending[metadata["uid"]] = _Waiting(
             second, pod["spec"].get("priority") or 0, metadata.get("namespace", ""), metadata["name"]
         )
+        if self.log is not None:
+            self.log.created(pod, second)
 
     def refuses(self, workload: str, message: str) -> None:
         """The API server refuses a pod."""
@@ -169,6 +200,8 @@ class Measures:
     def bound(self, pod: Json, second: float) -> None:
         uid = pod["metadata"]["uid"]
         self._unschedulable.pop(uid, None)
+        if self.log is not None:
+            self.log.placed(pod, second)
         waiting = self._pending.pop(uid, None)
         if waiting is not None:
             wait = second - waiting.since
@@ -187,6 +220,8 @@ class Measures:
         uid = pod["metadata"]["uid"]
         self._pending.pop(uid, None)
         self._unschedulable.pop(uid, None)
+        if self.log is not None:
+            self.log.ended(uid, second)
 
     @property
     def pending(self) -> int:
@@ -197,10 +232,14 @@ class Measures:
     def node_added(self, name: str, group: str, second: float) -> None:
         self._nodes[name] = (group, second)
         self._sizes[group] += 1
+        if self.log is not None:
+            self.log.node_added(name, group, second, self.prices.get(group, 0.0))
 
     def node_removed(self, name: str, second: float) -> None:
         group, since = self._nodes.pop(name)
         self._sizes[group] -= 1
+        if self.log is not None:
+            self.log.node_removed(name, second)
         self.node_hours[group] = self.node_hours.get(group, 0.0) + (second - since) / HOUR
 
     @property
@@ -232,15 +271,25 @@ class Measures:
                 percentile(recent, 99),
                 {key: percentile(sorted(one.taken_recent()), 99) for key, one in self.by_priority.items()},
                 {key: percentile(sorted(one.taken_recent()), 99) for key, one in self.by_namespace.items()},
+                self._own_metrics(second),
             )
         )
         self._sampled_preemptions = self.preemptions
 
+    def _own_metrics(self, second: float) -> dict[str, float | None]:
+        if not self.metrics:
+            return {}
+        moment = Moment(second, self.table, self.pending, self.preemptions)
+        return {metric.name: metric.measure(moment) for metric in self.metrics}
+
     def finish(self, second: float) -> None:
         """The run is over."""
         self.sample(second)
+        # Their hours end with the run, but they are still there.
+        log, self.log = self.log, None
         for name in list(self._nodes):
             self.node_removed(name, second)
+        self.log = log
         self.left_waiting = sorted(second - waiting.since for waiting in self._pending.values())
 
     def _lines(self) -> list[tuple[int, str]]:

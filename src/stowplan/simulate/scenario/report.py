@@ -30,6 +30,7 @@ def figures_of(measures: Measures) -> dict[str, float]:
         "preemptions": measures.preemptions,
         **_means_of("utilisation", [one.utilisation for one in samples]),
         **_means_of("fragmentation", [one.fragmentation for one in samples]),
+        **_own_means(samples),
         "nodesMean": mean(one.nodes for one in samples),
         "cost": round(measures.cost, 4) if any(measures.prices.values()) else None,
         "notCreated": measures.not_created if measures.refused else None,
@@ -41,6 +42,16 @@ def _means_of(figure: str, samples: Sequence[Mapping[str, float]]) -> dict[str, 
     """The mean of a figure by resource, over the samples in which it was measured."""
     names = dict.fromkeys(name for one in samples for name in one)
     return {f"{figure} {name}": mean(one[name] for one in samples if name in one) for name in names}
+
+
+def _own_means(samples: Sequence[Sample]) -> dict[str, float]:
+    """The means of metrics of one's own, over the samples in which they could be measured."""
+    known: dict[str, list[float]] = {}
+    for one in samples:
+        for name, value in one.metrics.items():
+            if value is not None:
+                known.setdefault(name, []).append(value)
+    return {name: mean(values) for name, values in known.items()}
 
 
 def data_of(measures: Measures) -> dict[str, Any]:
@@ -99,6 +110,7 @@ def data_of(measures: Measures) -> dict[str, Any]:
             "waitP99": [one.wait_p99 for one in samples],
             "waitP99ByPriority": _by_key(samples, lambda one: one.wait_p99_by_priority),
             "waitP99ByNamespace": _by_key(samples, lambda one: one.wait_p99_by_namespace),
+            **({"metrics": _by_key(samples, lambda one: one.metrics)} if measures.metrics else {}),
         },
     }
 
@@ -167,6 +179,10 @@ def _parts(measures: Measures, data: Mapping[str, Any]) -> list[Part]:
         parts.append(_chart("Preemptions", series, {"pods": series["preemptions"]}))
     if data["cost"]:
         parts.append(_chart("Cost per hour", series, {"cost": series["costPerHour"]}))
+    parts += [
+        _chart(metric.name, series, {metric.name: series["metrics"][metric.name]}, metric.unit)
+        for metric in measures.metrics
+    ]
     return [part for part in parts if not isinstance(part, TimeSeries) or part.series]
 
 

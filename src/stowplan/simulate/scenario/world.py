@@ -35,9 +35,10 @@ from stowplan.simulate.contents import as_listed
 from stowplan.simulate.scenario.admission import PlannedPod, ScenarioAdmission
 from stowplan.simulate.scenario.agenda import Agenda, arrivals, drawn
 from stowplan.simulate.scenario.autoscaler import Autoscaler
-from stowplan.simulate.scenario.measures import Measures
+from stowplan.simulate.scenario.measures import Measures, Metric
 from stowplan.simulate.scenario.model import Failure, NodeGroup, Scenario, Workload
 from stowplan.simulate.scenario.objects import UNREACHABLE, node_body, tolerated_for
+from stowplan.simulate.scenario.runlog import RunLog
 
 DETECTED_AFTER: Final = 40.0
 """Seconds until a node that is silent counts as unreachable, as in the node lifecycle controller."""
@@ -55,17 +56,24 @@ def _silent(second: float) -> None:
 
 
 def run(
-    scenario: Scenario, settings: Settings, *, seed: int | None = None, progress: Progress = _silent
+    scenario: Scenario,
+    settings: Settings,
+    *,
+    seed: int | None = None,
+    progress: Progress = _silent,
+    metrics: Sequence[Metric] = (),
+    log: RunLog | None = None,
 ) -> Measures:
     """Run a scenario with a configuration. The same scenario, settings and seed give the same measures.
 
-    Raises ConfigError for a configuration with extenders.
+    `metrics` are measured at every sample, `log` gets a row for each pod and node. Raises ConfigError for a
+    configuration with extenders.
     """
     check(settings)
     seed = scenario.seed if seed is None else seed
 
     async def main(clock: VirtualClock) -> Measures:
-        return await World(scenario, settings, seed, clock).run(progress)
+        return await World(scenario, settings, seed, clock, metrics, log).run(progress)
 
     return run_virtual(main)
 
@@ -77,9 +85,16 @@ def check(settings: Settings) -> None:
 
 
 class _NoEvents(Writer):
-    """Takes events and forgets them: nothing in a simulation reads them."""
+    """Takes events and forgets them: nothing in a simulation reads them but the log of pods."""
+
+    def __init__(self, log: RunLog | None) -> None:
+        self._log = log
 
     async def create(self, resource: Resource, body: Body, *, namespace: str = "") -> Json:
+        if self._log is not None:
+            self._log.recorded(
+                msgspec.json.decode(body) if isinstance(body, bytes) else msgspec.to_builtins(body)
+            )
         return {}
 
     async def update(self, resource: Resource, body: Body, *, subresource: str = "") -> Json:
@@ -109,16 +124,26 @@ class _NoEvents(Writer):
 class World:
     """One run."""
 
-    def __init__(self, scenario: Scenario, settings: Settings, seed: int, clock: VirtualClock) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        settings: Settings,
+        seed: int,
+        clock: VirtualClock,
+        metrics: Sequence[Metric] = (),
+        log: RunLog | None = None,
+    ) -> None:
         self.scenario = scenario
         self.clock = clock
         self.agenda = Agenda()
         self._seed = seed
         self.store = Store(clock, self.rng("store"), history=4096)
         self.scheduler = Scheduler(
-            InProcessClient(self.store), settings, clock=clock, rng=Random(seed), events=_NoEvents()
+            InProcessClient(self.store), settings, clock=clock, rng=Random(seed), events=_NoEvents(log)
         )
-        self.measures = Measures(scenario, seed, self.scheduler.context.cache.table)
+        if log is not None:
+            self.scheduler.install(log)
+        self.measures = Measures(scenario, seed, self.scheduler.context.cache.table, metrics=metrics, log=log)
         self.nodes = Nodes(self)
         self.pods = Pods(self, ScenarioAdmission(scenario, settings.gates))
         groups = [group for group in scenario.groups if group.autoscale is not None]
