@@ -8,6 +8,15 @@ from stowplan.localcluster.kubelets.commands import FOR_EVER, run_of
 from stowplan.localcluster.kubelets.config import KubeletSettings
 from stowplan.localcluster.kubelets.pretend import Pretend, pod_behaviour, pretend_of
 
+ODD = """
+  if [ $(expr ${I} % 2) -ne 0 ]; then
+    exit 1
+  else
+    sleep 7
+  fi
+"""
+INDEX = {"name": "I", "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['index']"}}}
+
 RUNS: list[tuple[dict[str, Any], tuple[float, int] | None]] = [
     ({"command": ["sleep", "60"]}, (60, 0)),
     ({"command": ["/bin/sleep", "1m", "30s"]}, (90, 0)),
@@ -20,7 +29,14 @@ RUNS: list[tuple[dict[str, Any], tuple[float, int] | None]] = [
     ({"command": ["sh", "-c", "while true; do sleep 1; done"]}, None),
     ({"command": ["sh", "-c", "serve --port 80"]}, None),
     ({"command": ["sh", "-c", "echo 'open"]}, None),
-    ({"command": ["sh", "-c", "echo 'one; two'"]}, None),
+    ({"command": ["sh", "-c", "echo 'one; two'; exit 4"]}, (0, 4)),
+    ({"command": ["sh", "-c", "sleep 1 & exit 4"]}, None),
+    ({"command": ["sh", "-c", ODD], "env": [INDEX]}, (0, 1)),
+    ({"command": ["sh", "-c", ODD], "env": [{"name": "I", "value": "2"}]}, (7, 0)),
+    ({"command": ["sh", "-c", ODD]}, None),
+    ({"command": ["sh", "-c", "if [ -r file ]; then exit 1; fi"]}, None),
+    ({"command": ["sh", "-c", "if [[ a == b ]]; then exit 1; fi; sleep 2"]}, (2, 0)),
+    ({"command": ["sh", "-c", "if [ 1 -lt 2 ]; then sleep 3"]}, None),
     ({"command": ["sh", "script.sh"]}, None),
     ({"command": ["true"]}, (0, 0)),
     ({"command": ["false"]}, (0, 1)),
@@ -33,7 +49,10 @@ RUNS: list[tuple[dict[str, Any], tuple[float, int] | None]] = [
 
 def pod(container: dict[str, Any], **annotations: str) -> dict[str, Any]:
     named = {f"pretend.stowplan.io/{key.replace('_', '-')}": value for key, value in annotations.items()}
-    return {"metadata": {"name": "p", "annotations": named}, "spec": {"containers": [container]}}
+    return {
+        "metadata": {"name": "p", "annotations": {"index": "3", **named}},
+        "spec": {"containers": [container]},
+    }
 
 
 @pytest.mark.parametrize(("container", "expected"), RUNS, ids=str)

@@ -21,7 +21,7 @@ from stowplan.localcluster.up import ClusterPlan, LocalCluster
 from stowplan.localcluster.up.schedulers import SchedulerSource
 
 FOCUS = r"\[sig-(apps|api-machinery)\].*\[Conformance\]"
-_MISSING_IMAGES = ("*webserver:404*", "invalid*")
+_MISSING_IMAGES = ("*webserver:404*", "foo:*", "invalid*")
 """Images that the tests expect not to exist."""
 _FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
 
