@@ -343,6 +343,21 @@ def test_an_update_makes_its_writer_the_manager(api: Served) -> None:
     assert 'conflict with "editor" using v1: .data.a' in refused.body["message"]
 
 
+def test_unknown_fields_cannot_be_applied_whatever_the_validation(api: Served) -> None:
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "odd"}, "datum": {}}
+    path = f"{MAPS}/odd?fieldManager=me&fieldValidation=Ignore"
+    answer = api.ask("PATCH", path, body, Content_Type=APPLY)
+    assert answer.code == 500
+    assert answer.body["message"] == (
+        "failed to create typed patch object (default/odd; v1, Kind=ConfigMap): "
+        ".datum: field not declared in schema"
+    )
+    twice = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: odd}\ndata: {a: b, a: c}\n"
+    refused = api.ask("PATCH", path, twice, Content_Type=APPLY)
+    assert refused.code == 400
+    assert 'key "a" already set in map' in refused.body["message"]
+
+
 def test_applied_lists_are_merged_by_their_keys(api: Served) -> None:
     made = deployment("lists")
     api.ask("POST", DEPLOYMENTS, made)

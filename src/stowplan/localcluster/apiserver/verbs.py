@@ -409,10 +409,9 @@ class WriteVerbs:
         if not query.get("fieldManager"):
             missing = required("fieldManager", "is required for apply patch")
             raise options_invalid(RequestOptions.PATCH, [missing])
-        read = self._decoded(target, text, {**query, "fieldValidation": "Strict"})
         conversion = self._views.conversion(target.resource)
         existed = self._store.find(conversion.stored, target.namespace, target.name) is not None
-        check_configuration(target, read.data, creates=not existed)
+        read = self._configuration(target, text, query, creates=not existed)
         obj = await carried_out(
             lambda by: self._store.apply(
                 conversion.stored,
@@ -426,6 +425,22 @@ class WriteVerbs:
             conversion.context(by),
         )
         return self._shown(request, target, obj, 200 if existed else 201, read, by)
+
+    def _configuration(self, target: RequestTarget, text: bytes, query: Query, *, creates: bool) -> Decoded:
+        """An apply configuration, all of whose fields its kind has: the merge needs their types."""
+        read = self._decoded(target, text, {**query, "fieldValidation": "Warn"})
+        unknown = [one.split('"')[1] for one in read.warnings if one.startswith('unknown field "')]
+        if len(unknown) < len(read.warnings):
+            self._decoded(target, text, {**query, "fieldValidation": "Strict"})
+        check_configuration(target, read.data, creates=creates)
+        if unknown:
+            lines = [f".{path}: field not declared in schema" for path in unknown]
+            shown = lines[0] if len(lines) == 1 else "errors:\n  " + "\n  ".join(lines)
+            kind = f"{target.resource.api_version}, Kind={target.resource.kind}"
+            of = f"{target.namespace}/{target.name}; {kind}"
+            # Upstream has no better code for this error.
+            raise status.ApiError(500, "", f"failed to create typed patch object ({of}): {shown}")
+        return read
 
     def _shown(
         self,
