@@ -11,9 +11,11 @@ def test_pods_that_no_node_can_take_are_not_tried_for_every_flap_and_others_are_
             world.put_pod(f"large-{number}", cpu="40")
         await world.settle(20)
         tried = sum(len(world.attempts(f"large-{number}")) for number in range(10))
+        assert tried >= 10
         for flap in range(1000):
-            about = {"unschedulable": True} if (flap // 10) % 2 == 0 else {}
-            world.store.update(NODES, node(f"n{flap % 10}", **about))
+            body = node(f"n{flap % 10}")
+            body["spec"] = {"unschedulable": (flap // 10) % 2 == 0}
+            world.store.update(NODES, body)
             await world.settle(0.01)
             if flap % 100 == 55:
                 await world.add_pod(f"ordinary-{flap}", cpu="100m")
