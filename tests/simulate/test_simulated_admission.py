@@ -244,3 +244,21 @@ def test_pods_of_a_workload_differ_only_in_their_names(tmp_path: Path) -> None:
             container.pop("volumeMounts")
         bodies.append(json.dumps(spec, sort_keys=True))
     assert (len(bodies), len(set(bodies))) == (5, 1)
+
+
+RESTRICTED = """
+apiVersion: v1
+kind: Namespace
+metadata: {name: default, labels: {pod-security.kubernetes.io/enforce: baseline}}
+"""
+
+
+def test_the_labels_of_a_namespace_decide_about_pods(tmp_path: Path) -> None:
+    cluster = Cluster([*nodes(), *dumped(RESTRICTED)])
+    on_host = WEB.replace("    spec:\n", "    spec:\n      hostNetwork: true\n")
+    [found] = fit(cluster, read_manifests([written(tmp_path, on_host)])).document()["workloads"]
+    assert (found["replicas"], found["notCreated"]["pods"]) == (0, 200)
+    words = 'violates PodSecurity "baseline:latest": host namespaces (hostNetwork=true)'
+    assert found["notCreated"]["message"] == f'pods "web-0" is forbidden: {words}'
+    [found] = fit(cluster, read_manifests([written(tmp_path, WEB)]), replicas=2).document()["workloads"]
+    assert (found["replicas"], found["notCreated"]) == (2, None)

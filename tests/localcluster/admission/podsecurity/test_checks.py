@@ -5,6 +5,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from stowplan.api.releases import v1_36, v1_37
 from stowplan.localcluster.admission.podsecurity import PodSecurity, Standard
@@ -145,3 +147,56 @@ def test_windows_pods_and_user_namespaces_are_exempt_from_some_checks() -> None:
     assert found("baseline", own_users, "v1.34") != []
     assert found("restricted", own_users)[0].startswith("procMount")
     assert found("restricted", {**podwide(runAsUser=0, runAsNonRoot=False), "hostUsers": False}) == []
+
+
+contexts: st.SearchStrategy[Json] = st.fixed_dictionaries(
+    {},
+    optional={
+        "privileged": st.booleans(),
+        "allowPrivilegeEscalation": st.booleans(),
+        "runAsNonRoot": st.booleans(),
+        "runAsUser": st.sampled_from([0, 1]),
+        "procMount": st.sampled_from(["Default", "Unmasked"]),
+        "capabilities": st.fixed_dictionaries(
+            {},
+            optional={
+                "add": st.lists(st.sampled_from(["CHOWN", "NET_BIND_SERVICE", "SYS_ADMIN"]), max_size=2),
+                "drop": st.sampled_from([[], ["ALL"], ["CHOWN"]]),
+            },
+        ),
+        "seccompProfile": st.sampled_from([None, {"type": "Unconfined"}, {"type": "RuntimeDefault"}]),
+        "seLinuxOptions": st.sampled_from([None, {"type": "spc_t"}, {"level": "s0"}]),
+        "windowsOptions": st.sampled_from([None, {}, {"hostProcess": True}]),
+    },
+)
+volumes: st.SearchStrategy[Json] = st.sampled_from(
+    [{"emptyDir": {}}, {"hostPath": {"path": "/"}}, {"nfs": {}}, {}]
+)
+pods: st.SearchStrategy[Json] = st.fixed_dictionaries(
+    {
+        "containers": st.lists(
+            st.fixed_dictionaries(
+                {"name": st.sampled_from(["a", "b"])}, optional={"securityContext": contexts}
+            ),
+            min_size=1,
+            max_size=2,
+        )
+    },
+    optional={
+        "securityContext": contexts,
+        "hostNetwork": st.booleans(),
+        "hostUsers": st.booleans(),
+        "os": st.sampled_from([None, {"name": "linux"}, {"name": "windows"}]),
+        "volumes": st.lists(volumes.map(lambda source: {"name": "v"} | source), max_size=2),
+    },
+)
+versions = st.sampled_from(["latest", "v1.0", "v1.18", "v1.22", "v1.25", "v1.34", "v1.35"])
+
+
+@settings(max_examples=150)
+@given(pods, versions)
+def test_what_is_restricted_enough_is_baseline_enough(spec: Json, version: str) -> None:
+    """A later standard may allow more, but within one version the levels are ordered."""
+    if not found("restricted", spec, version):
+        assert found("baseline", spec, version) == []
+    assert found("privileged", spec, version) == []

@@ -5,7 +5,9 @@
 from typing import Any
 
 import pytest
+import yaml
 
+from docs.pages import ROOT, blocks
 from localcluster.admission.policies.policy_clusters import (
     RULE,
     PolicyCluster,
@@ -208,3 +210,16 @@ def test_custom_resources_are_merged_by_their_schema(cluster: PolicyCluster) -> 
         "spec": {"disks": disks},
     }
     assert cluster.create(kind, made).object["spec"]["disks"] == [{"name": "root", "size": 20}, disks[1]]
+
+
+def test_the_policy_of_our_documentation_sends_pods_to_another_scheduler(cluster: PolicyCluster) -> None:
+    text = next(
+        one.text for one in blocks(ROOT / "docs" / "deploy.md") if "MutatingAdmissionPolicy" in one.text
+    )
+    policy, binding = yaml.safe_load_all(text)
+    cluster.store.create(c.MUTATING_ADMISSION_POLICIES, policy)
+    cluster.store.create(c.MUTATING_ADMISSION_POLICY_BINDINGS, binding)
+    cluster.patch(c.NAMESPACES, "prod", {"metadata": {"labels": {"scheduled-by": "stowplan"}}}, "")
+    assert created(cluster)["spec"]["schedulerName"] == "stowplan"
+    assert created(cluster, pod({"schedulerName": "mine"}, name="b"))["spec"]["schedulerName"] == "mine"
+    assert created(cluster, pod(namespace="test"))["spec"]["schedulerName"] == "default-scheduler"
