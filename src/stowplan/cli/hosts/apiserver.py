@@ -14,12 +14,18 @@ from stowplan.api import pod_groups
 from stowplan.api.gates.feature_gates import GATE_GROUPS, FeatureGates
 from stowplan.api.status import ApiError
 from stowplan.cli.options import release_options, remote_options, remote_settings
-from stowplan.localcluster.admission import ClusterAdmission, create_bootstrap_objects, publish_server
+from stowplan.localcluster.admission import (
+    ClusterAdmission,
+    create_bootstrap_objects,
+    publish_authority,
+    publish_server,
+)
 from stowplan.localcluster.admission.devicefeatures import GATES as OF_DEVICES
 from stowplan.localcluster.admission.plugins import PLUGIN_NAMES
 from stowplan.localcluster.admission.webhooks import WebhookStage
 from stowplan.localcluster.apiserver import ApiServer, Listening
 from stowplan.localcluster.apiserver.server import kubeconfig_path, write_kubeconfig
+from stowplan.localcluster.auth.certificates import CertificateAuthority
 from stowplan.localcluster.auth.tokens import DEFAULT_ISSUER, SigningKey
 from stowplan.localcluster.durable import DataDirError, open_data_dir
 from stowplan.localcluster.objects.groupfeatures import GroupFeatures
@@ -106,6 +112,7 @@ def apiserver(
         keeper = None if data_dir is None else open_data_dir(store, data_dir)
         try:
             key = SigningKey() if data_dir is None else SigningKey.kept_in(data_dir)
+            authority = None if data_dir is None else CertificateAuthority.kept_in(data_dir, clock.now())
             remote = RemoteServers(store, settings)
             stage = WebhookStage(store, remote)
             admission.stages = (*admission.stages, stage)
@@ -114,6 +121,7 @@ def apiserver(
                 listening,
                 clock=clock,
                 signing_key=key,
+                authority=authority,
                 release=gates.release,
                 notices=stage.notices,
             )
@@ -160,6 +168,7 @@ async def _serve(store: Store, server: ApiServer, remote: RemoteServers, out: Pa
         loop.add_signal_handler(number, ended.set)
     async with server:
         publish_server(store, server.address, server.port)
+        publish_authority(store, server.url, server.certificate)
         path = kubeconfig_path(out)
         write_kubeconfig(path, server.kubeconfig())
         click.echo(f"listening on {server.url}")

@@ -7,8 +7,15 @@ every cluster has from the start, `publish_server` the Service of the API server
 from stowplan.localcluster.admission.bootstrap import (
     create_bootstrap_objects,
     create_default_account,
+    publish_authority,
     publish_server,
 )
 from stowplan.localcluster.admission.chain import ClusterAdmission
 
-__all__ = ["ClusterAdmission", "create_bootstrap_objects", "create_default_account", "publish_server"]
+__all__ = [
+    "ClusterAdmission",
+    "create_bootstrap_objects",
+    "create_default_account",
+    "publish_authority",
+    "publish_server",
+]

@@ -1,13 +1,20 @@
 """Objects that every cluster has from the start."""
 
+import base64
 import ipaddress
 from typing import Final
 
+import yaml
+
 from stowplan.api.catalogue import (
+    CONFIG_MAPS,
     ENDPOINT_SLICES,
     ENDPOINTS,
     NAMESPACES,
     PRIORITY_CLASSES,
+    RBAC,
+    ROLE_BINDINGS,
+    ROLES,
     SERVICE_ACCOUNTS,
     SERVICE_CIDRS,
     SERVICES,
@@ -106,6 +113,53 @@ def publish_server(store: Store, address: str, port: int) -> None:
         "ports": serving,
     }
     _publish(store, ENDPOINT_SLICES, slice_, "ports")
+
+
+_CLUSTER_INFO: Final = "cluster-info"
+_INFO_ROLE: Final = "kubeadm:bootstrap-signer-clusterinfo"
+
+
+def publish_authority(store: Store, url: str, authority: bytes | None) -> None:
+    """Make the ConfigMaps by which others find the server and the CA of its clients.
+
+    `cluster-info` can be read by everybody, as in clusters of kubeadm. `extension-apiserver-authentication`
+    tells extension API servers how to know that a request comes from this server. Nothing without TLS.
+    """
+    if authority is None:
+        return
+    certificate = authority.decode()
+    cluster = {"server": url, "certificate-authority-data": base64.b64encode(authority).decode()}
+    config = {
+        "apiVersion": "v1",
+        "clusters": [{"cluster": cluster, "name": ""}],
+        "contexts": None,
+        "current-context": "",
+        "kind": "Config",
+        "users": None,
+    }
+    _publish_map(store, "kube-public", _CLUSTER_INFO, {"kubeconfig": yaml.safe_dump(config)})
+    rules = [
+        {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [_CLUSTER_INFO], "verbs": ["get"]}
+    ]
+    where = {"name": _INFO_ROLE, "namespace": "kube-public"}
+    _ensure(store, ROLES, {"metadata": where, "rules": rules})
+    reference = {"apiGroup": RBAC, "kind": "Role", "name": _INFO_ROLE}
+    anybody = [{"apiGroup": RBAC, "kind": "User", "name": "system:anonymous"}]
+    _ensure(store, ROLE_BINDINGS, {"metadata": where, "roleRef": reference, "subjects": anybody})
+    known = {
+        "client-ca-file": certificate,
+        "requestheader-allowed-names": '["front-proxy-client"]',
+        "requestheader-client-ca-file": certificate,
+        "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
+        "requestheader-group-headers": '["X-Remote-Group"]',
+        "requestheader-uid-headers": '["X-Remote-Uid"]',
+        "requestheader-username-headers": '["X-Remote-User"]',
+    }
+    _publish_map(store, "kube-system", "extension-apiserver-authentication", known)
+
+
+def _publish_map(store: Store, namespace: str, name: str, data: dict[str, str]) -> None:
+    _publish(store, CONFIG_MAPS, {"metadata": {"name": name, "namespace": namespace}, "data": data}, "data")
 
 
 def _ensure(store: Store, resource: Resource, body: Json) -> Json:

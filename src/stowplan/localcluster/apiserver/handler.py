@@ -61,6 +61,7 @@ from stowplan.localcluster.apiserver.subresources import Subresources
 from stowplan.localcluster.apiserver.tokenrequests import TokenRequests
 from stowplan.localcluster.apiserver.verbs import Notices, ReadVerbs, WriteVerbs
 from stowplan.localcluster.auth.authentication import Authenticator, impersonated
+from stowplan.localcluster.auth.certificates import certificate_user
 from stowplan.localcluster.auth.rbac import AccessRules, Attributes, forbidden
 from stowplan.localcluster.auth.tokens import JWKS_PATH, OPENID_PATH, TokenIssuer
 from stowplan.localcluster.auth.users import User
@@ -78,7 +79,7 @@ _SHOWN: Final = 100
 _HEALTH: Final = frozenset(("/healthz", "/livez", "/readyz"))
 """Paths that need no rights, so that probes without credentials work."""
 
-_TARGET: Final = "target"
+_TARGET: Final = web.RequestKey("target", RequestTarget)
 _NONE: Final[Mapping[str, str]] = {}
 _VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
@@ -218,7 +219,7 @@ class RequestHandler:
 
     def _authorized_user(self, request: web.BaseRequest, path: str, query: Mapping[str, str]) -> User:
         """As whom the request is done. Raises `ApiError` 401, or 403 if that user may not do it."""
-        user = self._authenticator.authenticate(request.headers)
+        user = self._authenticator.authenticate(request.headers, _certificate_user(request))
         wanted = None if user.is_admin else attributes_of(user, request.method, path, query)
         user = impersonated(user, request.headers, self._access, wanted)
         if not user.is_admin:
@@ -355,6 +356,16 @@ class RequestHandler:
         if in_group or (parts[1] == "api" and len(parts) > 2):
             raise status.unknown_resource()
         return web.Response(text="404 page not found\n", status=404)
+
+
+def _certificate_user(request: web.BaseRequest) -> User | None:
+    """The user of the client's certificate, which the TLS layer has verified."""
+    transport = request.transport
+    peer = None if transport is None else transport.get_extra_info("peercert")
+    if not peer:
+        return None
+    assert transport is not None
+    return certificate_user(peer, transport.get_extra_info("ssl_object").getpeercert(binary_form=True))
 
 
 def _labels_of(request: web.BaseRequest) -> RequestLabels:

@@ -25,6 +25,7 @@ from stowplan.localcluster.apiserver.handler import RequestHandler
 from stowplan.localcluster.apiserver.verbs import Notices
 from stowplan.localcluster.apiserver.watch import BUFFER_LIMIT as LIMIT_OF_WATCHES
 from stowplan.localcluster.auth.authentication import Authenticator
+from stowplan.localcluster.auth.certificates import CertificateAuthority
 from stowplan.localcluster.auth.tokens import DEFAULT_ISSUER, SigningKey, TokenIssuer
 from stowplan.localcluster.objects.usage import PretendUsage
 from stowplan.localcluster.store import Store
@@ -119,10 +120,10 @@ class Listening:
 class ApiServer:
     """A store behind HTTPS. `async with` begins and ends it.
 
-    `signing_key` signs the tokens of service accounts; a new one if it is None. `watch_limit` is the number
-    of bytes a watcher may lag behind before it is disconnected. `stored_only` are kinds without a controller:
-    their writers get a warning, and those that `notices` has for an object. With `usage`, metrics.k8s.io is
-    served.
+    `signing_key` signs the tokens of service accounts, `authority` certificates; new ones if they are None.
+    `watch_limit` is the number of bytes a watcher may lag behind before it is disconnected. `stored_only` are
+    kinds without a controller: their writers get a warning, and those that `notices` has for an object. With
+    `usage`, metrics.k8s.io is served.
     """
 
     def __init__(
@@ -138,6 +139,7 @@ class ApiServer:
         usage: PretendUsage | None = None,
         release: Release = DEFAULT,
         notices: Notices = lambda resource, obj: (),
+        authority: CertificateAuthority | None = None,
     ) -> None:
         self._store = store
         self._listening = Listening() if listening is None else listening
@@ -162,7 +164,7 @@ class ApiServer:
         )
         self._runner: web.ServerRunner | None = None
         self._upkeep: asyncio.Task[None] | None = None
-        self._certificate: Certificate | None = None
+        self.authority = CertificateAuthority(self._clock.now()) if authority is None else authority
         self.port = 0
 
     @property
@@ -224,19 +226,21 @@ class ApiServer:
     @property
     def certificate(self) -> bytes | None:
         """CA of the server's certificate, None without TLS."""
-        return None if self._listening.plain else self._made_certificate().certificate
+        return None if self._listening.plain else self.authority.certificate
 
     def kubeconfig(self) -> str:
         """How clients get in."""
         return kubeconfig(self.url, self.certificate, self.token)
 
     def _tls(self) -> ssl.SSLContext | None:
-        return None if self._listening.plain else self._made_certificate().context()
-
-    def _made_certificate(self) -> Certificate:
-        if self._certificate is None:
-            self._certificate = self_signed([self._listening.bind], self._clock.now())
-        return self._certificate
+        if self._listening.plain:
+            return None
+        hosts = [*_HOSTS, self._listening.bind]
+        context = self.authority.serving_certificate(hosts, self._clock.now()).context()
+        # Clients may have a certificate: whom it names is their user.
+        context.verify_mode = ssl.CERT_OPTIONAL
+        context.load_verify_locations(cadata=self.authority.certificate.decode())
+        return context
 
     async def _keep_up(self) -> None:
         """Limit the history every second; send bookmarks, and return memory to the system, less often."""

@@ -54,10 +54,15 @@ class Authenticator:
     def token(self) -> str | None:
         return self._token
 
-    def authenticate(self, headers: Mapping[str, str]) -> User:
-        """User of a request: the anonymous user without credentials. Raises `ApiError` 401 for wrong ones."""
+    def authenticate(self, headers: Mapping[str, str], by_certificate: User | None = None) -> User:
+        """User of a request: the anonymous user without credentials. Raises `ApiError` 401 for wrong ones.
+
+        The user of a client certificate takes precedence over that of a token.
+        """
         if self._token is None:
             return ADMIN
+        if by_certificate is not None:
+            return by_certificate
         given = headers.get("Authorization", "").strip()
         scheme, _, rest = given.partition(" ")
         token = rest.split(" ", 1)[0]

@@ -11,6 +11,7 @@ from stowplan.localcluster.controllerruntime.controller import (
     ControllerManager,
 )
 from stowplan.localcluster.controllers.autoscaling.podautoscaler import HorizontalPodAutoscalerController
+from stowplan.localcluster.controllers.certificates import CertificateSigningController, SignCertificate
 from stowplan.localcluster.controllers.clusterroleaggregation import ClusterRoleAggregationController
 from stowplan.localcluster.controllers.devices.coscheduling import CoschedulingController
 from stowplan.localcluster.controllers.devices.devicetainteviction import DeviceTaintEvictionController
@@ -76,7 +77,7 @@ class ControllerSettings:
     `usage`: the pretended usage of pods; without it autoscalers request metrics from the API server.
     `device_taint_rules`: DeviceTaintRules evict pods, as their gate says. `groups`: the enabled parts of pod
     groups. `coscheduling`: the PodGroups of scheduler-plugins get a status. `load_balancers`: addresses of
-    pretended load balancers, None without any. `add_ons`:
+    pretended load balancers, None without any. `sign_certificate`: the signer of the cluster's CA. `add_ons`:
     projects beside Kubernetes whose objects are acted on.
     """
 
@@ -87,6 +88,7 @@ class ControllerSettings:
     device_taint_rules: bool = True
     coscheduling: bool = False
     load_balancers: AddressRange | None = None
+    sign_certificate: SignCertificate | None = None
     groups: GroupFeatures = field(default_factory=lambda: GroupFeatures(jobs=False))
     add_ons: Collection[AddOn] = ()
 
@@ -127,6 +129,7 @@ def all_controllers(
         RootCAPublisher(context, settings.accounts),
         TokensController(context, settings.accounts),
         ClusterRoleAggregationController(context),
+        *certificate_controllers(context, settings.sign_certificate),
         ValidatingPolicyStatusController(context),
     ]
 
@@ -139,6 +142,11 @@ def service_controllers(context: ControllerContext) -> list[Controller]:
         EndpointsController(context, members),
         EndpointSliceMirroringController(context),
     ]
+
+
+def certificate_controllers(context: ControllerContext, sign: SignCertificate | None) -> list[Controller]:
+    """The control loop of certificate requests, where there is a CA."""
+    return [] if sign is None else [CertificateSigningController(context, sign)]
 
 
 def balancer_controllers(context: ControllerContext, addresses: AddressRange | None) -> list[Controller]:

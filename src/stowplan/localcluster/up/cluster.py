@@ -12,10 +12,11 @@ from stowplan.config.dump import dump
 from stowplan.explain.web import Inspection, Routes
 from stowplan.explain.web.http import Extension
 from stowplan.explain.web.questions import Questions
-from stowplan.localcluster.admission import ClusterAdmission, publish_server
+from stowplan.localcluster.admission import ClusterAdmission, publish_authority, publish_server
 from stowplan.localcluster.admission.plugins.addons import AddOnAdmission
 from stowplan.localcluster.admission.webhooks import WebhookStage
 from stowplan.localcluster.apiserver import ApiServer, Listening
+from stowplan.localcluster.auth.certificates import CertificateAuthority
 from stowplan.localcluster.auth.tokens import SigningKey
 from stowplan.localcluster.client import InProcessClient
 from stowplan.localcluster.controllers.actors import RULES_OF_TAINTS, STORED_ONLY
@@ -121,6 +122,9 @@ class LocalCluster:
             usage=plan.usage,
             release=release,
             notices=webhooks.notices,
+            authority=None
+            if plan.data_dir is None
+            else CertificateAuthority.kept_in(plan.data_dir, self.clock.now()),
         )
         self.routes = Routes(
             Inspection(lambda: self.scheduler, cluster="stowplan up", release=release.version),
@@ -145,6 +149,7 @@ class LocalCluster:
                 device_taint_rules=has_rules,
                 groups=groups,
                 load_balancers=plan.load_balancers,
+                sign_certificate=self.server.authority.sign,
                 coscheduling=plan.settings.gates.coscheduling,
                 add_ons=plan.add_ons,
                 accounts=AccountSettings(self._root_ca, self.server.issuer.sign_for_secret),
@@ -187,6 +192,7 @@ class LocalCluster:
             if listen:
                 await stack.enter_async_context(self.server)
             publish_server(self.store, self.server.address, self.server.port or _HTTPS)
+            publish_authority(self.store, self.server.url, self.server.certificate)
             await stack.enter_async_context(self.kubelets.running())
             await stack.enter_async_context(self._controllers.running())
             for scheduler in self.schedulers:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, TypeVar
 
 from stowplan.api.catalogue import (
+    CERTIFICATE_SIGNING_REQUESTS,
     COMPOSITE_POD_GROUPS,
     INGRESSES,
     NODES,
@@ -18,6 +19,7 @@ from stowplan.api.catalogue import (
     Resource,
 )
 from stowplan.api.requests import Json
+from stowplan.localcluster.admission.plugins.certificates import restrict_subject
 from stowplan.localcluster.admission.plugins.limitranger import (
     check_claim_limits,
     check_claim_update,
@@ -87,6 +89,7 @@ MUTATE_UPDATED: Final[Plugins[OnUpdate]] = {
     ),
 }
 CHECK_CREATED: Final[Plugins[OnCreate]] = {
+    CERTIFICATE_SIGNING_REQUESTS: (("CertificateSubjectRestriction", restrict_subject),),
     PODS: (("LimitRanger", check_pod_limits), ("RuntimeClass", check_overhead)),
     PERSISTENT_VOLUME_CLAIMS: (("LimitRanger", check_claim_limits),),
 }
