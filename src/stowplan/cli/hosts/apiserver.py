@@ -168,6 +168,7 @@ async def _serve(store: Store, server: ApiServer, remote: RemoteServers, out: Pa
         loop.add_signal_handler(number, ended.set)
     async with server:
         publish_server(store, server.address, server.port)
+        server.handler.api_services.start()
         publish_authority(store, server.url, server.certificate)
         path = kubeconfig_path(out)
         write_kubeconfig(path, server.kubeconfig())

@@ -26,6 +26,7 @@ from stowplan.api.quantity import QuantityError
 from stowplan.api.releases import DEFAULT, Release
 from stowplan.localcluster.admission.plugins.serviceaccount import NoDefaultAccountError
 from stowplan.localcluster.apiserver import discovery
+from stowplan.localcluster.apiserver.apiservices import ApiServices
 from stowplan.localcluster.apiserver.health import HealthChecks
 from stowplan.localcluster.apiserver.metrics import (
     CONTENT_TYPE,
@@ -128,6 +129,7 @@ class RequestHandler:
         self._writes = WriteVerbs(store, views, frozenset(stored_only), notices)
         self.reads = ReadVerbs(store, views, rng, watch_limit)
         self.health = HealthChecks(store)
+        self.api_services = ApiServices(store, self._served)
         self.metrics = RequestMetrics(store)
         self.extension: HandlerExtension | None = None
 

@@ -13,6 +13,7 @@ from stowplan.api.catalogue import Resource
 _DATA: Final = "data for pods and clients"
 _SCHEDULER: Final = "scheduler"
 _INGRESS: Final = "pretend-ingress-controller, for classes of pretend.stowplan.io/ingress-controller"
+_WEBHOOKS: Final = "[its webhooks are called](webhooks.md)"
 _GROUPS: Final = "scheduler, job controller, pod group protection controller"
 _DEVICES: Final = {
     "resourceclaims": "resource claim controller, scheduler, kubelets",
@@ -74,6 +75,9 @@ ACTORS: Final[Mapping[Resource, str]] = {
     catalogue.CLUSTER_ROLE_BINDINGS: "authorization",
     **{resource: _DEVICES[resource.plural] for resource in catalogue.BUILT_IN if resource.plural in _DEVICES},
     catalogue.CUSTOM_RESOURCE_DEFINITIONS: "the API server",
+    catalogue.API_SERVICES: "the API server",
+    catalogue.MUTATING_WEBHOOK_CONFIGURATIONS: _WEBHOOKS,
+    catalogue.VALIDATING_WEBHOOK_CONFIGURATIONS: _WEBHOOKS,
     catalogue.MUTATING_ADMISSION_POLICIES: "admission",
     catalogue.MUTATING_ADMISSION_POLICY_BINDINGS: "admission",
     catalogue.VALIDATING_ADMISSION_POLICIES: "admission, policy status controller",
@@ -86,7 +90,6 @@ STORED_ONLY: Final = frozenset(
         catalogue.NETWORK_POLICIES,
         catalogue.IP_ADDRESSES,
         catalogue.SERVICE_CIDRS,
-        catalogue.API_SERVICES,
         catalogue.FLOW_SCHEMAS,
         catalogue.PRIORITY_LEVEL_CONFIGURATIONS,
     )

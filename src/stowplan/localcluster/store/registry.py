@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from stowplan.api import status
 from stowplan.api.catalogue import (
+    API_SERVICES,
     CERTIFICATE_SIGNING_REQUESTS,
     CSI_DRIVERS,
     CUSTOM_RESOURCE_DEFINITIONS,
@@ -209,6 +210,14 @@ class MetadataFactory:
 
 
 _GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
+_LOCAL: Final = {
+    "type": "Available",
+    "status": "True",
+    "reason": "Local",
+    "message": "Local APIServices are always available",
+}
+"""The condition of an APIService that the server itself serves."""
+
 _PHASES: Final = {
     PODS: "Pending",
     NAMESPACES: "Active",
@@ -228,6 +237,9 @@ def set_initial_status(resource: Resource, obj: Json, stamp: str) -> None:
     obj.pop("status", None)
     if resource == CUSTOM_RESOURCE_DEFINITIONS:
         obj["status"] = initial_status(obj)
+        return
+    if resource == API_SERVICES and not (obj.get("spec") or {}).get("service"):
+        obj["status"] = {"conditions": [{**_LOCAL, "lastTransitionTime": stamp}]}
         return
     phase = _PHASES.get(resource)
     if phase is None:

@@ -192,6 +192,7 @@ class LocalCluster:
             if listen:
                 await stack.enter_async_context(self.server)
             publish_server(self.store, self.server.address, self.server.port or _HTTPS)
+            self.server.handler.api_services.start()
             publish_authority(self.store, self.server.url, self.server.certificate)
             await stack.enter_async_context(self.kubelets.running())
             await stack.enter_async_context(self._controllers.running())

@@ -22,6 +22,7 @@ from stowplan.api.requests import Json
 _NAME_RULES: Final[Mapping[Resource, Callable[[str], list[str]]]] = {
     catalogue.NAMESPACES: dns_label_problems,
     catalogue.SERVICES: dns_label_problems,
+    catalogue.API_SERVICES: path_segment_problems,
     catalogue.ROLES: path_segment_problems,
     catalogue.ROLE_BINDINGS: path_segment_problems,
     catalogue.CLUSTER_ROLES: path_segment_problems,
