@@ -160,6 +160,18 @@ def test_signers_check_subject_and_usages(
     play(story)
 
 
+def test_an_approval_may_change_annotations_but_no_spec() -> None:
+    async def story(world: World) -> None:
+        made = world.put(CERTIFICATE_SIGNING_REQUESTS, body("r", request_of("a"), CLIENT, ["client auth"]))
+        metadata = {**made["metadata"], "annotations": {"a": "1"}}
+        changed = {**made, "metadata": metadata, "spec": {**made["spec"], "expirationSeconds": 900}}
+        kept = world.store.update(CERTIFICATE_SIGNING_REQUESTS, changed, subresource="approval")
+        assert kept["metadata"]["annotations"] == {"a": "1"}
+        assert kept["spec"] == made["spec"]
+
+    play(story)
+
+
 def test_nobody_becomes_an_administrator_by_certificate() -> None:
     async def story(world: World) -> None:
         asked = body("root", request_of("eve", ["system:masters"]), CLIENT, ["client auth"])

@@ -329,7 +329,9 @@ def prepared_update(resource: Resource, old: Json, new: Json, subresource: str) 
         return kept if same else {**kept, "metadata": _metadata_with_status(resource, old, new)}
     if subresource == APPROVAL:
         conditions = (new.get("status") or {}).get("conditions") or []
-        return {**old, "status": {**(old.get("status") or {}), "conditions": conditions}}
+        metadata = _metadata_with_status(resource, old, new)
+        shown = {**(old.get("status") or {}), "conditions": conditions}
+        return {**old, "metadata": metadata, "status": shown}
     if subresource in POD_PARTS:
         metadata = old["metadata"]
         if old.get("spec") != new.get("spec"):
