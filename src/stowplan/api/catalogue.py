@@ -25,7 +25,8 @@ class Resource(msgspec.Struct, frozen=True, cache_hash=True, dict=True):
     `apiVersion` its objects are stored in, if that is another one. `deprecation`: what everybody is warned
     of who uses it. `returns_deleted`: the answer to its deletion is the object, not just a Status. `custom`:
     its objects have no type that is known beforehand; `defined`: a CustomResourceDefinition says what they
-    are; `scaled`: it says how they are scaled.
+    are; `scaled`: it says how they are scaled; `keeps_versions`: a webhook converts them, so each is stored
+    as its writer wrote it unless that webhook is called.
     """
 
     group: str
@@ -49,6 +50,7 @@ class Resource(msgspec.Struct, frozen=True, cache_hash=True, dict=True):
     storage_version: str = ""
     deprecation: str = ""
     returns_deleted: bool = False
+    keeps_versions: bool = False
 
     @cached_property
     def api_version(self) -> str:

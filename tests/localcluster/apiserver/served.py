@@ -19,6 +19,7 @@ from stowplan.localcluster.apiserver import ApiServer, Listening
 from stowplan.localcluster.objects.groupfeatures import GroupFeatures
 from stowplan.localcluster.objects.usage import PretendUsage
 from stowplan.localcluster.remote.calls import RemoteServers, RemoteSettings
+from stowplan.localcluster.remote.conversion import ConversionWebhooks
 from stowplan.localcluster.store import FieldManager, Store
 from stowplan.runtime.clock import RealClock
 from waiting import PATIENCE
@@ -126,6 +127,8 @@ def serving(
     create_bootstrap_objects(store)
     servers = RemoteServers(store, remote)
     webhooks = WebhookStage(store, servers)
+    if remote is not None:
+        store.definitions.converter = ConversionWebhooks(servers)
     if rules is not None and remote is not None:
         rules.stages = (*rules.stages, webhooks)
     listening = Listening(plain=plain, token="the-token", open_to_all=open_to_all)

@@ -30,6 +30,7 @@ from stowplan.localcluster.auth.tokens import DEFAULT_ISSUER, SigningKey
 from stowplan.localcluster.durable import DataDirError, open_data_dir
 from stowplan.localcluster.objects.groupfeatures import GroupFeatures
 from stowplan.localcluster.remote.calls import RemoteServers
+from stowplan.localcluster.remote.conversion import ConversionWebhooks
 from stowplan.localcluster.store import FieldManager, Store
 from stowplan.runtime.clock import RealClock
 
@@ -114,6 +115,7 @@ def apiserver(
             key = SigningKey() if data_dir is None else SigningKey.kept_in(data_dir)
             authority = None if data_dir is None else CertificateAuthority.kept_in(data_dir, clock.now())
             remote = RemoteServers(store, settings)
+            store.definitions.converter = ConversionWebhooks(remote)
             stage = WebhookStage(store, remote)
             admission.stages = (*admission.stages, stage)
             server = ApiServer(

@@ -56,7 +56,7 @@ from stowplan.localcluster.apiserver.responses import (
     warning_header,
 )
 from stowplan.localcluster.apiserver.sending import stream
-from stowplan.localcluster.apiserver.watch import HEADERS, WatchResponse
+from stowplan.localcluster.apiserver.watch import HEADERS, ConvertedChanges, WatchResponse
 from stowplan.localcluster.customresources.definitions import definition_warnings
 from stowplan.localcluster.objects.groupfeatures import DROPPED
 from stowplan.localcluster.store import Store, Watcher
@@ -96,6 +96,8 @@ class ReadVerbs:
         obj = await self._store.read_committed(
             lambda: self._store.get(conversion.stored, target.namespace, target.name)
         )
+        if target.resource.keeps_versions:
+            [obj] = await self._store.definitions.converted(target.resource, [obj])
         return response_of(self._view(request, target, query).raw(obj))
 
     async def list(
@@ -114,7 +116,10 @@ class ReadVerbs:
             if page.remaining is not None and options.selection.is_empty:
                 metadata["remainingItemCount"] = page.remaining
         view = self._view(request, target, query)
-        pieces = view.pieces(page.items, metadata)
+        items = page.items
+        if target.resource.keeps_versions:
+            items = await self._store.definitions.converted(target.resource, items)
+        pieces = view.pieces(items, metadata)
         if not _takes_json(request) or target.resource.deprecation:
             return response_of(b"".join(pieces))
         first: list[bytes] = []
@@ -157,10 +162,14 @@ class ReadVerbs:
         if target.name:
             selection = by_name(selection, target.name)
         any_version = options.version is None
+        converting = None
+        if target.resource.keeps_versions:
+            convert = partial(self._store.definitions.converted, target.resource)
+            converting = ConvertedChanges(watch, convert)
         try:
             watcher = self._store.watch_committed(
                 conversion.stored,
-                watch.send,
+                watch.send if converting is None else converting.send,
                 namespace=target.namespace,
                 selection=selection,
                 since=options.version,
@@ -177,6 +186,13 @@ class ReadVerbs:
         watcher.on_end = watch.end
         if backlog and backlog[-1].ends_initial_state and not (options.initial_events and options.bookmarks):
             backlog.pop()
+        if converting is not None:
+            try:
+                backlog = await converting.converted(backlog)
+            except BaseException:
+                watcher.close()
+                converting.close()
+                raise
         self._watches[watch] = watcher
         seconds = options.timeout or MIN_WATCH_SECONDS * (1 + self._rng.random())
         try:
@@ -184,6 +200,8 @@ class ReadVerbs:
         finally:
             del self._watches[watch]
             watcher.close()
+            if converting is not None:
+                converting.close()
             self._watches_ended += 1
 
     def _view(
@@ -271,7 +289,7 @@ class WriteVerbs:
             lambda by: self._store.create(conversion.stored, data, target.namespace, by=by),
             conversion.context(by),
         )
-        return self._shown(request, target, obj, 201, read, by)
+        return await self._shown(request, target, obj, 201, read, by)
 
     async def update(
         self, request: web.BaseRequest, target: RequestTarget, query: Query, user: UserInfo
@@ -282,7 +300,7 @@ class WriteVerbs:
         existed = self._store.find(conversion.stored, target.namespace, target.name) is not None
         by = write_context(RequestOptions.UPDATE, request.headers, query, user)
         obj = await carried_out(lambda by: self._replace(target, read, by), by)
-        return self._shown(request, target, obj, 200 if existed else 201, read, by)
+        return await self._shown(request, target, obj, 200 if existed else 201, read, by)
 
     async def patch(
         self, request: web.BaseRequest, target: RequestTarget, query: Query, user: UserInfo
@@ -302,7 +320,7 @@ class WriteVerbs:
             raise options_invalid(RequestOptions.PATCH, [wrong])
         change = decode_patch(text)
         obj, read = await carried_out(lambda by: self._patched(target, query, text, change, kind, by), by)
-        return self._shown(request, target, obj, 200, read, by)
+        return await self._shown(request, target, obj, 200, read, by)
 
     def _patched(
         self,
@@ -316,6 +334,8 @@ class WriteVerbs:
         """Write the result of a patch; gives back the object, and the result as it was read."""
         conversion = self._views.conversion(target.resource)
         old = self._store.get(conversion.stored, target.namespace, target.name)
+        if target.resource.keeps_versions:
+            old = self._store.in_version(target.resource, old, by, "seen", old)
         if b"managedFields" not in text:
             old = without_managed_fields(old)
         new = encode(apply_patch(target.resource, conversion.to_served(old), change, kind))
@@ -339,7 +359,7 @@ class WriteVerbs:
         resource, metadata = target.resource, obj["metadata"]
         stays = "deletionTimestamp" in metadata
         if stays or resource.returns_deleted:
-            response = self._shown(request, target, obj, 200, by=by)
+            response = await self._shown(request, target, obj, 200, by=by)
         else:
             details = {"name": metadata["name"], "group": resource.group, "kind": resource.plural}
             response = success_response(
@@ -424,7 +444,7 @@ class WriteVerbs:
             ),
             conversion.context(by),
         )
-        return self._shown(request, target, obj, 200 if existed else 201, read, by)
+        return await self._shown(request, target, obj, 200 if existed else 201, read, by)
 
     def _configuration(self, target: RequestTarget, text: bytes, query: Query, *, creates: bool) -> Decoded:
         """An apply configuration, all of whose fields its kind has: the merge needs their types."""
@@ -442,7 +462,7 @@ class WriteVerbs:
             raise status.ApiError(500, "", f"failed to create typed patch object ({of}): {shown}")
         return read
 
-    def _shown(
+    async def _shown(
         self,
         request: web.BaseRequest,
         target: RequestTarget,
@@ -465,9 +485,12 @@ class WriteVerbs:
             warnings += self._dropped(target, read, obj)
         if read is not None and target.resource == CUSTOM_RESOURCE_DEFINITIONS and not target.subresource:
             warnings += definition_warnings(obj, read.before)
+            warnings += self._store.definitions.conversion_warnings(obj)
         custom = self._store.definitions.version_of(target.resource)
         if read is not None and custom is not None and not target.subresource:
             warnings += custom.finalizer_warnings(obj, read.before)
+        if target.resource.keeps_versions:
+            [obj] = await self._store.definitions.converted(target.resource, [obj])
         return response_of(view.raw(obj), code, warnings=warnings)
 
     def _dropped(self, target: RequestTarget, read: Decoded, obj: Json) -> list[str]:

@@ -2,14 +2,16 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final
 
 from aiohttp import web
 
+from stowplan.api.requests import Json
+from stowplan.api.status import ApiError
 from stowplan.localcluster.apiserver.responses import ResponseView
 from stowplan.localcluster.apiserver.sending import limit_buffer, slices
-from stowplan.localcluster.store import StoreChange
+from stowplan.localcluster.store import BOOKMARK, StoreChange
 
 BUFFER_LIMIT: Final = 16 * 1024 * 1024
 """Number of bytes a watcher may lag behind before it is disconnected."""
@@ -21,6 +23,57 @@ GRACE: Final = 5.0
 """Seconds that what is left may take to be read when the time of a watch is over."""
 
 HEADERS: Final = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
+
+
+MOST_UNCONVERTED: Final = 10_000
+"""Changes that may wait for a conversion webhook before a watch is ended."""
+
+Convert = Callable[[Sequence[Json]], Awaitable[Sequence[Json]]]
+
+
+class ConvertedChanges:
+    """Passes changes on to a watch, in their order, after their objects have been converted by a webhook.
+
+    A watch whose objects cannot be converted ends: its client watches again.
+    """
+
+    def __init__(self, watch: "WatchResponse", convert: Convert) -> None:
+        self._watch = watch
+        self._convert = convert
+        self._waiting: deque[StoreChange] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    def send(self, change: StoreChange) -> None:
+        self._waiting.append(change)
+        if len(self._waiting) > MOST_UNCONVERTED:
+            self._waiting.clear()
+            self._watch.end()
+        elif self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._pass_on())
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _pass_on(self) -> None:
+        try:
+            while self._waiting:
+                some = list(self._waiting)
+                for change in await self.converted(some):
+                    self._waiting.popleft()
+                    self._watch.send(change)
+        except ApiError:
+            self._watch.end()
+        finally:
+            self._task = None
+
+    async def converted(self, changes: Sequence[StoreChange]) -> list[StoreChange]:
+        """Changes with their objects converted. Raises `ApiError`."""
+        made = iter(await self._convert([one.object for one in changes if one.type != BOOKMARK]))
+        return [
+            one if one.type == BOOKMARK else StoreChange(one.type, one.version, next(made), one.previous)
+            for one in changes
+        ]
 
 
 class WatchResponse:

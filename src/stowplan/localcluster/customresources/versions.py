@@ -21,6 +21,7 @@ from stowplan.localcluster.customresources.defaulting import (
     set_defaults,
 )
 from stowplan.localcluster.customresources.definitions import deprecation_warning
+from stowplan.localcluster.customresources.kept import fitting
 from stowplan.localcluster.customresources.rules import rule_errors
 from stowplan.localcluster.customresources.structural import ABSENT, META_FIELDS, StructuralSchema
 from stowplan.localcluster.customresources.validation import (
@@ -146,6 +147,7 @@ class ServedVersion:
             singular=accepted.get("singular", ""),
             verbs=_VERBS,
             storage_version=f"{spec['group']}/{storage}",
+            keeps_versions=is_converted_by_webhook(definition),
         )
 
     @cached_property
@@ -184,7 +186,7 @@ class ServedVersion:
         """Prune an object and set its defaults before validation, also those of the storage version."""
         self.prune(obj)
         self.set_defaults(obj)
-        if self.stored_schema is not self.schema:
+        if self.stored_schema is not self.schema and not self.resource.keeps_versions:
             prune(self.stored_schema, obj)
 
     def errors(self, new: Json, old: Json | None, subresource: str) -> list[FieldError]:
@@ -237,7 +239,9 @@ class ServedVersion:
                 yield invalid(path, "", problem)
 
     def shown(self, obj: Json) -> Json:
-        """A stored object as it is read in this version."""
+        """A stored object as it is read in this version, without its webhook's help."""
+        if self.resource.keeps_versions:
+            return self._common_fields(obj)
         if obj["apiVersion"] == self.resource.api_version and self.stored_schema is self.schema:
             return obj
         shown = {**obj, "apiVersion": self.resource.api_version}
@@ -245,6 +249,19 @@ class ServedVersion:
             return shown
         mine: Json = copied(shown)
         prune(self.schema, mine)
+        return mine
+
+    def _common_fields(self, obj: Json) -> Json:
+        """An object that is stored as it was written, with the fields that this version knows."""
+        mine: Json = fitting(self.schema, {**copied(obj), "apiVersion": self.resource.api_version})
+        prune(self.schema, mine)
+        return mine
+
+    def settled(self, converted: Json) -> Json:
+        """An object that a webhook has converted to this version, pruned and with its defaults."""
+        mine: Json = copied(converted)
+        prune(self.schema, mine)
+        self.set_defaults(mine)
         return mine
 
     def scale_of(self, obj: Json) -> tuple[Json, bool]:
@@ -295,6 +312,11 @@ def _finalizer_warnings(name: str) -> Iterator[str]:
             f"{where}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with "
             "other finalizer writers"
         )
+
+
+def is_converted_by_webhook(definition: Json) -> bool:
+    conversion = (definition.get("spec") or {}).get("conversion") or {}
+    return bool(conversion.get("strategy") == "Webhook")
 
 
 def schema_of(version: Json) -> StructuralSchema:

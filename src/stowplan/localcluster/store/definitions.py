@@ -5,8 +5,8 @@ creation. There is no controller that has to run: the API server alone does it, 
 """
 
 import logging
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
 
 from stowplan.api.catalogue import CUSTOM_RESOURCE_DEFINITIONS, Catalogue, Resource
 from stowplan.api.requests import Json
@@ -22,8 +22,14 @@ from stowplan.localcluster.customresources.conditions import (
     with_crd_condition,
 )
 from stowplan.localcluster.customresources.defaulting import prune, set_defaults
+from stowplan.localcluster.customresources.definitions import NOT_CONVERTED
 from stowplan.localcluster.customresources.structural import StructuralSchema
-from stowplan.localcluster.customresources.versions import ServedVersion, copied, schema_of
+from stowplan.localcluster.customresources.versions import (
+    ServedVersion,
+    copied,
+    is_converted_by_webhook,
+    schema_of,
+)
 
 if TYPE_CHECKING:
     from stowplan.localcluster.store.store import Store
@@ -64,6 +70,20 @@ _NOT_ACCEPTED: Final = {
 }
 
 
+class Converter(Protocol):
+    """Has objects converted by the webhook of their definition."""
+
+    def is_called(self, version: ServedVersion) -> bool: ...
+
+    async def ask(
+        self, version: ServedVersion, objects: Sequence[Json], api_version: str, seconds: float
+    ) -> list[Json]: ...
+
+    async def convert(
+        self, version: ServedVersion, objects: Sequence[Json], api_version: str
+    ) -> list[Json]: ...
+
+
 class Definitions:
     """The custom resources of one store, kept in step with its CustomResourceDefinitions.
 
@@ -76,6 +96,8 @@ class Definitions:
         self._by_definition: dict[str, _Served] = {}
         self._emptied: set[str] = set()
         """Definitions whose objects are being deleted, by uid."""
+        self.converter: Converter | None = None
+        """Calls conversion webhooks, if somebody does."""
         self.revision = 0
         """Counts changes of what is served, for those who remember something about it."""
         self._follow()
@@ -88,6 +110,40 @@ class Definitions:
         """The resource in all versions in which it is served."""
         served = self._by_definition.get(resource.qualified)
         return [] if served is None else [one.resource for one in served.versions]
+
+    def is_converted(self, version: ServedVersion) -> bool:
+        """True if a webhook converts the objects of a version, and is called."""
+        converter = self.converter
+        return version.resource.keeps_versions and converter is not None and converter.is_called(version)
+
+    def conversion_warnings(self, definition: Json) -> list[str]:
+        """Warning for the writer of a definition whose conversion webhook is not called."""
+        served = self._by_definition.get(definition["metadata"]["name"])
+        if served is None or not is_converted_by_webhook(definition) or self.is_converted(served.stored):
+            return []
+        return [NOT_CONVERTED.format(name=definition["metadata"]["name"])]
+
+    def as_written(self, obj: Json) -> Json:
+        """A stored object in the version it was written in, without what other versions have left."""
+        resource = self._store.catalogue.of_kind(obj["apiVersion"], obj["kind"])
+        version = None if resource is None else self.version_of(resource)
+        return obj if version is None else version.shown(obj)
+
+    async def converted(self, resource: Resource, objects: Sequence[Json]) -> list[Json]:
+        """Stored objects in a version, for readers: converted by their webhook if that is called.
+
+        Raises `ApiError` 500 if it does not answer as it should.
+        """
+        version = self.version_of(resource)
+        others = [obj for obj in objects if obj["apiVersion"] != resource.api_version]
+        if not others or version is None or self.converter is None or not self.is_converted(version):
+            return [*objects]
+        written = [self.as_written(obj) for obj in others]
+        made = iter(await self.converter.convert(version, written, resource.api_version))
+        return [
+            obj if obj["apiVersion"] == resource.api_version else version.settled(next(made))
+            for obj in objects
+        ]
 
     def restored(self) -> None:
         """Serve again what is defined in a store that was restored. Nothing is written yet: see `resume`."""
@@ -192,6 +248,8 @@ class Definitions:
                 self._served[version.resource.dotted] = version
         self.revision += 1
         self._store.share_collection(now.stored.resource, [version.resource for version in now.versions])
+        if now.stored.resource.keeps_versions:
+            return
         if before is None or before.stored.schema.raw != now.stored.schema.raw:
             self._store.coerce(now.stored.resource, lambda obj: coerced(now.stored.schema, obj))
 

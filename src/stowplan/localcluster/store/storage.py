@@ -322,5 +322,7 @@ class ObjectStorage:
 
 def as_stored(collection: Collection, obj: Json) -> Json:
     """An object under the version its collection is stored in: custom resources may be written in any."""
+    if collection.resource.keeps_versions:
+        return obj
     stored = collection.resource.api_version
     return obj if obj["apiVersion"] == stored else {**obj, "apiVersion": stored}

@@ -10,7 +10,9 @@ from stowplan.api.fielderrors import required
 from stowplan.api.meta import ObjectMeta
 from stowplan.api.requests import EVERY_OBJECT, ORDINARY_DELETION, DeleteOptions, Json, PatchType, Selection
 from stowplan.localcluster.apply import Applier, ManagedFields
-from stowplan.localcluster.store.attempts import UnansweredError
+from stowplan.localcluster.customresources.kept import stored_after, with_metadata_of
+from stowplan.localcluster.customresources.versions import ServedVersion
+from stowplan.localcluster.store.attempts import Question, UnansweredError
 from stowplan.localcluster.store.definitions import Definitions
 from stowplan.localcluster.store.fieldmanager import FieldManager, with_managed_fields
 from stowplan.localcluster.store.objects import Body, Key, checked, key_of, owned, owned_object, with_metadata
@@ -234,6 +236,13 @@ class Store(ObjectStorage):
             deleting = "deletionTimestamp" in existing["metadata"]
             raise status.already_exists(resource, key[1], deleting=deleting)
         obj = as_stored(collection, obj)
+        if resource.keeps_versions:
+            try:
+                obj = self._to_store(resource, None, None, obj, by)
+            except UnansweredError:
+                if by.attempts is not None:
+                    by.attempts.keep_created(created)
+                raise
         if not by.dry_run:
             if commit is not None:
                 commit()
@@ -290,7 +299,7 @@ class Store(ObjectStorage):
         key = key_of(resource, metadata)
         if not key[1]:
             raise status.invalid(resource, "", [required("metadata.name", "name is required")])
-        old = _in_version(resource, collection.objects.get(key))
+        old = self._seen(resource, collection.objects.get(key), by)
         if old is None:
             return self._update_of_nothing(resource, obj, key, subresource, by)
         if uid_precondition:
@@ -316,7 +325,7 @@ class Store(ObjectStorage):
         """Change parts of an object, or of its status only (`subresource="status"`)."""
         collection, key = self._collection(resource), (namespace, name)
         _check_subresource(resource, subresource)
-        old = _in_version(resource, collection.get(key)) or {}
+        old = self._seen(resource, collection.get(key), by) or {}
         new = patched(resource, old, owned(patch), kind)
         check_version(resource, old, new["metadata"].get("resourceVersion"))
         if self._admission is not None and (subresource != "status" or resource.defined):
@@ -383,7 +392,7 @@ class Store(ObjectStorage):
         metadata = wanted["metadata"]
         namespace, named = key_of(resource, metadata, namespace)
         key = (namespace, named or name)
-        old = _in_version(resource, collection.objects.get(key))
+        old = self._seen(resource, collection.objects.get(key), by)
         if old is None and metadata.get("uid") and not subresource:
             raise no_such_uid(resource, key[1], metadata["uid"])
         if old is None and (subresource or metadata.get("resourceVersion")):
@@ -416,7 +425,8 @@ class Store(ObjectStorage):
         collection, key = self._collection(resource), (namespace, name)
         old = collection.get(key)
         if self._admission is not None:
-            self._admission.admit_delete(self, resource, old, by)
+            seen = self._seen(resource, old, by) if resource.keeps_versions else old
+            self._admission.admit_delete(self, resource, seen or old, by)
         return self._delete(resource, collection, key, options, by)
 
     def _delete(
@@ -540,12 +550,82 @@ class Store(ObjectStorage):
         """Write an update, unless it changes nothing or was all that a deletion waited for."""
         if new == old:
             return old
+        stored = collection.objects[key]
+        if collection.resource.keeps_versions:
+            resource = self.catalogue.of_kind(new["apiVersion"], new["kind"]) or collection.resource
+            new = self._to_store(resource, stored, old, new, by)
         if commit is not None and not by.dry_run:
             commit()
         if ends_with_update(old, new):
-            self._remove(collection, key, old, by)
+            self._remove(collection, key, stored, by)
             return new
-        return self._rewrite(collection, key, new, old, by)
+        return self._rewrite(collection, key, new, stored, by)
+
+    def in_version(
+        self, resource: Resource, obj: Json, by: WriteContext, key: str = "", about: Json | None = None
+    ) -> Json:
+        """A custom object in another version, as its webhook converts it if that is called.
+
+        `key` names the conversion within its write, `about` is the object that is there. A caller that cannot
+        wait gets the fields that the versions have in common. Raises `UnansweredError`, or `ApiError` 500.
+        """
+        version = self.definitions.version_of(resource) if resource.defined else None
+        if version is None or not resource.keeps_versions:
+            return _in_version(resource, obj) or obj
+        if by.attempts is None or not self.definitions.is_converted(version):
+            return version.shown(obj)
+        if obj["apiVersion"] == resource.api_version:
+            return version.shown(obj)
+        written = self.definitions.as_written(obj)
+        return version.settled(self._converted(version, written, resource.api_version, by, key, about))
+
+    def _seen(self, resource: Resource, obj: Json | None, by: WriteContext) -> Json | None:
+        """A stored object as a write sees it, in the version of the write."""
+        if obj is None or not resource.keeps_versions:
+            return _in_version(resource, obj)
+        return self.in_version(resource, obj, by, "seen", obj)
+
+    def _to_store(
+        self,
+        resource: Resource,
+        stored: Json | None,
+        shown: Json | None,
+        new: Json,
+        by: WriteContext,
+    ) -> Json:
+        """An object that was written in a version as it is stored: in the storage version, if a webhook
+        converts it, else as it was written, with the fields that other versions have."""
+        version, target = self.definitions.version_of(resource), resource.storage_version
+        if version is not None and by.attempts is not None and self.definitions.is_converted(version):
+            if new["apiVersion"] == target:
+                return new
+            return self._converted(version, new, target, by, "stored", stored)
+        return new if stored is None or shown is None else stored_after(stored, shown, new)
+
+    def _converted(
+        self,
+        version: ServedVersion,
+        obj: Json,
+        api_version: str,
+        by: WriteContext,
+        key: str,
+        about: Json | None,
+    ) -> Json:
+        converter = self.definitions.converter
+        assert converter is not None
+        assert by.attempts is not None
+        asked = converter
+
+        async def call(seconds: float) -> Json | status.ApiError:
+            try:
+                return (await asked.ask(version, [obj], api_version, seconds))[0]
+            except status.ApiError as error:
+                return error
+
+        [found] = by.attempts.answers([Question(("converted", key, api_version), about, call)])
+        if isinstance(found, status.ApiError):
+            raise found
+        return with_metadata_of(obj, found)
 
     def _remove_expired(self, collection: Collection, expired: Sequence[Key]) -> None:
         for key in expired:

@@ -32,6 +32,7 @@ from stowplan.localcluster.objects.addons import AddOn
 from stowplan.localcluster.objects.groupfeatures import GroupFeatures
 from stowplan.localcluster.objects.usage import PretendUsage
 from stowplan.localcluster.remote.calls import RemoteServers, RemoteSettings
+from stowplan.localcluster.remote.conversion import ConversionWebhooks
 from stowplan.localcluster.store import FieldManager, Store
 from stowplan.localcluster.up.loading import LoadReport, load_cluster
 from stowplan.localcluster.up.manifests import Manifest
@@ -108,6 +109,7 @@ class LocalCluster:
         if not self.store.count(STORAGE_CLASSES):
             self.store.create(STORAGE_CLASSES, default_storage_class())
         self._remote = RemoteServers(self.store, plan.remote)
+        self.store.definitions.converter = ConversionWebhooks(self._remote)
         webhooks = WebhookStage(self.store, self._remote)
         admission.stages = (*admission.stages, webhooks)
         release = plan.settings.release

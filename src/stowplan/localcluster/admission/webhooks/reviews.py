@@ -15,7 +15,6 @@ from stowplan.gocompat.quoting import quote
 from stowplan.localcluster.admission.attributes import AdmissionAttributes
 from stowplan.localcluster.admission.expressions import admission_request
 from stowplan.localcluster.apply import plain_json
-from stowplan.localcluster.store.conversion import in_version
 
 _GROUP: Final = "admission.k8s.io"
 _VERSIONS: Final = ("v1", "v1beta1")
@@ -54,23 +53,19 @@ def review_version(accepted: Sequence[str]) -> str:
     return next((version for version in accepted if version in _VERSIONS), "")
 
 
-def review_of(write: AdmissionAttributes, matched: Resource, version: str) -> Review:
-    """The review of a write, for a webhook whose rules matched it as one for `matched`."""
+def review_of(
+    write: AdmissionAttributes, matched: Resource, version: str, obj: Json | None, old: Json | None
+) -> Review:
+    """The review of a write, for a webhook whose rules matched it as one for `matched`, with the objects in
+    that version."""
     uid = str(uuid4())
     request = admission_request(write, matched)
     request |= {
         "uid": uid,
-        "object": object_in(write, write.object, matched),
-        "oldObject": object_in(write, write.old, matched),
+        "object": obj,
+        "oldObject": old,
     }
     return Review(uid, version, request)
-
-
-def object_in(write: AdmissionAttributes, obj: Json | None, matched: Resource) -> Json | None:
-    """An object of a write in the version in which a webhook has asked for it."""
-    if obj is None or write.kind is not write.resource:
-        return obj
-    return in_version(obj, write.resource, matched, write.lookup.definitions)
 
 
 class _Response(msgspec.Struct, rename="camel"):

@@ -25,28 +25,22 @@ from stowplan.localcluster.admission.attributes import AdmissionAttributes
 from stowplan.localcluster.admission.expressions import Evaluator, RequestVariables
 from stowplan.localcluster.admission.matching import is_exempt
 from stowplan.localcluster.admission.refusals import forbidden
-from stowplan.localcluster.admission.webhooks.hooks import (
-    Webhook,
-    mutating,
-    service_of,
-    target_of,
-    url_of,
-    validating,
-    webhooks_of,
-)
+from stowplan.localcluster.admission.webhooks.hooks import Webhook, mutating, validating, webhooks_of
 from stowplan.localcluster.admission.webhooks.reviews import (
     InvalidAnswerError,
     Review,
     Verdict,
     denial,
-    object_in,
     review_of,
     review_version,
     verdict_of,
 )
 from stowplan.localcluster.apply import plain_json
 from stowplan.localcluster.auth.rbac import AccessRules
+from stowplan.localcluster.customresources.kept import stored_after
+from stowplan.localcluster.customresources.versions import ServedVersion
 from stowplan.localcluster.remote.calls import CallError, RemoteServers, Target, is_nested_deeper
+from stowplan.localcluster.remote.clientconfig import service_of, target_of, url_of
 from stowplan.localcluster.remote.services import UnreachableServiceError
 from stowplan.localcluster.schema import TypeMismatchError, decode_body, the_schema
 from stowplan.localcluster.store import Store
@@ -186,7 +180,7 @@ class WebhookStage:
         hook, matched = invocation
         if not patch:
             return False, None
-        before = object_in(write, write.object, matched)
+        before = self._in_version(write, write.object, write.resource, matched, hook.uid)
         if before is None:
             text = (
                 f"admission webhook {quote(hook.name)} attempted to modify the object, which is not "
@@ -200,11 +194,7 @@ class WebhookStage:
             raise status.internal_error(_why(error)) from None
         if new == plain:
             return False, patch
-        write.replace(
-            new
-            if write.kind is not write.resource
-            else in_version(new, matched, write.resource, write.lookup.definitions)
-        )
+        write.replace(self._from_version(write, plain, new, matched, hook.uid))
         return True, patch
 
     # Validating phase
@@ -290,7 +280,35 @@ class WebhookStage:
         except UnreachableServiceError as error:
             where = f'Post "{url_of(hook.client)}?timeout={hook.seconds}s"'
             raise CallingError(f"failed to call webhook: {where}: {error}") from None
-        return review_of(write, invocation.matched, version), target
+        matched = invocation.matched
+        obj = self._in_version(write, write.object, write.resource, matched, hook.uid)
+        old = self._in_version(write, write.old, write.resource, matched, f"old/{hook.uid}")
+        return review_of(write, matched, version, obj, old), target
+
+    def _in_version(
+        self, write: AdmissionAttributes, obj: Json | None, source: Resource, target: Resource, key: str
+    ) -> Json | None:
+        """An object of a write in the version in which a webhook has asked for it."""
+        if obj is None or target is source or write.kind is not write.resource:
+            return obj
+        if target.keeps_versions:
+            key = f"{int(write.is_mutating)}/{int(write.is_again)}/{key}"
+            return self._store.in_version(target, obj, write.by, key, write.stored)
+        return in_version(obj, source, target, write.lookup.definitions)
+
+    def _from_version(
+        self, write: AdmissionAttributes, before: Json, new: Json, matched: Resource, key: str
+    ) -> Json:
+        """An object that a webhook has changed, in the version of the write."""
+        version = self._store.definitions.version_of(matched) if matched.keeps_versions else None
+        if version is not None and matched is not write.resource and not self._is_converted(version):
+            # The webhook has seen the common fields alone: the others stay as they are.
+            changed = stored_after(write.object or {}, before, new)
+            return {**changed, "apiVersion": write.resource.api_version}
+        return self._in_version(write, new, matched, write.resource, f"back/{key}") or new
+
+    def _is_converted(self, version: ServedVersion) -> bool:
+        return self._store.definitions.is_converted(version)
 
     def _question(
         self, key: tuple[Any, ...], write: AdmissionAttributes, hook: Webhook, review: Review, target: Target
