@@ -140,7 +140,7 @@ def serving(
         stored_only=stored_only,
         usage=usage,
         release=gates.release,
-        notices=webhooks.notices,
+        notices=(lambda resource, obj: ()) if remote is None else webhooks.notices,
     )
     asyncio.run_coroutine_threadsafe(server.start(), loop).result(PATIENCE)
     try:

@@ -82,6 +82,8 @@ ACTORS: Final[Mapping[Resource, str]] = {
     catalogue.MUTATING_ADMISSION_POLICY_BINDINGS: "admission",
     catalogue.VALIDATING_ADMISSION_POLICIES: "admission, policy status controller",
     catalogue.VALIDATING_ADMISSION_POLICY_BINDINGS: "admission",
+    catalogue.MUTATING_WEBHOOK_CONFIGURATIONS: "admission",
+    catalogue.VALIDATING_WEBHOOK_CONFIGURATIONS: "admission",
 }
 STORED_ONLY: Final = frozenset(
     (
