@@ -116,8 +116,7 @@ def apiserver(
             authority = None if data_dir is None else CertificateAuthority.kept_in(data_dir, clock.now())
             remote = RemoteServers(store, settings)
             store.definitions.converter = ConversionWebhooks(remote)
-            stage = WebhookStage(store, remote)
-            admission.stages = (*admission.stages, stage)
+            admission.stages = (*admission.stages, WebhookStage(store, remote))
             server = ApiServer(
                 store,
                 listening,
@@ -125,7 +124,6 @@ def apiserver(
                 signing_key=key,
                 authority=authority,
                 release=gates.release,
-                notices=stage.notices,
             )
             asyncio.run(_serve(store, server, remote, kubeconfig_out))
         finally:
