@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 # The tests start many processes, which would all compile everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: up test collected test-long stories software coverage fuzz-parsers fuzz-openapi wheel wheel-trial python-trials newcomer chart image image-trial docs docs-trial schema page-shots lint-page troubles lock man check lint types layers kubectl chromium mmdebstrap clean
+.PHONY: up test collected test-long stories software coverage fuzz-parsers fuzz-openapi wheel wheel-trial python-trials newcomer chart image image-trial docs docs-trial schema page-shots page-speed lint-page troubles lock man check lint types layers kubectl chromium mmdebstrap clean
 
 up: $(INSTALLED)
 	$(BIN)/stowplan up --demo
@@ -105,6 +105,10 @@ schema: $(READY)
 # Pictures of every view of the page, in windows of three sizes, light and dark, in build/page-shots.
 page-shots: $(READY) chromium
 	PYTHONPATH=tests $(BIN)/python -m explain.web.shots
+
+# CPU of the page in Chromium with 5,000 nodes and 50,000 pods, by view; fails above its limits. A minute.
+page-speed: $(READY) chromium
+	PYTHONPATH=tests $(BIN)/python -m explain.web.speed
 
 # The page's modules, checked (ESLint, types by TypeScript from JSDoc) and formatted as Prettier does. Needs Node.js; installs the tools into build/.
 lint-page:

@@ -117,8 +117,23 @@ export const middle = (name, most) =>
 
 /** @type {(count: number, one: string, many?: string) => string} */
 export const plural = (count, one, many = `${one}s`) => `${number(count)} ${count === 1 ? one : many}`;
+// Made once: that takes milliseconds.
+const NUMBERS = new Intl.NumberFormat("en-US");
 /** @type {(value: number) => string} */
-export const number = (value) => Number(value).toLocaleString("en-US");
+export const number = (value) => NUMBERS.format(Number(value));
+
+/** @type {Intl.DateTimeFormat | undefined} */
+let clocks; // made once, when it is needed: that takes milliseconds
+/** @type {(time: string | Date) => string} */
+export function clock(time) {
+  clocks ??= new Intl.DateTimeFormat([], {
+    hour: "2-digit",
+    minute: "2-digit",
+    second: "2-digit",
+    hourCycle: "h23",
+  });
+  return clocks.format(time instanceof Date ? time : Date.parse(time));
+}
 
 /**
  * @param {string} resource

@@ -4,7 +4,7 @@ import { parse, withChoices, withDetail, withOnly, withoutDetail } from "./addre
 import { ApiError, Stream } from "./api.js";
 import { cluster } from "./cluster.js";
 import { decisions } from "./decisions.js";
-import { el, empty, number, show } from "./dom.js";
+import { clock, el, empty, number, show } from "./dom.js";
 import { group, groups } from "./group.js";
 import { keyboard } from "./keys.js";
 import { node } from "./node.js";
@@ -232,8 +232,6 @@ async function shown(where, drawn, { failed = null, unreachable = () => false } 
 }
 
 // The line on top
-
-const clock = (time) => time.toLocaleTimeString([], { hour12: false });
 
 stream.on("hello", (hello) => {
   const scheduler = hello.scheduler;

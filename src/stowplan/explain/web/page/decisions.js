@@ -2,11 +2,11 @@
 
 import { get } from "./api.js";
 import { barList, lineChart, short } from "./charts.js";
-import { el, empty, number, plural, redraw, show, table } from "./dom.js";
+import { clock, el, empty, number, plural, redraw, show, table } from "./dom.js";
 import { following } from "./follow.js";
 
 // Decisions come with the stream; all of them, with figures and charts, are loaded every ten seconds.
-const DECISIONS = 200;
+const DECISIONS = 100;
 const RELOAD = 10000;
 
 export async function decisions(place, { stream, open, choose, query }) {
@@ -177,6 +177,5 @@ function decisionRow(one, open) {
   };
 }
 
-const clock = (time) => new Date(time).toLocaleTimeString([], { hour12: false });
 const milliseconds = (seconds) =>
   seconds < 1 ? `${(seconds * 1000).toFixed(1)} ms` : `${seconds.toFixed(2)} s`;

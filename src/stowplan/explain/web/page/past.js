@@ -1,7 +1,7 @@
 // The map as it was: a slider over the moments that the server remembers; and what changed between two of them.
 
 import { get } from "./api.js";
-import { age, el } from "./dom.js";
+import { age, clock, el } from "./dom.js";
 
 // `show` draws a moment, or now for null, and what has changed since another if that is given; `chosen` keeps both in
 // the address.
@@ -70,7 +70,6 @@ export function past({ at, from = null, show, chosen }) {
   return { row, update };
 }
 
-const clock = (time) => new Date(time).toLocaleTimeString([], { hour12: false });
 const moment = (time, until = null) =>
   get(`/moments/${encodeURIComponent(time)}${until === null ? "" : `?until=${encodeURIComponent(until)}`}`);
 const between = (changes) => (changes.length ? `${changes.join("; ")}.` : "nothing has changed.");
