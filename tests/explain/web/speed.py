@@ -1,9 +1,7 @@
-"""The page with a large cluster in Chromium: `make page-speed` prints how long it works, and fails above the limits.
+"""CPU of the page with a large cluster in Chromium, by view: `make page-speed` fails above its limits.
 
-First view, each view, and a search, with 5,000 nodes and 50,000 pods: CPU of the page's main thread (scripts,
-style, layout, painting) from a trace of Chromium, in all and of the longest task. A PerformanceObserver for long
-tasks says how long they take on the clock, which on a busy machine is the time of others. The server is another
-process.
+First view, each view, a search, with 5,000 nodes and 50,000 pods: the main thread of the page in a trace of
+Chromium, in all and the longest task. On the clock a task also takes the time of other processes.
 """
 
 import argparse

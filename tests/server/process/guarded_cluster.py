@@ -69,6 +69,10 @@ class Door:
     def reads(self) -> Any:
         return self.handler.reads
 
+    @property
+    def health(self) -> Any:
+        return self.handler.health
+
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         if (request.method, request.path) == ("GET", "/readyz"):
             self.probes += 1
