@@ -1,6 +1,7 @@
 """Writes of claims whose answers are lost or late: no device is given twice, nothing stays behind."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from stowplan.api.gates.feature_gates import FeatureGates
 from stowplan.api.releases import Release
 from stowplan.api.requests import PatchType
 from stowplan.api.status import ApiError, unreachable
+from stowplan.client.interface import GeneratorWatch
 from stowplan.localcluster.client import typed
 
 STATUS = "PUT resourceclaims/c/status"
@@ -356,3 +358,44 @@ def test_a_claim_for_extended_resources_that_cannot_be_deleted_keeps_its_devices
         assert devices_of(world) == []
 
     live(story, before=one_gpu)
+
+
+def test_a_claim_stays_if_its_pod_was_bound_and_neither_answer_nor_watch_told_of_it() -> None:
+    """Its next attempt finds the claim with devices, and would delete it to start over."""
+    silent = [False]
+
+    async def late(world: World) -> None:
+        await gpus_by_name(world)
+        watch = world.wire.watch
+
+        async def held(events: Any) -> AsyncGenerator[Any, None]:
+            async for event in events:
+                while silent[0]:
+                    await asyncio.sleep(0.1)
+                yield event
+
+        def watch_late(resource: Any, cls: Any, **about: Any) -> Any:
+            events = watch(resource, cls, **about)
+            return GeneratorWatch(held(events)) if resource is c.PODS else events
+
+        world.wire.watch = watch_late  # type: ignore[method-assign]
+
+    async def story(world: World) -> None:
+        def lose() -> None:
+            silent[0] = True
+            sent = world.wire.writes[-1].body
+            world.store.patch(c.PODS, NAMESPACE, "p", {"spec": {"nodeName": sent["target"]["name"]}})
+            raise unreachable("the connection broke")
+
+        world.wire.answer(BINDING, lose)
+        resources = {"requests": {"example.com/gpu": "1"}, "limits": {"example.com/gpu": "1"}}
+        await world.add_pod("p", containers=[{"name": "c", "image": "i", "resources": resources}])
+        await world.settle(8)
+        silent[0] = False
+        await world.settle(20)
+        name = world.pod("p")["status"]["extendedResourceClaimStatus"]["resourceClaimName"]
+        assert world.node_of("p") == "n1"
+        assert len(devices_of(world, name)) == 1
+        assert not [short for short in world.wire.shorts if short.startswith("DELETE resourceclaims")]
+
+    live(story, before=late)

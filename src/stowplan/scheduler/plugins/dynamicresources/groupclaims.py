@@ -148,8 +148,12 @@ class GroupPostFilter:
                 return result._replace(writes=(*writes, *result.writes))
         return PodGroupPostFilterResult(unschedulable(REASON_COMPLETED), writes=tuple(writes))
 
-    def having_done(self, freeing: Freeing) -> Write:
-        """Write a claim; an error is what comes back."""
+    def having_done(self, freeing: Freeing, pod: Pod | None = None) -> Write:
+        """Write a claim; an error is what comes back.
+
+        `pod` is the one that it is reserved for. If its binding got no answer, it may have a node that the
+        informer has not seen yet: then it uses the claim. kube-scheduler does not check that.
+        """
 
         async def write() -> Status | None:
             binder, claim = self._binder(), freeing.claim
@@ -157,6 +161,8 @@ class GroupPostFilter:
                 # Devices were found for it in this attempt only: nothing is written.
                 return None
             try:
+                if pod is not None and claim.is_reserved_for(pod.metadata.uid) and await binder.placed(pod):
+                    return None
                 await (binder.delete(claim) if freeing.what == DELETE else binder.deallocate(claim))
             except (ApiError, ClaimWriteError) as cause:
                 return error(str(cause))

@@ -424,7 +424,7 @@ class DynamicResources(Plugin[DynamicResourcesArgs]):
     def _free(self, cycle: Cycle, pod: PodInfo, state: StateData) -> PostFilterResult:
         freeing = freeing_for(pod.uid, state, self._unavailable(cycle.evaluation, state))
         if freeing is not None:
-            write = self._group_post_filter.having_done(freeing)
+            write = self._group_post_filter.having_done(freeing, pod.pod)
             reason = REASON_DELETED if freeing.what == DELETE else REASON_DEALLOCATED
             return PostFilterResult(unschedulable(reason), writes=(write,))
         self._reservations.clear_leftovers(pod)
