@@ -94,7 +94,7 @@ function maps(found, open) {
     );
   };
   const changed = [...new Set([...before.names, ...after.names])].filter(differs);
-  if (!changed.length) return el("p", { class: "quiet" }, "No node would differ.");
+  if (!changed.length) return found.question === "fit" ? null : el("p", {}, "No node would differ.");
   const marked = new Set(changed);
   const tip = el("div", { class: "tip", hidden: true });
   const sides = [
@@ -261,8 +261,8 @@ function why(explained, open, edit) {
                     " ",
                     el(
                       "button",
-                      { onclick: () => edit(text), "aria-label": `Edit: ${change.text}` },
-                      "Edit so",
+                      { onclick: () => edit(text), "aria-label": `Try this change: ${change.text}` },
+                      "Try this change",
                     ),
                   ]
                 : null;
