@@ -14,7 +14,7 @@ from stowplan.runtime.logs import Logger
 from stowplan.scheduler.framework.cycle_state import Cycle
 from stowplan.scheduler.framework.extension_points import Lifecycle
 from stowplan.scheduler.framework.held_pods import AwaitedDeletions
-from stowplan.scheduler.framework.interface import DeviceMetrics
+from stowplan.scheduler.framework.interface import DeviceMetrics, NoSchedulerError
 from stowplan.scheduler.framework.runtime import Framework
 from stowplan.scheduler.framework.status import Code, Status, unschedulable
 from stowplan.scheduler.framework.waiting_pods import LONGEST_WAIT
@@ -122,7 +122,7 @@ class TestServices:
 
     @property
     def client(self) -> NoReturn:
-        raise LookupError("cluster() has no API server: use live_cluster() or a Scheduler")
+        raise NoSchedulerError("cluster() has no API server: use live_cluster() or a Scheduler")
 
     async def in_turn(self, pod: Pod) -> None:
         """No other tasks run."""

@@ -39,6 +39,7 @@ CHECKS: Final[Mapping[str, str]] = {
     "constant-answers": "what is declared to depend on the signature alone does",
     "no-mutation": "nothing that the plugin is given is changed",
     "reserve-balance": "unreserve gives back what reserve took, and nothing else",
+    "sort-order": "sort keys can be compared and stay the same",
     "queueing-hints": "a rejected pod that fits after an event is requeued by it",
     "reuse": "kept results equal results from scratch, through any history",
     "deterministic": "asked the same again, the plugin says the same again",
@@ -88,6 +89,8 @@ class CheckedPlugin:
     def guard(self, what: str, ask: Any, *args: Any) -> Any:
         try:
             return ask(*args)
+        except NotComparableError:
+            raise
         except (PluginError, HintError) as failure:
             raise NotComparableError from failure
         except Exception as cause:

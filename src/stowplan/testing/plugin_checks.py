@@ -8,6 +8,7 @@ lives through random histories in which reused results are compared with results
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Final, NoReturn
 
 from hypothesis import HealthCheck, Phase, Verbosity, given, settings
@@ -29,6 +30,7 @@ from stowplan.testing.builders import builder_text
 from stowplan.testing.clusters import AnyPlugin, Config
 from stowplan.testing.plugin_answers import CHECKS, PluginCheckError, describe_answer, is_bug
 from stowplan.testing.plugin_contract import ContractCheck, Coverage
+from stowplan.testing.plugin_report import CheckReport, report_of
 from stowplan.testing.plugin_scenarios import (
     Nodes,
     Pods,
@@ -60,7 +62,8 @@ def check_plugin(
     nodes: Nodes = None,
     objects: Iterable[Given] = (),
     skip: Mapping[str, str] = _NOTHING,
-) -> None:
+    report: str | Path | None = None,
+) -> CheckReport:
     """Check a plugin as we check our own. Raises PluginCheckError with the smallest counter-example.
 
     `plugin` is a class or a reference such as `module:Class`, `args` its arguments. It runs together with the
@@ -70,7 +73,8 @@ def check_plugin(
     resources as manifests. `skip` names checks that the plugin is known to fail, each with the reason.
     `examples` is the number of clusters, and of histories, to try; they are the same in every run, and others
     with another `seed`. Answers that could be compared in no cluster, because the plugin failed or needs a
-    running scheduler, cause a warning, and so do checks that were skipped.
+    running scheduler, cause a warning, and so do checks that were skipped. `report` is a file for the result,
+    also of a failure: HTML if its name ends so, otherwise Markdown.
     """
     _check_skipped(skip)
     subject = subject_of(plugin, args, config, objects)
@@ -110,13 +114,26 @@ def check_plugin(
     )
     if seed is not None:
         in_clusters, machine = seeded(seed)(in_clusters), seeded(seed)(machine)
-    _reported(subject, in_clusters, skip)
-    for name, reason in skip.items():
-        warnings.warn(f"{subject.name}: the check {name} was skipped: {reason}", stacklevel=2)
-    for what, why in coverage.never_compared().items():
-        warnings.warn(f"{subject.name}: {what} could not be checked: {why}", stacklevel=2)
-    if points_of(subject.cls) & _REUSED and "reuse" not in skip:
-        _reported(subject, lambda: run_state_machine_as_test(machine, settings=effort), skip)
+
+    def told(failure: PluginCheckError | None) -> CheckReport:
+        given_up = coverage.never_compared()
+        found = report_of(subject.cls, args, examples, skip, given_up, failure)
+        if report is not None:
+            found.write(Path(report))
+        return found
+
+    try:
+        _reported(subject, in_clusters, skip)
+        for name, reason in skip.items():
+            warnings.warn(f"{subject.name}: the check {name} was skipped: {reason}", stacklevel=2)
+        for what, why in coverage.never_compared().items():
+            warnings.warn(f"{subject.name}: {what} could not be checked: {why}", stacklevel=2)
+        if points_of(subject.cls) & _REUSED and "reuse" not in skip:
+            _reported(subject, lambda: run_state_machine_as_test(machine, settings=effort), skip)
+    except PluginCheckError as failure:
+        told(failure)
+        raise
+    return told(None)
 
 
 _REUSED = frozenset(

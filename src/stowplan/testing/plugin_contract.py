@@ -50,6 +50,7 @@ from stowplan.testing.plugin_answers import (
     is_bug,
     two_columns,
 )
+from stowplan.testing.plugin_lifecycle import LifecycleCheck
 from stowplan.testing.plugin_scenarios import Change, Scenario, Subject, named
 from stowplan.testing.reuse_machine import describe_usage
 
@@ -86,6 +87,13 @@ class ContractCheck:
     def run(self) -> None:
         self._try("filter and score", self._check_answers)
         self._try("reserve", self._check_reserve)
+        lifecycle = LifecycleCheck(self.subject, self.scenario, self._fail_point)
+        before = self._snapshot()
+        self._about = tuple(self.scenario.pods)
+        self._try("queue sort", lifecycle.sort_order, self.plugin)
+        self._try("post filter", lifecycle.post_filter)
+        self._try("permit and binding", lifecycle.binding)
+        self._nothing_was_changed(before)
         for change in self.scenario.changes:
             self._try("queueing hints", self._check_hints, change)
             self._begin()
@@ -99,9 +107,9 @@ class ContractCheck:
             instance, self.subject.name in self.subject.registry.own, self._fail_asking
         )
 
-    def _try(self, what: str, check: Callable[..., None], *args: Any) -> None:
+    def _try(self, what: str, check: Callable[..., str | None], *args: Any) -> None:
         try:
-            check(*args)
+            missing = check(*args)
         except SkippedError:
             self.coverage.compared.add(what)
         except NotComparableError as stopped:
@@ -110,7 +118,10 @@ class ContractCheck:
                 why = why.__cause__
             self.coverage.given_up.setdefault(what, str(why))
         else:
-            self.coverage.compared.add(what)
+            if missing:
+                self.coverage.given_up.setdefault(what, missing)
+            else:
+                self.coverage.compared.add(what)
 
     def _check_answers(self) -> None:
         before = self._snapshot()
@@ -549,6 +560,9 @@ class ContractCheck:
 
     def _fail_about(self, check: str, problem: str, said: Mapping[str, Any]) -> NoReturn:
         self._fail(check, problem, [*self.scenario.lines(*self._about), *two_columns(said)])
+
+    def _fail_point(self, check: str, problem: str, said: Mapping[str, Any] | None = None) -> NoReturn:
+        self._fail_about(check, problem, said or {})
 
     def _fail_asking(self, check: str, problem: str, details: Sequence[str] = ()) -> NoReturn:
         self._fail(check, problem, [*self.scenario.lines(*self._about), *details])

@@ -75,7 +75,13 @@ def subject_of(plugin: AnyPlugin, args: Any, config: Config, objects: Iterable[G
         registry = registry.with_plugins([cls])
     implements = {**in_tree_points(), **registry.offered}
     if config is None:
-        others = [use for use in default_plugins() if use.name != cls.name]
+        sorts = ExtensionPoint.QUEUE_SORT in points_of(cls)
+        others = [
+            use
+            for use in default_plugins()
+            if use.name != cls.name
+            and not (sorts and ExtensionPoint.QUEUE_SORT in implements.get(use.name, ()))
+        ]
         usual = [use for use in default_plugins() if use.name == cls.name]
         uses = [*others, *(usual or [PluginUse(cls.name, 1)])]
         profile = ProfileSpec(
