@@ -97,7 +97,11 @@ function nodeGroups(found, open) {
       group.meant ? el("b", {}, group.name) : group.name,
       group.text,
       group.examples?.[0]
-        ? el("button", { class: "plain", onclick: () => open("node", group.examples[0]) }, group.examples[0])
+        ? el(
+            "button",
+            { class: "plain tight", onclick: () => open("node", group.examples[0]) },
+            group.examples[0],
+          )
         : "",
     ],
   }));
