@@ -1,6 +1,7 @@
 """Documents about pods of a cluster in memory: of those in it, and of pods that manifests would create."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -21,9 +22,11 @@ from stowplan.explain.sentences.pod import told_pod
 from stowplan.explain.states import PENDING
 from stowplan.scheduler.framework.budget import run_at_once
 from stowplan.simulate.cluster import Cluster
-from stowplan.simulate.creation.manifests import Manifests
-from stowplan.simulate.creation.pods import PodSource, create_others
 from stowplan.simulate.snapshot.files import SnapshotError
+
+if TYPE_CHECKING:
+    # Explanations of pods that exist need no admission.
+    from stowplan.simulate.creation.manifests import Manifests
 
 
 class Evaluation:
@@ -109,12 +112,14 @@ class Evaluation:
         return told_pod(found)
 
 
-def pods_of_manifests(cluster: Cluster, manifests: Manifests, source: str) -> list[Pod]:
+def pods_of_manifests(cluster: Cluster, manifests: "Manifests", source: str) -> list[Pod]:
     """A pod of everything in manifests that makes pods, as it would be created in the cluster.
 
     The other members of its group are created with it. `source` names the manifests in errors. Raises
     SnapshotError.
     """
+    from stowplan.simulate.creation.pods import PodSource, create_others
+
     create_others(cluster, manifests)
     found = []
     for workload in manifests.workloads:
