@@ -8,7 +8,7 @@ from stowplan.localcluster.customresources.versions import ServedVersion
 _OBJECT_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _API_VERSION: Final = {
     "type": "string",
-    "description": "The group and version of this object's kind, such as apps/v1.",
+    "description": "APIVersion defines the group and version of the kind, such as apps/v1.",
 }
 _KIND: Final = {"type": "string", "description": "The kind of this object, in CamelCase."}
 _IN_SECOND: Final = (
