@@ -464,6 +464,21 @@ def test_a_service_with_nobody_behind_it_is_skipped_with_a_warning() -> None:
         assert warnings(served.ask("POST", MAPS, config_map())) == []
 
 
+def test_a_webhook_is_called_as_soon_as_somebody_writes_its_endpoints() -> None:
+    with webhooks(check=deny("no")) as hook, serving(remote=RemoteSettings()) as served:
+        client = hook.service("/check", port=hook.port)
+        install(served, "Validating", webhook(client, rule("configmaps")))
+        assert served.ask("POST", MAPS, config_map()).code == 201
+        spec = {"type": "ExternalName", "externalName": "localhost"}
+        assert (
+            served.ask(
+                "POST", "/api/v1/namespaces/default/services", {"metadata": {"name": "hook"}, "spec": spec}
+            ).code
+            == 201
+        )
+        assert served.ask("POST", MAPS, config_map("two")).code == 400
+
+
 def test_a_strict_cluster_fails_as_a_real_one_does() -> None:
     with webhooks() as hook, cluster(hook, strict=True) as served:
         away = {"service": {"name": "away", "namespace": "default", "path": "/check"}}

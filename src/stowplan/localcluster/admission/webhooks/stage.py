@@ -15,7 +15,10 @@ import msgspec
 
 from stowplan.api import status
 from stowplan.api.catalogue import (
+    ENDPOINT_SLICES,
+    ENDPOINTS,
     MUTATING_WEBHOOK_CONFIGURATIONS,
+    SERVICES,
     VALIDATING_WEBHOOK_CONFIGURATIONS,
     Resource,
 )
@@ -97,6 +100,11 @@ class WebhookStage:
         self._strict = remote.strict
         self._mutating = mutating(store)
         self._validating = validating(store)
+        self._reachable: dict[tuple[str, str, int], bool] = {}
+        """Services that were looked for since endpoints last changed: every write may ask for the same ones."""
+        for resource in (SERVICES, ENDPOINT_SLICES, ENDPOINTS):
+            if resource in store.catalogue:
+                store.watch(resource, lambda change: self._reachable.clear())
         self._skipped: set[str] = set()
         """Configurations whose webhooks were skipped, by name: each is logged once."""
 
@@ -252,7 +260,12 @@ class WebhookStage:
     def _is_skipped(self, hook: Webhook) -> bool:
         """True for a webhook whose service has nobody behind it, in a cluster that is not strict."""
         service = service_of(hook.client)
-        if self._strict or service is None or self._services.is_reachable(*service):
+        if self._strict or service is None:
+            return False
+        reachable = self._reachable.get(service)
+        if reachable is None:
+            reachable = self._reachable[service] = self._services.is_reachable(*service)
+        if reachable:
             return False
         if hook.configuration not in self._skipped:
             self._skipped.add(hook.configuration)
