@@ -101,7 +101,7 @@ class WebhookStage:
         self._mutating = mutating(store)
         self._validating = validating(store)
         self._reachable: dict[tuple[str, str, int], bool] = {}
-        """Services that were looked for since endpoints last changed: every write may ask for the same ones."""
+        """Services that were looked for since endpoints last changed, for every write."""
         for resource in (SERVICES, ENDPOINT_SLICES, ENDPOINTS):
             if resource in store.catalogue:
                 store.watch(resource, lambda change: self._reachable.clear())
