@@ -279,6 +279,21 @@ def test_probes_pass_unless_they_cannot() -> None:
     play(story)
 
 
+def test_a_readiness_probe_begins_after_its_initial_delay() -> None:
+    async def story(place: Place) -> None:
+        probe = {"readinessProbe": {**PROBE, "initialDelaySeconds": 30}}
+        place.add("late", container=probe)
+        place.add("told", container=probe, annotations={"ready-seconds": "5"})
+        place.add("at-once", container=probe, annotations={"start-seconds": "0"})
+        await asyncio.sleep(10)
+        ready = [is_ready(place.pod(name)) for name in ("late", "told", "at-once")]
+        assert ready == [False, True, True]
+        await asyncio.sleep(22)
+        assert is_ready(place.pod("late"))
+
+    play(story)
+
+
 def changed_since(place: Place, version: int) -> list[Json]:
     return [pod for pod in place.store.all(PODS) if int(pod["metadata"]["resourceVersion"]) > version]
 

@@ -157,6 +157,9 @@ class PodMemory:
         behaviour = self.behaviour
         self.running, self.restart = now, None
         self.ready, self.run = behaviour.ready.draw(rng), behaviour.run.draw(rng)
+        if behaviour.start.high and not behaviour.ready.high:
+            # Pods that start at once, as in tests, and those with a given time are not delayed by probes.
+            self.ready = self.probes.delay
         self.exit_code = behaviour.draw_exit_code(rng)
         killed = self.probes.killed
         if killed is not None and (not behaviour.ends or killed.seconds < self.run):

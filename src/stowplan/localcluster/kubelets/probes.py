@@ -28,6 +28,8 @@ class ProbeResults(NamedTuple):
     unready: Mapping[str, str] = {}
     """Containers that never become ready, each with the kind of its failing probe."""
     killed: FailedProbe | None = None
+    delay: float = 0.0
+    """Seconds after the start until the first readiness probe."""
 
 
 ALL_PASS: Final = ProbeResults()
@@ -37,8 +39,10 @@ def probe_results(pod: Json, pretended: Mapping[str, bool]) -> ProbeResults:
     """Results of a pod's probes; `pretended` has the kinds that pass or fail whatever they are."""
     unready: dict[str, str] = {}
     killed: list[FailedProbe] = []
+    delay = 0.0
     for container in spec_of(pod).get("containers") or ():
         name = str(container.get("name", ""))
+        delay = max(delay, (container.get("readinessProbe") or {}).get("initialDelaySeconds") or 0.0)
         for kind in KINDS:
             probe = container.get(f"{kind}Probe")
             if not probe or not _fails(probe, pretended.get(kind)):
@@ -47,9 +51,9 @@ def probe_results(pod: Json, pretended: Mapping[str, bool]) -> ProbeResults:
                 unready.setdefault(name, kind)
             if kind in _KILLING:
                 killed.append(FailedProbe(name, kind, _seconds(probe)))
-    if not unready and not killed:
+    if not unready and not killed and not delay:
         return ALL_PASS
-    return ProbeResults(unready, min(killed, key=lambda one: one.seconds, default=None))
+    return ProbeResults(unready, min(killed, key=lambda one: one.seconds, default=None), delay)
 
 
 def _fails(probe: Json, passes: bool | None) -> bool:
