@@ -47,7 +47,7 @@ def test_the_design_page_lists_the_walk_of_an_explanation(
                 "_show",
             ),
             last="render",
-            packages=("cli.explain", "explain"),
+            packages=("cli.explain", "explain", "simulate.explaining"),
         )
         with tracer, pytest.raises(SystemExit) as ended:
             kubectl_why()
