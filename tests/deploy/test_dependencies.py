@@ -13,8 +13,9 @@ MODULES = {"PyYAML": "yaml", "prometheus-client": "prometheus_client"}
 """Distributions whose module has another name."""
 
 
-OPTIONAL = {"kubernetes", "lightkube", "hypothesis", "distributed", "pyarrow"}
-"""Clients that the HTTP benchmark compares with ours, and what `testing`, `sweep` and `dask` bring."""
+OPTIONAL = {"kubernetes", "lightkube", "hypothesis", "distributed", "pyarrow", "pandas", "typing_extensions"}
+"""Clients that the HTTP benchmark compares with ours, what `testing`, `sweep`, `dask` and `pandas` bring, and
+names for type checkers."""
 
 
 def declared() -> dict[str, str]:

@@ -111,7 +111,7 @@ class Asking(Plugin):
 def test_what_needs_an_api_server_says_so() -> None:
     world = cluster([node("n")], plugins=[Asking])
     decision = world.schedule(pod("p").labels(wants="client"))
-    assert "LookupError: cluster() has no API server: use live_cluster() or a Scheduler" in decision.message
+    assert "NoSchedulerError: cluster() has no API server: use live_cluster()" in decision.message
     began = world.clock.now()
     world.advance(5)
     assert world.clock.now() == began + 5

@@ -319,6 +319,11 @@ class ThrowsADie(Plugin):
         return self.die.randrange(100)
 
 
+class SortsByNameOrNumber(Plugin):
+    def sort_key(self, queued: Any) -> Any:
+        return queued.pod.name if queued.pod.name == "p1" else 3
+
+
 BROKEN: dict[type[Plugin], str] = {
     RowFormForgetsPods: "forms-agree",
     NodeFormPassesAll: "forms-agree",
@@ -348,6 +353,7 @@ BROKEN: dict[type[Plugin], str] = {
     TakesBackFromStrangers: "reserve-balance",
     RemembersNodesForEver: "reuse",
     ThrowsADie: "deterministic",
+    SortsByNameOrNumber: "sort-order",
 }
 
 

@@ -8,6 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from localcluster.apiserver.served import PODS, Served, pod, serving
 from stowplan.api.catalogue import CLUSTER_ROLES, FLOW_SCHEMAS, PRIORITY_LEVEL_CONFIGURATIONS
+from stowplan.api.status import ApiError
+from stowplan.localcluster.store import Store
 
 LEVELS = "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations"
 SCHEMAS = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas"
@@ -50,6 +52,24 @@ def test_a_check_that_fails_is_told_without_its_reason(own: Served) -> None:
     assert own.ask("GET", "/readyz?exclude=poststarthook/rbac/bootstrap-roles").code == 200
     alone = own.ask("GET", "/readyz/poststarthook/rbac/bootstrap-roles")
     assert (alone.code, text(alone)) == (500, "internal server error: not finished\n")
+
+
+def test_a_start_that_has_finished_stays_finished(own: Served) -> None:
+    assert own.ask("GET", "/livez").code == 200
+    own.run(lambda store: store.delete(CLUSTER_ROLES, "", "cluster-admin"))
+    assert own.ask("GET", "/livez").code == 200
+
+
+def test_a_server_that_can_save_nothing_is_alive_and_not_ready(
+    own: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(store: Store) -> None:
+        raise ApiError(503, "ServiceUnavailable", "the disk is full")
+
+    monkeypatch.setattr(Store, "admit_writes", refuse)
+    assert own.ask("GET", "/livez").code == 200
+    answer = own.ask("GET", "/readyz")
+    assert (answer.code, "[-]etcd-readiness failed: reason withheld" in text(answer)) == (500, True)
 
 
 def test_anybody_may_ask_for_health_but_not_for_metrics(api: Served) -> None:

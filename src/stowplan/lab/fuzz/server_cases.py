@@ -85,7 +85,7 @@ class CaseServer(Process):
 
     async def is_there(self) -> bool:
         try:
-            return (await self.request("GET", "/readyz"))[0] == 200
+            return (await self.request("GET", "/livez"))[0] == 200
         except (aiohttp.ClientError, OSError, TimeoutError):
             return False
 
@@ -187,7 +187,7 @@ async def _exponent(server: CaseServer) -> list[tuple[str, str]]:
         del body["spec"]["schedulerName"]
         found += await _cost(server, 0.5, server.request("POST", _PODS, msgspec.json.encode(body)))
         if not await server.is_there():
-            return [*found, (ANSWERS, f"/readyz does not answer after {amount}")]
+            return [*found, (ANSWERS, f"/livez does not answer after {amount}")]
     return found
 
 
@@ -349,6 +349,6 @@ async def _run(case: ServerCase, server: CaseServer, result: FuzzResult) -> bool
         found = [(ANSWERS, f"{type(failure).__name__}: {failure or 'no answer'}")]
     answers = await server.is_there()
     if not answers:
-        found.append((ANSWERS, "/readyz does not answer after the case"))
+        found.append((ANSWERS, "/livez does not answer after the case"))
     result.findings += [FuzzFinding(case.name, rule, detail[:400]) for rule, detail in found]
     return answers

@@ -30,16 +30,17 @@ class HealthChecks:
     def __init__(self, store: Store) -> None:
         self._store = store
         self.is_stopping = False
+        self._finished: set[tuple[Resource, str]] = set()
         live: dict[str, Check] = {
             "ping": lambda: "",
             "log": lambda: "",
-            "etcd": self._storage,
+            "etcd": self._reads,
             "poststarthook/priority-and-fairness-config-producer": lambda: self._has(FLOW_SCHEMAS, "exempt"),
             "poststarthook/start-apiextensions-controllers": self._definitions,
             "poststarthook/rbac/bootstrap-roles": lambda: self._has(CLUSTER_ROLES, "cluster-admin"),
             "poststarthook/start-system-namespaces-controller": lambda: self._has(NAMESPACES, "kube-system"),
         }
-        ready: dict[str, Check] = {**live, "etcd-readiness": self._storage, "shutdown": self._running}
+        ready: dict[str, Check] = {**live, "etcd-readiness": self._takes_writes, "shutdown": self._running}
         self._checks = {"healthz": live, "livez": live, "readyz": ready}
 
     def serves(self, path: str) -> bool:
@@ -64,7 +65,8 @@ class HealthChecks:
             return _text("ok")
         return _text("\n".join([*lines, f"{endpoint} check passed", ""]))
 
-    def _storage(self) -> str:
+    def _takes_writes(self) -> str:
+        """Only reads work, as with a full disk: the server is alive but not ready: a restart will not help."""
         try:
             self._store.admit_writes()
         except ApiError as error:
@@ -74,8 +76,16 @@ class HealthChecks:
     def _definitions(self) -> str:
         return "" if CUSTOM_RESOURCE_DEFINITIONS in self._store.catalogue else "not served"
 
+    def _reads(self) -> str:
+        self._store.find(NAMESPACES, "", "default")
+        return ""
+
     def _has(self, resource: Resource, name: str) -> str:
-        return "" if self._store.find(resource, "", name) is not None else "not finished"
+        """A hook has finished once its object exists, and stays so when somebody deletes the object."""
+        hook = (resource, name)
+        if hook not in self._finished and self._store.find(resource, "", name) is not None:
+            self._finished.add(hook)
+        return "" if hook in self._finished else "not finished"
 
     def _running(self) -> str:
         return "process is shutting down" if self.is_stopping else ""
