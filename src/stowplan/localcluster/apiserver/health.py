@@ -66,7 +66,7 @@ class HealthChecks:
         return _text("\n".join([*lines, f"{endpoint} check passed", ""]))
 
     def _takes_writes(self) -> str:
-        """Only reads work, as with a full disk: the server is alive but not ready: a restart will not help."""
+        """Only reads work, as with a full disk: the server is alive, not ready: a restart will not help."""
         try:
             self._store.admit_writes()
         except ApiError as error:
