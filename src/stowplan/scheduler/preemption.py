@@ -327,7 +327,7 @@ class Preemption:
             nonlocal succeeded
             while waiting and succeeded:
                 await time_slice.pause_if_over()
-                if not waiting:
+                if not (waiting and succeeded):
                     break
                 if not await self._preempt(preemptor, node, waiting.popleft()):
                     succeeded = False

@@ -276,6 +276,10 @@ class _HeldSlice(TimeSlice):
         self.held: asyncio.Event | None = None
         self.puts_aside = False
 
+    def another(self) -> TimeSlice:
+        """For other work than the search: its turns come in the recorded order, so it need not pause."""
+        return _HeldSlice()
+
     def begin(self) -> None:
         """Time does not matter."""
 
