@@ -15,6 +15,8 @@ from stowplan.localcluster.store import Store
 PRETEND = "pretend.stowplan.io/"
 MOVING = ("lastHeartbeatTime", "renewTime")
 """Fields that change in an idle cluster: the heartbeats of nodes."""
+ABOUT_THE_SERVER = ("kube-root-ca.crt", "cluster-info", "extension-apiserver-authentication")
+"""ConfigMaps with the address of the API server and its CA: a loaded cluster has another server."""
 
 
 def dump(store: Store) -> list[Json]:
@@ -31,7 +33,7 @@ def comparable(objects: list[Json]) -> dict[tuple[str, ...], Any]:
     for obj in objects:
         metadata = obj["metadata"]
         key = (obj["apiVersion"], obj["kind"], metadata.get("namespace", ""), metadata["name"])
-        if metadata["name"] != "kube-root-ca.crt":
+        if metadata["name"] not in ABOUT_THE_SERVER:
             found[key] = _without_moving(obj)
     return found
 

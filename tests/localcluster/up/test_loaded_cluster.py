@@ -1,15 +1,25 @@
 """A cluster that is dumped and loaded is that cluster: nothing is made anew, and nothing moves."""
 
 import asyncio
+import base64
 from collections.abc import Callable
 from dataclasses import replace
 
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from effort import examples
-from localcluster.up.dumps import FAILURES, PRETEND, comparable, differences, dump, manifests
-from stowplan.api.catalogue import NODES, PODS
+from localcluster.up.dumps import (
+    ABOUT_THE_SERVER,
+    FAILURES,
+    PRETEND,
+    comparable,
+    differences,
+    dump,
+    manifests,
+)
+from stowplan.api.catalogue import CONFIG_MAPS, NODES, PODS
 from stowplan.api.requests import Json, PatchType
 from stowplan.localcluster.kubelets import KubeletSettings, NodeShape
 from stowplan.localcluster.up import ClusterPlan, LocalCluster
@@ -60,6 +70,29 @@ def test_a_dump_of_a_loaded_cluster_is_the_dump_that_was_loaded(
         assert not again.load_report.missing
         found = [*differences(comparable(before), comparable(dump(again.store)))]
         assert not found, "\n".join(found)
+
+    run(story)
+
+
+def test_a_loaded_cluster_says_where_its_own_server_is() -> None:
+    async def story(clock: VirtualClock) -> None:
+        first = await life(clock, planned([], found=False), lambda cluster: None, 5)
+        again = await life(clock, planned(dump(first.store), found=True), lambda cluster: None, 5)
+        own = (again.server.certificate or b"").decode()
+        assert own
+        assert own != (first.server.certificate or b"").decode()
+        maps = {
+            obj["metadata"]["name"]: obj["data"]
+            for obj in again.store.list(CONFIG_MAPS).items
+            if obj["metadata"]["namespace"] in ("kube-public", "kube-system")
+        }
+        assert set(maps) == set(ABOUT_THE_SERVER)
+        assert maps["kube-root-ca.crt"]["ca.crt"] == own
+        known = maps["extension-apiserver-authentication"]
+        assert known["client-ca-file"] == known["requestheader-client-ca-file"] == own
+        [entry] = yaml.safe_load(maps["cluster-info"]["kubeconfig"])["clusters"]
+        assert base64.b64decode(entry["cluster"]["certificate-authority-data"]).decode() == own
+        assert entry["cluster"]["server"] == again.server.url
 
     run(story)
 
