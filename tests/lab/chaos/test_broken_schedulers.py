@@ -141,7 +141,7 @@ def test_the_scheduler_dying_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize(
     ("seconds", "are_slow", "is_held"),
-    [(2 * LIMIT, lambda number: number % 200 == 0, True), (LIMIT / 5, lambda number: number < 64, False)],
+    [(2 * LIMIT, lambda number: number % 20 == 0, True), (LIMIT / 5, lambda number: number < 64, False)],
 )
 def test_an_attempt_that_holds_the_loop_is_found_but_not_many_short_ones(
     seconds: float, are_slow: Callable[[int], bool], is_held: bool, monkeypatch: pytest.MonkeyPatch
