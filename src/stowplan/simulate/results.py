@@ -1,5 +1,6 @@
 """Results of simulations for notebooks and scripts: tables, summaries, and where the figures come from."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -90,12 +91,12 @@ def _shown(value: Value) -> str:
     return "–" if value is None else escape(f"{value:,.4g}" if isinstance(value, float) else str(value))
 
 
-class _Result:
-    """What all results have: a report as text, as a page, and in a notebook. Nothing is loaded for it."""
+class _Result(ABC):
+    """A result with a report: as text, as a page, and in a notebook. Showing it loads nothing."""
 
     @property
-    def report(self) -> Report:
-        raise NotImplementedError
+    @abstractmethod
+    def report(self) -> Report: ...
 
     def html(self) -> str:
         """The report as a page that stands by itself."""

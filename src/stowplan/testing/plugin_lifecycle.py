@@ -61,7 +61,7 @@ class LifecycleCheck:
                 self._fail("sort-order", "the order is not by priority (`sorts_by_priority`)", said)
 
     def post_filter(self) -> str:
-        """What PostFilter returns for a pod that fits nowhere exists in the cluster.
+        """The node that PostFilter returns for a pod that fits nowhere exists in the cluster.
 
         Returns why it was not called, "" if it was or the plugin has none.
         """

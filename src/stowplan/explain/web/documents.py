@@ -189,7 +189,7 @@ class Inspection:
         return AttentionDocument() if scheduler is None else attention_document(scheduler, self.past)
 
     def moment(self, time: float, until: float | None = None) -> MomentDocument | None:
-        """How nodes and queue were at a time, as nearly as remembered, and what changed until another."""
+        """Nodes and queue at a time, as nearly as remembered, and the changes until another."""
         scheduler = self.scheduler
         return None if scheduler is None else self.past.at(time, scheduler, self.lanes(), until)
 

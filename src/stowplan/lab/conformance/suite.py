@@ -42,7 +42,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TestResult:
-    """How a test ended, with its message unless it passed."""
+    """Outcome of a test, with its message unless it passed."""
 
     __test__ = False
 

@@ -1,4 +1,4 @@
-"""What is expected of projects: that everything is applied and becomes ready, but for what a list names."""
+"""Expectations of projects: everything is applied and becomes ready, except for what a list names."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ class ExpectationError(ValueError):
 
 
 class Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """What is expected of a project.
+    """Expectations of a project.
 
     `refused` and `not_ready` are parts of lines about objects that cannot be applied or do not become ready.
     """

@@ -38,7 +38,7 @@ class BudgetError(Exception):
 
 
 class Budget:
-    """What is left of the cost of a policy's expressions."""
+    """Cost left for a policy's expressions."""
 
     __slots__ = ("left",)
 
@@ -149,7 +149,7 @@ _EXPOSED: Final = (
 
 
 def _exposed(namespace: Json) -> Json:
-    """What expressions see of a namespace."""
+    """A namespace as expressions see it."""
     metadata = {field: value for field, value in namespace["metadata"].items() if field in _EXPOSED}
     return {
         "metadata": metadata,

@@ -42,7 +42,7 @@ from stowplan.localcluster.controllers.services.loadbalancers import (
     ServiceController,
 )
 from stowplan.localcluster.controllers.services.servicepods import ServicePods
-from stowplan.localcluster.controllers.sets.addons import add_on_controllers
+from stowplan.localcluster.controllers.sets import add_on_controllers
 from stowplan.localcluster.controllers.storage.ephemeralvolume import EphemeralVolumeController
 from stowplan.localcluster.controllers.storage.persistentvolume import (
     ExpandController,

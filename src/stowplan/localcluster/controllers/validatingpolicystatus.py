@@ -161,7 +161,7 @@ def _matched(spec: Json, known: ObjectTypes) -> Sequence[Kind]:
 
 
 def _problems(spec: Json, text: str, kinds: Sequence[tuple[Kind, Type]], known: ObjectTypes) -> Iterator[str]:
-    """What is wrong with an expression for each of the kinds."""
+    """Problems of an expression, by kind."""
     params = spec.get("paramKind")
     declared = Declared(params=params is not None)
     for kind, type_ in kinds:

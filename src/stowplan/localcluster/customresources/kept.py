@@ -46,7 +46,7 @@ def _fits(schema: StructuralSchema | None, value: Any) -> bool:
 
 
 def merged(stored: Any, shown: Any, new: Any) -> Any:
-    """What is stored after `shown`, a version's view of `stored`, has been replaced by `new`."""
+    """The object to store after `shown`, a version's view of `stored`, has been replaced by `new`."""
     if new == shown:
         return stored
     if isinstance(new, dict) and isinstance(shown, dict) and isinstance(stored, dict):

@@ -31,7 +31,7 @@ class ContainerEvents:
         self._since = 0.0
 
     async def starting(self, pod: Json, pulls: Iterable[Pull], seconds: float) -> None:
-        """The images are there and all containers start; those of `pulls` took so many seconds."""
+        """The images are there and all containers start; those of `pulls` took that many seconds."""
         if not self._has_budget():
             return
         pulled = {pull.container.get("name") for pull in pulls}

@@ -153,7 +153,7 @@ def is_leader(pod: Json) -> bool:
 
 
 def leader_prefix(pod: Json) -> str:
-    """How the name of the leader of a pod's Job begins."""
+    """Prefix of the name of the leader of a pod's Job."""
     labels = labels_of(pod)
     parts = (labels.get(SET_NAME), labels.get(REPLICATED_JOB), labels.get(JOB_INDEX))
     return "-".join(map(str, parts)) + "-0-"

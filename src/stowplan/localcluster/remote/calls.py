@@ -191,7 +191,7 @@ def _syntax_error(text: bytes, error: Exception) -> str:
 
 
 def is_nested_deeper(data: Any, levels: int) -> bool:
-    """True if maps and lists are nested more than so many levels deep."""
+    """True if maps and lists are nested deeper than the limit."""
     level: list[Any] = [data]
     for _ in range(levels):
         level = [

@@ -407,7 +407,7 @@ def build_hint_map(
 
 
 def _registrations(plugin: Plugin, events: Callable[[], Any]) -> tuple[EventRegistration, ...]:
-    """What a plugin registers for. Raises ProfileError."""
+    """Events that a plugin registers for. Raises ProfileError."""
     try:
         found = tuple(events())
     except Exception as cause:

@@ -123,7 +123,7 @@ def raised_error(plugin: Plugin, point: str, cause: Exception, node: str | None 
 
 
 def describe_failure(plugin: Plugin, cause: Exception, node: str | None = None) -> str:
-    """What a plugin raised, in one line, with the place in the plugin's file.
+    """A plugin's exception in one line, with the place in the plugin's file.
 
     The traceback goes to the log `stowplan.plugins` at level DEBUG, for those who ask for it.
     """

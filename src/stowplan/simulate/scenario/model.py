@@ -225,7 +225,7 @@ class Scenario:
 
     @property
     def varies(self) -> tuple[str, ...]:
-        """What differs between seeds, besides choices between nodes of equal score (ties)."""
+        """Differences between seeds, apart from choices between nodes of equal score (ties)."""
         drawn = {
             "arrivals": any(isinstance(one.arrivals, Rate) for one in self.workload),
             "lifetimes": any(one.lifetime.kind not in ("forever", "fixed") for one in self.workload),

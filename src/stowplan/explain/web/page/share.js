@@ -22,7 +22,7 @@ export function sharing() {
 async function linkHere() {
   const shared = await get("/link").catch(() => null);
   if (shared?.link)
-    return { link: shared.link + location.hash, note: "Opens for whoever has it, until it ends." };
+    return { link: shared.link + location.hash, note: "Opens for everybody who has it, until it ends." };
   if (shared)
     return {
       link: "",

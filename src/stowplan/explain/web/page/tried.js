@@ -77,7 +77,7 @@ function figures(found) {
   );
 }
 
-// Two maps, grouped and filled alike. Nodes that differ are outlined.
+// Two maps with the same grouping and fill. Nodes that differ are outlined.
 function maps(found, open) {
   const { before, after } = found;
   const state = { key: bestKey(after.names.length >= before.names.length ? after : before), fill: MOST_USED };

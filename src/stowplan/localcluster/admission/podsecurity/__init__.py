@@ -1,6 +1,6 @@
 """Pod Security admission: namespaces' labels choose a standard that pods are held to.
 
-`enforce` refuses pods, `warn` warns whoever writes a pod or a workload whose pods would be refused, `audit`
+`enforce` refuses pods, `warn` warns the client of a pod or a workload whose pods it would refuse, `audit`
 annotates the request. A namespace that gets a stricter level is told of pods in it that violate the level.
 """
 
@@ -159,7 +159,7 @@ class PodSecurity:
             self._workload(write)
 
     def violations(self, standard: Standard, annotations: Json, spec: Json) -> list[Violation]:
-        """What a standard forbids of a pod."""
+        """Violations of a standard by a pod."""
         if standard.level == PRIVILEGED:
             return []
         found = _VERSION.fullmatch(standard.version)

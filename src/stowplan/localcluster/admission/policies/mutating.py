@@ -137,7 +137,7 @@ class MutatingPolicies:
         return has_run
 
     def _reinvocation(self, write: AdmissionAttributes) -> _Reinvocation:
-        """What is known of the first invocation, in the second one of the same request."""
+        """State kept from the first invocation for the second one of the same request."""
         if write.is_again and self._current is not None and self._current[0] is write:
             return self._current[1]
         state = _Reinvocation()

@@ -143,7 +143,7 @@ def _acted(
     failure: _Failure,
     audited: list[Json],
 ) -> list[_Denial]:
-    """What a binding does about a failure: warn, audit, deny."""
+    """Actions of a binding on a failure: warn, audit, deny."""
     denied: list[_Denial] = []
     policy, binding = one.policy.name, one.binding.name
     actions: Sequence[str] = one.binding.spec.get("validationActions") or ()

@@ -244,7 +244,7 @@ class WebhookStage:
     # Both phases
 
     def _invocation(self, hook: Webhook, write: AdmissionAttributes) -> _Invocation | None:
-        """How a webhook is called for a write, None if it is not. Raises `ApiError`."""
+        """The call of a webhook for a write, None if it does not match. Raises `ApiError`."""
         matched = hook.constraints.match(write)
         if matched is None or self._is_skipped(hook):
             return None

@@ -411,7 +411,7 @@ def next_conditions(before: Sequence[Json], types: Sequence[str], generation: in
 
 
 def _leader_set_patch(held: Json, wanted: Json) -> Json:
-    """What to change of the leaders' stateful set. Its template is compared by revision: the server has
+    """The patch of the leaders' stateful set. Its template is compared by revision: the server has
     completed it."""
     spec, old = wanted["spec"], spec_of(held)
     patch = merge_patch_of(
